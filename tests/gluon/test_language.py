@@ -80,6 +80,35 @@ def test_lists_stay_lists_at_compile_time() -> None:
     assert "tensor<2x4x128xf32" in compiled(zeros_kernel, "*fp32", constants).asm["ttgir"]
 
 
+NVIDIA = gl.nvidia.hopper
+
+
+@gluon.jit
+def cached_kernel(src, out, layout: gl.constexpr, policy: gl.constexpr):
+    i = gl.arange(0, 512, layout)
+    gl.store(out + i, gl.load(src + i, cache_policy=policy), cache_modifier=".cs")
+
+
+@pytest.mark.parametrize(("policy", "load"), [
+    (gl.CachePolicy("cg"), "ld.global.cg.v4"), (NVIDIA.CachePolicy("cs"), "ld.global.cs.v4"),
+    (gl.CachePolicy("none", "evict_last"), "ld.global.L1::evict_last"),
+    (NVIDIA.CachePolicy(l1="evict_first"), "ld.global.L1::evict_first"),
+])  # fmt: skip
+def test_cache_policies(policy: Any, load: str) -> None:
+    ptx = compiled(cached_kernel, "*fp32 *fp32", {"layout": BLOCKED, "policy": policy}).asm["ptx"]
+    in_order(ptx, load, "st.global.cs")
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: gl.CachePolicy("none", "evict_unchanged"), "'evict_unchanged'; one of evict_normal"),
+    (lambda: NVIDIA.CachePolicy(l2="evict_last"), "a FractionalEvictionPolicy is required"),
+    (lambda: NVIDIA.FractionalEvictionPolicy("evict_last", 1.5), "fraction is 1.5"),
+])  # fmt: skip
+def test_cache_policies_that_are_none(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
 def test_automatic_layouts_are_found() -> None:
     layout = gl.BlockedLayout([1, 2], [8, 4], [1, 4], [1, 0])
     kernel = compiled(auto_kernel, "*fp32 *fp32", {"layout": layout})

@@ -44,6 +44,9 @@ from tritium.experimental.gluon.language._layouts import SliceLayout as SliceLay
 from tritium.experimental.gluon.language._layouts import (
     SwizzledSharedLayout as SwizzledSharedLayout,
 )
+from tritium.experimental.gluon.language._memory import CachePolicy as CachePolicy
+from tritium.experimental.gluon.language._memory import load as load
+from tritium.experimental.gluon.language._memory import store as store
 from tritium.experimental.gluon.language._shared_memory import (
     allocate_shared_memory as allocate_shared_memory,
 )
@@ -108,7 +111,6 @@ from tritium.language.core import int16 as int16
 from tritium.language.core import int32 as int32
 from tritium.language.core import int64 as int64
 from tritium.language.core import join as join
-from tritium.language.core import load as load
 from tritium.language.core import map_elementwise as map_elementwise
 from tritium.language.core import max_constancy as max_constancy
 from tritium.language.core import max_contiguous as max_contiguous
@@ -126,7 +128,6 @@ from tritium.language.core import split as split
 from tritium.language.core import static_assert as static_assert
 from tritium.language.core import static_print as static_print
 from tritium.language.core import static_range as static_range
-from tritium.language.core import store as store
 from tritium.language.core import sub as sub
 from tritium.language.core import tensor as tensor
 from tritium.language.core import to_tensor as to_tensor

@@ -78,6 +78,10 @@ class Layout:
         values = [v.to_encoding() if isinstance(v, Layout) else v for v in self._values()]
         return self.ENCODING.make(**dict(zip(self.KEYS, map(_tuples, values), strict=True)))
 
+    def verify(self) -> None:
+        """Raise `ValueError` for parameters that do not fit together."""
+        self.to_encoding()
+
     def _to_ir(self, builder: object = None) -> Encoding:
         """The name of `to_encoding` in the reference."""
         return self.to_encoding()

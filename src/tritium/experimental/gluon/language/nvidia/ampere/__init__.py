@@ -6,6 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.experimental.gluon.language._layouts import DotOperandLayout, NVMMADistributedLayout
+from tritium.experimental.gluon.language.nvidia._cache_policy import CachePolicy as CachePolicy
+from tritium.experimental.gluon.language.nvidia._cache_policy import (
+    FractionalEvictionPolicy as FractionalEvictionPolicy,
+)
 from tritium.experimental.gluon.language.nvidia.ampere import async_copy as async_copy
 from tritium.experimental.gluon.language.nvidia.ampere import mbarrier as mbarrier
 from tritium.language import core as tl

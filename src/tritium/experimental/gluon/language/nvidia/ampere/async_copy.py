@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium.experimental.gluon.language._memory import chosen
 from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
 from tritium.language import emitter
 from tritium.language.builtins.build import emit
@@ -26,14 +27,13 @@ def async_load(
 
     Args:
         smem: of the shape and dtype of what the block of pointers points to.
-        cache_modifier, eviction_policy, volatile: as for `load`.
+        cache_modifier, eviction_policy, volatile, cache_policy: as for `load`.
     """
-    if cache_policy is not None:
-        raise NotImplementedError("async_copy.async_load with a cache_policy is not built")
+    words = chosen(cache_policy, cache_modifier, eviction_policy)
     pointers = check_pointer("async_load", pointer)
     emit(
         ttgir.AsyncCopyGlobalToLocalOp, pointers, smem,  # pyright: ignore[reportArgumentType]
-        check_mask(pointers, mask), None, **cache_options(cache_modifier, eviction_policy),
+        check_mask(pointers, mask), None, **cache_options(*words),
         isVolatile=bool(volatile),
     )  # fmt: skip
 

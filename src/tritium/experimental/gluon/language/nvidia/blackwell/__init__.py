@@ -1,5 +1,9 @@
 """Blackwell (sm_100): what Hopper has, but wgmma; products that keep sums in tensor memory."""
 
+from tritium.experimental.gluon.language.nvidia._cache_policy import CachePolicy as CachePolicy
+from tritium.experimental.gluon.language.nvidia._cache_policy import (
+    FractionalEvictionPolicy as FractionalEvictionPolicy,
+)
 from tritium.experimental.gluon.language.nvidia.blackwell import clc as clc
 from tritium.experimental.gluon.language.nvidia.blackwell import tma as tma
 from tritium.experimental.gluon.language.nvidia.blackwell._packed import (

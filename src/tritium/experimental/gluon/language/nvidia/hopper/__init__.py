@@ -8,6 +8,10 @@ from typing import Any
 
 from tritium.experimental.gluon.language._layouts import NVMMADistributedLayout
 from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
+from tritium.experimental.gluon.language.nvidia._cache_policy import CachePolicy as CachePolicy
+from tritium.experimental.gluon.language.nvidia._cache_policy import (
+    FractionalEvictionPolicy as FractionalEvictionPolicy,
+)
 from tritium.experimental.gluon.language.nvidia.ampere import async_copy as async_copy
 from tritium.experimental.gluon.language.nvidia.ampere import check_operand
 from tritium.experimental.gluon.language.nvidia.ampere import mma_v2 as mma_v2

@@ -1,0 +1,93 @@
+"""Loads and stores through pointers, and what a program says about caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tritium.language import core as tl
+from tritium.language.decorators import builtin
+from tritium.language.values.constexpr import constexpr_type
+from tritium.language.values.tensor import tensor
+
+_MODIFIERS = ("none", "ca", "cg", "cs", "cv", "wb", "wt")
+_EVICTION = ("evict_normal", "evict_first", "evict_last")
+
+
+class Policy:
+    """Base of compile-time values that say how accesses treat the caches."""
+
+    @property
+    def type(self) -> Any:
+        """The type of the policy as a compile-time value of kernels."""
+        return constexpr_type(self)
+
+    def mangle(self) -> str:
+        """The policy in the name of a function that is compiled for it."""
+        return repr(self)
+
+    def words(self) -> tuple[str, str]:
+        """The cache modifier and the eviction policy as `load` and `store` take them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CachePolicy(Policy):
+    """How an access treats the caches of any GPU. Raises `ValueError` for unknown words."""
+
+    cache_modifier: str = "none"
+    eviction_policy: str = "evict_normal"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cache_modifier", self.cache_modifier.removeprefix("."))
+        for value, known in ((self.cache_modifier, _MODIFIERS), (self.eviction_policy, _EVICTION)):
+            if value not in known:
+                raise ValueError(f"CachePolicy: {value!r}; one of {', '.join(known)} is required")
+
+    def words(self) -> tuple[str, str]:
+        return modifier_word(self.cache_modifier), eviction_word(self.eviction_policy)
+
+
+def modifier_word(name: str | None) -> str:
+    """A cache modifier as the language spells it."""
+    return "" if name in (None, "none") else f".{name}"
+
+
+def eviction_word(name: str | None) -> str:
+    """An eviction policy as the language spells it."""
+    return "" if name in (None, "evict_normal") else str(name)
+
+
+def chosen(policy: Any, cache_modifier: Any, eviction_policy: Any) -> tuple[str, str]:
+    """The words of a policy, or those given without one. Raises `TypeError` for what is no policy,
+    `ValueError` for both."""
+    if policy is None:
+        return cache_modifier or "", eviction_policy or ""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"cache_policy is {policy!r}; a CachePolicy is required")
+    if cache_modifier or eviction_policy:
+        raise ValueError("a cache_policy goes without cache_modifier and eviction_policy")
+    return policy.words()
+
+
+@builtin
+def load(
+    pointer: Any, mask: Any = None, other: Any = None, *, cache_modifier: Any = None,
+    eviction_policy: Any = None, volatile: bool = False, cache_policy: Any = None,
+) -> tensor:  # fmt: skip
+    """Load the values in memory at `pointer`; see `tl.load`. `cache_policy`: a `CachePolicy`
+    instead of the two words."""
+    modifier, eviction = chosen(cache_policy, cache_modifier, eviction_policy)
+    return tl.load(
+        pointer, mask, other, cache_modifier=modifier, eviction_policy=eviction, volatile=volatile
+    )
+
+
+@builtin
+def store(
+    pointer: Any, value: Any, mask: Any = None, *, cache_modifier: Any = None,
+    eviction_policy: Any = None, cache_policy: Any = None,
+) -> None:  # fmt: skip
+    """Write `value` to memory at `pointer`; see `tl.store`. `cache_policy`: as for `load`."""
+    modifier, eviction = chosen(cache_policy, cache_modifier, eviction_policy)
+    tl.store(pointer, value, mask, cache_modifier=modifier, eviction_policy=eviction)

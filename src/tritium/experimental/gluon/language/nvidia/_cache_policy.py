@@ -1,0 +1,53 @@
+"""What a program says about the caches of NVIDIA's GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritium.experimental.gluon.language._memory import Policy, eviction_word, modifier_word
+
+_PRIMARY = ("evict_first", "evict_last", "evict_normal", "evict_unchanged")
+_L1 = (*_PRIMARY, "no_allocate")
+_PREFETCH = (64, 128, 256)
+
+
+@dataclass(frozen=True)
+class FractionalEvictionPolicy(Policy):
+    """Of the lines of the second-level cache so large a `fraction` is kept as `primary` says, the
+    others as `secondary`. Raises `ValueError` for unknown words and fractions."""
+
+    primary: str
+    fraction: float
+    secondary: str = "evict_unchanged"
+
+    def __post_init__(self) -> None:
+        if self.primary not in _PRIMARY or self.secondary not in ("evict_first", "evict_unchanged"):
+            raise ValueError(f"{self}: one of {', '.join(_PRIMARY)} is required")
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"the fraction is {self.fraction}; above 0 and at most 1 is needed")
+
+
+@dataclass(frozen=True)
+class CachePolicy(Policy):
+    """How an access treats the caches: `l1` and `l2` say what makes room in which level,
+    `l2_prefetch_size` how many bytes come with a miss. Raises `ValueError` for unknown words."""
+
+    cache_modifier: str | None = None
+    l1: str | None = None
+    l2: FractionalEvictionPolicy | None = None
+    l2_prefetch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.l1 is not None and self.l1 not in _L1:
+            raise ValueError(f"l1 is {self.l1!r}; one of {', '.join(_L1)} is required")
+        if self.l2 is not None and not isinstance(self.l2, FractionalEvictionPolicy):  # pyright: ignore
+            raise ValueError(f"l2 is {self.l2!r}; a FractionalEvictionPolicy is required")
+        if self.l2_prefetch_size not in (None, *_PREFETCH):
+            raise ValueError(f"l2_prefetch_size is {self.l2_prefetch_size}; 64, 128 or 256")
+
+    def words(self) -> tuple[str, str]:
+        if self.l2 is not None or self.l2_prefetch_size is not None:
+            raise NotImplementedError("CachePolicy of the second-level cache is not built")
+        if self.l1 in ("evict_unchanged", "no_allocate"):
+            raise NotImplementedError(f"CachePolicy(l1={self.l1!r}) is not built")
+        return modifier_word(self.cache_modifier), eviction_word(self.l1)
