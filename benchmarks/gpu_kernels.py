@@ -169,15 +169,16 @@ def _attend(
     acc, total, top, q, k_desc, v_desc, row, m, scale, low, high,
     BN: tl.constexpr, MASKED: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """The keys `low` to `high` added to one block of queries (Dao, "FlashAttention-2", 2023)."""
+    """The keys `low` to `high` added to one block of queries (Dao, "FlashAttention-2", 2023).
+    `scale` is positive: it multiplies the maximum of a row, and each score in the subtraction."""
     for start in tl.range(low, high, BN, warp_specialize=SPLIT):
         k = k_desc.load([row + start, 0]).T
-        scores = tl.dot(q, k) * scale
+        scores = tl.dot(q, k)
         if MASKED:
             n = start + tl.arange(0, BN)
             scores = tl.where(m[:, None] >= n[None, :], scores, -1.0e6)
-        now = tl.maximum(top, tl.max(scores, 1))
-        p = tl.math.exp2(scores - now[:, None])
+        now = tl.maximum(top, tl.max(scores, 1) * scale)
+        p = tl.math.exp2(scores * scale - now[:, None])
         shrink = tl.math.exp2(top - now)
         total = total * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
