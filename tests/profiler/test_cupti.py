@@ -131,6 +131,7 @@ def test_kernels_are_recorded_where_they_were_launched(fake: Fake) -> None:
         root = proton.data.get(session)[0]
         fake.launch("relu", 600, 602)
     assert children(children(root)["late"])["relu"]["metrics"]["time (ns)"] == 1
+    assert list(cupti.tracing()._places) == [fake.number], "a place is kept until its record comes"
     top = children(proton.data.get(session)[0])
     metrics = {name: children(top[name]) for name in ("torch", "late")}
     assert top["gemm"]["metrics"]["time (ns)"] == 50

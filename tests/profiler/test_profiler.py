@@ -270,6 +270,8 @@ def test_periodic_files():
     plain[(1,)](x)
     proton.data.advance_phase(session)
     assert Path("out.part_0.chrome_trace").exists()
+    with pytest.raises(ValueError, match="has no phase 0; it has 1"):
+        proton.data.get(session, 0)
     proton.finalize()
     assert Path("out.part_1.chrome_trace").exists()
 

@@ -118,6 +118,21 @@ def test_pointers_from_one_of_two_arguments() -> None:
     assert out[:32].sum() == 64
 
 
+@tritium.jit
+def wide(x, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(out + i, tl.load(x.to(tl.pointer_type(tl.int32)) + i))
+
+
+def test_an_element_that_begins_inside() -> None:
+    x, out = np.ones(4 * 16, np.int8), np.zeros(16, np.int32)
+    wide[(1,)](x, out, 16)
+    assert list(out) == [0x01010101] * 16
+    for size in (61, 62, 63):
+        failing(lambda: wide[(1,)](np.ones(size, np.int8), out, 16),  # noqa: B023
+                "load", "x", 15)  # fmt: skip
+
+
 def test_descriptors() -> None:
     from tritium.tools.tensor_descriptor import TensorDescriptor
 
