@@ -73,6 +73,8 @@ def test_run_with_sanitize_reports_the_first_access_out_of_bounds(program):
     assert wrong.returncode == 2 and "'bonds' is no program and none of bounds" in wrong.stderr
     for checks in (["--sanitize"], ["--sanitize", "-m"], ["--sanitize", "bounds"]):
         assert tritium("run", *checks).returncode == 2
+    absent = tritium("run", "--sanitize", "absent.py")
+    assert absent.returncode == 2 and "'absent.py' is no program and none" in absent.stderr
     unnamed = tritium("run", "--sanitize", file)
     assert unnamed.returncode == 1 and "is index 15 of argument 'x'" in unnamed.stderr
 

@@ -373,6 +373,9 @@ def test_bad_text_in_files(tmp_path: Path) -> None:
     path.write_text(kernel.asm["ttir"].replace("tt.return", "tt.return\n    tt.return"))
     with pytest.raises(TritonError, match=r"k.ttir:\d+:5: tt.return ends its block; tt.return fol"):
         tritium.compile(path)
+    path.write_text("module {")
+    with pytest.raises(TritonError, match=r"k.ttir:1:9: an operation or '}' is expected"):
+        tritium.compile(path)
     path = tmp_path / "k.tile"
     path.write_text(kernel.asm["tile"].replace("tt.store", "tt.stor"))
     with pytest.raises(TritonError, match=r"k.tile:\d+:\d+: .*tt\.stor is not registered"):

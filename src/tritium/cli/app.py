@@ -92,10 +92,10 @@ def run(
     given = arguments or []
     if sanitize is not None and is_program(sanitize):
         sanitize, given = "bounds", [sanitize, *given]
-    if not given:
-        raise typer.BadParameter("a program is needed: tritium run PROG ARGS...")
     if sanitize is not None:
         sanitize_kernels(sanitize)
+    if not given:
+        raise typer.BadParameter("a program is needed: tritium run PROG ARGS...")
     run_program(given)
 
 

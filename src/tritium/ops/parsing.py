@@ -73,7 +73,10 @@ def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> Modul
         return module
     except xdsl_errors.ParseError as error:
         kind = NotBuiltError if error.msg.endswith("is not registered") else ParseError
-        raise _located(error.msg, text, filename, error.span.start, kind) from error
+        message = error.msg.strip()
+        if message == "in block definition":  # xDSL says no more
+            message = "an operation or '}' is expected"
+        raise _located(message, text, filename, error.span.start, kind) from error
     except (xdsl_errors.VerifyException, ValueError) as error:
         # Raised by the constructors of attributes, which know nothing of the text.
         raise _located(str(error), text, filename, parser.pos) from error  # pyright: ignore
