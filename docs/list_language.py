@@ -165,15 +165,16 @@ SPEED = """
 ([figures](../benchmarks/results/ops_cpu.json)). What bounds them:
 
 - Reductions, casts, flips and interleaving read and write as fast as the caches give: bytes divided
-  by bandwidth, 50 to 80 GB/s out of the third-level cache of a Zen 4, as for all libraries.
+  by bandwidth, 80 to 95 GB/s out of the third-level cache of a Zen 4, as for all libraries.
 - Scans take the latency of one combination for each vector (`log2(lanes)` steps within it).
 - A sort is a bitonic network: `log2(n) (log2(n) + 1) / 2` comparators for each pair of elements,
   one minimum and one maximum of a vector each; below a vector's length, two shuffles more.
-- Gathers and histograms are one load (and store) for each element.
+- Histograms, and gathers from long rows, are one load (and store) for each element. Gathers along
+  the last axis from rows of up to 256 floats (with AVX-512) are permutations of registers.
 - Transpositions move squares of vectors through registers: `log2(lanes)` shuffles a vector.
 - An atomic operation is one locked instruction: about 2.3 ns each (2.5 to 4 where the memory is not
-  in the first-level cache), and no fewer with one thread, since other launches may run at the same
-  time. The loops of NumPy and torch that it is measured against are not atomic.
+  in the first-level cache), unless nothing else runs in the process: then it is a load and a store.
+  The loops of NumPy and torch that it is measured against are not atomic.
 """
 
 
