@@ -565,7 +565,8 @@ def main() -> int:
         print(f"{kind}: " + ", ".join(f"{k} {v:.3g}" for k, v in figures[kind].items()))
     if given.out:
         rows = [{**asdict(r), "ratio": r.ratio, "least_ratio": r.least_ratio} for r in found]
-        record = {"machine": machine(), "threads": 1, "unit": "s", **figures, "results": rows}
+        record = {"machine": machine(), "threads": 1, "unit": "s of the processor", **figures,
+                  "results": rows}  # fmt: skip
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0
