@@ -33,6 +33,7 @@ def load(path: Path, patch: pytest.MonkeyPatch) -> Any:
     ("01_layouts", r"'ld.global.v4.b32': 2(.|\n)*further turns: 0 15\n.*: 0 1\nthe copies are"),
     ("02_matmul_on_hopper", r"pipelined: 8 wgmma(.|\n)*specialized: 8 wgmma(.|\n)*are right"),
     ("03_attention_on_hopper", r"attention: 48 wgmma, 12 bulk copies.*\nthe results are right"),
+    ("04_persistent_matmul", r"persistent: 8 wgmma.* 21\d{4} bytes.*\nthe products are right"),
 ])  # fmt: skip
 def test_programs(name: str, said: str) -> None:
     command = [sys.executable, "-m", "tritium", "run", str(FOLDER / "gluon" / f"{name}.py")]
@@ -53,6 +54,18 @@ def test_products_as_compiled(
     out = np.zeros((200, 72), np.float16)
     made = tutorial.arguments(fn, a, b, out, 128, 64, 32)
     launcher("engine")(gluon.GluonJITFunction(fn.fn), (2, 2), *made, depth, STAGES=4)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+def test_persistent_products_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    tutorial = load(FOLDER / "gluon" / "04_persistent_matmul.py", monkeypatch)
+    rng = np.random.default_rng(2)
+    a = rng.integers(-3, 4, (200, 136)).astype(np.float16)
+    b = rng.integers(-3, 4, (136, 136)).astype(np.float16)
+    out = np.zeros((200, 136), np.float16)
+    made = tutorial.arguments(a, b, out, 128, 64, 32)
+    kernel = gluon.GluonJITFunction(tutorial.persistent.fn)
+    launcher("engine")(kernel, (2,), *made, 200, 136, 136, STAGES=3, GROUP=2)
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
 
 
