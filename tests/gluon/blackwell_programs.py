@@ -137,6 +137,61 @@ def products_of_tensor_memory(launch: Launch) -> None:
         np.testing.assert_array_equal(out, wanted)
 
 
+@gluon.jit
+def multiply_steps(lefts, rights, accs, ready, free, count):
+    for step in range(count):
+        slot = step % 2
+        mbarrier.wait(free.index(slot), step // 2 & 1 ^ 1)
+        tcgen05_mma(lefts.index(step), rights.index(step), accs.index(slot), use_acc=False,
+                    mbarriers=[ready.index(slot)])
+
+
+@gluon.jit
+def add_steps(accs, ready, free, count, out):
+    layout: gl.constexpr = accs.index(0).get_reg_layout()
+    total = gl.zeros([128, 64], gl.float32, layout)
+    for step in range(count):
+        slot = step % 2
+        mbarrier.wait(ready.index(slot), step // 2 & 1)
+        total = total + accs.index(slot).load(layout)
+        mbarrier.arrive(free.index(slot), count=1)
+    store_2d(out, total, 64)
+
+
+@gluon.jit
+def partitions_kernel(a, b, out, count: gl.constexpr, shared: gl.constexpr):
+    """A warp multiplies, four others add up what it leaves in tensor memory."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    i = gl.arange(0, 128, gl.SliceLayout(1, rows))[:, None]
+    k = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    lefts = gl.allocate_shared_memory(gl.float16, [count, 128, 64], shared)
+    rights = gl.allocate_shared_memory(gl.float16, [count, 64, 64], shared)
+    for step in gl.static_range(count):
+        lefts.index(step).store(gl.load(a + i * 64 * count + step * 64 + j))
+        rights.index(step).store(gl.load(b + (step * 64 + k) * 64 + j))
+    fence_async_shared()
+    ready = mbarrier.allocate_mbarrier(batch=2)
+    free = mbarrier.allocate_mbarrier(batch=2)
+    for n in gl.static_range(2):
+        mbarrier.init(ready.index(n), count=1)
+        mbarrier.init(free.index(n), count=1)
+    accs = allocate_tensor_memory(gl.float32, [2, 128, 64], TensorMemoryLayout([128, 64], 1))
+    gl.warp_specialize([
+        (add_steps, (accs, ready, free, count, out)),
+        (multiply_steps, (lefts, rights, accs, ready, free, count)),
+    ], [1], [24])  # fmt: skip
+
+
+def products_of_a_partition(launch: Launch) -> None:
+    rng = np.random.default_rng(25)
+    a = rng.integers(-4, 5, (128, 192)).astype(np.float16)
+    b = rng.integers(-4, 5, (192, 64)).astype(np.float16)
+    out = np.zeros((128, 64), np.float32)
+    launch(partitions_kernel, (1,), a, b, out, count=3, shared=gl.NVMMASharedLayout(128, 16))
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
+
+
 SCALES = gl.constexpr(gl.SharedLinearLayout(
     [[0, 1], [0, 2], [32, 0], [64, 0], [1, 0], [2, 0], [4, 0], [8, 0], [16, 0]]))  # fmt: skip
 
@@ -243,6 +298,6 @@ def pairs(launch: Launch) -> None:
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
-                  scaled_products, work_of_others, pairs)
+                  products_of_a_partition, scaled_products, work_of_others, pairs)
 }  # fmt: skip
 """The programs that sm_100 can run."""

@@ -1,4 +1,4 @@
-"""Aliases of allocations: which allocations a value that stands for memory may be (part of).
+"""Aliases of shared memory: which allocations a value that stands for memory may be (part of).
 
     %m = ttg.local_alloc                      %m -> {local_alloc}
     %v = ttg.memdesc_index %m[%i]             %v -> {local_alloc}
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ops.base import Op
-from tritium.ops.effects import Action
+from tritium.ops.effects import SHARED, Action
 
 Aliases = dict[SSAValue, dict[Operation, None]]
 """The allocations of each value, an ordered set as a dict."""
@@ -31,7 +31,7 @@ def memory_aliases(blocks: Sequence[Block]) -> Aliases:
             if not isinstance(op, Op):
                 continue
             for effect in op.effects:
-                if effect.action is Action.ALLOCATE:
+                if effect.action is Action.ALLOCATE and effect.resource is SHARED:
                     found.update((value, {op: None}) for value in op.affected(effect))
             for source, target in op.memory_edges():
                 targets[source].append(target)

@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.memory_aliases import Aliases, memory_aliases
 from tritium.ir.layouts.encodings import SharedEncoding
 from tritium.ops.base import Op
-from tritium.ops.effects import Action, Queue
+from tritium.ops.effects import SHARED, Action, Queue
 from tritium.ops.ttgir.tensormap import TensormapCreateOp
 from tritium.ops.ttgir.types import bytes_of
 
@@ -85,8 +85,10 @@ def _alignment(type: Any) -> int:
 
 
 def allocates_memory(op: Operation) -> bool:
-    """Whether the op's result is new on-chip memory."""
-    return isinstance(op, Op) and any(e.action is Action.ALLOCATE for e in op.effects)
+    """Whether the op's result is new shared memory."""
+    return isinstance(op, Op) and any(
+        e.action is Action.ALLOCATE and e.resource is SHARED for e in op.effects
+    )
 
 
 def allocate(blocks: Sequence[Block], scratch_bytes: Callable[[Any], int]) -> Allocation:
