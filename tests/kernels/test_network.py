@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.kernels.support import FLOATS, close, compare, integers, normal, place, torch
-from tritium_kernels.dense import AdamW, adamw_, embedding, group_norm, linear_cross_entropy
+from tritium_kernels.dense import (
+    AdamW,
+    adamw_,
+    cross_entropy,
+    embedding,
+    group_norm,
+    layer_norm,
+    linear_cross_entropy,
+)
 from tritium_kernels.errors import ArgumentError
 
 F = torch.nn.functional
@@ -87,3 +95,18 @@ def test_linear_cross_entropy(reduction: str):
 def test_errors(call, message: str):
     with pytest.raises(ArgumentError, match=message):
         call(normal(2, 3))
+
+
+def test_options_of_float64_layers_have_64_bits():
+    kind, exact = torch.float64, torch.nn.functional
+    x = 1e-3 * normal(4, 8, dtype=kind)
+    close(layer_norm(x), exact.layer_norm(x, (8,)), 1e-5)
+    close(group_norm(x, 2), exact.group_norm(x, 2), 1e-5)
+    target = integers(8, 4)
+    found = cross_entropy(x, target, label_smoothing=0.1)
+    close(found, exact.cross_entropy(x, target, label_smoothing=0.1), 1e-5)
+    ours, theirs = (normal(50, dtype=kind).requires_grad_() for _ in range(2))
+    for parameter, optimizer in ((ours, AdamW), (theirs, torch.optim.AdamW)):
+        parameter.grad = normal(50, dtype=kind, seed=1)
+        optimizer([parameter], lr=0.1).step()
+    close(ours, theirs, 1e-5)

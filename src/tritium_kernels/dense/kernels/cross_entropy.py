@@ -17,8 +17,8 @@ from tritium_kernels.dense.kernels.softmax import finite_or_zero
 
 @tritium.jit
 def loss_forward(
-    x_ptr, target_ptr, loss_ptr, lse_ptr, columns, x_stride, ignored, smoothing, z,
-    SMOOTH: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, target_ptr, loss_ptr, lse_ptr, columns, x_stride, ignored, smoothing: tl.float64,
+    z: tl.float64, SMOOTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_stride
@@ -41,6 +41,7 @@ def loss_forward(
     inside = (target >= 0) & (target < columns)
     right = wide(tl.load(x_ptr + target, mask=inside, other=float("nan")))
     loss = lse - right
+    smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     if SMOOTH:
         loss = (1 - smoothing) * loss + smoothing * (lse - tl.sum(plain, 0) / columns)
     loss += z * lse * lse
@@ -51,7 +52,7 @@ def loss_forward(
 @tritium.jit
 def loss_backward(
     x_ptr, target_ptr, lse_ptr, scale_ptr, dx_ptr, columns, x_stride, dx_stride, scale_stride,
-    ignored, smoothing, z, BLOCK: tl.constexpr,
+    ignored, smoothing: tl.float64, z: tl.float64, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """dx = scale * (softmax * (1 + 2 z lse) - (1 - s) * [column is target] - s / columns).
 
@@ -62,6 +63,7 @@ def loss_backward(
     dx_ptr += row * dx_stride
     target = tl.load(target_ptr + row).to(tl.int64)
     lse = tl.load(lse_ptr + row)
+    smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     scale = wide(tl.load(scale_ptr + row * scale_stride))
     wrong = (target < 0) | (target >= columns)
     scale = tl.where(wrong & (target != ignored), float("nan"), scale)

@@ -13,8 +13,8 @@ from tritium_kernels.dense.kernels.common import wide, zeros_like_wide
 
 @tritium.jit
 def group_norm_forward(
-    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, size, positions, eps,
-    BLOCK: tl.constexpr,
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, size, positions,
+    eps: tl.float64, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One group, whose `size` elements are adjacent."""
     pid = tl.program_id(0).to(tl.int64)
@@ -30,7 +30,7 @@ def group_norm_forward(
         x = wide(tl.load(x_ptr + start + c, mask=start + c < size, other=0.0))
         x = tl.where(start + c < size, x - mean, 0.0)
         squares += x * x
-    rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps)
+    rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps.to(mean.dtype))
     tl.store(mean_ptr + pid, mean)
     tl.store(rstd_ptr + pid, rstd)
     channel = (pid % groups) * (size // positions)

@@ -38,8 +38,9 @@ def store_statistics(
 
 @tritium.jit
 def norm_forward(
-    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, rows, columns, x_stride, y_stride, eps,
-    MEAN: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, rows, columns, x_stride, y_stride,
+    eps: tl.float64, MEAN: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS
     c = tl.arange(0, BLOCK)
@@ -49,7 +50,7 @@ def norm_forward(
         mean = tl.sum(x, 1)[:, None] / columns if MEAN else 0.0
         if MEAN:
             x = tl.where(mask, x - mean, 0.0)
-        rstd = 1 / tl.sqrt(tl.sum(x * x, 1)[:, None] / columns + eps)
+        rstd = 1 / tl.sqrt(tl.sum(x * x, 1)[:, None] / columns + eps.to(x.dtype))
         store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
         y = scaled(x * rstd, w_ptr, b_ptr, c, c < columns)
         offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK)
@@ -68,7 +69,7 @@ def norm_forward(
             x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
             x = tl.where(mask, x - mean, 0.0)
             squares += x * x
-        rstd = 1 / tl.sqrt(tl.sum(squares, 1)[:, None] / columns + eps)
+        rstd = 1 / tl.sqrt(tl.sum(squares, 1)[:, None] / columns + eps.to(squares.dtype))
         store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
         for start in range(0, columns, BLOCK):
             offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
