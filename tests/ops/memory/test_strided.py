@@ -81,3 +81,23 @@ def test_elements_are_not_gathered(arch: str, dtype: Any, step: int) -> None:
     x, out = np.zeros(64 * step, dtype), np.zeros(64, dtype)
     text = spread.warmup(x, out, step, 64, grid=(1,), arch=arch).asm["llir"]
     assert "masked.gather" not in text and re.search("llvm.masked.load", text)
+
+
+@tritium.jit
+def chosen(x, index, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = tl.load(index + i)
+    tl.store(out + i, tl.load(x + at, mask=at >= 0, other=7))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.int64])
+@pytest.mark.parametrize("arch", ["x86-64", "x86-64-v3"])
+def test_masked_gathers_take_no_branches(arch: str, dtype: Any) -> None:
+    """Lanes that are off read zeros where the processor cannot leave them out."""
+    index = np.random.default_rng(2).integers(-64, 64, 64).astype(np.int32)
+    x, out = np.arange(1, 65).astype(dtype), np.zeros(64, dtype)
+    text = chosen.warmup(x, index, out, 64, grid=(1,), arch=arch).asm["asm"]
+    assert len(re.findall(r"^\tj[a-z]+\t", text, re.M)) < 48, text  # not one a lane
+    if host().runs_code_of(processor(arch)):
+        chosen[(1,)](x, index, out, 64, arch=arch)
+        np.testing.assert_array_equal(out, np.where(index >= 0, x[index], 7))

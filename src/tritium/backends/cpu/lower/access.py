@@ -369,12 +369,18 @@ def _gather(
 
     def write() -> Value:
         passed = _zero(held) if rest is None else to_memory(f, rest, type)
+        places, asked, chosen = addresses, on, rest is not None
+        if mask is not None and "avx512f" not in e.context.features:
+            # Without masked gathers LLVM branches for each lane: read zeros instead.
+            places = f.select(on, addresses, f.splat(zeros(f), e.width))
+            asked = const(vector("i1", e.width), True)
         if not near and memory_bytes(type) < 4 and "avx2" in e.context.features:
-            found = _gather_parts(f, addresses, on, held, 8 * memory_bytes(type))
-            return from_memory(f, found if rest is None else f.select(on, found, passed), type)
-        name = f"llvm.masked.gather.{mangle(held)}.{mangle(addresses.type)}"
-        loaded = f.call(held, name, addresses, const("i32", align), on, passed)
-        return from_memory(f, loaded, type)
+            found = _gather_parts(f, places, asked, held, 8 * memory_bytes(type))
+        else:
+            name = f"llvm.masked.gather.{mangle(held)}.{mangle(places.type)}"
+            found = f.call(held, name, places, const("i32", align), asked, passed)
+            chosen = chosen and asked is not on
+        return from_memory(f, f.select(on, found, passed) if chosen else found, type)
 
     return Vec(e.at_level(level, write), level)
 
