@@ -55,6 +55,7 @@ def test_all_kinds_of_functions_on_a_gpu(tmp_path: Path, first: int):
 
 
 @pytest.mark.cpu
+@pytest.mark.slow
 def test_kernels_of_the_program_itself(tmp_path: Path):
     assert run(tmp_path, USER_KERNELS) == [
         "right launch_combine",
