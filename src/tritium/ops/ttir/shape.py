@@ -342,16 +342,21 @@ class TransOp(Op):
         return moves.transposed(operand, tuple(self.order), ir.shape_of(self.src.type))
 
 
-class JoinOp(Op):
-    """Two tiles side by side in a new last axis of size 2."""
+class _PairOp(Op):
+    """The elements of two tiles in one."""
 
-    name = "tt.join"
     movement = Movement.REORDERED
     layouts_from = "operands"
     memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
     rhs = operand()
+
+
+class JoinOp(_PairOp):
+    """Two tiles side by side in a new last axis of size 2."""
+
+    name = "tt.join"
 
     @classmethod
     def infer(cls, lhs: ir.Type, rhs: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
@@ -408,17 +413,11 @@ class SplitOp(Op):
         return moves.halved(operand, ir.shape_of(self.src.type))
 
 
-class CatOp(Op):
+class CatOp(_PairOp):
     """The elements of two tiles of one axis in one tile. The order is unspecified; `evaluate`
     concatenates."""
 
     name = "tt.cat"
-    movement = Movement.REORDERED
-    layouts_from = "operands"
-    memory_operands = ("lhs", "rhs")
-    syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
-    lhs = operand()
-    rhs = operand()
 
     @classmethod
     def infer(cls, lhs: ir.Type, rhs: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
