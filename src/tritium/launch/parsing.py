@@ -15,6 +15,7 @@ from tritium.launch.records import (
     DESCRIPTOR_FIELDS,
     DETAIL,
     DEVICE,
+    EMPTY,
     PARAM,
     READ_ONLY,
     WIDE,
@@ -23,6 +24,7 @@ from tritium.launch.records import (
 from tritium.native.pyobjects import ARRAY, DLTENSOR, NUMPY_WRITEABLE, TYPES
 from tritium.native.pyobjects_writer import (
     export_tensor,
+    has_no_elements,
     is_null,
     is_type,
     tensor_address,
@@ -193,7 +195,11 @@ class ParseWriter:
             word = f.op("or", f.op("shl", dtype, i64(DETAIL)), self._aligned(f, param, address))
             self._word(f, cursor, f.op("or", word, i64(Tag.TENSOR)))
             device = f.cast("zext", f.read(tensor, DLTENSOR, "device_type"), "i64")
-            self._value(f, cursor, address, f.op("shl", device, i64(DEVICE)))
+            flags = f.variable("i64", f.op("shl", device, i64(DEVICE)))
+            with f.when(f.icmp("eq", address, i64(0))):
+                empty = self._flag(f, has_no_elements(f, tensor), EMPTY)
+                f.put(flags, f.op("or", f.get("i64", flags), empty))
+            self._value(f, cursor, address, f.get("i64", flags))
             f.ret(YES)
 
     def _array(self, f: Code, values: tuple[Value, ...], cursor: Value) -> None:

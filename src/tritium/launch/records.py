@@ -58,8 +58,8 @@ CURSOR = Record(
     ("types", "ptr"),
 )  # fmt: skip
 """Where the next word of the key and the next value go. A pointer is two values: the address, and
-READ_ONLY plus the device."""
-READ_ONLY, DEVICE = 1, 8
+READ_ONLY, EMPTY (no element, and no memory) and the device."""
+READ_ONLY, EMPTY, DEVICE = 1, 2, 8
 
 CONTEXT = Record(
     ("epoch", "i64"), ("device", "ptr"), ("count", "i64"), ("guards", "ptr"),

@@ -19,6 +19,7 @@ from tritium.launch.parsing import NO, YES
 from tritium.launch.records import (
     CAPSULE,
     CURSOR,
+    EMPTY,
     ENTRY,
     HASH_FACTOR,
     HASH_START,
@@ -109,7 +110,9 @@ class KernelWriter(BindWriter):
                 device = f.cast("zext", f.read(operation, OPERATION, "device"), "i64")
                 elsewhere = f.icmp("ne", f.op("lshr", flags, i64(8)), device)
                 wrong = f.icmp("ne", f.op("and", flags, refused), i64(0))
-                wrong = f.op("or", wrong, f.icmp("eq", value, i64(0)))  # is it an empty tensor?
+                full = f.icmp("eq", f.op("and", flags, i64(EMPTY)), i64(0))
+                gone = f.op("and", full, f.icmp("eq", value, i64(0)))  # has it memory?
+                wrong = f.op("or", wrong, gone)
                 with f.when(f.op("or", wrong, elsewhere)):
                     f.ret(NO)
                 f.put(slot, value)

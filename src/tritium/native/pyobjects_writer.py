@@ -46,6 +46,15 @@ def tensor_address(f: Code, tensor: Value) -> Value:
     return f.add(start, f.read(tensor, DLTENSOR, "byte_offset"))
 
 
+def has_no_elements(f: Code, tensor: Value) -> Value:
+    """Whether an extent of a DLTENSOR is zero (i1)."""
+    zeros, shape = f.variable("i64", i64(0)), f.read(tensor, DLTENSOR, "shape")
+    with f.counted(f.cast("sext", f.read(tensor, DLTENSOR, "ndim"), "i64")) as (i, _):
+        zero = f.icmp("eq", f.get("i64", f.gep("i64", shape, i)), i64(0))
+        f.put(zeros, f.op("or", f.get("i64", zeros), f.cast("zext", zero, "i64")))
+    return f.icmp("ne", f.get("i64", zeros), i64(0))
+
+
 def write_unchanged(module: Module) -> None:
     """Write i1 unchanged(guards, count): whether all guards hold."""
     f = Code(module, "unchanged", [("ptr", "guards"), ("i64", "count")], "i1")

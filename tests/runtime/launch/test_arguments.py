@@ -215,6 +215,21 @@ def test_tensors_whose_memory_is_gone():
     assert good.tolist() == [1.0] * 4
 
 
+@needs_torch
+def test_empty_tensors_need_no_python(monkeypatch: pytest.MonkeyPatch):
+    """As other tensors; only the first launches are looked at in Python."""
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a launch in Python")
+
+    for empty in (torch.zeros(0), torch.zeros((3, 0, 2))):
+        kernel = tritium.jit(nothing.fn)
+        for _ in range(4):
+            kernel[(1,)](empty, 0, N=4)
+        monkeypatch.setattr(type(kernel), "launch_in_python", refuse)
+        kernel[(1,)](empty, 0, N=4)
+        monkeypatch.undo()
+
+
 class WithPointer:
     def __init__(self, dtype: object = "fp32", device: object = None):
         self.dtype = dtype
