@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -39,6 +40,12 @@ def on(op: str, name: str, tensor: torch.Tensor) -> AbstractContextManager[objec
     if tensor.device.type != kind:
         raise refuse(op, name, f"is on {tensor.device}", f"{kind}, the device of the active driver")
     return nullcontext() if kind == "cpu" else torch.cuda.device(tensor.device)
+
+
+def constant(text: str | None) -> str | None:
+    """The one object of equal texts: launches know constants by identity, and torch hands its ops
+    a new object each time."""
+    return None if text is None else sys.intern(text)
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:

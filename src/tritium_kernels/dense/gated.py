@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import activation as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
-from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.launch import as_rows, cdiv, constant, on
 from tritium_kernels.tables import plan_rows
 
 
@@ -32,7 +32,7 @@ def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     with on("gated", "gate", gate):
         kernels.gated_forward[grid](
             *matrices, rows, columns, *(m.stride(0) for m in matrices),
-            KIND=activation, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip
     return y
 
@@ -52,7 +52,7 @@ def gated_backward_op(
     with on("gated", "gate", gate):
         kernels.gated_backward[grid](
             *matrices, rows, columns, *(m.stride(0) for m in matrices),
-            KIND=activation, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip
     return dgate, dup
 

@@ -19,7 +19,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launch import cdiv, constant, on
 from tritium_kernels.tables import plan_flat
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -90,7 +90,7 @@ def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
     with on("matmul", "a", x):
         activation_backward[(cdiv(n, table.block),)](
             x.contiguous(), dy.contiguous(), dx, n,
-            KIND=activation, BLOCK=table.block, num_warps=table.warps,
+            KIND=constant(activation), BLOCK=table.block, num_warps=table.warps,
         )  # fmt: skip
     return dx
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import tritium.language as tl
 from tritium_kernels.dense.kernels import matmul as kernels
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two, processors
+from tritium_kernels.launch import cdiv, constant, device_class, on, power_of_two, processors
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,9 @@ def launch(
     with on("matmul", "a", a):
         kernels.matmul[tiles, blocks.split_k](
             a, b, parts, *extra, m, n, k, *a.stride(), *b.stride(), *parts.stride(), *strides,
-            KIND=activation, PRECISION=precision, ACC=acc, LARGE=_is_large(a, b),
-            SPLIT_K=blocks.split_k, EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
+            KIND=constant(activation), PRECISION=constant(precision), ACC=acc,
+            LARGE=_is_large(a, b), SPLIT_K=blocks.split_k,
+            EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
             EVEN_K=k % (blocks.k * blocks.split_k) == 0, GROUP=8,
             BLOCK_M=blocks.m, BLOCK_N=blocks.n, BLOCK_K=blocks.k, STAGES=blocks.stages,
             num_warps=blocks.warps,
@@ -114,5 +115,5 @@ def launch(
         if split:
             kernels.finish[batch * cdiv(m, 16) * cdiv(n, 128),](
                 parts, y, *extra, batch, m, n, *y.stride(), *strides,
-                KIND=activation, ACC=acc, SPLIT_K=blocks.split_k, BLOCK_M=16, BLOCK_N=128,
+                KIND=constant(activation), ACC=acc, SPLIT_K=blocks.split_k, BLOCK_M=16, BLOCK_N=128,
             )  # fmt: skip
