@@ -80,15 +80,21 @@ class AxisAnalysis:
             self._info[argument] = _hinted(unknown(argument.type), entries)
 
     def _enter(self, op: Any) -> None:
-        """Find what an op with regions passes on; those before it in its block come first, so that
-        a chain of them takes no recursive calls."""
-        entered = [op]
-        while (op := op.prev_op) is not None and op not in self._entered:
-            if op.regions:
-                entered.append(op)
-        for op in reversed(entered):
-            self._entered[op] = None
-            self._regions(op, list(op.control_edges()))
+        """Find what an op with regions passes on. The loops around it come first, as what they
+        carry may come from it; and those before it in its block, so that a chain of them takes no
+        recursive calls."""
+        around = [op]
+        while (op := op.parent_op()) is not None and op not in self._entered:
+            around.append(op)
+        for outer in reversed(around):
+            entered, before = [outer], outer
+            while (before := before.prev_op) is not None and before not in self._entered:
+                if before.regions:
+                    entered.append(before)
+            for each in reversed(entered):
+                if each not in self._entered:
+                    self._entered[each] = None
+                    self._regions(each, list(each.control_edges()))
 
     def _op(self, op: Any) -> None:
         info, results = self._info, op.results
