@@ -57,9 +57,7 @@ def test_messages(pointee: str, body: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("#tmem = #ttng.tensor_memory_encoding<blockM = 128, blockN = 64, colStride = 1>\n",
-         "ttng.tensor_memory_encoding"),
-        ("tt.func @f() {\n  ttng.tc_gen5_commit()\n  tt.return\n}", "ttng.tc_gen5_commit"),
+        ("tt.func @f() {\n  ttng.tma_gather_im2col()\n  tt.return\n}", "ttng.tma_gather_im2col"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_named(text: str, name: str) -> None:

@@ -205,12 +205,14 @@ class NativeKernel:
         made = ctypes.c_int64(len(kernels))
         _, count = self._counts.setdefault(id(kernels), (kernels, made))
         entry = _write_entry(key, how, found, launched, count)
-        again = key in self._entries
+        # Other threads find the entry that is replaced until there is another table.
+        replaced = self._entries.get(key)
         self._entries[key] = entry
-        if again or 2 * len(self._entries) > len(self._table):
+        if replaced is not None or 2 * len(self._entries) > len(self._table):
             self._write_table()
         else:
             self._insert(entry)
+        del replaced
         return True
 
     def _write_globals(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,27 @@ def test_launches_interleave(fresh_cache: Path) -> None:
             assert (out[:size] == 2 * i).all() and not out[size:].any()
 
     _at_once(6, work)
+
+
+def test_an_entry_lives_as_long_as_the_table_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that learn the same launch at once replace each other's entries; others find the old
+    one in the table meanwhile."""
+    kernel, x = _fresh(), np.zeros(16, np.float32)
+    for _ in range(4):
+        kernel[(1,)](x, x, x, 16, BLOCK=16)
+    native = kernel._teacher._native
+    (entry,) = native._entries.values()
+    memory, alive = weakref.ref(entry.keep[2]), list[bool]()
+    del entry
+    write = type(native)._write_table
+
+    def check(self: Any) -> None:
+        alive.append(memory() is not None)
+        write(self)
+
+    monkeypatch.setattr(type(native), "_write_table", check)
+    kernel.launch_in_python((1,), x, x, x, 16, BLOCK=16)
+    assert alive == [True] and memory() is None
 
 
 def test_a_new_thread_uses_its_stream(stub: StubDriver) -> None:

@@ -19,7 +19,7 @@ def main() -> None:
     if given.output is None:
         print(text, end="")
     else:
-        given.output.write_text(text)
+        given.output.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
