@@ -36,10 +36,9 @@ _SCALARS: dict[str, Any] = {
     "fp64": ctypes.c_double,
 }  # fmt: skip
 _FLOATS: dict[str, Any] = {
-    "fp32": lambda bits: ctypes.c_float.from_buffer(ctypes.c_uint32(bits)),
-    "fp64": lambda bits: ctypes.c_double.from_buffer(ctypes.c_uint64(bits)),
+    "fp32": (ctypes.c_float, ctypes.c_uint32), "fp64": (ctypes.c_double, ctypes.c_uint64),
 }  # fmt: skip
-"""A number from its bits."""
+"""The type of a number and that of its bits."""
 _FAULTS = {1: MemoryError("no memory for a kernel's scratch"),
            2: RuntimeError("device-side assert triggered")}  # fmt: skip
 
@@ -126,7 +125,10 @@ class Kernel:
             if name in self._hints and value % self._hints[name]:
                 raise ValueError(f"{label(i, name)} is {value:#x}; this kernel was compiled for "
                                  f"multiples of {self._hints[name]}")  # fmt: skip
-            values.append(_FLOATS[type](value) if type in _FLOATS else value)
+            if type in _FLOATS:
+                number, bits = _FLOATS[type]
+                value = number.from_buffer(bits(value))
+            values.append(value)
         return values
 
 

@@ -336,7 +336,8 @@ class IRSource:
         return backend.parse_stage(self.ext, self.src, options)
 
     def _check_lanes(self, backend: BaseBackend) -> None:
-        stated: Any = self.module.attributes.get("ttg.threads-per-warp")
+        module: Any = self.module
+        stated: Any = module.attributes.get("ttg.threads-per-warp")
         lanes = backend.target.warp_size
         if stated is not None and stated.value.data != lanes:
             raise ValueError(f"{self.path} is for warps of {stated.value.data} threads; those of "

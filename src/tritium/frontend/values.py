@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from tritium import language as tl
 from tritium.language.builtins.casts import constant, to_tensor
@@ -27,10 +27,11 @@ def wrap(value: Any) -> Any:
         return value
     if value is None or isinstance(value, (bool, int, float, str, base_type)):
         return constexpr(value)
-    if isinstance(value, list) and not any(map(is_of_language, value)):
+    parts = cast("Sequence[Any]", value)
+    if isinstance(parts, list) and not any(map(is_of_language, parts)):
         return constexpr(value)
     if is_sequence(value):
-        wrapped = [wrap(v) for v in value]
+        wrapped = [wrap(v) for v in parts]
         names = getattr(value, "_fields", None)
         return tl.tuple(wrapped, tuple_type(map(type_of, wrapped), names))
     return value

@@ -52,9 +52,10 @@ def _rewrite(op: Any) -> None:
     extension, kind = op.operands[0].owner, combining_op(op.regions[0].block)
     assert kind is not None
     narrow, at = extension.operand, Builder(op)
+    extend: Any = extension.__class__
     region = combining(kind, ir.element_type(narrow.type))
     reduced = at.value(ReduceOp, [narrow], axis=op.axis, regions=[region])
-    result = at.value(type(extension), reduced, result=op.results[0].type)
+    result = at.value(extend, reduced, result=op.results[0].type)
     op.results[0].replace_all_uses_with(result)
     erase(op)
     if not extension.results[0].uses:

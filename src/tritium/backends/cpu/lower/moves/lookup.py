@@ -35,7 +35,7 @@ class Lookup(NamedTuple):
     most: int
 
     @property
-    def count(self) -> int:
+    def lanes(self) -> int:
         """Elements of a register."""
         return self.bits // 8 // self.size
 
@@ -60,7 +60,7 @@ def lookup_for(e: Emitter, type: ir.Type, size: int) -> Lookup | None:
     for lookup in _LOOKUPS:
         held = lookup.bits <= c.host.bits and lookup.feature in c.features
         if held and lookup.size == size_in_memory:
-            fits = e.width <= lookup.count and size <= lookup.most * lookup.count
+            fits = e.width <= lookup.lanes and size <= lookup.most * lookup.lanes
             return lookup if fits else None
     return None
 
@@ -78,13 +78,13 @@ def look_up(e: Emitter, lookup: Lookup, src: Any, index: Value, at: At, axis: in
         index = f.cast("sext", index, vector("i32", width))
     wider = scalar(index.type) == "i32" and lookup.size == 8
     lane = f.cast("sext" if wider else "trunc", index, word)
-    if size < lookup.count or lookup.bits == 128:  # others take what they need of each index
-        lane = f.op("and", lane, const(word, min(size, lookup.count) - 1))
-    lane = _joined(f, [lane], word, lookup.count)
+    if size < lookup.lanes or lookup.bits == 128:  # others take what they need of each index
+        lane = f.op("and", lane, const(word, min(size, lookup.lanes) - 1))
+    lane = _joined(f, [lane], word, lookup.lanes)
     step = 2 if len(registers) > 1 and lookup.two else 1
     found = [_first(f, _pick(f, lookup, registers[i : i + step], lane), width)
              for i in range(0, len(registers), step)]  # fmt: skip
-    bit = lookup.count * step
+    bit = lookup.lanes * step
     while len(found) > 1:
         high = f.icmp("ne", f.op("and", index, const(index.type, bit)), const(index.type, 0))
         found = [f.select(high, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]
@@ -96,14 +96,14 @@ def _row(e: Emitter, lookup: Lookup, src: Any, at: At, axis: int) -> tuple[list[
     """The registers of a row, and the level at which all of them are known."""
     word, level = vector(f"i{8 * lookup.size}", e.width), 0
     size, registers = ir.shape_of(src.type)[axis], list[Value]()
-    for start in range(0, size, lookup.count):
+    for start in range(0, size, lookup.lanes):
         parts: list[Value] = []
-        for first in range(start, min(start + lookup.count, size), e.width):
+        for first in range(start, min(start + lookup.lanes, size), e.width):
             place = Index(Kind.LANES, None, first, 0)
             found = e.emit(src, (*at[:axis], place, *at[axis + 1 :]))
             parts.append(e.vec(found))
             level = max(level, e.level_of(found))
-        registers.append(e.at_level(level, _joined, e.f, parts, word, lookup.count))
+        registers.append(e.at_level(level, _joined, e.f, parts, word, lookup.lanes))
     return registers, level
 
 

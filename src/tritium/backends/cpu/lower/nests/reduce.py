@@ -105,10 +105,11 @@ def _neither(c: Context, op: Any, value_of: Callable[[SSAValue], Value]) -> Valu
     compares: list[Any] = sorted(
         (operand.owner for operand in op.operands), key=lambda one: len(set(one.operands))
     )
-    first, second = (
-        c.f.fcmp(_INVERSE[one.predicate.name.lower()], *map(value_of, one.operands))
-        for one in compares
-    )
+    inverses: list[Value] = []
+    for one in compares:
+        left, right = map(value_of, one.operands)
+        inverses.append(c.f.fcmp(_INVERSE[one.predicate.name.lower()], left, right))
+    first, second = inverses
     return c.f.op("and", first, second)
 
 
@@ -118,7 +119,7 @@ class Reduction:
     `quick`: should it look for the largest or smallest float, do so without a test for NaN.
     """
 
-    def __init__(self, context: Context, root: ReduceOp, quick: bool = False):
+    def __init__(self, context: Context, root: Any, quick: bool = False):
         self.context, self.root = context, root
         op: Any = root
         if len(op.regions[0].blocks) != 1:
