@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,15 @@ def no_ptxas(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return text.encode() + b"\0", ""
 
     monkeypatch.setattr(ptx, "assemble", assemble)
+
+
+@pytest.fixture(autouse=True)
+def settings_stay() -> Iterator[None]:
+    """Take back what a test assigns to settings, which would reach the tests after it."""
+    groups = [group for group in vars(knobs).values() if isinstance(group, knobs.base_knobs)]
+    before = [dict(vars(group)) for group in groups]
+    yield
+    for group, values in zip(groups, before, strict=True):
+        if vars(group) != values:
+            vars(group).clear()
+            vars(group).update(values)
