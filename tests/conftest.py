@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,10 @@ import pytest
 from tests.support import device
 from tests.support.watchdog import Watchdog
 from tritium import knobs
+from tritium.compat import alias
+from tritium.language import core
+from tritium.language.values.base import is_builtin
+from tritium.runtime import dynamo
 
 _VARIABLE = "TRITON_CACHE_DIR"
 
@@ -105,12 +111,29 @@ def no_ptxas(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def settings_stay() -> Iterator[None]:
-    """Take back what a test assigns to settings, which would reach the tests after it."""
-    groups = [group for group in vars(knobs).values() if isinstance(group, knobs.base_knobs)]
-    before = [dict(vars(group)) for group in groups]
+def process_stays() -> Iterator[None]:
+    """Take back what a test assigns to settings; refuse that it leaves the alias to the next."""
+    before = alias.is_installed()
+    with contextlib.ExitStack() as stack:
+        for group in vars(knobs).values():
+            if isinstance(group, knobs.base_knobs):
+                stack.enter_context(group.scope())
+        yield
+    assert alias.is_installed() == before, "the test leaves `triton` installed as an alias"
+
+
+@pytest.fixture
+def named_by_alias(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The functions of the language, as a program has them under the alias after torch.compile."""
+    monkeypatch.setitem(sys.modules, "triton.language.core", core)
+    before = {
+        id(value): (value, value.__module__)
+        for name, module in list(sys.modules.items()) if name.startswith("tritium.language")
+        for value in vars(module).values() if isinstance(value, core.dtype) or is_builtin(value)
+    }  # fmt: skip
+    dynamo.name_by_alias()
+    assert core.load.__module__.startswith("triton.language.")
     yield
-    for group, values in zip(groups, before, strict=True):
-        if vars(group) != values:
-            vars(group).clear()
-            vars(group).update(values)
+    for value, module in before.values():
+        value.__module__ = module
+        vars(value).pop("__tritium_module__", None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tritium import compat
 from tritium.profiler import proton
 
 PROGRAM = """\
@@ -52,5 +53,8 @@ def test_wrong_uses(capsys: pytest.CaptureFixture[str], arguments: list[str], te
 
 
 def test_a_mode_that_the_backend_has_not() -> None:
-    with pytest.raises(SystemExit, match=r"proton: profiler\.start: mode='fast'"):
-        proton.main(["-m", "fast", __file__])
+    try:
+        with pytest.raises(SystemExit, match=r"proton: profiler\.start: mode='fast'"):
+            proton.main(["-m", "fast", __file__])
+    finally:
+        compat.uninstall()

@@ -296,6 +296,12 @@ def test_what_a_backend_decides(install: Install, tmp_path: Path) -> None:
         dot(32, "tf32")
 
 
+@pytest.mark.usefixtures("named_by_alias", "fresh_cache")
+def test_what_a_backend_decides_under_the_alias(install: Install, tmp_path: Path) -> None:
+    assert cos.__module__.startswith("triton.")
+    test_what_a_backend_decides(install, tmp_path)
+
+
 def test_tensors_specialized_by_a_backend(install: Install, tmp_path: Path) -> None:
     install("pkg_one", DECIDING)
     (tmp_path / "pkg_one" / "library.py").write_text(LIBRARY)

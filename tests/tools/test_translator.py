@@ -136,6 +136,11 @@ def test_the_text_is_readable() -> None:
     assert "SCALE = gl.constexpr(2.0)" in text and "tl." not in text
 
 
+@pytest.mark.usefixtures("named_by_alias")
+def test_a_program_under_the_alias() -> None:
+    test_the_text_is_readable()
+
+
 def test_what_is_not_translated_is_named() -> None:
     with pytest.raises(NotImplementedError, match=r"described_kernel: .*descriptor"):
         convert_triton_to_gluon([described_kernel])

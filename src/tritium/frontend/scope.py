@@ -10,7 +10,7 @@ from typing import Any
 from tritium import language as tl
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.aggregate import aggregates_in, fork
-from tritium.language.values.base import base_type, base_value, is_builtin
+from tritium.language.values.base import base_type, base_value, is_builtin, module_of
 from tritium.language.values.constexpr import constexpr
 
 BUILTINS: Mapping[str, Any] = {
@@ -97,7 +97,7 @@ class Scope:
         while isinstance(value, ModuleType) and value.__name__ not in seen:
             seen.add(value.__name__)
             value = self._modules.get(value.__name__, value)
-        module = self._modules.get(getattr(value, "__module__", None) or "")
+        module = self._modules.get(module_of(value))
         return value if module is None else getattr(module, value.__name__)
 
     def _refuse(self, name: str) -> None:

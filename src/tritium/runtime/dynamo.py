@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from tritium.language import core
-from tritium.language.values.base import is_builtin
+from tritium.language.values.base import is_builtin, module_of, rename_module
 
 _TRACED = (
     "tritium.language.values.constexpr.ConstexprFunction#__call__",
@@ -27,7 +27,7 @@ def leave_to_python() -> None:
         return
     _told.append(dynamo)
     rules.add(__name__.partition(".")[0])
-    _name_by_alias()
+    name_by_alias()
     if hasattr(rules, "torch_name_rule_map"):
         rules.torch_name_rule_map.append(dict.fromkeys(_TRACED, rules.UserFunctionVariable))
         rules.get_torch_obj_rule_map.cache_clear()
@@ -36,7 +36,7 @@ def leave_to_python() -> None:
 _told: list[Any] = []
 
 
-def _name_by_alias() -> None:
+def name_by_alias() -> None:
     """Under the alias, say of the functions and types of the language that they are `triton`'s: the
     generator imports what a kernel names unqualified (`load`, `float32`) where its module says so.
     """
@@ -50,5 +50,5 @@ def _name_by_alias() -> None:
         for value in list(vars(module).values()):
             if isinstance(value, core.dtype):  # it is imported as `tl.int32`
                 value.__module__ = f"{top}.language"
-            elif is_builtin(value) and str(getattr(value, "__module__", "")).startswith(prefix):
-                value.__module__ = top + value.__module__.removeprefix(ours)
+            elif is_builtin(value) and module_of(value).startswith(prefix):
+                rename_module(value, top + module_of(value).removeprefix(ours))

@@ -31,6 +31,7 @@ from typing import Any, cast
 import numpy as np
 
 from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import module_of
 from tritium.language.values.constexpr import ConstexprFunction, unwrap
 from tritium.language.values.types import dtype, pointer_type, str_to_ty
 from tritium.launch.signature import canonical_dtype
@@ -81,7 +82,7 @@ def _name(value: Any) -> str | None:
     if isinstance(value, Enum):
         name = f"{type(value).__module__}:{type(value).__qualname__}.{value.name}"
     elif isinstance(value, (type, FunctionType, ConstexprFunction)):
-        name = f"{value.__module__}:{value.__qualname__}"
+        name = f"{module_of(value)}:{value.__qualname__}"
     else:  # torch.float32
         module, dot, attribute = str(value).rpartition(".")
         name = f"{module}:{attribute}" if dot and module in sys.modules else ""

@@ -29,7 +29,7 @@ from tritium.language.jit.captured_globals import (
     same,
     value_of,
 )
-from tritium.language.values.base import base_type, is_builtin, is_sequence
+from tritium.language.values.base import base_type, is_builtin, is_sequence, module_of
 from tritium.language.values.constexpr import ConstexprFunction, constexpr, unwrap
 
 _VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
@@ -101,7 +101,7 @@ def _is_language(value: object) -> bool:
     if isinstance(value, ModuleType):
         return f"{value.__name__}.".startswith(_OWN + ".")
     defined = isinstance(value, (type, FunctionType)) or is_builtin(value) or is_jit_callable(value)
-    return defined and (value.__module__ or "").startswith(_OWN + ".")
+    return defined and module_of(value).startswith(_OWN + ".")
 
 
 def _is_value(value: object) -> bool:
@@ -111,7 +111,7 @@ def _is_value(value: object) -> bool:
         return True
     if plain is ABSENT or isinstance(plain, (ModuleType, type)) or is_builtin(value):
         return False
-    return not callable(plain) and not getattr(plain, "__module__", "").startswith(_OWN + ".")
+    return not callable(plain) and not module_of(plain).startswith(_OWN + ".")
 
 
 def _has_attributes(value: object) -> bool:
@@ -270,7 +270,7 @@ class _Finder(ast.NodeVisitor):
     def _run(self, function: ConstexprFunction | FunctionType) -> None:
         """Depend on what a function that is called at compile time computes: its source, the
         values that it reads, and the functions like it, or of its module, that it calls."""
-        if (function.__module__ or "").startswith(_OWN + ".") or function in self.run:
+        if module_of(function).startswith(_OWN + ".") or function in self.run:
             return
         self.run.append(function)
         is_marked = isinstance(function, ConstexprFunction)
@@ -293,7 +293,7 @@ class _Finder(ast.NodeVisitor):
                 self._read(name, namespace)
 
     def _call(self, callee: Callable) -> None:
-        if (callee.__module__ or "").startswith(_OWN + "."):
+        if module_of(callee).startswith(_OWN + "."):
             return
         self.callees.append(callee)
 

@@ -17,6 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 BUILTIN_MARK = "__tritium_builtin__"
 REFERENCE_MARK = "__triton_builtin__"
 """The attribute that programs set on their own functions to be called with language values."""
+_DEFINED_IN = "__tritium_module__"
+"""The attribute that keeps the name of a function's module once `__module__` is another."""
 
 
 class Handle(Protocol):
@@ -80,3 +82,17 @@ def mark_builtin(fn: F) -> F:
 def is_builtin(fn: object) -> bool:
     """Whether kernels call `fn` itself, at compile time, with language values as arguments."""
     return bool(getattr(fn, BUILTIN_MARK, False) or getattr(fn, REFERENCE_MARK, False))
+
+
+def module_of(value: object) -> str:
+    """The name of the module that defines a function, type or object; "" if it tells none.
+
+    `__module__` of a function of the language may be the alias's name: see `rename_module`.
+    """
+    return getattr(value, _DEFINED_IN, None) or getattr(value, "__module__", None) or ""
+
+
+def rename_module(fn: Any, name: str) -> None:
+    """Let `fn.__module__` be another name of its module, which `module_of` does not follow."""
+    setattr(fn, _DEFINED_IN, module_of(fn))
+    fn.__module__ = name

@@ -10,7 +10,7 @@ from typing import Any
 
 from tritium.experimental.gluon import language as gl
 from tritium.language.jit.function import JITCallable
-from tritium.language.values.base import base_type
+from tritium.language.values.base import base_type, module_of
 from tritium.language.values.constexpr import ConstexprFunction, constexpr
 
 LANGUAGE = "tritium.language"
@@ -31,7 +31,7 @@ MISSING = object()
 
 def of_language(value: Any) -> str | None:
     """The name in `tritium.language` of a function or object of it."""
-    module = getattr(value, "__module__", "") or ""
+    module = module_of(value)
     name = getattr(value, "__name__", None)
     if isinstance(value, base_type):
         return next((n for n, known in vars(gl).items() if known is value), None)
@@ -99,7 +99,7 @@ class Rewriter(ast.NodeTransformer):
         elif isinstance(value, constexpr):
             self.constants[root.id] = value.value
         elif isinstance(value, ConstexprFunction) or callable(value):
-            self.imports.add(f"from {value.__module__} import {value.__name__} as {root.id}")
+            self.imports.add(f"from {module_of(value)} import {value.__name__} as {root.id}")
         else:
             self.constants[root.id] = value
         return node
