@@ -81,6 +81,12 @@ class MatrixUnit(Protocol):
         """The elements along K of an operand that are neighbours in a thread (`kWidth`)."""
         ...
 
+    def tuned(self, rows: int, pack: int) -> MatrixUnit:
+        """The unit with instructions of so many rows (0: as fits the product), and with the
+        operands of `pack` instructions as neighbours. Raises `ValueError` where there is no
+        choice."""
+        ...
+
     def rounds_sums(self, product: Any) -> bool:
         """Whether the accumulator is added outside of the product, which would round it."""
         ...

@@ -147,7 +147,7 @@ def test_bad_targets(target: GPUTarget, message: str) -> None:
         ({"num_ctas": 2}, ValueError, "num_ctas is 2, for gfx942"),
         ({"num_warps": 32}, ValueError, "16 waves of 64"),
         ({"num_warps": 3}, AssertionError, "power of 2"),
-        ({"matrix_instr_nonkdim": 8}, ValueError, "0, 16 or 32"),
+        ({"matrix_instr_nonkdim": 8}, ValueError, "0, 4, 16 or 32"),
         ({"kpack": 3}, ValueError, "1 or 2"),
         ({"waves_per_eu": -1}, ValueError, "0 to 20"),
         ({"schedule_hint": "fast"}, ValueError, "memory-bound-attention"),

@@ -18,6 +18,7 @@ from tritium.backends.amd.matrix import matrix_cores
 from tritium.codegen.gpu.context import layout_of
 from tritium.codegen.llvm.writer import Value, lanes, scalar
 from tritium.ir import types as ir
+from tritium.ir.layouts.amd import AMDMfmaEncoding
 from tritium.ir.layouts.encodings import DotOperandEncoding
 from tritium.ops.ttir.dot import InputPrecision
 
@@ -66,6 +67,8 @@ class Model:
         a, b, total = [v.numbers for v in arguments if isinstance(v, Parts)]
         size = int(re.findall(r"(\d+)x\d+x\d+", name)[0])
         wave, halves = (64, 64 // size) if ".mfma." in name else (32, 2)
+        if size == 4:
+            return Parts(type, self.in_blocks(a, b, total))
         out, k = np.empty_like(total), int(re.findall(r"\d+x\d+x(\d+)", name)[0])
         copies = ".wmma." in name and a.shape[1] == 16 and k == 16  # gfx11
         for start in range(0, self.threads, wave):
@@ -81,6 +84,12 @@ class Model:
             row, column = self.place(name, size, copies, lane, r)
             out[start : start + wave] = total[start : start + wave] + product[row, column]
         return Parts(type, out)
+
+    @staticmethod
+    def in_blocks(a: Any, b: Any, total: Any) -> Any:
+        """Groups of four lanes that have a product each; a lane has a column of it."""
+        left, right = (v.reshape(-1, 4, v.shape[1]) for v in (a, b))
+        return total + np.einsum("gik,gjk->gji", left, right).reshape(total.shape)
 
     @staticmethod
     def place(name: str, size: int, copies: bool, lane: Any, r: Any) -> tuple[Any, Any]:
@@ -112,33 +121,64 @@ def held(array: np.ndarray, type: Any, llvm: str) -> Any:
 
 LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "i8": "i8", "i32": "i32"}
 CASES = [
-    (arch, kind, shape)
+    (arch, kind, shape, 0, 1)
     for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1250")
     for kind, shape in (
         ("f16", (64, 32, 64)), ("f16", (16, 32, 32)), ("bf16", (32, 128, 32)),
         ("i8", (64, 64, 64)), ("f32", (64, 64, 16)), ("f64", (32, 32, 16)),
         ("f8E4M3FN", (32, 32, 64)), ("f8E5M2FNUZ", (64, 64, 64)),
     )
+] + [
+    ("gfx942", "f16", (4, 128, 32), 0, 1), ("gfx950", "f16", (64, 8, 16), 0, 1),
+    ("gfx90a", "bf16", (4, 64, 32), 4, 2), ("gfx942", "i8", (64, 64, 64), 4, 1),
+    ("gfx942", "f32", (128, 4, 16), 0, 2), ("gfx942", "f16", (64, 64, 64), 16, 2),
+    ("gfx942", "f16", (64, 64, 64), 32, 2), ("gfx950", "i8", (64, 64, 128), 16, 1),
+    ("gfx942", "f16", (8, 4, 32), 16, 1), ("gfx942", "f16", (16, 64, 32), 32, 1),
+    ("gfx1100", "f16", (16, 4, 32), 16, 2), ("gfx1200", "f16", (32, 32, 64), 16, 2),
 ]  # fmt: skip
+"""Processor, elements, extents, `matrix_instr_nonkdim`, `kpack`."""
 
 
-@pytest.mark.parametrize(("arch", "kind", "shape"), CASES)
-def test_products(arch: str, kind: str, shape: tuple[int, int, int]) -> None:
-    unit, (m, n, k) = matrix_cores(arch), shape
+@pytest.mark.parametrize(("arch", "kind", "shape", "rows", "pack"), CASES)
+def test_products(arch: str, kind: str, shape: tuple[int, int, int], rows: int, pack: int) -> None:
+    unit, (m, n, _) = matrix_cores(arch).tuned(rows, pack), shape
     kinds = {str(t): t for t in (ir.f16, ir.bf16, ir.f32, ir.f64, ir.i8, *unit.float8)}
     if kind not in kinds:
         return  # `dot-precision` makes it float16
     element = kinds[kind]
     out = {"i8": ir.i32, "f64": ir.f64}.get(kind, ir.f32)
-    op: Any = SimpleNamespace(
-        a=SimpleNamespace(type=ir.tensor_of((m, k), element)), k=k,
-        b=SimpleNamespace(type=ir.tensor_of((k, n), element)), inputPrecision=InputPrecision.IEEE,
-        results=[SimpleNamespace(type=ir.tensor_of((m, n), out))],
-    )  # fmt: skip
+    op = untiled(shape, element, out)
     if not unit.takes(op, 4, (m, n)):
         assert (unit.family, kind) in {("wmma", "f32"), ("wmma", "f64")}
         return
-    encoding = unit.encoding(op, 4, (), False)
+    check(arch, unit, op, unit.encoding(op, 4, (), False))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("size", [16, 32])
+def test_either_order_of_operands(size: int, transposed: bool) -> None:
+    op, unit = untiled((64, 32, 32), ir.f16, ir.f32), matrix_cores("gfx942")
+    encoding = AMDMfmaEncoding.make(
+        version=3, instrShape=(size, size, 8), isTransposed=transposed, warpsPerCTA=(2, 2)
+    )
+    check("gfx942", unit, op, encoding)
+
+
+def untiled(shape: tuple[int, int, int], element: ir.Type, out: ir.Type) -> Any:
+    """A product without layouts."""
+    m, n, k = shape
+    return SimpleNamespace(
+        a=SimpleNamespace(type=ir.tensor_of((m, k), element)), k=k, location="here",
+        b=SimpleNamespace(type=ir.tensor_of((k, n), element)), inputPrecision=InputPrecision.IEEE,
+        results=[SimpleNamespace(type=ir.tensor_of((m, n), out))],
+    )  # fmt: skip
+
+
+def check(arch: str, unit: Any, op: Any, encoding: Any) -> None:
+    """Execute a product whose result has the encoding."""
+    (m, n), k = ir.shape_of(op.results[0].type), op.k
+    element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
+    kind = str(element)
     width, rng = unit.neighbours(op), np.random.default_rng(m + n + k)
     a, b, c = (rng.integers(-4, 5, s).astype(float) for s in ((m, k), (k, n), (m, n)))
     operands = [DotOperandEncoding.make(opIdx=i, parent=encoding, kWidth=width) for i in (0, 1)]
@@ -198,3 +238,26 @@ def test_products_that_matrix_units_lack() -> None:
     assert "v_mfma_f32_16x16x8_xf32" in text.asm["amdgcn"]
     with pytest.raises(tritium.CompilationError, match="tf32"):
         compiled(product, "*fp32 *fp32 *fp32", "gfx90a", constants=sizes | {"P": "tf32"})
+
+
+def test_the_instruction_that_options_ask_for() -> None:
+    sizes = {"M": 64, "N": 64, "K": 64, "P": "ieee"}
+    for rows, name in ((4, "4x4x4_16b_f16"), (16, "16x16x16_f16"), (32, "32x32x8_f16")):
+        kernel = compiled(product, "*fp16 *fp16 *fp32", constants=sizes, matrix_instr_nonkdim=rows)
+        assert set(re.findall(r"v_mfma_f32_(\w+)", kernel.asm["amdgcn"])) == {name}
+    packed = compiled(product, "*fp16 *fp16 *fp32", constants=sizes, kpack=2)
+    assert "kWidth = 8" in packed.asm["ttgir"]
+    with pytest.warns(UserWarning, match="gfx950 uses 1"):
+        packed = compiled(product, "*fp16 *fp16 *fp32", "gfx950", constants=sizes, kpack=2)
+    assert "kWidth = 8" in packed.asm["ttgir"]
+
+
+@pytest.mark.parametrize(("arch", "kind", "rows", "wanted"), [
+    ("gfx942", "fp64", 32, "16x16x4"), ("gfx1100", "fp16", 32, "16x16x16"),
+    ("gfx942", "fp8e4b8", 4, "32x32x16, 16x16x32"),
+])  # fmt: skip
+def test_instructions_that_there_are_not(arch: str, kind: str, rows: int, wanted: str) -> None:
+    sizes, out = {"M": 64, "N": 64, "K": 64, "P": "ieee"}, "fp64" if kind == "fp64" else "fp32"
+    with pytest.raises(NotImplementedError, match=f"is {rows}, .*instructions are {wanted}"):
+        compiled(product, f"*{kind} *{kind} *{out}", arch, constants=sizes,
+                 matrix_instr_nonkdim=rows)  # fmt: skip

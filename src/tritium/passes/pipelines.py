@@ -75,6 +75,7 @@ def tiles() -> list[Pass]:
 def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
+    rows: int = 0, pack: int = 1,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -88,6 +89,7 @@ def ttgir(
         spare: bytes of shared memory that loops leave whose copies are started by warps of their
             own.
         automatic: whether loops that do not ask for such warps get them, where it pays.
+        rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
     """
     return [
         ScaledDot(tensor_cores=True),
@@ -101,7 +103,7 @@ def ttgir(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
         Coalesce(),
-        AccelerateMatmul(wgmma=wgmma),
+        AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),

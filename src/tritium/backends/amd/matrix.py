@@ -3,7 +3,7 @@ compute. LLVM's intrinsics are named here; `lower/products.py` calls them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -19,14 +19,15 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        size: rows and columns of the result.
+        rows, columns: of the result.
         k: the extent that it sums over.
         intrinsic: LLVM's name without `llvm.amdgcn.`.
         operand: the LLVM type of an operand, of a lane.
         count: the elements along K of an operand that a lane has.
     """
 
-    size: int
+    rows: int
+    columns: int
     k: int
     intrinsic: str
     operand: str
@@ -44,12 +45,16 @@ _VERSIONS = {"gfx90a": 2, "gfx942": 3, "gfx950": 4, "gfx11": 1, "gfx12": 2, "gfx
 
 _MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
     (2, "f16"): ((32, 8, "f32.32x32x8f16", "<4 x half>"),
-                 (16, 16, "f32.16x16x16f16", "<4 x half>")),
+                 (16, 16, "f32.16x16x16f16", "<4 x half>"),
+                 (4, 4, "f32.4x4x4f16", "<4 x half>")),
     (2, "bf16"): ((32, 8, "f32.32x32x8bf16.1k", "<4 x i16>"),
-                  (16, 16, "f32.16x16x16bf16.1k", "<4 x i16>")),
-    (2, "f32"): ((32, 2, "f32.32x32x2f32", "float"), (16, 4, "f32.16x16x4f32", "float")),
+                  (16, 16, "f32.16x16x16bf16.1k", "<4 x i16>"),
+                  (4, 4, "f32.4x4x4bf16.1k", "<4 x i16>")),
+    (2, "f32"): ((32, 2, "f32.32x32x2f32", "float"), (16, 4, "f32.16x16x4f32", "float"),
+                 (4, 1, "f32.4x4x1f32", "float")),
     (2, "f64"): ((16, 4, "f64.16x16x4f64", "double"),),
-    (2, "i8"): ((32, 8, "i32.32x32x8i8", "i32"), (16, 16, "i32.16x16x16i8", "i32")),
+    (2, "i8"): ((32, 8, "i32.32x32x8i8", "i32"), (16, 16, "i32.16x16x16i8", "i32"),
+                (4, 4, "i32.4x4x4i8", "i32")),
     (3, "i8"): ((32, 16, "i32.32x32x16.i8", "i64"), (16, 32, "i32.16x16x32.i8", "i64")),
     (3, "f8"): ((32, 16, "f32.32x32x16.{}.{}", "i64"), (16, 32, "f32.16x16x32.{}.{}", "i64")),
     (4, "f16"): ((32, 16, "f32.32x32x16.f16", "<8 x half>"),
@@ -58,7 +63,8 @@ _MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
                   (16, 32, "f32.16x16x32.bf16", "<8 x bfloat>")),
     (4, "i8"): ((32, 32, "i32.32x32x32.i8", "<4 x i32>"), (16, 64, "i32.16x16x64.i8", "<4 x i32>")),
 }  # fmt: skip
-"""By the first version that has them and the operands' elements: rows, K, intrinsic, operand."""
+"""By the first version that has them and the operands' elements: rows, K, intrinsic, operand. Those
+of 4 rows and columns are 16 products, which share one of their operands here."""
 _XF32 = ((32, 4, "f32.32x32x4.xf32", "<2 x float>"), (16, 8, "f32.16x16x8.xf32", "<2 x float>"))
 """tf32, of version 3 alone."""
 
@@ -80,10 +86,16 @@ _WMMA: dict[tuple[int, str], tuple[int, str, str]] = {
 
 @dataclass(frozen=True)
 class MatrixCores:
-    """The matrix unit of a processor: `mfma` or `wmma`, in a version (that of the encoding)."""
+    """The matrix unit of a processor: `mfma` or `wmma`, in a version (that of the encoding).
+
+    `rows`: those of an instruction (the option `matrix_instr_nonkdim`); 0 leaves them to the
+    product. `pack`: of how many instructions a thread has operands as neighbours (`kpack`).
+    """
 
     family: str
     version: int
+    rows: int = 0
+    pack: int = 1
     from_shared: type[MatrixProduct] | None = None
 
     @property
@@ -92,6 +104,9 @@ class MatrixCores:
         if self.family == "mfma":
             return {3: _FNUZ, 4: _OCP}.get(self.version, ())
         return _OCP if self.version > 1 else ()
+
+    def tuned(self, rows: int, pack: int) -> MatrixCores:
+        return replace(self, rows=rows, pack=pack)
 
     def instructions(self, product: MatrixProduct) -> list[Instruction]:
         """The instructions for a product's types, the largest first."""
@@ -107,37 +122,71 @@ class MatrixCores:
         known = exact or (self.family, self.version) == ("mfma", 3)
         if str(out) != _SUMS.get(kind, "f32") or not known:
             return []
-        found = self._rows(kind, exact)
-        # The operands are exchanged, and with them their formats.
+        # Where operands are exchanged, their formats are.
         names = _F8.get(b, ""), _F8.get(a, "")
-        lanes = {size: 64 // size if self.family == "mfma" else 2 for size, *_ in found}
-        if self.family == "wmma" and self.version == 1:
-            lanes = {16: 1}
         return [
-            Instruction(size, k, f"{self.family}.{name.format(*names)}", operand, k // lanes[size])
-            for size, k, name, operand in found
-        ]
+            Instruction(rows, columns, k, f"{self.family}.{name.format(*names)}", operand,
+                        k // self._parts_of_k(size))
+            for size, k, name, operand in self._rows(kind, exact)
+            for rows, columns in (((64, 4), (4, 64)) if size == 4 else ((size, size),))
+        ]  # fmt: skip
 
-    def _rows(self, kind: str, exact: bool) -> tuple[tuple[int, int, str, str], ...]:
+    def _parts_of_k(self, size: int) -> int:
+        """Over how many lanes an instruction has K."""
+        if self.family == "wmma":
+            return 1 if self.version == 1 else 2
+        return 1 if size == 4 else 64 // size
+
+    def _rows(self, kind: str, exact: bool) -> list[tuple[int, int, str, str]]:
         if self.family == "wmma":
             row = _WMMA.get((self.version, kind))
-            return () if row is None else ((16, *row),)
+            return [] if row is None else [(16, *row)]
         if not exact:
-            return _XF32
-        versions = [v for v, name in _MFMA if name == kind and v <= self.version]
-        return _MFMA[max(versions), kind] if versions else ()
+            return list(_XF32)
+        known = sorted(key for key in _MFMA if key[1] == kind and key[0] <= self.version)
+        newest = {row[0]: row for key in known for row in _MFMA[key]}
+        return sorted(newest.values(), reverse=True)
 
-    def instruction(self, product: MatrixProduct, size: int = 0) -> Instruction | None:
-        """The instruction for a product, of so many rows where `size` is not 0."""
+    def instruction(
+        self, product: MatrixProduct, rows: int = 0, columns: int = 0
+    ) -> Instruction | None:
+        """The instruction for a product, of so many rows and columns where they are not 0; of a
+        tile that is smaller it computes copies."""
         m, n = ir.shape_of(product.results[0].type)[-2:]
         for found in self.instructions(product):
-            fits = min(m, n) >= found.size and product.k >= found.k
-            if fits and size in (0, found.size):
+            fits = m >= found.rows and n >= found.columns and not rows
+            if product.k >= found.k and (fits or (rows, columns) == (found.rows, found.columns)):
                 return found
         return None
 
     def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
-        return len(part) == 2 and self.instruction(product) is not None
+        return len(part) == 2 and bool(self._fitting(product))
+
+    def _fitting(self, product: MatrixProduct) -> list[Instruction]:
+        """The instructions that can be used, the largest first. Raises `NotImplementedError` where
+        there are some, but none of as many rows as there are to be."""
+        known = self.instructions(product)
+        if not known or not self.rows:
+            fitting = [i for i in known if self._fits(i, product)]
+            # Those of 4 rows only where there is no other.
+            return [i for i in fitting if i.rows == i.columns] or fitting
+        wanted = [i for i in known if min(i.rows, i.columns) == self.rows and product.k >= i.k]
+        if self.rows == 4:
+            wanted = [i for i in wanted if self._fits(i, product)]
+        if not wanted:
+            m, n = ir.shape_of(product.results[0].type)
+            sizes = ", ".join(f"{i.rows}x{i.columns}x{i.k}" for i in known)
+            raise NotImplementedError(
+                f"matrix_instr_nonkdim is {self.rows}, for a product of {m}x{n}x{product.k} "
+                f"{ir.element_type(product.a.type)}; instructions are {sizes} ({product.location})"
+            )
+        return wanted
+
+    @staticmethod
+    def _fits(instruction: Instruction, product: MatrixProduct) -> bool:
+        m, n = ir.shape_of(product.results[0].type)
+        enough = product.k >= instruction.k
+        return enough and m >= instruction.rows and n >= instruction.columns
 
     def encoding(
         self, product: MatrixProduct, num_warps: int, cluster: Cluster, chained: bool
@@ -147,7 +196,7 @@ class MatrixCores:
         chosen = self._for_waves(product, num_warps)
         warps = [1, 1]
         while prod(warps) < num_warps:
-            down, across = rows // chosen.size // warps[0], columns // chosen.size // warps[1]
+            down, across = rows // chosen.rows // warps[0], columns // chosen.columns // warps[1]
             warps[0 if chained or (down >= across and down > 1) else 1] *= 2
         common: Any = {"warpsPerCTA": tuple(warps), "CGALayout": cluster}
         if self.family == "wmma":
@@ -156,20 +205,21 @@ class MatrixCores:
             )
         bits = ir.bit_width(product.results[0].type)
         return AMDMfmaEncoding.make(
-            version=self.version, instrShape=(chosen.size, chosen.size, chosen.k),
-            isTransposed=True, elementBitWidth=bits, **common,
+            version=self.version, instrShape=(chosen.rows, chosen.columns, chosen.k),
+            isTransposed=chosen.rows >= chosen.columns, elementBitWidth=bits, **common,
         )  # fmt: skip
 
     def _for_waves(self, product: MatrixProduct, num_warps: int) -> Instruction:
         """The largest instruction that leaves work for each wave."""
-        fitting = [i for i in self.instructions(product) if self.instruction(product, i.size)]
+        fitting = self._fitting(product)
         m, n = ir.shape_of(product.results[0].type)
-        busy = [i for i in fitting if (m // i.size) * (n // i.size) >= num_warps]
+        busy = [i for i in fitting if (m // i.rows) * (n // i.columns) >= num_warps]
         return busy[0] if busy else fitting[-1]
 
     def neighbours(self, product: MatrixProduct) -> int:
-        """As many as an instruction takes, whatever its size."""
-        return self.instructions(product)[0].count
+        """As many as an instruction takes, or several if K is long enough."""
+        chosen = self._fitting(product)[0]
+        return chosen.count * (self.pack if product.k >= chosen.k * self.pack else 1)
 
     def rounds_sums(self, product: MatrixProduct) -> bool:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,9 +24,11 @@ class HIPOptions:
         num_stages: stages of software pipelining.
         waves_per_eu: waves that a SIMD is to have room for, by using fewer registers; 0 leaves it
             to LLVM.
-        matrix_instr_nonkdim: the rows of a matrix instruction, 16 or 32; it has no effect.
-        kpack: the same.
-        schedule_hint: hints to LLVM's scheduler; the same.
+        matrix_instr_nonkdim: the rows of a matrix instruction, 4 (and 64 columns, or the other way
+            round), 16 or 32; 0 leaves them to the product.
+        kpack: of how many matrix instructions a thread has operands as neighbours, 1 or 2; 1 on
+            gfx950.
+        schedule_hint: hints to LLVM's scheduler; it has no effect.
         allow_flush_denorm: float32 arithmetic may take subnormal numbers for zero.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         debug: compile in `device_assert`.
@@ -70,9 +73,9 @@ class HIPOptions:
                 f"num_warps is {self.num_warps}, for {self.arch}: a workgroup has at most 1024 "
                 f"threads, {1024 // self.warp_size} waves of {self.warp_size}"
             )
-        if self.matrix_instr_nonkdim not in (0, 16, 32):
+        if self.matrix_instr_nonkdim not in (0, 4, 16, 32):
             raise ValueError(
-                f"matrix_instr_nonkdim is {self.matrix_instr_nonkdim!r}; 0, 16 or 32 is required"
+                f"matrix_instr_nonkdim is {self.matrix_instr_nonkdim!r}; 0, 4, 16 or 32 is required"
             )
         if self.kpack not in (1, 2):
             raise ValueError(f"kpack is {self.kpack!r}; 1 or 2 is required")
@@ -97,6 +100,9 @@ def make_options(given: dict[str, Any], arch: str) -> HIPOptions:
     own number of lanes replaces a given one."""
     known = option_values(HIPOptions, given)
     known.update(arch=arch, warp_size=facts_of(arch).lanes)
+    if arch == "gfx950" and known.get("kpack", 1) != 1:
+        warnings.warn(f"kpack is {known['kpack']}; gfx950 uses 1", stacklevel=2)
+        known["kpack"] = 1
     if arch == "gfx942" and "allowed_dot_input_precisions" not in known:
         known["allowed_dot_input_precisions"] = ("ieee", "tf32", "bf16x3", "bf16x6")
     return HIPOptions(**known)

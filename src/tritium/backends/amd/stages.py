@@ -24,7 +24,10 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Choose layouts, use shared memory and the matrix units."""
-    passes = pipelines.ttgir(processor(options.arch), options.num_warps, options.num_stages)
+    passes = pipelines.ttgir(
+        processor(options.arch), options.num_warps, options.num_stages,
+        rows=options.matrix_instr_nonkdim, pack=options.kpack,
+    )  # fmt: skip
     return run_pipeline(module, passes, "make_ttgir")
 
 

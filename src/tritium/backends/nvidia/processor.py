@@ -76,6 +76,9 @@ class Wgmma:
     def neighbours(self, product: MatrixProduct) -> int:
         return 32 // ir.bit_width(product.a.type)
 
+    def tuned(self, rows: int, pack: int) -> MatrixUnit:
+        raise ValueError("wgmma has 64 rows")
+
     def rounds_sums(self, product: MatrixProduct) -> bool:
         """Sums of products of 8-bit floats have few bits."""
         return _kinds(product)[0] in _BYTE_FLOATS and product.maxNumImpreciseAcc == product.k
@@ -120,6 +123,9 @@ class MmaSync:
 
     def neighbours(self, product: MatrixProduct) -> int:
         return max(32 // ir.bit_width(product.a.type), 1)
+
+    def tuned(self, rows: int, pack: int) -> MatrixUnit:
+        raise ValueError("mma.sync has 16 rows")
 
     def rounds_sums(self, product: MatrixProduct) -> bool:
         return False

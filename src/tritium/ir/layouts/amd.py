@@ -1,7 +1,7 @@
 """Encodings of the results of AMD's matrix units: MFMA (gfx9) and WMMA (gfx11, gfx12).
 
-Both are used with their operands exchanged, so that they compute the transposed product: a thread
-then has neighbours along the rows of the result, which it writes together.
+With their operands exchanged they compute the transposed product: a thread then has neighbours
+along the rows of the result, which it writes together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tritium.ir.layouts.encodings import (
 from tritium.ir.layouts.linear import LinearLayout
 
 
-class _Transposed(MatrixEncoding):
+class _Tiled(MatrixEncoding):
     """A part of the result that one instruction computes, repeated over warps."""
 
     def instruction(self, m: str, n: str) -> LinearLayout:
@@ -38,9 +38,10 @@ class _Transposed(MatrixEncoding):
 
 
 @irdl_attr_definition
-class AMDMfmaEncoding(_Transposed):
-    """MFMA: 64 lanes, 16 or 32 rows and columns. Each lane has four neighbours of a row, or (64-bit
-    elements) every fourth."""
+class AMDMfmaEncoding(_Tiled):
+    """MFMA: 64 lanes, 16 or 32 rows and columns. Each lane has four neighbours of a row (of a
+    column, if not transposed), or (64-bit elements) every fourth. Of 4 rows and 64 columns (if
+    transposed: the other way round) each lane has a column."""
 
     name = "ttg.amd_mfma"
     KEYS: ClassVar[tuple[str, ...]] = (
@@ -49,30 +50,36 @@ class AMDMfmaEncoding(_Transposed):
     DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "elementBitWidth": 32}
 
     def check(self) -> None:
-        if not self.get("isTransposed") or self.get("instrShape")[0] not in (16, 32):
+        shape, long = tuple(self.get("instrShape")[:2]), (64, 4)
+        narrow = long if self.get("isTransposed") else long[::-1]
+        if shape not in ((16, 16), (32, 32), narrow):
             raise ValueError(
-                f"#{self.name}: isTransposed = true and an instrShape of 16 or 32 rows are built"
+                f"#{self.name}: instrShape is {shape}; (16, 16), (32, 32) or {narrow} is required"
             )
 
     def instruction(self, m: str, n: str) -> LinearLayout:
-        size = self.get("instrShape")[0]
-        lanes = LinearLayout.identity(size, LANE, m) * LinearLayout.identity(64 // size, LANE, n)
+        rows, size = self.get("instrShape")[:2]
+        if not self.get("isTransposed"):
+            m, n, rows, size = n, m, size, rows
+        lanes = LinearLayout.identity(rows, LANE, m) * LinearLayout.identity(64 // rows, LANE, n)
         if self.get("elementBitWidth") == 64:
             return lanes * LinearLayout.identity(4, REGISTER, n)
-        rest = LinearLayout.identity(size * size // 256, REGISTER, n)
+        rest = LinearLayout.identity(rows * size // 256, REGISTER, n)
         return LinearLayout.identity(4, REGISTER, n) * lanes * rest
 
     def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
-        size = self.get("instrShape")[0]
+        rows, columns = self.get("instrShape")[:2]
+        size = rows if left else columns
+        others = LinearLayout.identity if rows == columns else LinearLayout.zeros
         return (
             LinearLayout.identity(width, REGISTER, k)
             * LinearLayout.identity(size, LANE, outer)
-            * LinearLayout.identity(64 // size, LANE, k)
+            * others(64 // size, LANE, k)
         )
 
 
 @irdl_attr_definition
-class AMDWmmaEncoding(_Transposed):
+class AMDWmmaEncoding(_Tiled):
     """WMMA: 32 lanes, 16 rows and columns. A lane has every second element of a row (version 1,
     gfx11, where both halves of a wave hold the same operands), or eight neighbours."""
 

@@ -65,17 +65,22 @@ from tritium.target import MatrixUnit
 class AccelerateMatmul(Pass):
     """Give products to the matrix units of the processor.
 
-    `wgmma`: use units that read operands from shared memory, where the processor has them.
+    `wgmma`: use units that read operands from shared memory, where the processor has them;
+    `rows`, `pack`: which instructions to use (`MatrixUnit.tuned`).
     """
 
     name: ClassVar[str] = "accelerate-matmul"
     title: ClassVar[str] = "TritonGPUAccelerateMatmul"
     wgmma: bool = True
+    rows: int = 0
+    pack: int = 1
 
     def run(self, module: ModuleOp) -> bool:
         num_warps, num_ctas = num_warps_of(module), num_ctas_of(module)
         processor = processor_of(module)
         units = [u for u in processor.matrix_units if self.wgmma or not u.from_shared]
+        if (self.rows, self.pack) != (0, 1):
+            units = [u.tuned(self.rows, self.pack) for u in units]
         changed = False
         for function in functions(module):
             for op in list(_products(function)):

@@ -23,25 +23,26 @@ class MatrixProducts:
     def multiply(self, c: Context, op: Any) -> None:
         """Each part of the result, of the size of an instruction, sums over all of K. Which
         elements along K meet in an instruction does not matter, as long as both operands have
-        them in the same places."""
+        them in the same places. Of a tile that is smaller, rows and columns are repeated."""
         result = op.results[0].type
-        encoding = result.encoding
+        encoding, shape = result.encoding, ir.shape_of(result)
         if not isinstance(encoding, (AMDMfmaEncoding, AMDWmmaEncoding)):
             raise c.unsupported(op, f"a result in {encoding}")
-        size = encoding.get("instrShape")[0]
-        chosen = self._unit.instruction(op, size)
+        rows, columns = encoding.get("instrShape")[:2]
+        chosen = self._unit.instruction(op, rows, columns)
         if chosen is None or encoding.get("version") != self._unit.version:
             raise c.unsupported(op, f"{ir.element_type(op.a.type)} in {encoding}")
-        out, coordinates = list(c.tile(op.c)), register_coordinates(layout_of(result))
-        parts: dict[tuple[int, int], list[int]] = {}
-        for register in sorted(range(len(out)), key=lambda r: coordinates[r]):
-            m, n = coordinates[register]
-            parts.setdefault((m // size, n // size), []).append(register)
+        out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
+        part = encoding.instruction(*axes).transpose_outs(axes)
+        held = {place: r for r, place in enumerate(register_coordinates(layout_of(result)))}
         left, right = _fragments(c, op.a, 0, chosen), _fragments(c, op.b, 1, chosen)
-        for (m, n), registers in parts.items():
+        exchanged = encoding.get("isTransposed" if self._unit.family == "mfma" else "isTranspose")
+        for m, n in sorted({(m - m % rows, n - n % columns) for m, n in held}):
+            places = register_coordinates(part)
+            registers = [held[(m + i) % shape[0], (n + j) % shape[1]] for i, j in places]
             total = _vector(c, [out[r] for r in registers])
-            for a, b in zip(left[m * size], right[n * size], strict=True):
-                total = self._instruction(c, chosen, b, a, total)
+            for a, b in zip(left[m], right[n], strict=True):
+                total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
             for lane, register in enumerate(registers):
                 out[register] = c.f.extract(total, lane)
         c.set(op.results[0], out)

@@ -32,13 +32,11 @@ class AMDMFMALayout(DistributedLayout):
     __hash__ = Layout.__hash__
 
     def to_encoding(self) -> Encoding:
-        if not self.transposed:
-            raise NotImplementedError("AMDMFMALayout(transposed=False) is not built")
         if self.tiles_per_warp is not None and prod(self.tiles_per_warp) != 1:
             raise NotImplementedError("AMDMFMALayout with tiles_per_warp is not built")
         return AMDMfmaEncoding.make(
             version=self.version, warpsPerCTA=tuple(self.warps_per_cta),
-            instrShape=tuple(self.instr_shape), isTransposed=True,
+            instrShape=tuple(self.instr_shape), isTransposed=self.transposed,
             elementBitWidth=self.element_bitwidth or 32, CGALayout=_tuples(self.cga_layout),
         )  # fmt: skip
 
@@ -47,8 +45,8 @@ class AMDMFMALayout(DistributedLayout):
         shape, warps = list(encoding.get("instrShape")), list(encoding.get("warpsPerCTA"))
         bits = encoding.get("elementBitWidth")
         return cls(
-            encoding.get("version"), shape, True, warps, None if bits == 32 else bits,
-            cga_layout=encoding.get("CGALayout"),
+            encoding.get("version"), shape, encoding.get("isTransposed"), warps,
+            None if bits == 32 else bits, cga_layout=encoding.get("CGALayout"),
         )  # fmt: skip
 
     @property
