@@ -60,5 +60,5 @@ def power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
+def cdiv(x: int, y: int) -> int:
+    return -(-x // y)

@@ -28,6 +28,24 @@ def cuda_capability_geq(major: int, minor: int = 0) -> bool:
     return is_cuda() and torch.cuda.get_device_capability() >= (major, minor)
 
 
+def _amd_arch() -> str:
+    """The name of the AMD GPU that kernels run on; empty on other devices."""
+    target = driver.active.get_current_target()
+    return str(target.arch).split(":")[0] if target.backend == "hip" else ""
+
+
+def get_cdna_version() -> int:
+    """1 to 4 on AMD's CDNA GPUs (MI100 to MI350); -1 on others."""
+    return {"gfx908": 1, "gfx90a": 2, "gfx942": 3, "gfx950": 4}.get(_amd_arch(), -1)
+
+
+def get_rdna_version() -> int:
+    """1 to 4 on AMD's RDNA GPUs (gfx101x to gfx120x); -1 on others."""
+    return {"gfx101": 1, "gfx103": 2, "gfx110": 3, "gfx115": 3, "gfx120": 4}.get(
+        _amd_arch()[:6], -1
+    )
+
+
 def has_native_mxfp() -> bool:
     """Whether the tensor cores multiply MX formats."""
     return cuda_capability_geq(10, 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.support import close, normal, place, torch
+import tritium
+import tritium.language as tl
+from tests.kernels.support import close, integers, normal, place, torch
 from tritium_kernels.compaction import compaction, compaction_torch
 from tritium_kernels.errors import ArgumentError
 from tritium_kernels.routing import routing, routing_torch
@@ -12,10 +14,13 @@ from tritium_kernels.tensor_details.bitmatrix import (
     make_bitmatrix_metadata_torch,
     sum_bitmatrix_rows,
 )
+from tritium_kernels.tensor_details.bitmatrix_details.sum_bitmatrix_rows import vpopc
 from tritium_kernels.tensor_details.ragged_tensor import (
     RaggedTensorMetadata,
     make_ragged_tensor_metadata,
     make_ragged_tensor_metadata_torch,
+    remap_ragged_tensor_metadata,
+    remap_ragged_tensor_metadata_torch,
 )
 from tritium_kernels.topk import topk, topk_torch
 
@@ -135,3 +140,32 @@ def test_what_is_not_built():
         topk(normal(3, 4), 1, all_gather=True)
     with pytest.raises(NotImplementedError, match="simulated_ep=2"):
         routing(normal(3, 4), 1, simulated_ep=2)
+
+
+def test_some_of_the_slices():
+    given = torch.tensor([5, 0, 100, 33], dtype=torch.int32, device=place())
+    source = make_ragged_tensor_metadata(given, 140)
+    chosen = torch.tensor([-1, 2, 0, 1], device=place())
+    found = remap_ragged_tensor_metadata(source, chosen)
+    right = remap_ragged_tensor_metadata_torch(source, chosen)
+    same(found, right, "slice_sizes", "slice_offs", "block_offs_data", "block_schedule_data")
+    assert found.slice_sizes.tolist() == [100, 33, 0]
+    assert found.slice_offs.tolist() == [5, 105, 5, 138]
+    with pytest.raises(ArgumentError, match=r"slice_map is .*; accepted: the numbers 0 to 2 once"):
+        remap_ragged_tensor_metadata(source, torch.tensor([0, 0, 1, -1], device=place()))
+
+
+def test_counts_of_bits():
+    words = integers(1 << 31, 3, 8, dtype=torch.int32)
+    counts = torch.zeros(3, 32, dtype=torch.int32, device=place())
+    count_bits[(1,)](words, counts)
+    bits = (words[..., None].long() >> torch.arange(32, device=place())) & 1
+    assert torch.equal(counts.long(), bits.sum(1))
+
+
+@tritium.jit
+def count_bits(words_ptr, counts_ptr):
+    i = tl.arange(0, 4)[:, None]
+    at = i * 8 + tl.arange(0, 8)[None, :]
+    counts = vpopc(tl.load(words_ptr + at, mask=i < 3, other=0).to(tl.uint32))
+    tl.store(counts_ptr + i * 32 + tl.arange(0, 32)[None, :], counts, mask=i < 3)

@@ -63,26 +63,32 @@ def place_elements(
 
 
 @tritium.jit
+def vpopc(x):
+    """How many of the words (..., words) have each bit: int32 (..., 32)."""
+    bits = (tl.expand_dims(x, -1) >> tl.arange(0, 32).to(tl.uint32)) & 1
+    return tl.sum(bits.to(tl.int32), len(x.shape) - 1)
+
+
+@tritium.jit
 def sum_bits(
     x_ptr, sum_ptr, partial_ptr, rows, columns, row_stride, word_stride,
     PARTIAL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Sums of the columns of a bit matrix, over PARTIAL rows at a time and over all."""
     word = tl.program_id(0)
-    bit = tl.arange(0, 32)[None, :]
+    PARTS: tl.constexpr = BLOCK // PARTIAL
+    column = word * 32 + tl.arange(0, 32)
     total = tl.zeros((32,), tl.int32)
     for start in range(0, rows, BLOCK):
         row = start + tl.arange(0, BLOCK).to(tl.int64)
         places = x_ptr + row * row_stride + word * word_stride
         words = tl.load(places, mask=row < rows, other=0).to(tl.uint32)
-        bits = ((words[:, None] >> bit) & 1).to(tl.int32)
-        total += tl.sum(bits, 0)
-        if PARTIAL > 0:
-            parts = tl.sum(tl.reshape(bits, (BLOCK // PARTIAL, PARTIAL, 32)), 1)
-            part = start // PARTIAL + tl.arange(0, BLOCK // PARTIAL).to(tl.int64)[:, None]
-            mask = (part < tl.cdiv(rows, PARTIAL)) & (word * 32 + bit < columns)
-            tl.store(partial_ptr + part * columns + word * 32 + bit, parts, mask=mask)
-    column = word * 32 + tl.arange(0, 32)
+        parts = vpopc(tl.reshape(words, (PARTS, PARTIAL)))
+        total += tl.sum(parts, 0)
+        if partial_ptr is not None:
+            part = start // PARTIAL + tl.arange(0, PARTS).to(tl.int64)[:, None]
+            mask = (part < tl.cdiv(rows, PARTIAL)) & (column[None, :] < columns)
+            tl.store(partial_ptr + part * columns + column[None, :], parts, mask=mask)
     tl.store(sum_ptr + column, total, mask=column < columns)
 
 

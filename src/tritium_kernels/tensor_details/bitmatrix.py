@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from tritium_kernels.errors import check_choice, check_tensor, refuse
+from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launch import cdiv, on, power_of_two
 from tritium_kernels.moe_kernels import metadata as kernels
+from tritium_kernels.tensor_details.bitmatrix_details.sum_bitmatrix_rows import (
+    sum_bitmatrix_rows as sum_bitmatrix_rows,
+)
 from tritium_kernels.tensor_details.dtype import BIT
 from tritium_kernels.tensor_details.storage import Tensor
 
@@ -81,23 +84,3 @@ def make_bitmatrix_metadata_torch(
     by_row[order] = torch.arange(order.numel(), device=index.device)
     col_sum = torch.bincount(index[inside], minlength=columns)
     return BitmatrixMetadata(col_sum.int(), by_column.int(), by_row.int())
-
-
-def sum_bitmatrix_rows(
-    x: Tensor, partials_block_size: int | None = None
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Elements of each column; with a block size also (blocks of rows, columns), for each block."""
-    check_choice("sum_bitmatrix_rows", "partials_block_size", partials_block_size,
-                 (None, 1, 2, 4, 8, 16, 32, 64, 128))  # fmt: skip
-    rows, columns = x.shape
-    part = partials_block_size or 0
-    words = x.storage.data
-    sums = torch.zeros(columns, dtype=torch.int32, device=words.device)
-    blocks = cdiv(rows, part) if part else 0
-    partials = torch.zeros((blocks, columns), dtype=torch.int32, device=words.device)
-    if rows and columns:
-        with on("sum_bitmatrix_rows", "x", words):
-            kernels.sum_bits[(cdiv(columns, 32),)](
-                words, sums, partials, rows, columns, *words.stride(), PARTIAL=part, BLOCK=128
-            )
-    return (sums, partials) if part else sums

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from tritium_kernels.errors import INDICES, check_rank, check_tensor, refuse
+from tritium_kernels.errors import INDICES, check_operand, check_rank, check_tensor, refuse
 from tritium_kernels.launch import cdiv, on
 from tritium_kernels.moe_kernels import metadata as kernels
 
@@ -85,10 +86,15 @@ def make_ragged_tensor_metadata(
 ) -> RaggedTensorMetadata:
     """The metadata of slices that have at most `n_total_rows` rows in all."""
     _check(slice_sizes, n_total_rows)
+    most = RaggedTensorMetadata.max_n_blocks(slice_sizes.shape[0], n_total_rows)
+    return _with_blocks(slice_sizes, most)
+
+
+def _with_blocks(slice_sizes: torch.Tensor, most: int) -> RaggedTensorMetadata:
+    """The metadata of slices that follow each other, of at most `most` of the smallest blocks."""
     device, slices = slice_sizes.device, slice_sizes.shape[0]
     sizes = slice_sizes.to(torch.int32).contiguous()
     logs = RaggedTensorMetadata.block_sizes_log2()
-    most = RaggedTensorMetadata.max_n_blocks(slices, n_total_rows)
     offsets = torch.zeros(slices + 1, dtype=torch.int32, device=device)
     blocks = torch.zeros((len(logs), slices + 1), dtype=torch.int32, device=device)
     schedule = torch.full((len(logs), most), -1, dtype=torch.int32, device=device)
@@ -104,14 +110,8 @@ def make_ragged_tensor_metadata(
     return RaggedTensorMetadata(sizes, offsets, blocks, schedule)
 
 
-def make_ragged_tensor_metadata_torch(
-    slice_sizes: torch.Tensor, n_total_rows: int
-) -> RaggedTensorMetadata:
-    """The same by torch's functions, for comparison."""
-    _check(slice_sizes, n_total_rows)
-    sizes = slice_sizes.to(torch.int32)
+def _with_blocks_torch(sizes: torch.Tensor, most: int) -> RaggedTensorMetadata:
     zero = sizes.new_zeros(1)
-    most = RaggedTensorMetadata.max_n_blocks(sizes.numel(), n_total_rows)
     offsets, schedules = [], []
     for block in RaggedTensorMetadata.block_sizes():
         counts = (sizes + block - 1) // block
@@ -123,3 +123,81 @@ def make_ragged_tensor_metadata_torch(
     slice_offs = torch.cat([zero, sizes.cumsum(0, dtype=torch.int32)])
     schedule = torch.stack(schedules).to(sizes.device)
     return RaggedTensorMetadata(sizes, slice_offs, torch.stack(offsets), schedule)
+
+
+def make_ragged_tensor_metadata_torch(
+    slice_sizes: torch.Tensor, n_total_rows: int
+) -> RaggedTensorMetadata:
+    """The same by torch's functions, for comparison."""
+    _check(slice_sizes, n_total_rows)
+    most = RaggedTensorMetadata.max_n_blocks(slice_sizes.numel(), n_total_rows)
+    return _with_blocks_torch(slice_sizes.to(torch.int32), most)
+
+
+def _remap(
+    op: str, source: RaggedTensorMetadata, slice_map: torch.Tensor,
+    make: Callable[[torch.Tensor, int], RaggedTensorMetadata],
+) -> RaggedTensorMetadata:  # fmt: skip
+    check_operand(op, "slice_map", slice_map, (source.n_slices,), "slice_sizes",
+                  source.slice_sizes, (torch.int16, *INDICES))  # fmt: skip
+    old = torch.nonzero(slice_map >= 0).flatten()
+    new = slice_map[old].long()
+    if not torch.equal(new.sort().values, torch.arange(new.numel(), device=new.device)):
+        accepted = f"the numbers 0 to {new.numel() - 1} once each, and -1"
+        raise refuse(op, "slice_map", f"is {slice_map.tolist()}", accepted)
+    old = old[torch.argsort(new)]
+    made = make(source.slice_sizes[old], source.block_schedule_data.shape[1])
+    # Rows stay where they are: the end of all of them is kept as the last offset.
+    offsets = torch.cat([source.slice_offs[old], source.slice_offs[-1:]])
+    return replace(
+        made, slice_offs=offsets, expected_slice_size=source.expected_slice_size,
+        slice_sizes_divisibility=source.slice_sizes_divisibility,
+    )  # fmt: skip
+
+
+def remap_ragged_tensor_metadata(
+    src_ragged_tensor_metadata: RaggedTensorMetadata, slice_map: torch.Tensor
+) -> RaggedTensorMetadata:
+    """The metadata of some of the slices, under other numbers, of the same rows.
+
+    `slice_map[i]` is the new number of slice i, -1 if it is left out. Slices need not follow each
+    other then: slice i has `slice_sizes[i]` rows from `slice_offs[i]` on.
+    """
+    op = "remap_ragged_tensor_metadata"
+    return _remap(op, src_ragged_tensor_metadata, slice_map, _with_blocks)
+
+
+def remap_ragged_tensor_metadata_torch(
+    ragged_tensor_metadata: RaggedTensorMetadata, slice_map: torch.Tensor
+) -> RaggedTensorMetadata:
+    """The same by torch's functions, for comparison."""
+    op = "remap_ragged_tensor_metadata_torch"
+    return _remap(op, ragged_tensor_metadata, slice_map, _with_blocks_torch)
+
+
+def ragged_metadata_fields(
+    metadata: RaggedTensorMetadata | None, block_size: int
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """What kernels take: sizes and offsets of slices, offsets and schedule of blocks of a size."""
+    if metadata is None:
+        return None, None, None, None
+    return (
+        metadata.slice_sizes, metadata.slice_offs, metadata.block_offs(block_size),
+        metadata.block_schedule(block_size),
+    )  # fmt: skip
+
+
+def exact_div(x: int, y: int) -> int:
+    """x / y, of which nothing is left."""
+    if x % y:
+        raise refuse("exact_div", "x", f"is {x}", f"a multiple of {y}")
+    return x // y
+
+
+def empty_aligned(
+    shape: Sequence[int], dtype: torch.dtype, device: str | torch.device, pad_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(a tensor whose last dimension is a multiple of `pad_size`, its part of `shape`)."""
+    *leading, last = shape
+    whole = torch.empty((*leading, cdiv(last, pad_size) * pad_size), dtype=dtype, device=device)
+    return whole, whole[..., :last]
