@@ -18,7 +18,7 @@ from tritium.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_init,
     warpgroup_mma_wait,
 )
-from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 
 
 def block_layout(shape: list[int], dtype: Any = gl.float16) -> gl.NVMMASharedLayout:
@@ -213,10 +213,76 @@ def bulk_atomics(launch: Launch) -> None:
     np.testing.assert_array_equal(out, before + 5)
 
 
+@gluon.jit
+def convolution_kernel(x, w, out, batch_size, P: gl.constexpr, Q: gl.constexpr,
+                       filter_size: gl.constexpr, channels: gl.constexpr,
+                       steps: gl.constexpr, margin: gl.constexpr):
+    """Rows of the product are positions of the filter; k goes over its elements and channels."""
+    pixels: gl.constexpr = x.block_shape[0]
+    part: gl.constexpr = x.block_shape[1]
+    kinds: gl.constexpr = w.block_shape[0]
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, kinds, 16])
+    left = gl.allocate_shared_memory(x.dtype, x.block_shape, x.layout)
+    right = gl.allocate_shared_memory(w.dtype, w.block_shape, w.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    first = gl.program_id(0) * pixels
+    image, place = first // (P * Q), first % (P * Q)
+    row, column = place // Q * steps - margin, place % Q * steps - margin
+    acc = gl.zeros([pixels, kinds], gl.float32, mma)
+    phase = 0
+    for i in range(filter_size * filter_size):
+        for c in range(0, channels, part):
+            mbarrier.expect(bar, x.nbytes_per_cta + w.nbytes_per_cta)
+            offsets = [(i // filter_size).to(gl.int16), (i % filter_size).to(gl.int16)]
+            tma.async_load_im2col(x, [image, row, column, c], offsets, bar, left)
+            tma.async_load(w, [0, i * channels + c], bar, right)
+            mbarrier.wait(bar, phase)
+            phase ^= 1
+            acc = warpgroup_mma(left, right.permute((1, 0)), acc)
+    mbarrier.invalidate(bar)
+    done = gl.allocate_shared_memory(out.dtype, out.block_shape, out.layout)
+    done.store(acc.to(out.dtype))
+    fence_async_shared()
+    tma.async_store(out, [first, 0], done)
+    tma.store_wait(0)
+
+
+def convolved(x: np.ndarray, w: np.ndarray, steps: int, margin: int) -> np.ndarray:
+    """(batch, rows, columns, channels) by (kinds, rows, columns, channels)."""
+    size = w.shape[1]
+    x = np.pad(x, ((0, 0), (margin, margin), (margin, margin), (0, 0))).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))
+    return np.einsum("npqcrs,krsc->npqk", windows[:, ::steps, ::steps], w.astype(np.float32))
+
+
+def convolutions(launch: Launch) -> None:
+    rng = np.random.default_rng(6)
+    for (n, h, wd, c), steps, margin, part in (
+        ((2, 7, 9, 64), 1, 1, 64), ((3, 12, 10, 128), 2, 1, 128), ((2, 6, 6, 32), 1, 0, 32),
+    ):  # fmt: skip
+        x = rng.integers(-3, 4, (n, h, wd, c)).astype(np.float16)
+        w = rng.integers(-3, 4, (64, 3, 3, c)).astype(np.float16)
+        expected = convolved(x, w, steps, margin)
+        _, p, q, _ = expected.shape
+        out = np.zeros((n * p * q, 64), np.float16)
+        upper = [margin - 2] * 2
+        patches = TensorDescriptorIm2Col.from_tensor(
+            x, [64, part], block_layout([64, part]), element_strides=[1, steps, steps, 1],
+            pixel_box_lower_corner=[-margin] * 2, pixel_box_upper_corner=upper,
+        )  # fmt: skip
+        made = [TensorDescriptor.from_tensor(a, b, block_layout(b))
+                for a, b in ((w.reshape(64, -1), [64, part]), (out, [64, 64]))]  # fmt: skip
+        launch(convolution_kernel, (-(-n * p * q // 64),), patches, *made, n, P=p, Q=q,
+               filter_size=3, channels=c, steps=steps, margin=margin)  # fmt: skip
+        np.testing.assert_array_equal(out, expected.reshape(out.shape).astype(np.float16))
+
+
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
     for check in (bulk_copies, rings_of_barriers, descriptors_of_the_kernel, matmul,
                   matmul_of_transposed, matmul_of_two_warp_groups,
-                  products_of_registers_and_slices, bulk_atomics)
+                  products_of_registers_and_slices, bulk_atomics,
+                  convolutions)
 }  # fmt: skip
 """The programs that sm_90 can run."""

@@ -20,11 +20,12 @@ from tests.support.device import from_gpu, to_gpu
 from tritium.backends import active
 from tritium.experimental import gluon
 from tritium.experimental.gluon._runtime import InterpretedGluonFunction
-from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 from tritium.launch.signature import canonical_dtype
 from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
 
+DESCRIPTORS = TensorDescriptor, TensorDescriptorIm2Col
 Launch = Callable[..., None]
 HOW = ("interpreted", "simt", "sm_80", "sm_90")
 
@@ -54,10 +55,10 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
     text = compiled(kernel, types, own, num_warps=warps).asm["ttgir"]
     slots: list[Any] = []
-    kept = [descriptor(a.base) for a in arguments if isinstance(a, TensorDescriptor)]
+    kept = [descriptor(a) for a in arguments if isinstance(a, DESCRIPTORS)]
     described = iter(kept)
     for argument in arguments:
-        if isinstance(argument, TensorDescriptor):
+        if isinstance(argument, DESCRIPTORS):
             slots += [next(described).ctypes.data, *argument.shape, *argument.strides]
         else:
             if isinstance(argument, float):
@@ -72,6 +73,9 @@ def _type(argument: Any) -> str:
     if isinstance(argument, np.ndarray):
         return "*" + canonical_dtype(argument.dtype)
     element = canonical_dtype(argument.base.dtype)
+    if argument.mode == "im2col":
+        element, kind = f"{element}{list(argument.block_shape)}", "tensordesc_im2col"
+        return f"{kind}<{element},input_rank={len(argument.shape)},{argument.layout!r}>"
     return f"tensordesc<{element}{list(argument.block_shape)},{argument.layout!r}>"
 
 
@@ -97,18 +101,18 @@ def _on_gpu(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
 
 
 def _memory(argument: Any) -> Any:
-    return argument.base if isinstance(argument, TensorDescriptor) else argument
+    return argument.base if isinstance(argument, DESCRIPTORS) else argument
 
 
 def _moved(argument: Any) -> Any:
-    if isinstance(argument, TensorDescriptor):
+    if isinstance(argument, DESCRIPTORS):
         return replace(argument, base=to_gpu(argument.base))
     return to_gpu(argument) if isinstance(argument, np.ndarray) else argument
 
 
 def _split(types: str) -> list[str]:
     """The types in a text; those of descriptors have spaces of their own."""
-    return re.findall(r"tensordesc<.*?\)>|\S+", types)
+    return re.findall(r"tensordesc\w*<.*?\)>|\S+", types)
 
 
 def compiled(

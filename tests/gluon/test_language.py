@@ -303,7 +303,7 @@ def test_partitions_that_do_not_fit(
 
 
 @pytest.mark.parametrize("call", [
-    "gl.inline_asm('')", "hopper.tma.async_load_im2col()",
+    "gl.inline_asm('')",
     "gl.nvidia.blackwell.tma.async_gather()",
     "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip

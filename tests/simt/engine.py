@@ -29,9 +29,17 @@ from tritium.ir.layouts.encodings import OFFSET
 from tritium.ops import ttgir
 
 
-def descriptor(array: np.ndarray) -> np.ndarray:
-    """What a kernel takes for a descriptor of an array: address, extents, steps in bytes."""
-    return np.array([array.ctypes.data, *array.shape, *array.strides], np.int64)
+def descriptor(host: Any) -> np.ndarray:
+    """What a kernel takes for a descriptor (or all of an array): address, extents, steps in bytes;
+    of patches also how many positions of the filter there are along each axis, where they begin
+    and how far apart they are."""
+    array, found = host if isinstance(host, np.ndarray) else host.base, list[int]()
+    if getattr(host, "mode", "tiled") == "im2col":
+        low, steps = host.pixel_box_lower_corner, host.element_strides or (1,) * array.ndim
+        spans = zip(array.shape[1:-1], low, host.pixel_box_upper_corner, steps[1:-1], strict=True)
+        counts = [(n - 1 + up - down) // step + 1 for n, down, up, step in spans]
+        found = [array.shape[0], *counts, *low, *steps[:-1]]
+    return np.array([array.ctypes.data, *array.shape, *array.strides, *found], np.int64)
 
 
 def _first(c: Context, condition: Value | None = None) -> Value:
@@ -105,13 +113,22 @@ def _each(
     starts = [c.scalar(v) for v in op.coord]
 
     def copy() -> Sequence[Value]:
-        words = [f.load("i64", f.gep("i64", base, c.i32(i)), 8) for i in range(1 + 2 * rank)]
+        patches = isinstance(op.desc.type, ir.PatchesDescType)
+        count = 5 * rank - 3 if patches else 2 * rank + 1
+        words = [f.load("i64", f.gep("i64", base, c.i32(i)), 8) for i in range(count)]
         with f.loop(c.i32(0), c.i32(prod(shape)), c.i32(1)) as loop:
             address, inside = words[0], Value("i1", "true")
-            for axis in range(rank):
+            places: list[Value] = []
+            for axis in range(len(shape)):
                 columns = [basis[axis] for basis in layout.bases(OFFSET)]
-                place = c.linear_map(loop.index, columns) or c.i32(0)
-                place = f.cast("sext", f.op("add", starts[axis], place), "i64")
+                places.append(f.cast("sext", c.linear_map(loop.index, columns) or c.i32(0), "i64"))
+            begin = [f.cast("sext", v, "i64") for v in starts]
+            if patches:
+                moved = [f.cast("sext", c.scalar(v), "i64") for v in op.offsets]
+                places = _patch(f, begin, places, moved, words[1 + 2 * rank :])
+            else:
+                places = [f.op("add", a, b) for a, b in zip(begin, places, strict=True)]
+            for axis, place in enumerate(places):
                 within = f.icmp("ult", place, words[1 + axis])
                 inside = f.op("and", inside, within)
                 step = f.op("mul", place, words[1 + rank + axis])
@@ -122,6 +139,28 @@ def _each(
         return []
 
     c.f.choose_all(condition, [], copy)
+
+
+def _patch(
+    f: Any, start: list[Value], place: list[Value], offsets: list[Value], words: list[Value]
+) -> list[Value]:
+    """Where the element at `place`, (pixel, channel), of patches from `start` on is in the tensor.
+    `words`: what `descriptor` has of patches."""
+    rank, zero = len(start), const("i64", 0)
+    counts, steps = words[: rank - 1], words[2 * rank - 3 :]
+    low = [zero, *words[rank - 1 : 2 * rank - 3]]
+    number = zero
+    for axis in range(rank - 1):
+        own = f.op("sdiv", f.op("sub", start[axis], low[axis]), steps[axis])
+        number = f.op("add", f.op("mul", number, counts[axis]), own)
+    number = f.op("add", number, place[0])
+    found: list[Value] = []
+    for axis in reversed(range(rank - 1)):
+        own = f.op("srem", number, counts[axis]) if axis else number
+        number = f.op("sdiv", number, counts[axis])
+        at = f.op("add", f.op("mul", own, steps[axis]), low[axis])
+        found.append(f.op("add", at, offsets[axis - 1]) if axis else at)
+    return [*reversed(found), f.op("add", start[-1], place[1])]
 
 
 @lowers(SIMT, ttgir.AsyncTMACopyGlobalToLocalOp)

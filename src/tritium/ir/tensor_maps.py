@@ -56,19 +56,35 @@ def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
     return tuple(reversed(parts))
 
 
+MOST_PIXELS = 1024
+"""Pixels of the patches that one copy moves, at most."""
+
+
+def patches_box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
+    """What one copy moves of a block (pixels, channels) of patches: all pixels, because only the
+    map says where the next one is. Raises `NotImplementedError` for more than there may be."""
+    if shape[0] > MOST_PIXELS:
+        raise NotImplementedError(f"{shape[0]} pixels of patches; {MOST_PIXELS} are allowed")
+    return (shape[0], box(shape, encoding, size)[1])
+
+
 def describe(type: Any) -> dict[str, Any]:
     """The map's fields for blocks of a descriptor's type, which has an encoding.
 
     `swizzle`: the mode; `elem_size` in bytes; `elem_type`: the number of the element type;
-    `block_size`: what one copy moves, at most a swizzled row wide. A block of a cluster copies what
-    it has of a tile.
+    `rank`: of the tensor; `block_size`: what one copy moves, at most a swizzled row wide;
+    `is_im2col`: whether that is (pixels, channels) of patches. A block of a cluster copies what it
+    has of a tile.
     """
     block: Any = type.block
     element: Any = block.element_type
     encoding, size = block.encoding, max(ir.bit_width(element) // 8, 1)
-    shape = list(box(part_of(encoding.get("CGALayout"), block.get_shape()), encoding, size))
+    whole = part_of(encoding.get("CGALayout"), block.get_shape())
+    patches = isinstance(type, ir.PatchesDescType)
+    shape = [*(patches_box if patches else box)(whole, encoding, size)]
     width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
     return {
         "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": map_element(element),
-        "block_size": shape, "fp4_padded": len(shape) > 1 and encoding.get("fp4Padded"),
+        "block_size": shape, "rank": type.rank.data if patches else len(shape),
+        "is_im2col": patches, "fp4_padded": len(shape) > 1 and encoding.get("fp4Padded"),
     }  # fmt: skip

@@ -115,6 +115,32 @@ class TensorDescType(ParametrizedAttribute, TypeAttribute):
         return [block]
 
 
+@irdl_attr_definition
+class PatchesDescType(ParametrizedAttribute, TypeAttribute):
+    """`!ttng.tensordesc_im2col<tensor<64x32xf16>, 4>`: a tensor of 3 to 5 axes in memory (batches,
+    1 to 3 spatial axes, channels), whose blocks are (positions of a filter) x (channels)."""
+
+    name = "ttng.tensordesc_im2col"
+    block: Attribute = param_def()
+    rank: builtin.IntAttr = param_def()
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.block)
+            printer.print_string(f", {self.rank.data}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            block = parser.parse_type()
+            parser.parse_punctuation(",")
+            return [block, builtin.IntAttr(parser.parse_integer())]
+
+
+DESCRIPTORS = (TensorDescType, PatchesDescType)
+"""The types of descriptors that kernels take."""
+
+
 @lru_cache(maxsize=4096)
 def pointer_to(pointee: Type, address_space: int = 1) -> PointerType:
     """The type of pointers to `pointee`."""

@@ -60,7 +60,7 @@ def _of_kernel(metadata: Any) -> list[str]:
     for kind in kinds:
         found.append(kind)
         if kind == "tensordesc":
-            for _ in range(2 * len(next(maps)["block_size"])):
+            for _ in range(2 * next(maps)["rank"]):
                 next(kinds)
     return found
 

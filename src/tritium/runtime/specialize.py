@@ -163,7 +163,10 @@ class Specializer:
             padding = "N" if getattr(arg, "padding", "zero") == "nan" else ""
             layout = f",{arg.layout!r}" if hasattr(arg, "layout") else ""
             element = self._pointer(arg.base.dtype).lstrip("*k")
-            return f"tensordesc<{element}{blocks}{layout}>", padding
+            kind = ""
+            if getattr(arg, "mode", "tiled") != "tiled":
+                kind, layout = f"_{arg.mode}", f",input_rank={len(arg.shape)}{layout}"
+            return f"tensordesc{kind}<{element}{blocks}{layout}>", padding
         if not isinstance(arg, type) and (hasattr(arg, "dtype") or hasattr(arg, "__dlpack__")):
             return self._foreign(arg)
         raise TypeError(

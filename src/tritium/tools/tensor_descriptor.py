@@ -103,12 +103,16 @@ class TensorDescriptor:
         round_f32_to_tf32: bool = False,
     ) -> TensorDescriptor:  # fmt: skip
         """A descriptor of all of a tensor (of torch, or with `stride()`) or NumPy array."""
-        if hasattr(tensor, "stride"):
-            strides = tensor.stride()
-        else:
-            strides = [s // tensor.itemsize for s in tensor.strides]
-        shape = tensor.shape
-        return TensorDescriptor(tensor, shape, strides, block_shape, padding, round_f32_to_tf32)
+        return TensorDescriptor(
+            tensor, tensor.shape, strides_of(tensor), block_shape, padding, round_f32_to_tf32
+        )
+
+
+def strides_of(tensor: Any) -> Sequence[int]:
+    """The strides in elements of a tensor (of torch, or with `stride()`) or NumPy array."""
+    if hasattr(tensor, "stride"):
+        return tensor.stride()
+    return [s // tensor.itemsize for s in tensor.strides]
 
 
 def canonical_name(dtype: Any) -> str:

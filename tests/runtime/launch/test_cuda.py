@@ -109,7 +109,8 @@ class FakeCuda(StubDriver):
             if kind != "constexpr" and (i,) not in src.constants
         ]  # fmt: skip
         described = [
-            {"block_size": [16, 64], "elem_type": 6, "elem_size": 2, "swizzle": 3}
+            {"block_size": [16, 64], "rank": 2, "is_im2col": False, "elem_type": 6,
+             "elem_size": 2, "swizzle": 3}
             for _, kind in params if kind.startswith("tensordesc")
         ]  # fmt: skip
         facts = SimpleNamespace(

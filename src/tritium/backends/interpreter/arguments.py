@@ -233,6 +233,8 @@ class Arguments:
     def _descriptor(self, name: str, value: Any) -> Any:
         """A descriptor made on the host. The emitter must be active."""
         base = self.convert(f"{name}.base", value.base)
+        if hasattr(value, "of_pointer"):
+            return value.of_pointer(base)
         padding = getattr(value, "padding", "zero")
         found = descriptors.make(
             base, list(value.shape), list(value.strides), list(value.block_shape), padding,

@@ -27,8 +27,10 @@ from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import type_of
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
+from tritium.ops.declared import SEGMENTS
 from tritium.ops.effects import observes
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
+from tritium.ops.fields import i32_array
 from tritium.ops.memory import PAUSE, Memory
 from tritium.ops.ttir import ElementAccess, IntToPtrOp, SplatOp
 from tritium.sanitize.ring import Note, listeners
@@ -115,15 +117,19 @@ class EagerEmitter:
                 types.append(None if given is None else given.type)
                 values.append(None if given is None else given.array)
         fields = cls.attr_fields
+        properties = {
+            n: fields[n].encode(v)
+            for n, v in attrs.items()
+            if fields[n].required or v != fields[n].default
+        }
+        if cls.segmented and cls.reads_operand_types:
+            sizes = (len(t) if type(t) is tuple else int(t is not None) for t in types)  # pyright: ignore
+            properties[SEGMENTS] = i32_array(tuple(sizes))
         op = _create(
             cls,
             operands=_placeholders(types) if cls.reads_operand_types else (),
             result_types=cls.result_types_for(types, attrs, result),
-            properties={
-                n: fields[n].encode(v)
-                for n, v in attrs.items()
-                if fields[n].required or v != fields[n].default
-            },
+            properties=properties,
             regions=regions,
         )
         if self._vectorised and (

@@ -115,7 +115,7 @@ class _Descriptor:
 
     def __call__(self, values: Any, offset: int, arg: Any) -> None:
         address = address_of(arg.base, self._position)
-        key = address, tuple(arg.shape), tuple(arg.strides), getattr(arg, "padding", None)
+        key = address, tuple(arg.shape), tuple(arg.strides), tensormap.further(arg)
         if key != self._known[0]:
             encoded = _ADDRESS.pack(address) if self._meta is None else \
                 tensormap.encode(address, arg, self._meta)  # fmt: skip
@@ -241,7 +241,7 @@ class CudaLauncher:
             name, kind = param
             if kind.startswith("tensordesc"):
                 meta = next(maps)
-                rank = len(meta["block_size"]) if meta else kind.count(",") + 1
+                rank = meta["rank"] if meta else kind.count(",") + 1
                 offset = self._place(8, 8) if meta is None else \
                     self._place(tensormap.BYTES, tensormap.ALIGNMENT)  # fmt: skip
                 for size in [4] * rank + [8] * rank:

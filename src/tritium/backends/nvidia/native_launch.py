@@ -358,7 +358,9 @@ def make_end(
     for _, kind in params:
         if kind.startswith("tensordesc"):
             meta = next(described)
-            rank = len(meta["block_size"]) if meta else kind.count(",") + 1
+            if meta is not None and meta["is_im2col"]:
+                return None
+            rank = meta["rank"] if meta else kind.count(",") + 1
             base = len(slots)
             element = kind.removeprefix("tensordesc<").partition("[")[0]
             if meta is None:  # its pointer, shape and strides

@@ -24,12 +24,20 @@ def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
     return ctypes.string_at(int(make(address, descriptor, meta).getPtr()), BYTES)
 
 
+def further(descriptor: Any) -> tuple[Any, ...]:
+    """What maps are made of beside the tensor and the box: the padding and, of patches, corners and
+    steps (see `gluon.nvidia.hopper.TensorDescriptorIm2Col`), which others have not."""
+    fields = "pixel_box_lower_corner", "pixel_box_upper_corner", "element_strides"
+    found = (tuple(getattr(descriptor, field, None) or ()) for field in fields)
+    return (getattr(descriptor, "padding", "zero"), *found)
+
+
 def make(address: int, descriptor: Any, meta: Mapping[str, Any]) -> Any:
     """The `CUtensorMap` of a host descriptor (`.shape`, `.strides` in elements, `.padding`), the
     fastest axis last; `meta`: see `tritium.ir.tensor_maps.describe`. Raises `RuntimeError` if the
     driver refuses it."""
     driver = library()
-    size, rank = meta["elem_size"], len(meta["block_size"])
+    size, rank = meta["elem_size"], meta["rank"]
     if len(descriptor.shape) != rank or len(descriptor.strides) != rank:
         raise ValueError(
             f"a descriptor of shape {list(descriptor.shape)}, strides {list(descriptor.strides)} "
@@ -39,15 +47,19 @@ def make(address: int, descriptor: Any, meta: Mapping[str, Any]) -> Any:
     steps = descriptor.strides[:-1] or [16]  # one that is not looked at, for a single axis
     strides = [driver.cuuint64_t(int(s) * size) for s in reversed(steps)]
     box = [driver.cuuint32_t(int(s)) for s in reversed(meta["block_size"])]
-    ones = [driver.cuuint32_t(1)] * rank
     fill = driver.CUtensorMapFloatOOBfill
-    nan = getattr(descriptor, "padding", "zero") == "nan"
-    return check(driver.cuTensorMapEncodeTiled(
+    padding, lower, upper, steps = further(descriptor)
+    jumps = [driver.cuuint32_t(s) for s in reversed(steps or [1] * rank)]
+    if meta["is_im2col"]:
+        encode, part = driver.cuTensorMapEncodeIm2col, [[*lower[::-1]], [*upper[::-1]], *box]
+    else:
+        encode, part = driver.cuTensorMapEncodeTiled, [box]
+    return check(encode(
         driver.CUtensorMapDataType(data_type(meta["elem_type"])), rank, address, dims, strides,
-        box, ones,
+        *part, jumps,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle(meta["swizzle"]),
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        fill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA if nan
+        fill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA if padding == "nan"
         else fill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     ))  # fmt: skip

@@ -105,13 +105,13 @@ def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
     return [
         None if number in plain else describe(argument.type)
         for number, argument in enumerate(kernel.body.args)
-        if number in plain or isinstance(argument.type, ir.TensorDescType)
+        if number in plain or isinstance(argument.type, ir.DESCRIPTORS)
     ]
 
 
 def _signature(type: Any) -> str:
     """The launcher's name of a parameter's type: `*` for pointers, `i32`, `f32`."""
-    if isinstance(type, ir.TensorDescType):
+    if isinstance(type, ir.DESCRIPTORS):
         return "tensordesc"
     return "*" if isinstance(type, ir.PointerType) else str(type)
 
@@ -173,7 +173,7 @@ def _header(
     arguments = list[tuple[str, str, str]]()
     for number, argument in enumerate(op.body.args):
         type: Any = argument.type
-        if isinstance(type, ir.TensorDescType):
+        if isinstance(type, ir.DESCRIPTORS):
             kind, facts = "ptr", hardware.descriptor_attributes
         else:
             kind = value_type(type)

@@ -20,7 +20,7 @@ SHARED = "ptr addrspace(3)"
 def value_type(type: ir.Type) -> str:
     """The LLVM type of one element in a register."""
     element = ir.element_type(type)
-    if isinstance(element, ir.TensorDescType):
+    if isinstance(element, ir.DESCRIPTORS):
         return "ptr"  # to its tensor map
     if isinstance(element, ir.PointerType):
         return GLOBAL if element.address_space.data == 1 else "ptr"

@@ -430,9 +430,9 @@ class tensor_descriptor_type(base_type):
     value_class: ClassVar[Any] = None
     """`tensor_descriptor`, which registers itself here."""
 
-    parse_layout: ClassVar[Callable[[block_type, str], tensor_descriptor_type] | None] = None
-    """The type from blocks and the text of their layout in shared memory; Gluon's, which registers
-    it here."""
+    parse_layout: ClassVar[Callable[[str, block_type, str], tensor_descriptor_type] | None] = None
+    """The type from its kind (`tensordesc`, or with a suffix), its blocks and the text of their
+    layout in shared memory; Gluon's, which registers it here."""
 
     def __init__(
         self,
@@ -452,6 +452,9 @@ class tensor_descriptor_type(base_type):
 
     def to_ir(self, builder: object = None) -> ir.Type:
         """`!tt.tensordesc<tensor<...>>`; integers keep their sign there."""
+        return ir.TensorDescType(self._ir_block())
+
+    def _ir_block(self) -> ir.Type:
         element = self.block_type.element_ty
         ir_element = element.to_ir()
         if element.is_int() and not element.is_bool():
@@ -460,7 +463,7 @@ class tensor_descriptor_type(base_type):
                 Signedness.SIGNED if element.is_int_signed() else Signedness.UNSIGNED,
             )
         block = self.block_type
-        return ir.TensorDescType(ir.tensor_of(block.shape, ir_element, block.encoding))
+        return ir.tensor_of(block.shape, ir_element, block.encoding)
 
     def flatten_types(self) -> list[ir.Type]:
         members = (self.shape_type, self.strides_type)
@@ -572,14 +575,17 @@ def str_to_ty(name: Any, value: Any = None) -> base_type:
         pointee = str_to_ty(name[2 if const_pointer else 1 :])
         assert isinstance(pointee, dtype), name
         return pointer_type(pointee, const=const_pointer)
-    if name.startswith("tensordesc<"):
-        element, _, rest = name[len("tensordesc<") :].partition("[")
+    if name.startswith("tensordesc"):
+        kind, _, rest = name.partition("<")
+        element, _, rest = rest.partition("[")
         extents, closed, rest = rest.partition("]")
         if not closed or element not in _SIGNATURE_NAMES:
             raise ValueError(f"{name!r} is no descriptor type; write tensordesc<fp16[64, 64]>")
         block = block_type(dtype(_SIGNATURE_NAMES[element]), [int(e) for e in extents.split(",")])
         if rest.startswith(",") and tensor_descriptor_type.parse_layout is not None:
-            return tensor_descriptor_type.parse_layout(block, rest[1:].removesuffix(">"))
+            return tensor_descriptor_type.parse_layout(kind, block, rest[1:].removesuffix(">"))
+        if kind != "tensordesc":
+            raise ValueError(f"{name!r}: descriptors of this kind are Gluon's")
         return tensor_descriptor_type(block)
     if name not in _SIGNATURE_NAMES:
         raise ValueError(

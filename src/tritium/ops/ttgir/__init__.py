@@ -8,6 +8,7 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryScalesEncoding,
     TensorMemorySpace,
 )
+from tritium.ir.types import PatchesDescType
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
@@ -73,5 +74,5 @@ from tritium.ops.ttgir.warp_specialize import WarpYieldOp as WarpYieldOp
 
 ATTRIBUTES = (
     MemDescType, AsyncTokenType, *ENCODINGS, AMDMfmaEncoding, AMDWmmaEncoding,
-    TensorMemoryEncoding, TensorMemoryScalesEncoding, TensorMemorySpace,
+    PatchesDescType, TensorMemoryEncoding, TensorMemoryScalesEncoding, TensorMemorySpace,
 )  # fmt: skip

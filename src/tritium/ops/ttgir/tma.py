@@ -34,6 +34,7 @@ from tritium.ops.fields import (
     variadic,
 )
 from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.ttgir.im2col import Patches
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import MemDescType, bytes_of, check_barrier, check_memory
 from tritium.ops.ttir.atomic import combine
@@ -42,6 +43,7 @@ from tritium.ops.ttir.descriptor import (
     block_of,
     check_indices,
     is_unsigned,
+    signless,
 )
 from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
 
@@ -187,12 +189,22 @@ class WaitBarrierOp(Op):
             )
 
 
-def _check_block(name: str, desc: ir.Type, memory: MemDescType) -> None:
-    block: Any = block_of(name, desc)
+def _check_block(name: str, block: Any, memory: MemDescType) -> None:
     shape = memory.get_shape()
     same = block.get_shape()[-len(shape) :] == shape
     if not same or block.element_type != memory.element_type:
         raise OpError(f"{name}: blocks {describe(block)} and memory {describe(memory)} differ")
+
+
+def _check_patches(
+    name: str, desc: ir.PatchesDescType, coord: Sequence[ir.Type], offsets: Sequence[ir.Type]
+) -> None:
+    rank = desc.rank.data
+    if [*coord] != [ir.i32] * rank or [*offsets] != [ir.i16] * (rank - 2):
+        raise OpError(
+            f"{name}: coordinates ({describe(*coord)}), offsets ({describe(*offsets)}); for "
+            f"{rank} axes {rank} of i32 and {rank - 2} of i16 are required"
+        )
 
 
 def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
@@ -206,7 +218,9 @@ def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
 class AsyncTMACopyGlobalToLocalOp(CachedOp):
     """Start copying the block at `coord` into the memory `result`, if `pred`. Its bytes count for
     the barrier, which says when they are there. With `multicast` what several blocks of a cluster
-    have copies of is read once, by the first of them, and counts for the barriers of all."""
+    have copies of is read once, by the first of them, and counts for the barriers of all. Of a
+    descriptor of patches the block has the pixels from `coord` on as far as filters reach, each
+    `offsets` further along the spatial axes."""
 
     name = "ttng.async_tma_copy_global_to_local"
     reads_operand_types = True
@@ -214,14 +228,16 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
     )  # fmt: skip
     syntax = (
-        "$desc ~ '[' $coord ']' $result, $barrier, $pred [cacheModifier = $cache] "
-        "[evictionPolicy = $evict] attrs : type(desc), type(barrier) -> type(result)"
+        "$desc ~ '[' $coord ']' [offsets = '[' $offsets ']'] $result, $barrier, $pred "
+        "[cacheModifier = $cache] [evictionPolicy = $evict] attrs : "
+        "type(desc), type(barrier) -> type(result)"
     )
     desc = operand()
     coord = variadic()
     barrier = operand()
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
+    offsets = variadic()
     isVolatile = bool_attr(False)
     multicast = unit_attr()
 
@@ -232,22 +248,32 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     @classmethod
     def infer(
         cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
-        pred: ir.Type, **attrs: Any,
+        pred: ir.Type, offsets: Sequence[ir.Type], **attrs: Any,
     ) -> None:  # fmt: skip
-        check_indices(cls.name, desc, coord)
         check_barrier(cls.name, barrier)
         check_flag(cls.name, pred)
-        _check_block(cls.name, desc, check_memory(cls.name, target, mutable=True))
+        memory = check_memory(cls.name, target, mutable=True)
+        if isinstance(desc, ir.PatchesDescType):
+            _check_patches(cls.name, desc, coord, offsets)
+            _check_block(cls.name, signless(desc.block), memory)  # pyright: ignore
+            return
+        check_indices(cls.name, desc, coord)
+        if offsets:
+            raise OpError(f"{cls.name}: offsets of {describe(desc)}, which has no patches")
+        _check_block(cls.name, block_of(cls.name, desc), memory)
 
     def evaluate(
-        self, context: Context, desc: Tile, coord: tuple[Any, ...], barrier: Buffer,
-        result: Buffer, pred: Any,
+        self, context: Context, desc: Tile | Patches, coord: tuple[Any, ...], barrier: Buffer,
+        result: Buffer, pred: Any, offsets: tuple[Any, ...],
     ) -> None:  # fmt: skip
         if not pred:
             return
         state = state_of(context)
         data = state.check_write(result)
-        addresses, inside = _place(desc, coord, data)
+        addresses, inside = (
+            desc.addresses(coord, offsets, data.shape, data.dtype.itemsize)
+            if isinstance(desc, Patches) else _place(desc, coord, data)
+        )  # fmt: skip
         values = context.memory.load(addresses, data.dtype, inside)
         if desc.padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
@@ -268,7 +294,7 @@ class AsyncTMACopyLocalToGlobalOp(Op):
     @classmethod
     def infer(cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type) -> None:
         check_indices(cls.name, desc, coord)
-        _check_block(cls.name, desc, check_memory(cls.name, src))
+        _check_block(cls.name, block_of(cls.name, desc), check_memory(cls.name, src))
 
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
@@ -298,7 +324,7 @@ class AsyncTMAReduceOp(Op):
     @classmethod
     def infer(cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, kind: Any) -> None:
         check_indices(cls.name, desc, coord)
-        _check_block(cls.name, desc, check_memory(cls.name, src))
+        _check_block(cls.name, block_of(cls.name, desc), check_memory(cls.name, src))
 
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer

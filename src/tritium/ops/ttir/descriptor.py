@@ -27,11 +27,16 @@ def block_of(name: str, desc: ir.Type) -> ir.TensorType[Any]:
     """The type of a descriptor's block, its integers signless."""
     if not isinstance(desc, ir.TensorDescType) or not isinstance(desc.block, ir.TensorType):
         raise OpError(f"{name}: operand is {describe(desc)}; a tensor descriptor is required")
-    element = ir.element_type(desc.block)  # pyright: ignore[reportUnknownArgumentType]
+    return signless(desc.block)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def signless(block: ir.TensorType[Any]) -> ir.TensorType[Any]:
+    """A block's type with integers that have no sign."""
+    element = ir.element_type(block)
     if isinstance(element, ir.IntegerType):
         element = ir.IntegerType(element.width.data)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     make: Any = ir.TensorType
-    return make(element, desc.block.get_shape())
+    return make(element, block.get_shape())
 
 
 def check_indices(name: str, desc: ir.Type, indices: Sequence[ir.Type]) -> None:

@@ -162,6 +162,16 @@ def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
     return found
 
 
+def _own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
+    """The coordinates of what this block of the cluster has of patches: some of the channels."""
+    bases = memory_layout(memory.type).bases(BLOCK)
+    if any(basis[0] for basis in bases):
+        raise c.unsupported(op, "pixels of patches shared out to blocks of a cluster")
+    *pixels, channel = [c.scalar(v) for v in op.coord]
+    further = c.linear_map(c.block, [basis[1] for basis in bases])
+    return [*pixels, channel if further is None else c.f.op("add", channel, further, "nsw")]
+
+
 def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int]) -> list[Value]:
     """The map's coordinates, innermost first."""
     return [
@@ -180,18 +190,22 @@ def copy_in(c: Context, op: Any) -> None:
     descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
     start, rank, (blocks, leads) = c.start_of(memory), len(op.coord), _sharing(c, op, memory)
     condition = condition if leads is None else c.f.op("and", condition, leads)
-    how, mask = ("", "") if blocks is None else (".multicast::cluster", f", ${rank + 4}")
+    halves, last = [c.scalar(v) for v in reversed(op.offsets)], rank + 4 + len(op.offsets)
+    mode, moved = (".im2col", f", {_listed(rank + 4, len(halves))}") if halves else ("", "")
+    how, mask = ("", "") if blocks is None else (".multicast::cluster", f", ${last}")
     text = (
-        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        f"{how} [$0], [$1, {_listed(4, rank)}], [$2]{mask};"
+        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global{mode}"
+        f".mbarrier::complete_tx::bytes{how} [$0], [$1, {_listed(4, rank)}], [$2]{moved}{mask};"
     )
-    masks = [] if blocks is None else [blocks]
-    codes = ["r", "l", "r", "b", *["r"] * rank, *["h"] * len(masks), "~{memory}"]
-    constraints, coordinates = ",".join(codes), _own(c, memory, op.coord)
-    for piece, offset in pieces(memory):
+    halves += [] if blocks is None else [blocks]
+    codes = ["r", "l", "r", "b", *["r"] * rank, *["h"] * len(halves), "~{memory}"]
+    constraints = ",".join(codes)
+    coordinates = _own_patches(c, op, memory) if mode else _own(c, memory, op.coord)
+    for piece, offset in pieces(memory, memory.type.get_shape()[0] if mode else 0):
         to = c.f.op("add", start, c.i32(offset)) if offset else start
+        further = (0,) * (rank - len(piece)) + piece
         c.asm("void", text, constraints, to, descriptor, barrier, condition,
-              *_coordinates(c, coordinates, piece), *masks)  # fmt: skip
+              *_coordinates(c, coordinates, further), *halves)  # fmt: skip
 
 
 def _sharing(c: Context, op: Any, memory: Memory) -> tuple[Value | None, Value | None]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import IntAttr
 
 from tritium.experimental.gluon.language._layouts import NVMMASharedLayout, layout_of
-from tritium.ir.types import TensorDescType
+from tritium.ir import types as ir
+from tritium.language.builtins.memory import integers
 from tritium.language.emitter import Evaluated
 from tritium.language.values import types
 from tritium.language.values.base import Handle
 from tritium.language.values.tensor import tensor_descriptor as plain_descriptor
-from tritium.language.values.types import block_type
+from tritium.language.values.types import block_type, tuple_type
 from tritium.ops.ttgir import bytes_of, memdesc_of
+from tritium.ops.ttgir.im2col import Patches
+from tritium.ops.ttir import PaddingOption
 
 
 class tensor_descriptor_type(types.tensor_descriptor_type):
@@ -36,7 +41,28 @@ class tensor_descriptor_type(types.tensor_descriptor_type):
         return f"TD{members}_{self.layout.mangle()}TD"
 
     def __repr__(self) -> str:
-        return f"tensor_descriptor<{self.block_type}>"
+        return f"{type(self).__name__.removesuffix('_type')}<{self.block_type}>"
+
+    __hash__ = types.tensor_descriptor_type.__hash__
+
+
+class tensor_descriptor_im2col_type(tensor_descriptor_type):
+    """Descriptors of patches: blocks (pixels, channels) of a tensor of more axes."""
+
+    @classmethod
+    def of_rank(cls, block: block_type, rank: int) -> tensor_descriptor_im2col_type:
+        """The type of descriptors of tensors with so many axes."""
+        return cls(block, tuple_type([types.int32] * rank), tuple_type([types.int64] * rank))
+
+    def to_ir(self, builder: object = None) -> ir.Type:
+        """`!ttng.tensordesc_im2col<tensor<...>, 4>`, with the number of the tensor's axes."""
+        return ir.PatchesDescType(self._ir_block(), IntAttr(len(self.shape_type.types)))
+
+    def mangle(self) -> str:
+        return f"I{len(self.shape_type.types)}{super().mangle()}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tensor_descriptor_im2col_type) and super().__eq__(other)
 
     __hash__ = types.tensor_descriptor_type.__hash__
 
@@ -50,9 +76,11 @@ class tensor_descriptor(plain_descriptor):
         shape, strides, block_type, block_shape, dtype: as of `tl.tensor_descriptor`.
     """
 
+    TYPE: ClassVar[type[tensor_descriptor_type]] = tensor_descriptor_type
+
     def __init__(self, handle: Any, shape: Any, strides: Any, block_type: block_type):
         super().__init__(handle, shape, strides, block_type)
-        self.type = tensor_descriptor_type(block_type, self.shape.type, self.strides.type)
+        self.type = self.TYPE(block_type, self.shape.type, self.strides.type)  # pyright: ignore
 
     @property
     def layout(self) -> Any:
@@ -65,7 +93,15 @@ class tensor_descriptor(plain_descriptor):
         return self.type.nbytes_per_cta  # pyright: ignore
 
 
+class tensor_descriptor_im2col(tensor_descriptor):
+    """A tensor in memory (batches, spatial axes, channels) of which copies have what filters of a
+    convolution cover; made on the host. Attributes as of `tensor_descriptor`."""
+
+    TYPE = tensor_descriptor_im2col_type
+
+
 tensor_descriptor_type.value_class = tensor_descriptor
+tensor_descriptor_im2col_type.value_class = tensor_descriptor_im2col
 
 
 def checked_layout(layout: Any, block_shape: Sequence[int], bits: int) -> NVMMASharedLayout:
@@ -88,18 +124,42 @@ def laid_out(descriptor: plain_descriptor, layout: Any) -> tensor_descriptor:
     checked_layout(layout, block.shape, block.primitive_bitwidth)
     kind = tensor_descriptor_type(block_type(block.element_ty, block.shape, layout.to_encoding()))
     type = kind.to_ir()
-    assert isinstance(type, TensorDescType)
+    assert isinstance(type, ir.TensorDescType)
     handle: Handle = Evaluated(type, descriptor.handle.array)
     return tensor_descriptor(handle, descriptor.shape, descriptor.strides, kind.block_type)
 
 
-def _parsed(block: block_type, text: str) -> tensor_descriptor_type:
-    """The type of a descriptor from the text of its layout, its `repr`, in a signature."""
+def patches(pointer: Any, host: Any) -> tensor_descriptor_im2col:
+    """An evaluated descriptor of patches (for arguments of the interpreter) from its pointer and a
+    `TensorDescriptorIm2Col`."""
+    block = block_type(pointer.type.element_ty, host.block_shape, host.layout.to_encoding())
+    kind = tensor_descriptor_im2col_type.of_rank(block, len(host.shape))
+    lists = host.shape, host.strides, host.pixel_box_lower_corner, host.pixel_box_upper_corner, (
+        host.element_strides or (1,) * len(host.shape)
+    )
+    padding = PaddingOption.PAD_NAN if host.padding == "nan" else PaddingOption.PAD_ZERO
+    value = Patches(int(pointer.handle.array), *(tuple(map(int, x)) for x in lists), padding)
+    sizes, steps = integers(host.shape, types.int32, ""), integers(host.strides, types.int64, "")
+    return tensor_descriptor_im2col(Evaluated(kind.to_ir(), value), sizes, steps, block)
+
+
+def _parsed(kind: str, block: block_type, text: str) -> tensor_descriptor_type:
+    """The type of a descriptor from its kind and the text of its layout, its `repr`, in a
+    signature."""
+    rank = 0
+    if kind == "tensordesc_im2col":
+        number, _, text = text.removeprefix("input_rank=").partition(",")
+        rank = int(number)
+    elif kind != "tensordesc":
+        raise ValueError(f"{kind!r} is no descriptor; tensordesc and tensordesc_im2col are")
     call: Any = ast.parse(text.strip(), mode="eval").body
     if not isinstance(call, ast.Call) or call.args:
         raise ValueError(f"{text!r} is no layout of a descriptor; NVMMASharedLayout(...) is")
     values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
     layout = NVMMASharedLayout(**values)
+    if rank:
+        block = block_type(block.element_ty, block.shape, layout.to_encoding())
+        return tensor_descriptor_im2col_type.of_rank(block, rank)
     return tensor_descriptor_type(block_type(block.element_ty, block.shape, layout.to_encoding()))
 
 

@@ -9,6 +9,8 @@ from tritium.experimental.gluon.language._shared_memory import shared_memory_des
 from tritium.experimental.gluon.language.nvidia.hopper._descriptors import (
     checked_layout,
     tensor_descriptor,
+    tensor_descriptor_im2col,
+    tensor_descriptor_im2col_type,
     tensor_descriptor_type,
 )
 from tritium.ir.layouts.encodings import BLOCK, linear
@@ -16,21 +18,28 @@ from tritium.language.builtins import casts, descriptors
 from tritium.language.builtins.build import emit
 from tritium.language.builtins.memory import integers
 from tritium.language.decorators import builtin
-from tritium.language.values.types import int1, int32
+from tritium.language.values.types import int1, int16, int32
 from tritium.ops import ttgir
 from tritium.ops.ttir import DescriptorReduceKind
 
 __all__ = [
     "async_atomic_add", "async_atomic_and", "async_atomic_max", "async_atomic_min",
     "async_atomic_or", "async_atomic_xor", "async_copy_global_to_shared",
-    "async_copy_shared_to_global", "async_load", "async_load_im2col", "async_store",
-    "make_tensor_descriptor", "store_wait", "tensor_descriptor", "tensor_descriptor_type",
+    "async_copy_global_to_shared_im2col", "async_copy_shared_to_global", "async_load",
+    "async_load_im2col", "async_store", "make_tensor_descriptor", "store_wait",
+    "tensor_descriptor", "tensor_descriptor_im2col", "tensor_descriptor_im2col_type",
+    "tensor_descriptor_type",
 ]  # fmt: skip
 
 
-def _check(name: str, desc: Any, memory: Any, cache_policy: Any) -> None:
+def _check(
+    name: str, desc: Any, memory: Any, cache_policy: Any, patches: bool = False
+) -> None:
     if not isinstance(desc, tensor_descriptor):
         raise TypeError(f"{name}: {desc!r} is no descriptor whose blocks have a layout")
+    if isinstance(desc, tensor_descriptor_im2col) != patches:
+        wanted = "a TensorDescriptorIm2Col" if patches else "a TensorDescriptor"
+        raise TypeError(f"{name}: {desc!r}; {wanted} is required")
     if not isinstance(memory, shared_memory_descriptor):
         raise TypeError(f"{name}: {memory!r} is no shared memory")
     if memory.layout.to_encoding() != desc.block_type.encoding:
@@ -65,9 +74,24 @@ def _is_shared(memory: shared_memory_descriptor) -> bool:
 
 
 @builtin
-def async_load_im2col(*args: Any, **kwargs: Any) -> None:
-    """`async_load` of the patches of a convolution."""
-    raise NotImplementedError("gluon.language.nvidia.hopper.tma.async_load_im2col is not built")
+def async_load_im2col(
+    tensor_desc: Any, coord: Any, offsets: Any, barrier: Any, result: Any, pred: Any = True,
+    multicast: bool = False, cache_policy: Any = None,
+) -> None:  # fmt: skip
+    """Start copying what the elements of a convolution's filter meet: for so many positions of the
+    filter as the block has rows, the pixel `offsets` further, so many of its channels as the block
+    has columns. Positions go along the rows of images, row after row, image after image.
+
+    Args:
+        coord: (batch, spatial axes, channel) of the first position and channel.
+        offsets: an int16 for each spatial axis: which element of the filter.
+        tensor_desc, barrier, result, pred, multicast, cache_policy: as for `async_load`.
+    """
+    _check("async_load_im2col", tensor_desc, result, cache_policy, patches=True)
+    flag = casts.cast(casts.to_tensor(pred), int1)
+    at, moved = integers(coord, int32, "coord"), integers(offsets, int16, "offsets")
+    emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, at, barrier, result, flag, moved,
+         multicast=bool(multicast) and _is_shared(result))  # fmt: skip
 
 
 @builtin
@@ -80,7 +104,8 @@ def async_store(tensor_desc: Any, coord: Any, src: Any, cache_policy: Any = None
 
 
 async_copy_global_to_shared, async_copy_shared_to_global = async_load, async_store
-"""The names of `async_load` and `async_store` in release 3.6."""
+async_copy_global_to_shared_im2col = async_load_im2col
+"""The names of `async_load`, `async_store` and `async_load_im2col` before release 3.9."""
 
 
 def _atomic(kind: str) -> Callable[..., None]:
