@@ -129,6 +129,7 @@ class Processor:
             thread starts; empty where there are none.
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
+        buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
         line_bytes, sector_bytes: of a line of the caches, and of the parts that memory delivers.
     """
 
@@ -144,6 +145,7 @@ class Processor:
     copy_bytes: tuple[int, ...] = ()
     access_bytes: int = 16
     banks: Banks = Banks()
+    buffers: bool = False
     line_bytes: int = 128
     sector_bytes: int = 32
 

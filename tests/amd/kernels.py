@@ -6,6 +6,7 @@ from typing import Any
 
 import tritium
 import tritium.language as tl
+from tritium.backends.amd.compiler import HIPBackend
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 
@@ -46,11 +47,13 @@ def calls(x, out):
 
 
 def compiled(fn: Any, signature: str, arch: str = "gfx942", *, constants: Any = None,
-             aligned: bool = True, **options: Any) -> Any:  # fmt: skip
-    """A kernel's stages; `signature` are the types of its arguments but the constants."""
+             aligned: bool = True, small: bool = False, **options: Any) -> Any:  # fmt: skip
+    """A kernel's stages; `signature` are the types of its arguments but the constants. `small`:
+    the memory of pointers has less than 2 GiB."""
     constants = constants or {}
     names = [n for n in fn.arg_names if n not in constants]
     kinds = dict(zip(names, signature.split(), strict=True))
-    attrs = {(i,): [["tt.divisibility", 16]] for i in range(len(kinds) if aligned else 0)}
+    spec = "D" * aligned + "S" * small
+    attrs = {(i,): HIPBackend.parse_attr(spec) for i in range(len(kinds) if spec else 0)}
     source = ASTSource(fn, kinds, constants, attrs)
     return tritium.compile(source, target=GPUTarget("hip", arch, TARGETS[arch]), options=options)

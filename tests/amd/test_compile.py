@@ -31,8 +31,8 @@ def test_vector_addition(arch: str) -> None:
     kernel = compiled(add, "*fp32 *fp32 *fp32 i32", arch, constants={"BLOCK": 1024})
     assert list(kernel.asm) == ["source", "ttir", "ttgir", "llir", "amdgcn", "hsaco"]
     accesses = 2 * 1024 // (4 * 4 * TARGETS[arch])
-    assert len(re.findall(r"global_load_(dwordx4|b128)", code(kernel))) == accesses
-    assert "global_store_" in code(kernel)
+    assert len(re.findall(r"buffer_load_(dwordx4|b128)", code(kernel))) == accesses
+    assert "buffer_store_" in code(kernel) and "s_cbranch" not in code(kernel)
     assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
     binary = kernel.asm["hsaco"]
     assert binary[:4] == b"\x7fELF" and b"add.kd\0" in binary and arch.encode() in binary

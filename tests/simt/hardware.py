@@ -92,6 +92,47 @@ class GlobalMemory:
         e.f.choose_all(condition, [], partial(write_all, e, pointer, parts))
 
 
+class Buffers:
+    """A buffer is its start and its size."""
+
+    def resource(self, e: Emitter, start: Value, size: int) -> tuple[Value, int]:
+        return start, size
+
+    def load(
+        self, e: Emitter, resource: Any, offset: Value, element: str, count: int, caching: Caching
+    ) -> list[Value]:
+        size = max(bits_of(element) // 8, 1)
+
+        def read() -> list[Value]:
+            places = neighbours(e, self._place(e, resource, offset, count * size), element, count)
+            return [e.f.load(element, place, min(size, 4)) for place in places]
+
+        return e.f.choose_all(self._inside(e, resource, offset), [zero(element)] * count, read)
+
+    def store(
+        self, e: Emitter, resource: Any, offset: Value, parts: Sequence[Value], caching: Caching
+    ) -> None:
+        size, element = max(bits_of(parts[0].type) // 8, 1), parts[0].type
+
+        def write() -> list[Value]:
+            start = self._place(e, resource, offset, len(parts) * size)
+            for place, part in zip(neighbours(e, start, element, len(parts)), parts, strict=True):
+                e.f.store(part, place, min(size, 4))
+            return []
+
+        e.f.choose_all(self._inside(e, resource, offset), [], write)
+
+    def _inside(self, e: Emitter, resource: Any, offset: Value) -> Value:
+        return e.f.icmp("ult", offset, e.i32(resource[1] - (resource[1] >> 31 << 32)))
+
+    def _place(self, e: Emitter, resource: Any, offset: Value, size: int) -> Value:
+        wide, start = e.f.cast("zext", offset, "i64"), resource[0]
+        place = e.f.emit(start.type, f"getelementptr i8, {start}, {wide}")
+        if size > 1:
+            e.f.call("void", "simt_aligned", plain(e, place), const("i64", min(size, 4)))
+        return place
+
+
 class SharedMemory:
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
@@ -204,6 +245,7 @@ class Simt(Hardware):
         self.triple, self.data_layout = machine.triple, str(machine.target_data)
         self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()
         self.memory, self.shared, self.matrices = GlobalMemory(), SharedMemory(), NoMatrixMoves()
+        self.buffers = Buffers()
         self.async_copies, self.barriers = AsyncCopies(), Barriers(dropped)
         self.atomics, self.conversions, self.host = Atomics(), SoftwareConversions(), Host()
         self.functions, self.products = VectorMath(), mma

@@ -20,6 +20,8 @@ PLAIN_DESCRIPTORS = "tt.plain_descriptors"
 DIVISIBILITY = "tt.divisibility"
 CONTIGUITY = "tt.contiguity"
 CONSTANCY = "tt.constancy"
+POINTER_RANGE = "tt.pointer_range"
+"""On a pointer argument: 32 where the memory that it leads to has less than 2**31 bytes."""
 
 # Loops
 NUM_STAGES = "tt.num_stages"

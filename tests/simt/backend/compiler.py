@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+from xdsl.dialects.builtin import IntegerAttr
+
 from tests.simt import rules as rules
 from tests.simt.backend import NAME, target
 from tests.simt.hardware import Simt
@@ -21,6 +23,8 @@ from tritium.backends.cpu.compiler import CPUOptions
 from tritium.backends.nvidia.processor import LEAST_DEPTH, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.ir import types as ir
+from tritium.ops.attributes import POINTER_RANGE
 from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
@@ -49,9 +53,30 @@ def _sources() -> str:
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 
+@dataclass(frozen=True)
+class SmallArguments(Pass):
+    """State of all pointer arguments of kernels that their memory has less than 2 GiB."""
+
+    name: ClassVar[str] = "small-arguments"
+    title: ClassVar[str] = "SmallArguments"
+
+    def run(self, module: Any) -> bool:
+        kernel = next(f for f in module.ops if f.sym_visibility != "private")
+        kinds = kernel.function_type.inputs
+        stated = {POINTER_RANGE: IntegerAttr(32, ir.i32)}
+        former = kernel.arg_attrs or [{}] * len(kinds)
+        attributes = [
+            dict(entries) | (stated if isinstance(kind, ir.PointerType) else {})
+            for kind, entries in zip(kinds, former, strict=True)
+        ]
+        kernel.properties["arg_attrs"] = kernel.attr_fields["arg_attrs"].encode(attributes)
+        return True
+
+
 def gpu_passes(lanes: int, num_warps: int, num_stages: int, num_ctas: int = 1) -> list[Pass]:
     """From ttir to ttgir."""
-    return pipelines.ttgir(SimtBackend.processor(target(lanes)), num_warps, num_stages, num_ctas)
+    processor = SimtBackend.processor(target(lanes))
+    return [SmallArguments(), *pipelines.ttgir(processor, num_warps, num_stages, num_ctas)]
 
 
 def entry(kernel: str, kinds: list[str]) -> str:
@@ -105,13 +130,13 @@ class SimtBackend(BaseBackend):
 
     @staticmethod
     def processor(target: GPUTarget) -> Processor:
-        """Warps of 32 lanes have NVIDIA's `mma.sync`; those of 64 have AMD's MFMA."""
+        """Warps of 32 lanes have NVIDIA's `mma.sync`; those of 64 have AMD's MFMA and buffers."""
         wide, mfma = target.arch == 64, MatrixCores("mfma", 3)
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
             least_depth=LEAST_DEPTH, matrix_units=(mfma if wide else MmaSync(float8=True),),
             float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
-            copy_bytes=(4, 16),
+            copy_bytes=(4, 16), buffers=wide,
         )  # fmt: skip
 
     def hash(self) -> str:

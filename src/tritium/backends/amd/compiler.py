@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, cast
 
+from tritium import knobs
 from tritium.backends.amd.options import HIPOptions, make_options
 from tritium.backends.amd.processor import facts_of
 from tritium.backends.base import BaseBackend, Language, Stage
+from tritium.ops.attributes import POINTER_RANGE
 from tritium.target import GPUTarget, Processor
 
 
@@ -28,10 +30,24 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
     return lambda lhs, rhs: (1, 1, 1)
 
 
+_LARGEST = (1 << 31) - 1
+
+
+def _bytes_of(tensor: object) -> int:
+    """The size of a tensor's memory, of which it may be a view; more than any where that is not
+    known."""
+    told = getattr(tensor, "ptr_range", None)
+    storage = getattr(tensor, "untyped_storage", None)
+    if told is not None:
+        return told()
+    return 1 << 63 if storage is None else storage().size()
+
+
 class HIPBackend(BaseBackend):
     """Compiles for AMD GPUs; no GPU is needed for that."""
 
     binary_ext = "hsaco"
+    supports_native_tensor_specialization = False
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
@@ -91,6 +107,18 @@ class HIPBackend(BaseBackend):
 
     def load_dialects(self, context: Any) -> None:
         """The dialects are known to every context."""
+
+    @staticmethod
+    def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
+        """As of any backend; "S" where all of the tensor's memory is within 2 GiB, so that
+        buffer instructions reach it."""
+        found = BaseBackend.get_tensor_specialization(arg, **kwargs)
+        return found + "S" if knobs.amd.use_buffer_ops and _bytes_of(arg) <= _LARGEST else found
+
+    @staticmethod
+    def parse_attr(desc: str) -> list[list[Any]]:
+        small = [[POINTER_RANGE, 32]] if "S" in desc else []
+        return BaseBackend.parse_attr(desc) + small
 
     def get_module_map(self) -> Mapping[str, ModuleType]:
         return {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.amd import amdgcn
-from tritium.backends.amd.lower import buffers as buffers  # registers its rules
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
 from tritium.backends.amd.processor import processor
@@ -24,8 +24,9 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Choose layouts, use shared memory and the matrix units."""
+    facts = replace(processor(options.arch), buffers=knobs.amd.use_buffer_ops)
     passes = pipelines.ttgir(
-        processor(options.arch), options.num_warps, options.num_stages,
+        facts, options.num_warps, options.num_stages,
         rows=options.matrix_instr_nonkdim, pack=options.kpack,
     )  # fmt: skip
     return run_pipeline(module, passes, "make_ttgir")

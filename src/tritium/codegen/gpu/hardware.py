@@ -97,6 +97,28 @@ class GlobalMemory(Protocol):
         ...
 
 
+class Buffers(Protocol):
+    """Accesses to global memory that check 32-bit offsets, unsigned, against the size of a buffer.
+    What lies beyond it reads as zero, and is not written. Elements are as in memory."""
+
+    def resource(self, e: Emitter, start: Value, size: int) -> Any:
+        """A buffer of so many bytes, for the methods below."""
+        ...
+
+    def load(
+        self, e: Emitter, resource: Any, offset: Value, element: str, count: int, caching: Caching
+    ) -> list[Value]:
+        """`count` neighbours, at an offset that is a multiple of 4, or of their size if that is
+        less."""
+        ...
+
+    def store(
+        self, e: Emitter, resource: Any, offset: Value, parts: Sequence[Value], caching: Caching
+    ) -> None:
+        """Write neighbours, at such an offset."""
+        ...
+
+
 class SharedMemory(Protocol):
     """Memory that the threads of a block share. Elements are as in memory."""
 
@@ -327,6 +349,8 @@ class Hardware(ABC):
     grid: Grid
     shuffles: Shuffles
     memory: GlobalMemory
+    buffers: Buffers | None = None
+    """None where there are no such accesses."""
     shared: SharedMemory
     matrices: MatrixMoves
     async_copies: AsyncCopies

@@ -24,14 +24,15 @@ from tritium.codegen.gpu.memory import (
     async_copy,
     atomic,
     atomic_access,
+    buffers,
     local_gather,
     shared,
 )
 from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, atomic_access, calls, casts, control, debug, elementwise, fma,
-    functions, gather, local_gather, partitions, reduce, regions, scan, scratch, shape, shared,
+    access, async_copy, atomic, atomic_access, buffers, calls, casts, control, debug, elementwise,
+    fma, functions, gather, local_gather, partitions, reduce, regions, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

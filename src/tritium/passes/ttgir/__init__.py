@@ -4,6 +4,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir.accelerate_matmul import AccelerateMatmul
 from tritium.passes.ttgir.assign_layouts import AssignLayouts
 from tritium.passes.ttgir.async_dots import AsyncDots
+from tritium.passes.ttgir.buffer_accesses import BufferAccesses
 from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
@@ -17,7 +18,7 @@ from tritium.passes.ttgir.thread_locality import ThreadLocality
 from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 
 PASSES: tuple[type[Pass], ...] = (
-    AccelerateMatmul, AssignLayouts, AsyncDots, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
-    FuseNestedLoops, InferCoalescedEncodings, MatchClusters, OrderScans, Pipeline,
+    AccelerateMatmul, AssignLayouts, AsyncDots, BufferAccesses, Coalesce, ConvertTTIRToTTGIR,
+    DescriptorsToTMA, FuseNestedLoops, InferCoalescedEncodings, MatchClusters, OrderScans, Pipeline,
     ResolveAutoEncodings, StageOperands, ThreadLocality, WarpSpecialize,
 )  # fmt: skip

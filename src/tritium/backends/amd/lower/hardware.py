@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tritium.backends.amd.amdgcn import TRIPLE, data_layout
+from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.memory import (
     GlobalAccess,
@@ -121,7 +122,8 @@ class AMDGPU(Hardware):
         self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
         self.memory, self.shared, self.matrices = GlobalAccess(), LocalMemory(), NoMatrixMoves()
         self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
-        self.conversions, self.host = SoftwareConversions(), Trap()
+        self.buffers, self.conversions = BufferAccess(arch), SoftwareConversions()
+        self.host = Trap()
         self.functions, self.products = AMDFunctions(), MatrixProducts(matrix_cores(arch))
 
     def check_cluster(self, num_ctas: int) -> None:

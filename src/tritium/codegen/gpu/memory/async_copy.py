@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -30,7 +30,8 @@ from tritium.ops import ttgir
 from tritium.ops.ttir import CacheModifier
 
 
-def _is_zero(values: tuple[Value, ...]) -> bool:
+def are_zero(values: Sequence[Value]) -> bool:
+    """Whether values are known to have no bit set."""
     return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
 
 
@@ -65,7 +66,7 @@ def async_copy(c: Context, op: Any) -> None:
     pointers = c.tile(op.src)
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
-    zero = others is None or _is_zero(others)
+    zero = others is None or are_zero(others)
     places = shared_pointers(c, memory.address, place, [g[0] for g in groups], element,
                              memory.origin, gaps_of(memory.type))  # fmt: skip
     for group, pointer in zip(groups, places, strict=True):

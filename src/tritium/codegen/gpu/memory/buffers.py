@@ -1,0 +1,130 @@
+"""Loads, stores and atomic operations by a scalar pointer and 32-bit offsets: the hardware checks
+offsets against the size of a buffer, so that masked-off elements get one beyond it and need no
+branch.
+
+A buffer begins at the pointer where no offset is negative. Else it begins half of the address range
+of 32 bits before it, and offsets are moved as far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from xdsl.ir import SSAValue
+
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.hardware import Buffers, Caching
+from tritium.codegen.gpu.memory.access import (
+    MAX_BYTES,
+    distinct_registers,
+    from_memory,
+    grouped,
+    runs,
+    to_memory,
+)
+from tritium.codegen.gpu.memory.async_copy import are_zero
+from tritium.codegen.gpu.types import GPU, memory_type
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER
+from tritium.ops import ttgir
+from tritium.ops.base import Op
+
+LARGEST = 0x7FFFFFFF
+"""Bytes of a buffer that begins at the pointer."""
+BEFORE = 0x80000000 - MAX_BYTES
+"""Bytes before the pointer of a buffer that reaches to both sides. Behind its end there is room for
+the parts of a wide access, whose offsets do not wrap around."""
+BOTH = 0x100000000 - MAX_BYTES
+
+
+BufferOp: TypeAlias = ttgir.BufferLoadOp | ttgir.BufferStoreOp
+
+
+class _Buffer(NamedTuple):
+    """A buffer: as the hardware takes it, the offset of the pointer, an offset beyond its end."""
+
+    resource: Any
+    start: int
+    beyond: int
+
+    def offset(self, c: Context, index: Value, size: int, condition: Value | None) -> Value:
+        """The offset of an element in bytes."""
+        place = c.f.op("mul", index, c.i32(size))
+        if self.start:
+            place = c.f.op("add", place, c.i32(self.start))
+        return place if condition is None else c.f.select(condition, place, c.i32(self.beyond))
+
+
+def _hardware(c: Context, op: Op) -> Buffers:
+    if c.hardware.buffers is None:
+        raise c.unsupported(op)
+    return c.hardware.buffers
+
+
+def _buffer(c: Context, op: BufferOp) -> _Buffer:
+    buffers, pointer = _hardware(c, op), c.scalar(op.ptr)
+    if c.axis_info(op.offsets).non_negative:
+        return _Buffer(buffers.resource(c, pointer, LARGEST), 0, LARGEST + 1)
+    first = c.f.emit(pointer.type, f"getelementptr i8, {pointer}, i64 {-BEFORE}")
+    return _Buffer(buffers.resource(c, first, BOTH), BEFORE, BOTH)
+
+
+def _groups(c: Context, op: BufferOp, type: ir.Type) -> tuple[tuple[int, ...], ...]:
+    """The registers that one instruction takes: neighbours with one mask, at a multiple of 4 bytes
+    (or of their size, if it is less)."""
+    size, best = memory_bytes(type), list[int]()
+    offsets, info = op.offsets, c.axis_info(op.offsets)
+    aligned = c.axis_info(op.ptr).divisibility[0]
+    for axis, bits in runs(offsets.type, MAX_BYTES // size):
+        width = min(1 << len(bits), info.contiguity[axis])
+        if op.mask is not None:
+            width = min(width, c.axis_info(op.mask).constancy[axis])
+        while width > 1 and (aligned | info.divisibility[axis] * size) % min(width * size, 4):
+            width //= 2
+        if width > 1 << len(best):
+            best = bits[: width.bit_length() - 1]
+    return grouped(distinct_registers(layout_of(offsets.type)), best)
+
+
+def _tile(c: Context, value: SSAValue | None) -> Sequence[Value] | None:
+    return None if value is None else c.tile(value)
+
+
+@lowers(GPU, ttgir.BufferLoadOp)
+def load(c: Context, op: ttgir.BufferLoadOp) -> None:
+    type, found = op.results[0].type, dict[int, Value]()
+    element, size, caching = memory_type(type), memory_bytes(type), Caching(op.cache, op.evict)
+    offsets, masks, others = c.tile(op.offsets), _tile(c, op.mask), _tile(c, op.other)
+    buffer, buffers = _buffer(c, op), _hardware(c, op)
+    if others is not None and are_zero(others):
+        others = None
+    for group in _groups(c, op, type):
+        mask = None if masks is None else masks[group[0]]
+        place = buffer.offset(c, offsets[group[0]], size, mask)
+        loaded = buffers.load(c, buffer.resource, place, element, len(group), caching)
+        for register, value in zip(group, loaded, strict=True):
+            held = from_memory(c, value, type)
+            if others is not None and mask is not None:
+                held = c.f.select(mask, held, others[register])
+            found[register] = held
+    layout = layout_of(type)
+    free = layout.free_variables().get(REGISTER, 0)
+    c.set(op.results[0], [found[r & ~free] for r in range(layout.in_size(REGISTER))])
+
+
+@lowers(GPU, ttgir.BufferStoreOp)
+def store(c: Context, op: ttgir.BufferStoreOp) -> None:
+    type, values, offsets = op.value.type, c.tile(op.value), c.tile(op.offsets)
+    masks, owner = _tile(c, op.mask), c.owner(layout_of(op.offsets.type), of_program=True)
+    buffer, buffers, caching = _buffer(c, op), _hardware(c, op), Caching(op.cache, op.evict)
+    for group in _groups(c, op, type):
+        condition = owner if masks is None else masks[group[0]]
+        if masks is not None and owner is not None:
+            condition = c.f.op("and", owner, masks[group[0]])
+        parts = [to_memory(c, values[r]) for r in group]
+        place = buffer.offset(c, offsets[group[0]], memory_bytes(type), condition)
+        buffers.store(c, buffer.resource, place, parts, caching)

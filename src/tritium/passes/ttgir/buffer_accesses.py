@@ -1,0 +1,230 @@
+"""Access global memory through a scalar pointer and 32-bit offsets, which the hardware checks.
+
+before:
+    %0 = arith.muli %pid, %stride : i32
+    %1 = tt.addptr %x, %0 : !tt.ptr<f32>, i32
+    %2 = tt.splat %1 : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>, #blocked>
+    %3 = tt.addptr %2, %i : tensor<1024x!tt.ptr<f32>, #blocked>, tensor<1024xi32, #blocked>
+    %4 = tt.load %3, %mask : tensor<1024x!tt.ptr<f32>, #blocked>
+after:
+    %0 = arith.muli %pid, %stride : i32
+    %1 = tt.addptr %x, %0 : !tt.ptr<f32>, i32
+    %4 = amdg.buffer_load %1[%i], %mask : !tt.ptr<f32>, tensor<1024xi32, #blocked> -> ...
+
+for tiles of addresses that are a scalar pointer, an argument, and offsets. Offsets have to stay
+within 2 GiB of the pointer:
+
+- by their ranges, whatever the pointer is (sums are taken not to overflow); or
+- because all of the argument's memory is within 2 GiB (`tt.pointer_range`), and an access outside
+  of that is none. Scalars are added to the pointer if neither they nor offsets are negative, else
+  to the offsets.
+
+A scalar that is computed of what is loaded is added to the offsets, too: the hardware takes the
+pointer from registers that threads share, and LLVM does not know what is loaded to be the same in
+all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar, NamedTuple, TypeGuard
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import functions
+from tritium.ir import types as ir
+from tritium.ops import ttir
+from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value
+from tritium.ops.attributes import POINTER_RANGE
+from tritium.ops.base import Op
+from tritium.ops.ttgir import BufferLoadOp, BufferStoreOp, ConvertLayoutOp
+from tritium.ops.ttir.shape import splat_source
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, copy_names, erase, insert_before
+from tritium.passes.simplify.arithmetic import range_of
+
+REACH = (1 << 31) - 16
+"""Bytes of which each can be reached, whatever is accessed at once."""
+
+
+class _Address(NamedTuple):
+    """A tile of addresses: an argument, and what is added to it, in elements."""
+
+    pointer: SSAValue
+    scalars: tuple[SSAValue, ...] = ()
+    offsets: tuple[SSAValue, ...] = ()
+
+
+@dataclass(frozen=True)
+class BufferAccesses(Pass):
+    """Access global memory through a scalar pointer and 32-bit offsets, which the hardware
+    checks."""
+
+    name: ClassVar[str] = "buffer-accesses"
+    title: ClassVar[str] = "TritonAMDGPUConvertToBufferOps"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            analysis = AxisAnalysis(function, trust=True)
+            for op in [op for op in function.walk() if _is_candidate(op)]:
+                changed |= _rewrite(op, analysis)
+        return changed
+
+
+def _is_candidate(op: Operation) -> TypeGuard[ttir.ElementAccess]:
+    if not isinstance(op, ttir.ElementAccess) or not isinstance(op.ptr.type, ir.TensorType):
+        return False
+    pointee = ir.element_type(op.ptr.type).pointee
+    return not (op.is_load and op.isVolatile) and not ir.is_pointer(pointee)
+
+
+def _rewrite(op: ttir.ElementAccess, analysis: AxisAnalysis) -> bool:
+    """Rewrite an access, if that is possible."""
+    at = Builder(op)
+    address = _address_of(op.ptr, at)
+    if address is None:
+        return False
+    size = _size(op.ptr)
+    tile = ir.with_element(op.ptr.type, ir.i32)
+    scalars = tuple(filter(_is_uniform, address.scalars))
+    others = (v for v in address.scalars if v not in scalars)
+    moved = *address.offsets, *(_repeated(at, v, tile) for v in others)
+    if not _within(moved, REACH // size):
+        if not _is_small(address.pointer):
+            return False
+        if not all(analysis.of(v).non_negative for v in (*moved, *scalars)):
+            moved, scalars = (*moved, *(_repeated(at, v, tile) for v in scalars)), ()
+    pointer, wanted = address.pointer, ir.element_type(op.ptr.type)
+    if pointer.type != wanted:
+        pointer = at.value(ttir.BitcastOp, pointer, result=wanted)
+    pointer = reduce(lambda p, scalar: at.value(ttir.AddPtrOp, p, scalar), scalars, pointer)
+    numbers = [_narrow(at, v) for v in moved] or [at.constant(0, tile)]
+    offsets = reduce(lambda a, b: at.value(AddIOp, a, b), numbers)
+    caching: dict[str, Any] = {"cache": op.cache, "evict": op.evict}
+    if op.is_load:
+        new = at.value(BufferLoadOp, pointer, offsets, op.mask, op.other, **caching)
+        copy_names(op.results, [new])
+        op.results[0].replace_all_uses_with(new)
+    else:
+        at.make(BufferStoreOp, op.value, pointer, offsets, op.mask, **caching)
+    erase(op)
+    return True
+
+
+def _address_of(value: SSAValue, at: Builder) -> _Address | None:
+    """What a pointer, or a tile of them, is computed of; None for other computations."""
+    owner: Any = value.owner
+    if isinstance(owner, Block):
+        function = isinstance(owner.parent_op(), ttir.FuncOp) and owner.prev_block is None
+        return _Address(value) if function and isinstance(value.type, ir.PointerType) else None
+    if isinstance(owner, ttir.SplatOp):
+        return _address_of(owner.src, at)
+    if isinstance(owner, ttir.AddPtrOp):
+        found = _address_of(owner.ptr, at)
+        return None if found is None else _added(found, owner.offset, at)
+    if isinstance(owner, ttir.BitcastOp):
+        same = ir.is_pointer(owner.operand.type) and _size(owner.operand) == _size(value)
+        return _address_of(owner.operand, at) if same else None
+    if owner.movement is None and not isinstance(owner, ConvertLayoutOp):
+        return None
+    if len(owner.operands) != 1 or not isinstance(value.type, ir.TensorType):
+        return None
+    found = _address_of(owner.operands[0], at)
+    if found is None:
+        return None
+    offsets = tuple(_moved(owner, offset, at) for offset in found.offsets)
+    return found._replace(offsets=offsets)
+
+
+def _size(pointer: SSAValue) -> int:
+    """The bytes of what a pointer, or a tile of them, leads to."""
+    kind: Any = ir.element_type(pointer.type)
+    return max(1, ir.bit_width(kind.pointee) // 8)
+
+
+def _added(address: _Address, offset: SSAValue, at: Builder) -> _Address:
+    """An address and an offset, the terms of a sum each for itself."""
+    owner: Any = offset.owner
+    if isinstance(owner, AddIOp):
+        return _added(_added(address, owner.lhs, at), owner.rhs, at)
+    scalar: SSAValue | None = offset
+    if isinstance(offset.type, ir.TensorType):
+        scalar, number = splat_source(offset), constant_value(offset)
+        if number is not None and (number == number.flat[0]).all():
+            scalar = at.constant(number.flat[0], ir.element_type(offset.type))
+    if scalar is not None:
+        return address._replace(scalars=(*address.scalars, scalar))
+    return address._replace(offsets=(*address.offsets, offset))
+
+
+def _moved(op: Op, offset: SSAValue, at: Builder) -> SSAValue:
+    """An offset moved as an op moves pointers."""
+    new = type(op).create(
+        operands=[offset], properties=op.properties, attributes=op.attributes,
+        result_types=[ir.with_element(op.results[0].type, ir.element_type(offset.type))],
+        location=op.location,
+    )  # fmt: skip
+    insert_before(at.before, new)
+    return new.results[0]
+
+
+def _is_uniform(value: SSAValue) -> bool:
+    """Whether a scalar is known to be the same in all threads: computed without memory."""
+    pending, seen = [value], set[SSAValue]()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        owner: Any = value.owner
+        op = owner.parent_op() if isinstance(owner, Block) else owner
+        if isinstance(op, ttir.FuncOp):
+            continue
+        if not isinstance(op, Op):
+            return False
+        if op.regions:
+            sources = [
+                source for edge in op.control_edges()
+                for source, target in zip(edge.values, edge.targets, strict=True)
+                if target is value
+            ]  # fmt: skip
+            pending += sources if sources and op is not owner else [*sources, *op.operands]
+        elif op.memory_effects() or any(isinstance(v.type, ir.TensorType) for v in op.operands):
+            return False
+        else:
+            pending += op.operands
+    return True
+
+
+def _is_small(pointer: SSAValue) -> bool:
+    """Whether all memory of an argument is within 2 GiB."""
+    function: Any = pointer.owner.parent_op()  # pyright: ignore[reportAttributeAccessIssue]
+    attributes = function.arg_attrs
+    stated = attributes[pointer.index].get(POINTER_RANGE) if attributes else None  # pyright: ignore
+    return isinstance(stated, IntegerAttr) and stated.value.data == 32
+
+
+def _within(offsets: Sequence[SSAValue], count: int) -> bool:
+    """Whether the sum of offsets is in a range of 0 to `count - 1`."""
+    ranges = [range_of(v) for v in offsets]
+    lows, highs = ([r[end] for r in ranges if r is not None] for end in (0, 1))
+    return len(lows) == len(ranges) and sum(lows) >= 0 and sum(highs) < count
+
+
+def _repeated(at: Builder, scalar: SSAValue, tile: ir.Type) -> SSAValue:
+    """A tile of which each element is the low 32 bits of a scalar."""
+    return at.value(ttir.SplatOp, _narrow(at, scalar), result=tile)
+
+
+def _narrow(at: Builder, value: SSAValue) -> SSAValue:
+    """The low 32 bits of an integer or of a tile of them."""
+    width = ir.bit_width(ir.element_type(value.type))
+    if width == 32:
+        return value
+    cls = TruncIOp if width > 32 else ExtSIOp
+    return at.value(cls, value, result=ir.with_element(value.type, ir.i32))

@@ -1,0 +1,124 @@
+"""Accesses to memory in code for AMD GPUs: buffer instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.amd.kernels import TARGETS, add, compiled
+from tests.simt.backend import installed
+from tests.simt.backend.driver import SimtDriver
+from tritium.backends.active import driver
+from tritium.backends.amd.compiler import HIPBackend
+from tritium.runtime.tensors import MockTensor
+
+
+def code(kernel: Any) -> str:
+    """The instructions of a kernel."""
+    return kernel.asm["amdgcn"].partition(".section\t.rodata")[0]
+
+
+@tritium.jit
+def strided(x, y, out, n, first, second, BLOCK: tl.constexpr):
+    i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    inside = (i < n) & (j < n)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    a = x + i * first + j
+    for _ in range(4):
+        total += tl.load(a, mask=inside, other=3.0).to(tl.float32)
+        a += second
+    kept = tl.load(y + (i - 1) * BLOCK + j, mask=inside & (i > 0), other=0.0)
+    tl.store(out - second + i * BLOCK + j, total + kept.to(tl.float32), mask=inside)
+
+
+def test_arguments_of_less_than_2_gib() -> None:
+    kinds = "*fp32 *fp32 *fp32 i32 i32 i32"
+    text = code(compiled(strided, kinds, constants={"BLOCK": 32}, small=True))
+    assert not re.search(r"(global|flat)_(load|store)|s_cbranch_exec", text)
+    text = code(compiled(strided, kinds, constants={"BLOCK": 32}))
+    assert "buffer_load" not in text and "s_cbranch_exec" in text
+    assert "buffer_store" in text, "its offsets are bounded"
+
+
+@pytest.mark.parametrize("arch", TARGETS)
+def test_without_buffers(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMDGCN_USE_BUFFER_OPS", "0")
+    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", arch, constants={"BLOCK": 1024}, small=True)
+    assert "buffer_" not in code(kernel) and "amdg." not in kernel.asm["ttgir"]
+    assert re.search("global_load_(dwordx4|b128)", code(kernel))
+
+
+@tritium.jit
+def hinted(x, y, out):
+    i = tl.arange(0, 256)
+    a = tl.load(x + i, cache_modifier=".cg") + tl.load(y + i, eviction_policy="evict_first")
+    tl.store(out + i, a + tl.load(x + i, cache_modifier=".cv"), cache_modifier=".wt")
+
+
+POLICIES = {
+    "gfx90a": ("slc", "slc", "glc", "glc"), "gfx942": ("nt", "nt", "sc0 sc1", "sc0 sc1"),
+    "gfx1100": ("slc", "slc", "glc dlc", "glc dlc"),
+    "gfx1200": ("th:TH_LOAD_NT", "th:TH_LOAD_NT", "th:TH_LOAD_BYPASS scope:SCOPE_SYS",
+                "th:TH_STORE_BYPASS scope:SCOPE_SYS"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", POLICIES)
+def test_caches(arch: str) -> None:
+    text = code(compiled(hinted, "*fp32 *fp32 *fp32", arch))
+    found = re.findall(r"buffer_(?:load|store)_\w+ .*? (?:offen|null|0) ?(.*)$", text, re.M)
+    assert sorted(f.removeprefix("offen ").strip() for f in found) == sorted(POLICIES[arch])
+
+
+@pytest.fixture
+def simt() -> Generator[None]:
+    """Kernels run on `simt`, in warps of 64 lanes."""
+    with installed():
+        driver.set_active(SimtDriver(64))
+        try:
+            yield
+        finally:
+            driver.reset_active()
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "float32", "float64", "bool"])
+def test_values(kind: str, simt: None) -> None:
+    """Offsets on both sides of the pointer, and elements that are masked off."""
+    rng, block = np.random.default_rng(5), 32
+    n, first, second = 29, -40, 7
+    x, y = (rng.integers(0, 2 if kind == "bool" else 50, 4096).astype(kind) for _ in range(2))
+    out = np.full(4096, 9, np.float32)
+    launched = strided[(1,)](x[2000:], y[64:], out[second:], n, first, second, BLOCK=block)
+    assert "tt.load" not in launched.asm["ttgir"]
+    i, j = np.indices((block, block))
+    inside = (i < n) & (j < n)
+    total = sum(x[2000 + i * first + j + k * second].astype(np.float32) for k in range(4))
+    kept = np.where(i > 0, y[64 + (i - 1) * block + j].astype(np.float32), 0)
+    wanted = np.full(4096, 9, np.float32)
+    wanted[: block * block].reshape(block, block)[inside] = (total + kept)[inside]
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_specialization(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tensor(size: int, address: int = 32) -> Any:
+        storage = SimpleNamespace(size=lambda: size)
+        return SimpleNamespace(data_ptr=lambda: address, untyped_storage=lambda: storage)
+
+    found = HIPBackend.get_tensor_specialization
+    assert found(tensor(2**31 - 1), align=True) == "DS"
+    assert found(tensor(2**31), align=True) == "D"
+    assert found(tensor(64, 4), align=True) == found(tensor(64)) == "S"
+    assert found(SimpleNamespace(data_ptr=lambda: 16), align=True) == "D"
+    assert found(MockTensor("float32"), align=True) == "DS"
+    monkeypatch.setenv("AMDGCN_USE_BUFFER_OPS", "0")
+    assert found(tensor(64), align=True) == "D"
+    assert HIPBackend.parse_attr("DS") == [["tt.divisibility", 16], ["tt.pointer_range", 32]]
+    assert HIPBackend.parse_attr("S") == [["tt.pointer_range", 32]]
+    assert HIPBackend.parse_attr("N") == [["tt.padding", "nan"]]
