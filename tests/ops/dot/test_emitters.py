@@ -744,9 +744,18 @@ def test_packed_operands_are_used_by_the_next_program(
         a[:], b[:] = -a, b[::-1].copy()
 
 
-@pytest.mark.parametrize(("columns", "steps"), [(64, 8), (512, 8), (1024, 0), (4096, 0)])
-def test_rows_of_a_page_are_not_prefetched(columns: int, steps: int) -> None:
-    """The hardware sees a stream in rows of 4096 bytes, and in shorter ones none."""
+@pytest.mark.parametrize(
+    ("rows", "columns", "step", "steps"),
+    [
+        (1, 64, 4096, 32), (32, 512, 4096, 32), (1, 1024, 4096, 0), (1, 4096, 4096, 0),
+        (64, 64, 4096, 0), (1, 64, 64, 0), (1, 64, Value("i64", "%step"), 32),
+    ],
+)  # fmt: skip
+def test_b_is_prefetched_where_memory_is_waited_for(
+    rows: int, columns: int, step: int | Value, steps: int
+) -> None:
+    """Few rows read short pieces of B's rows that are apart; the hardware sees a stream in pieces
+    of 4096 bytes, and in rows that follow each other."""
     wide = Host(512, 32, fma=True, half=True, bf16_dot=False, vnni=False, madd=True)
-    a, b = View("float", Value("ptr", "%a"), 8, 1), View("float", Value("ptr", "%b"), 4096, 1)
-    assert make_plan(wide, a, b, "float", (1, columns, 8)).prefetch == steps
+    a, b = View("float", Value("ptr", "%a"), 64, 1), View("float", Value("ptr", "%b"), step, 1)
+    assert make_plan(wide, a, b, "float", (rows, columns, 64)).prefetch == steps

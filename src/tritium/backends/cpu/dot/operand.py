@@ -22,6 +22,8 @@ ELEMENT_BYTES = {
     "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8,
     FLOAT16: 2, BFLOAT16: 2,
 }  # fmt: skip
+_LINE_BYTES = 64
+"""What a cache reads at once."""
 
 
 def static(step: Step) -> int | None:
@@ -63,6 +65,22 @@ def count(f: Function, stop: int, step: int) -> AbstractContextManager[Loop]:
     if stop <= step:
         return nullcontext(Loop(zero, []))
     return f.loop(zero, const("i64", stop), const("i64", step), at_least_once=True)
+
+
+def prefetch(
+    f: Function, places: Sequence[tuple[Value, int]], size: int, ahead: Step
+) -> None:
+    """Have the lines of pieces of `size` bytes, `ahead` bytes behind `places`, read into L2."""
+    hints = [const("i32", n) for n in (0, 2, 1)]  # a read, not for L1, of data
+    moved, seen = dict[str, Value](), set[tuple[str, int]]()
+    for pointer, offset in places:
+        for at in range(offset, offset + size, _LINE_BYTES):
+            if (pointer.ref, at // _LINE_BYTES) in seen:
+                continue
+            seen.add((pointer.ref, at // _LINE_BYTES))
+            if pointer.ref not in moved:
+                moved[pointer.ref] = f.gep("i8", pointer, as_value(ahead))
+            f.call("void", "llvm.prefetch.p0", f.offset(moved[pointer.ref], at), *hints)
 
 
 @dataclass(frozen=True)

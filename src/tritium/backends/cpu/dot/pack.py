@@ -7,17 +7,19 @@ Two forms, both of cells of `group` elements along k:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tritium.backends.cpu.dot.convert import widen
 from tritium.backends.cpu.dot.operand import (
     ELEMENT_BYTES,
     Operand,
+    Step,
     add,
     as_value,
     count,
     dense,
+    prefetch,
     scale,
     static,
 )
@@ -36,6 +38,7 @@ class Packing:
         source: the operand to copy.
         outer, depth: its shape in elements.
         k_major: the form, see the module.
+        ahead: bytes to what is copied next, which is prefetched; 0: nothing is.
     """
 
     plan: Plan
@@ -43,6 +46,7 @@ class Packing:
     outer: int
     depth: int
     k_major: bool
+    ahead: Step = 0
 
     @property
     def group(self) -> int:
@@ -98,6 +102,11 @@ class Packing:
         """How many cells of how many neighbours along the outer dimension fill vectors."""
         within = min(self.outer, self.depth // self.group, self.source.outer_run)
         return min(self.plan.lanes, within) if self.source.k_step is not None else 0
+
+    def prefetch(self, f: Function, places: Sequence[tuple[Value, int]], count: int) -> None:
+        """Prefetch what is copied next of pieces of `count` elements."""
+        if static(self.ahead) != 0:
+            prefetch(f, places, count * self.source.size, self.ahead)
 
     def load(self, f: Function, pointer: Value, count: int) -> Value:
         """`count` neighbouring elements from memory, in the type to compute in."""
@@ -197,6 +206,8 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
                 for place in dict.fromkeys(place for place, _ in places)
                 for g, skip in enumerate(skips)
             }
+            for g in range(p.group if linear else 0):
+                p.prefetch(f, [(moved[place.ref, g], at) for place, at in places], chunk)
             for c in range(len(chunks)):
                 rows: list[Value] = []
                 for g in range(p.group):
@@ -237,7 +248,9 @@ def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile
             k = f.op("mul", cell.index, const("i64", p.group))
             rows: list[Value] = []
             for place in places:
-                row = p.load(f, _at(f, p.source, place, k, offset), tile * p.group)
+                pointer = _at(f, p.source, place, k, offset)
+                p.prefetch(f, [(pointer, 0)], tile * p.group)
+                row = p.load(f, pointer, tile * p.group)
                 rows.append(row if row.type == cell_type else f.cast("bitcast", row, cell_type))
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
             size = ELEMENT_BYTES[p.plan.cell]

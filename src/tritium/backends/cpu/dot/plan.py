@@ -28,6 +28,7 @@ return to scratch. All rows of blocks share that part, so it must stay in L2, wh
 two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88 of MKL)."""
 _ROW_REACH = 1024
 """Rows of A further apart than these bytes are packed for AMX, which reads 16 of them at once."""
+_STEPS_AHEAD = 32
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,7 @@ class Plan:
         lanes: accumulator lanes of one vector.
         block_rows, block_vectors: the register block, in rows and in vectors.
         unroll: steps of k (in cells) in one iteration of the innermost loop.
-        prefetch: how many steps of k ahead B is prefetched; 0: not. Two vectors a row are too short
-            for the hardware to see a stream (32x32 tiles at 2048: 1.12 with, .95 without).
+        prefetch: how many steps of k ahead B is prefetched; 0: not.
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
         swap: compute the transpose, B's columns by A's rows: for N = 1, whose result is the same
             memory both ways, so that vectors run along M. All of the above is of that product.
@@ -273,13 +273,18 @@ def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, in
     """Rows, vectors and unrolling of the register block.
 
     With 32 registers: 6 x 4, 8 x 2 or 8 x 1 accumulators; with 16: 6 x 2 (6 x 4 spills: .41
-    against .83), 4 x 2 where a product needs a register of its own.
+    against .83), 4 x 2 where a product needs a register of its own. One or two rows take 8 vectors,
+    because they read long pieces of B's rows then.
     """
-    if host.registers >= 32:
-        wide = min(vectors, 4 if rows > 2 else 8)
-        tall = 6 if wide == 4 else 8
+    if rows <= 2:
+        wide = min(vectors, 8 if host.registers >= 32 else 8 // rows)
+    elif host.registers >= 32:
+        wide = min(vectors, 4)
     else:
         wide = min(vectors, 2)
+    if host.registers >= 32:
+        tall = 6 if wide == 4 else 8
+    else:
         tall = (6 if wide == 2 else 8) if fma else 4
     tall = min(tall, rows)
     unroll = 1
@@ -288,14 +293,20 @@ def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, in
     return tall, wide, unroll
 
 
-def _prefetch(host: Host, rows: int, wide: int, row_bytes: int) -> int:
-    """The number of steps of k by which B is prefetched, 0 for none: where its rows, of `row_bytes`
-    bytes, are too short for the hardware to see a stream, and where one or two rows of A do nothing
-    but wait for it. Rows of a page are a stream, which prefetches disturb (1 x 4096 x 4096 in fp32,
-    Zen 4, tile 1 x 4096 x 8: 3.3 ms without, 5.4 with; tile 1 x 512 x 16: 6.1 and 5.1)."""
-    if host.bits < 512 or row_bytes >= 4096:
+def _prefetch(host: Host, rows: int, columns: int, depth: int, b: Operand) -> int:
+    """The number of steps of k by which B, read where it is, is prefetched to L2; 0 for none.
+
+    The hardware sees no stream in rows of less than a page that are apart, and where few rows of A
+    share B, memory is waited for (Zen 4, N = K = 4096 in fp32, GB/s with and without: 1 row in
+    tiles of 128 columns 20 and 12, 4 rows 18 and 10, 16 rows 10 and 7; AVX2, 1 row: 21 and 11).
+    Prefetches to L1 have fewer buffers and reach 13. Rows of a page are a stream, which prefetches
+    disturb.
+    """
+    step = None if b.k_step is None else static(b.k_step)
+    dense = step is not None and step <= columns
+    if rows > host.bits // 16 or dense or columns * b.size >= 4096:
         return 0
-    return 8 if rows <= 2 else 4 if wide == 2 else 0
+    return min(depth, _STEPS_AHEAD)
 
 
 def _needs_pack(
@@ -368,7 +379,7 @@ def make_plan(
     pack_b = _needs_pack(ob, method, compute, lanes, rows > tall)
     return Plan(
         host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
-        prefetch=_prefetch(host, rows, wide, columns * ob.size) if not pack_b else 0,
+        prefetch=0 if pack_b else _prefetch(host, rows, columns, depth, ob),
         pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b, swap=swap,
         instruction=_instruction(host, method, 32 * lanes, a, b),
     )  # fmt: skip

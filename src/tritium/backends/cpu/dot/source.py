@@ -66,7 +66,7 @@ class Source:
         packs = plan.pack_b if is_b else plan.pack_a
         by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
         by_outer &= not plan.method.in_tiles
-        packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
+        packing = Packing(plan, source, *shape, k_major=is_b or by_outer, ahead=advance)
         repeated = static(repeats.trips) != 1 and source.k_step is not None
         size = packing.bytes * repeats.together
         extra = 4 * shape[0] if is_b and plan.method is Method.VNNI else 0

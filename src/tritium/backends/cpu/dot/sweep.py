@@ -22,6 +22,7 @@ from tritium.backends.cpu.dot.operand import (
     as_value,
     count,
     dense,
+    prefetch,
     scale,
     static,
 )
@@ -97,7 +98,7 @@ class VectorSweep(Sweep):
         types = {plan.compute, plan.accumulate, plan.result, self.a.element, b.element}
         if plan.method is not Method.FMA or len(types) > 1 or self.a.convert or b.convert:
             return None
-        if plan.prefetch or plan.block_vectors not in (2, 4, 8) or static(b.outer_step or 0) != 1:
+        if plan.block_vectors not in (2, 4, 8) or static(b.outer_step or 0) != 1:
             return None
         return replace(plan, lanes=plan.lanes * plan.block_vectors, block_vectors=1)
 
@@ -189,7 +190,8 @@ class VectorSweep(Sweep):
         if plan.prefetch:
             assert self.b.k_step is not None
             ahead = scale(f, self.b.k_step, self.b.size * plan.prefetch)
-            _prefetch(f, _walk(f, b, b_at[0], add(f, b_at[1], ahead)))
+            skip = add(f, b_at[0], add(f, b_at[1], ahead))
+            prefetch(f, b, self.b.size * plan.lanes, skip)
         result: list[Value] = []
         for row, pointer in enumerate(_walk(f, a, *a_at)):
             value = load_a(f, plan, self.a, pointer)
@@ -197,12 +199,6 @@ class VectorSweep(Sweep):
                 acc = accs[row * len(columns) + c]
                 result.append(multiply(f, plan, acc, value, column))
         return result
-
-
-def _prefetch(f: Function, pointers: Sequence[Value]) -> None:
-    hints = [const("i32", n) for n in (0, 3, 1)]  # a read, to be kept in L1, of data
-    for pointer in pointers:
-        f.call("void", "llvm.prefetch.p0", pointer, *hints)
 
 
 def _walk(
