@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from tritium.runtime import driver
 from tritium_kernels.launch import processors
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What configurations depend on.
+
+    Attributes:
+        backend: "cuda", "hip" or "cpu".
+        arch: compute capability times ten; AMD's gfx name; empty for CPUs.
+        processors: multiprocessors, compute units, threads.
+        shared_bytes: shared memory that a program can have.
+    """
+
+    backend: str
+    arch: int | str
+    processors: int
+    shared_bytes: int
+
+
+_SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448,
+           103: 232448, 110: 232448, 120: 101376, 121: 101376, "gfx950": 163840}  # fmt: skip
+
+
+def machine() -> Machine:
+    """The device that kernels are launched on."""
+    target = driver.active.get_current_target()
+    arch = _amd_arch() or ("" if is_cpu() else int(target.arch))
+    return Machine(target.backend, arch, num_sms(), _SHARED.get(arch, 65536))
 
 
 def is_cpu() -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 
 from tritium_kernels.errors import refuse
 from tritium_kernels.tensor_details import dtype as types
 from tritium_kernels.tensor_details.dtype import DataType
+from tritium_kernels.tensor_details.layout_details.base import Layout
+from tritium_kernels.tensor_details.layout_details.strided import StridedLayout
 
 _TORCH = {
     types.UINT8: torch.uint8, types.FP8_E4M3FN: torch.float8_e4m3fn,
@@ -40,9 +43,10 @@ def dtype_to_torch_dtype(dtype: DataType) -> torch.dtype:
 
 @dataclass(frozen=True)
 class Storage:
-    """The memory of a tensor: a torch tensor of words, with its strides."""
+    """The memory of a tensor: a torch tensor of words, with its strides, and what they hold."""
 
     data: torch.Tensor
+    layout: Layout
 
     @property
     def device(self) -> torch.device:
@@ -96,20 +100,77 @@ class Tensor:
         return self.shape if dim is None else self.shape[dim]
 
 
+def _element_shape(data: torch.Tensor, dtype: DataType) -> list[int]:
+    """The shape of the elements in a torch tensor, packed along its adjacent dimension."""
+    sizes = list(data.shape)
+    bits = data.element_size() * 8
+    if sizes and dtype.bitwidth < bits:
+        packed = StridedLayout.of(data).major_dim
+        sizes[packed] = sizes[packed] * bits // dtype.bitwidth
+    return sizes
+
+
 def wrap_torch_tensor(
     torch_tensor: torch.Tensor, dtype: DataType | None = None,
     shape: Sequence[int] | None = None, shape_max: Sequence[int] | None = None,
+    layout: Layout | None = None,
 ) -> Tensor:  # fmt: skip
-    """A torch tensor's memory as elements of `dtype`; of torch's type if none is given."""
+    """A torch tensor's memory as elements of `dtype`; of torch's type if none is given.
+
+    `layout`: how they lie there; if not given, by strides, packed along the adjacent dimension.
+    """
     dtype = torch_dtype_to_dtype(torch_tensor.dtype) if dtype is None else dtype
     if shape is None:
-        sizes = list(torch_tensor.shape)
-        if sizes:
-            packed = torch_tensor.stride().index(1) if 1 in torch_tensor.stride() else -1
-            bits = torch_tensor.element_size() * 8
-            sizes[packed] = sizes[packed] * bits // dtype.bitwidth
-        shape = sizes
+        if layout is not None and not isinstance(layout, StridedLayout):
+            raise refuse("wrap_torch_tensor", "shape", "is None", f"one, for {layout.name}")
+        shape = _element_shape(torch_tensor, dtype)
     shape = tuple(shape)
-    return Tensor(
-        Storage(torch_tensor), dtype, shape, shape if shape_max is None else tuple(shape_max)
+    storage = Storage(torch_tensor, StridedLayout.of(torch_tensor) if layout is None else layout)
+    return Tensor(storage, dtype, shape, shape if shape_max is None else tuple(shape_max))
+
+
+def convert_layout(
+    tensor: Tensor, layout: Layout, **layout_transformation_kwargs: Any
+) -> Tensor:
+    """The tensor in another layout.
+
+    `layout_transformation_kwargs`: further arguments of the layout's `make_transformation`.
+    """
+    if tensor.dtype.bitwidth < 4:
+        raise refuse("convert_layout", "tensor", f"has elements {tensor.dtype}", "4 bits or more")
+    old = tensor.storage.layout
+    if old.can_preserve_storage_as(layout):
+        return tensor
+    packed = tensor.dtype == types.FP4
+    plain = old.make_transformation(tensor.shape, packed).unswizzle_data(tensor.data)
+    way = layout.make_transformation(tensor.shape, packed, **layout_transformation_kwargs)
+    storage = Storage(way.swizzle_data(plain), layout)
+    return Tensor(storage, tensor.dtype, tensor.shape, tensor.shape_max)
+
+
+def empty(
+    shape: Sequence[int], dtype: DataType, device: str | torch.device,
+    layout: Layout | None = None, allow_implicit_conversion: bool = False,
+) -> Tensor:  # fmt: skip
+    """Memory for a tensor; elements come as they are.
+
+    `allow_implicit_conversion`: layouts that no strides describe are made by converting one that
+    they do; without it they are refused.
+    """
+    layout = StridedLayout() if layout is None else layout
+    sizes = list(shape)
+    if dtype == types.FP4:
+        if not sizes or sizes[-1] % 2:
+            found = f"is {tuple(sizes)}"
+            raise refuse("empty", "shape", found, "an even number of FP4 in the last dimension")
+        sizes[-1] //= 2
+        word = torch.uint8
+    else:
+        word = dtype_to_torch_dtype(dtype)
+    plain = wrap_torch_tensor(
+        torch.empty(sizes, dtype=word, device=device), dtype, tuple(shape), layout=StridedLayout()
     )
+    if not isinstance(layout, StridedLayout) and not allow_implicit_conversion:
+        accepted = "a StridedLayout, or allow_implicit_conversion"
+        raise refuse("empty", "layout", f"is {layout.name}", accepted)
+    return convert_layout(plain, layout)

@@ -1,0 +1,1 @@
+"""How products are cut into tiles and launched."""

@@ -1,0 +1,1 @@
+"""Configurations of products, by the maker of the device."""

@@ -1,0 +1,130 @@
+"""Sizes of tiles, stages and warps of products on NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium_kernels import target_info
+from tritium_kernels.launch import cdiv, power_of_two
+from tritium_kernels.tensor_details.layout import (
+    BlackwellActMXScaleLayout,
+    HopperMXScaleLayout,
+    layout_of,
+)
+from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
+
+
+def is_x_scale_swizzled(precision_config: Any) -> bool:
+    """Whether a's scales lie as Blackwell's tensor cores read them."""
+    return isinstance(layout_of(precision_config.a_mx_scale), BlackwellActMXScaleLayout)
+
+
+def is_blackwell_mx_lhs_dense_rhs(precision_config: Any, lhs_dtype: Any, rhs_dtype: Any) -> bool:
+    """Whether Blackwell's tensor cores multiply an a of 8 bits with scales by a b without."""
+    return (
+        target_info.cuda_capability_geq(10, 0) and precision_config.a_mx_scale is not None
+        and precision_config.b_mx_scale is None and lhs_dtype.bitwidth <= 8
+        and rhs_dtype.bitwidth >= 8
+    )  # fmt: skip
+
+
+def compute_grid_size(
+    routing_data: Any, batch_size: int, m: int, n: int, block_m: int, block_n: int
+) -> int:
+    """Tiles of a product; `routing_data`: metadata of the slices that rows are in, or None."""
+    if routing_data is not None and batch_size == 1:
+        down = RaggedTensorMetadata.n_blocks(routing_data.n_slices, m, block_m)
+    else:
+        down = cdiv(m, block_m)
+    return batch_size * down * cdiv(n, block_n)
+
+
+def compute_block_n(n: int, arch: Any, precision_config: Any) -> tuple[int, int]:
+    """(columns of a tile, columns of a tile of persistent programs)."""
+    columns = max(16, power_of_two(n))
+    layout = layout_of(precision_config.b_mx_scale)
+    if isinstance(layout, HopperMXScaleLayout) and layout.num_warps == 4:
+        return min(128, columns), min(128, columns)
+    # From Hopper on one product of a warp group is up to 256 columns wide.
+    wide = 256 if int(arch) in range(90, 120) else 128
+    return min(128, columns), min(wide, columns)
+
+
+def compute_block_k(
+    m: int, k: int, is_persistent: bool, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any,
+    has_y_acc_in: bool,
+) -> int:  # fmt: skip
+    """Elements along k of a tile: 128 bytes of the wider operand, a line of shared memory."""
+    widest = max(lhs_dtype.bitwidth, rhs_dtype.bitwidth)
+    block_k = 1024 // widest
+    if lhs_dtype.bitwidth != rhs_dtype.bitwidth:
+        # The narrower operand is widened in registers: longer tiles keep its loads wide.
+        block_k = min(2 * block_k, 128)
+    scaled = precision_config.a_mx_scale is not None or precision_config.b_mx_scale is not None
+    if scaled:
+        block_k = max(128, min(block_k, 256))
+    elif k:
+        block_k = min(block_k, max(32, power_of_two(k)))
+    return block_k // 2 if has_y_acc_in and is_persistent and block_k > 128 else block_k
+
+
+def compute_split_k(block_k: int, k: int | None, grid_size: int) -> int:
+    """Parts of the sum that give each processor a program, each of at least four tiles."""
+    split_k = max(1, target_info.machine().processors // max(1, grid_size))
+    if k is None:
+        return min(split_k, 4)
+    return max(1, min(split_k, cdiv(k, block_k) // 4))
+
+
+def compute_num_warps(
+    block_m: int, block_n: int, is_persistent: bool, precision_config: Any,
+    constraints: dict[str, Any],
+) -> int:  # fmt: skip
+    """Warps of a program; a layout of scales that is made for some prescribes them."""
+    if constraints.get("num_warps") is not None:
+        return int(constraints["num_warps"])
+    layout = layout_of(precision_config.b_mx_scale)
+    if isinstance(layout, HopperMXScaleLayout):
+        return layout.num_warps
+    return max(4, min(8, block_m * block_n // 2048))
+
+
+def compute_num_stages(
+    precision_config: Any, is_persistent: bool, block_m: int, block_n: int, block_k: int,
+    out_dtype: Any, lhs_dtype: Any, rhs_dtype: Any, x_transpose: bool,
+    epilogue_effective_itemsize: float | None, has_y_acc_in: bool,
+    mx_block_size: int | None = None, epilogue_reduction_n: int = 1, *, epilogue_subtile: int,
+    occupancy_target: int, w_transpose: bool = False,
+) -> int:  # fmt: skip
+    """Tiles of the operands that shared memory holds beside what a result needs, 1 to 5."""
+    shared = target_info.machine().shared_bytes // occupancy_target
+    stage = block_k * (block_m * lhs_dtype.bitwidth + block_n * rhs_dtype.bitwidth) // 8
+    scales = cdiv(block_k, mx_block_size) if mx_block_size else 0
+    if precision_config.a_mx_scale is not None:
+        stage += block_m * scales
+    if precision_config.b_mx_scale is not None:
+        stage += block_n * scales
+    if is_persistent:
+        # Results leave through shared memory while the next tile is loaded.
+        size = epilogue_effective_itemsize or out_dtype.bitwidth / 8
+        columns = block_n // epilogue_subtile // epilogue_reduction_n
+        shared -= int(block_m * columns * size)
+        if has_y_acc_in:
+            shared -= int(block_m * columns * 4)
+    elif x_transpose or w_transpose:
+        shared -= stage // 2  # room to turn a tile around
+    return max(1, min(shared // max(1, stage), 5))
+
+
+def compute_swap_xw(
+    precision_config: Any, block_m: int, is_persistent: bool, lhs_dtype: Any, rhs_dtype: Any
+) -> bool:
+    """Whether (b.T @ a.T).T is computed: tensor cores of Blackwell have at least 128 rows, which b
+    fills where a tile has few rows of a."""
+    scaled = precision_config.b_mx_scale is not None or (
+        lhs_dtype.bitwidth == 8 and rhs_dtype.bitwidth == 8
+    )
+    return bool(
+        scaled and block_m <= 64 and is_persistent and target_info.cuda_capability_geq(10, 0)
+        and not is_blackwell_mx_lhs_dense_rhs(precision_config, lhs_dtype, rhs_dtype)
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Layouts of tensors in memory, and how data gets into and out of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.errors import refuse
+
+
+@dataclass(frozen=True)
+class LayoutTransformation(ABC):
+    """The way of one tensor's data into a layout and out of it.
+
+    Plain data has the elements in the order of their indices, the last one adjacent; two FP4
+    elements that are neighbours along the last dimension share a byte.
+
+    Attributes:
+        shape: of the elements.
+        is_fp4: elements have 4 bits.
+    """
+
+    shape: tuple[int, ...]
+    is_fp4: bool
+
+    @abstractmethod
+    def swizzle_data(self, data: Tensor) -> Tensor:
+        """The storage, of plain data."""
+
+    @abstractmethod
+    def unswizzle_data(self, data: Tensor) -> Tensor:
+        """The plain data, of a storage."""
+
+
+class Layout(ABC):
+    """A layout: values of one class are equal if they order memory in the same way."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """For messages."""
+
+    @abstractmethod
+    def make_transformation(self, shape: Sequence[int], is_fp4: bool) -> LayoutTransformation:
+        """The transformation of a tensor of this shape."""
+
+    @abstractmethod
+    def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
+        """The block of the storage that holds a block of plain data (FP4: of bytes)."""
+
+    def can_preserve_storage_as(self, layout: Layout) -> bool:
+        """Whether a storage in this layout is one in the other as it is."""
+        return self == layout
+
+
+def padded(x: Tensor, dim: int, multiple: int) -> Tensor:
+    """x with zeros up to a multiple of so many elements along a dimension."""
+    missing = -x.shape[dim] % multiple
+    if not missing:
+        return x
+    zeros = list(x.shape)
+    zeros[dim] = missing
+    return torch.cat([x, x.new_zeros(zeros)], dim)
+
+
+def up_to(n: int, multiple: int) -> int:
+    """The least multiple that is not below n."""
+    return -(-n // multiple) * multiple
+
+
+def check_axis(layout: str, mx_axis: int) -> None:
+    if mx_axis not in (-1, -2):
+        raise refuse(layout, "mx_axis", f"is {mx_axis}", "-1, -2")
+
+
+def check_bytes(layout: str, data: Tensor) -> None:
+    if data.dtype != torch.uint8 or data.ndim < 2:
+        found = f"has dtype {data.dtype} and {data.ndim} dimensions"
+        raise refuse(layout, "data", found, "uint8, two dimensions or more")

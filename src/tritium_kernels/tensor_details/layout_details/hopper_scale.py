@@ -1,0 +1,80 @@
+"""Scales of FP4 weights for Hopper: four of a column in a word, columns one after the other.
+
+A thread reads the scales of 128 elements of its column at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tritium_kernels.errors import refuse
+from tritium_kernels.moe_kernels.layouts import (
+    unswizzle_mxfp4_scale_hopper as unswizzle_mxfp4_scale_hopper,
+)
+from tritium_kernels.tensor_details.layout_details.base import (
+    Layout,
+    LayoutTransformation,
+    check_axis,
+    check_bytes,
+    padded,
+    up_to,
+)
+
+
+@dataclass(frozen=True)
+class HopperMXScaleLayoutTransformation(LayoutTransformation):
+    """Of scales whose dimension `mx_axis` runs along k, into (..., k / 128, 4 * n)."""
+
+    mx_axis: int
+    num_warps: int
+
+    def swizzle_data(self, data: Tensor) -> Tensor:
+        check_bytes("HopperMXScaleLayout", data)
+        x = data if self.mx_axis == -2 else data.mT
+        x = padded(padded(x, -2, 4), -1, 32 * self.num_warps)
+        *leading, scales, n = x.shape
+        x = x.reshape(*leading, scales // 4, 4, n).mT.reshape(*leading, scales // 4, 4 * n)
+        return x.contiguous()
+
+    def unswizzle_data(self, data: Tensor) -> Tensor:
+        scales, n = self.shape[-2:] if self.mx_axis == -2 else (self.shape[-1], self.shape[-2])
+        *leading, words, _ = data.shape
+        x = data.reshape(*leading, words, -1, 4).mT.reshape(*leading, 4 * words, -1)
+        x = x[..., :scales, :n]
+        return (x if self.mx_axis == -2 else x.mT).contiguous()
+
+
+@dataclass(frozen=True)
+class HopperMXScaleLayout(Layout):
+    """Of scales whose dimension `mx_axis` (-2 or -1) runs along k.
+
+    `num_warps`: of the programs that read it; columns are padded to what these read at once.
+    """
+
+    mx_axis: int
+    num_warps: int = 8
+
+    def __post_init__(self) -> None:
+        check_axis("HopperMXScaleLayout", self.mx_axis)
+        if self.num_warps not in (4, 8):
+            raise refuse("HopperMXScaleLayout", "num_warps", f"is {self.num_warps}", "4, 8")
+
+    @property
+    def name(self) -> str:
+        return "HOPPER_SCALE"
+
+    def make_transformation(
+        self, shape: Sequence[int], is_fp4: bool
+    ) -> HopperMXScaleLayoutTransformation:
+        return HopperMXScaleLayoutTransformation(
+            tuple(shape), is_fp4, self.mx_axis, self.num_warps
+        )
+
+    def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
+        *leading, scales, n = block_shape
+        if self.mx_axis == -1:
+            scales, n = n, scales
+        return [*leading, up_to(scales, 4) // 4, 4 * n]

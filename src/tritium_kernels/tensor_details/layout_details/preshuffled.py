@@ -1,0 +1,68 @@
+"""Scales of weights in the order in which lanes of AMD's matrix instructions read them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tritium_kernels.tensor_details.layout_details.base import (
+    Layout,
+    LayoutTransformation,
+    check_bytes,
+    padded,
+    up_to,
+)
+
+
+@dataclass(frozen=True)
+class PreshuffledTransformation(LayoutTransformation):
+    """Of scales (..., k / 32, n) into (..., n / rows, k / 32 * rows)."""
+
+    ROWS = 0
+    """Columns of b whose scales are in one row of the storage."""
+
+    SCALES = 0
+    """Scales along k that stand together."""
+
+    @abstractmethod
+    def _shuffled(self, x: Tensor) -> Tensor:
+        """The order in a row of the storage, of (batch, n, scales)."""
+
+    @abstractmethod
+    def _unshuffled(self, x: Tensor, scales: int) -> Tensor:
+        """The inverse, of (batch, n / ROWS, scales * ROWS)."""
+
+    def swizzle_data(self, data: Tensor) -> Tensor:
+        check_bytes(type(self).__name__, data)
+        *leading, scales, n = data.shape
+        x = padded(padded(data.mT.reshape(-1, n, scales), 1, self.ROWS), 2, self.SCALES)
+        rows, columns = x.shape[1] // self.ROWS, x.shape[2] * self.ROWS
+        return self._shuffled(x).reshape(*leading, rows, columns).contiguous()
+
+    def unswizzle_data(self, data: Tensor) -> Tensor:
+        *_, scales, n = self.shape
+        columns = data.shape[-1] // self.ROWS
+        x = self._unshuffled(data.reshape(-1, *data.shape[-2:]), columns)
+        x = x.reshape(x.shape[0], -1, columns)[:, :n, :scales]
+        return x.mT.reshape(self.shape).contiguous()
+
+    def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
+        """The block of the storage that holds the scales of a block of b."""
+        *leading, scales, n = block_shape
+        return [*leading, up_to(n, self.ROWS) // self.ROWS, up_to(scales, self.SCALES) * self.ROWS]
+
+
+@dataclass(frozen=True)
+class PreshuffledLayout(Layout):
+    """What layouts of these scales share."""
+
+    @abstractmethod
+    def make_transformation(
+        self, shape: Sequence[int], is_fp4: bool
+    ) -> PreshuffledTransformation: ...
+
+    def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
+        return self.make_transformation(block_shape, False).swizzle_block_shape(block_shape)
