@@ -66,6 +66,11 @@ class MatrixUnit(Protocol):
         None for units that take operands in registers."""
         ...
 
+    @property
+    def scaled(self) -> bool:
+        """Whether it takes products of operands with scales (`ops.ttir.DotScaledOp`)."""
+        ...
+
     def takes(self, product: Any, num_warps: int, part: tuple[int, ...]) -> bool:
         """Whether the product can be computed; `part` is what a thread block has of its result."""
         ...
@@ -85,6 +90,10 @@ class MatrixUnit(Protocol):
         """The unit with instructions of so many rows (0: as fits the product), and with the
         operands of `pack` instructions as neighbours. Raises `ValueError` where there is no
         choice."""
+        ...
+
+    def scales(self, product: Any, encoding: Any, index: int) -> Any:
+        """The encoding of an operand's scales, where that of the result is given."""
         ...
 
     def rounds_sums(self, product: Any) -> bool:

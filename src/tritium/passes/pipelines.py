@@ -93,7 +93,7 @@ def ttgir(
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
     """
     return [
-        ScaledDot(tensor_cores=True),
+        ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
         DotPrecision(target=processor.name),
         CallFacts(),
         TensorPointers(target=processor.name, rows=num_ctas == 1),

@@ -10,8 +10,14 @@ from typing import Any
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
-from tritium.ir.layouts.encodings import Cluster
-from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
+from tritium.ir.layouts.encodings import Cluster, DotOperandEncoding, LinearEncoding, linear
+from tritium.ops.ttir.dot import (
+    DotScaledOp,
+    InputPrecision,
+    MatrixProduct,
+    ScaleFormat,
+    TileProduct,
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,13 @@ _WMMA: dict[tuple[int, str], tuple[int, str, str]] = {
 }  # fmt: skip
 
 
+_SCALED = {("mfma", 4): ((32, 64), (16, 128)), ("wmma", 3): ((16, 128),)}
+"""Rows and K of products of operands with a scale for each 32 elements along K."""
+SCALED_FORMATS = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 4}
+SCALED_RUN, SCALED_BYTES = 32, 16
+"""The elements with one scale; the bytes of an operand that are neighbours in a lane."""
+
+
 @dataclass(frozen=True)
 class MatrixCores:
     """The matrix unit of a processor: `mfma` or `wmma`, in a version (that of the encoding).
@@ -108,8 +121,48 @@ class MatrixCores:
     def tuned(self, rows: int, pack: int) -> MatrixCores:
         return replace(self, rows=rows, pack=pack)
 
-    def instructions(self, product: MatrixProduct) -> list[Instruction]:
+    @property
+    def scaled(self) -> bool:
+        return (self.family, self.version) in _SCALED
+
+    def _scaled_instructions(self, product: DotScaledOp) -> list[Instruction]:
+        scales = [s for s in (product.a_scale, product.b_scale) if s is not None]
+        known = {product.a_elem_type, product.b_elem_type} <= set(SCALED_FORMATS)
+        whole = product.lhs_k_pack and product.rhs_k_pack
+        of_run = all(
+            ir.element_type(s.type) == ir.i8 and ir.shape_of(s.type)[-1] * SCALED_RUN == product.k
+            for s in scales
+        )
+        if not (known and whole and of_run) or ir.element_type(product.c.type) != ir.f32:
+            return []
+        return [
+            Instruction(size, size, k, f"{self.family}.scale.f32.{size}x{size}x{k}.f8f6f4", "i32",
+                        SCALED_BYTES)
+            for size, k in _SCALED[self.family, self.version]
+        ]  # fmt: skip
+
+    def scales(
+        self, product: DotScaledOp, encoding: AMDMfmaEncoding | AMDWmmaEncoding, index: int
+    ) -> LinearEncoding:
+        """A lane has the scale of its part of a row (MFMA), or all of a row's (WMMA), of which the
+        lanes of the other half have copies, as they have of operands in version 1."""
+        scale: Any = (product.a_scale, product.b_scale)[index]
+        rows_first, parent, width = ir.shape_of(scale.type), encoding, 1
+        if self.family == "wmma":
+            width = encoding.get("instrShape")[2] // SCALED_RUN
+            kept: Any = {k: encoding.get(k) for k in ("warpsPerCTA", "CGALayout", "isTranspose")}
+            parent = AMDWmmaEncoding.make(version=1, **kept)
+        operand = DotOperandEncoding.make(opIdx=index, parent=parent, kWidth=width)
+        names = ["dim0", "dim1"]
+        layout = linear(operand, rows_first if index == 0 else rows_first[::-1])
+        if index:
+            layout = layout.rename_outs(dict(zip(names, names[::-1], strict=True)))
+        return LinearEncoding.from_layout(layout.transpose_outs(names))
+
+    def instructions(self, product: Any) -> list[Instruction]:
         """The instructions for a product's types, the largest first."""
+        if isinstance(product, DotScaledOp):
+            return self._scaled_instructions(product)
         a, b = (ir.element_type(v.type) for v in (product.a, product.b))
         out = ir.element_type(product.results[0].type)
         if a in self.float8 and b in self.float8:
@@ -126,12 +179,12 @@ class MatrixCores:
         names = _F8.get(b, ""), _F8.get(a, "")
         return [
             Instruction(rows, columns, k, f"{self.family}.{name.format(*names)}", operand,
-                        k // self._parts_of_k(size))
+                        k // self.parts_of_k(size))
             for size, k, name, operand in self._rows(kind, exact)
             for rows, columns in (((64, 4), (4, 64)) if size == 4 else ((size, size),))
         ]  # fmt: skip
 
-    def _parts_of_k(self, size: int) -> int:
+    def parts_of_k(self, size: int) -> int:
         """Over how many lanes an instruction has K."""
         if self.family == "wmma":
             return 1 if self.version == 1 else 2
@@ -148,7 +201,7 @@ class MatrixCores:
         return sorted(newest.values(), reverse=True)
 
     def instruction(
-        self, product: MatrixProduct, rows: int = 0, columns: int = 0
+        self, product: TileProduct, rows: int = 0, columns: int = 0
     ) -> Instruction | None:
         """The instruction for a product, of so many rows and columns where they are not 0; of a
         tile that is smaller it computes copies."""
@@ -159,10 +212,10 @@ class MatrixCores:
                 return found
         return None
 
-    def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
+    def takes(self, product: TileProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         return len(part) == 2 and bool(self._fitting(product))
 
-    def _fitting(self, product: MatrixProduct) -> list[Instruction]:
+    def _fitting(self, product: TileProduct) -> list[Instruction]:
         """The instructions that can be used, the largest first. Raises `NotImplementedError` where
         there are some, but none of as many rows as there are to be."""
         known = self.instructions(product)
@@ -183,13 +236,13 @@ class MatrixCores:
         return wanted
 
     @staticmethod
-    def _fits(instruction: Instruction, product: MatrixProduct) -> bool:
+    def _fits(instruction: Instruction, product: TileProduct) -> bool:
         m, n = ir.shape_of(product.results[0].type)
         enough = product.k >= instruction.k
         return enough and m >= instruction.rows and n >= instruction.columns
 
     def encoding(
-        self, product: MatrixProduct, num_warps: int, cluster: Cluster, chained: bool
+        self, product: TileProduct, num_warps: int, cluster: Cluster, chained: bool
     ) -> AMDMfmaEncoding | AMDWmmaEncoding:
         """About square parts for each wave; chained products keep rows in one wave."""
         rows, columns = ir.shape_of(product.results[0].type)
@@ -209,19 +262,21 @@ class MatrixCores:
             isTransposed=chosen.rows >= chosen.columns, elementBitWidth=bits, **common,
         )  # fmt: skip
 
-    def _for_waves(self, product: MatrixProduct, num_warps: int) -> Instruction:
+    def _for_waves(self, product: TileProduct, num_warps: int) -> Instruction:
         """The largest instruction that leaves work for each wave."""
         fitting = self._fitting(product)
         m, n = ir.shape_of(product.results[0].type)
         busy = [i for i in fitting if (m // i.rows) * (n // i.columns) >= num_warps]
         return busy[0] if busy else fitting[-1]
 
-    def neighbours(self, product: MatrixProduct) -> int:
+    def neighbours(self, product: TileProduct) -> int:
         """As many as an instruction takes, or several if K is long enough."""
         chosen = self._fitting(product)[0]
+        if isinstance(product, DotScaledOp):
+            return chosen.count
         return chosen.count * (self.pack if product.k >= chosen.k * self.pack else 1)
 
-    def rounds_sums(self, product: MatrixProduct) -> bool:
+    def rounds_sums(self, product: TileProduct) -> bool:
         return False
 
 

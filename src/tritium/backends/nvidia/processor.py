@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import Cluster, NvidiaMmaEncoding, part_of
+from tritium.ir.layouts.encodings import Cluster, Encoding, NvidiaMmaEncoding, part_of
 from tritium.ops.ttgir import WarpGroupDotOp
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.target import BulkCopies, MatrixUnit, Processor
@@ -43,6 +43,7 @@ class Wgmma:
     """`wgmma` (sm_90): four warps, 64 rows, the right operand in shared memory."""
 
     from_shared: type[MatrixProduct] | None = WarpGroupDotOp
+    scaled: bool = False
 
     def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         element, out, bits = _kinds(product)
@@ -79,6 +80,9 @@ class Wgmma:
     def tuned(self, rows: int, pack: int) -> MatrixUnit:
         raise ValueError("wgmma has 64 rows")
 
+    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
+        raise ValueError("wgmma takes no scales")
+
     def rounds_sums(self, product: MatrixProduct) -> bool:
         """Sums of products of 8-bit floats have few bits."""
         return _kinds(product)[0] in _BYTE_FLOATS and product.maxNumImpreciseAcc == product.k
@@ -91,6 +95,7 @@ class MmaSync:
 
     float8: bool
     from_shared: type[MatrixProduct] | None = None
+    scaled: bool = False
 
     def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         element, out, _ = _kinds(product)
@@ -126,6 +131,9 @@ class MmaSync:
 
     def tuned(self, rows: int, pack: int) -> MatrixUnit:
         raise ValueError("mma.sync has 16 rows")
+
+    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
+        raise ValueError("mma.sync takes no scales")
 
     def rounds_sums(self, product: MatrixProduct) -> bool:
         return False

@@ -53,22 +53,27 @@ def check_product(
         )
 
 
-class MatrixProduct(Op):
+class TileProduct(Op):
     """`a @ b + c` for tiles (M, K), (K, N) and (M, N), with an optional batch axis in front."""
 
     a = operand()
     b = operand()
     c = operand()
-    inputPrecision = enum_attr(InputPrecision, InputPrecision.IEEE)
-    maxNumImpreciseAcc = i32_attr(0)
-
-    asynchronous: ClassVar[bool] = False
-    """Whether matrix units read operands from shared memory while threads go on."""
 
     @property
     def k(self) -> int:
         """The extent of the axis that is summed over."""
         return self.a.type.get_shape()[-1]
+
+
+class MatrixProduct(TileProduct):
+    """A product of operands as they are."""
+
+    inputPrecision = enum_attr(InputPrecision, InputPrecision.IEEE)
+    maxNumImpreciseAcc = i32_attr(0)
+
+    asynchronous: ClassVar[bool] = False
+    """Whether matrix units read operands from shared memory while threads go on."""
 
 
 class DotOp(MatrixProduct):
@@ -131,7 +136,7 @@ def scale_factors(scale: Any) -> Any:
     return np.where(code == 255, np.nan, np.exp2(code - 127.0))
 
 
-class DotScaledOp(Op):
+class DotScaledOp(TileProduct):
     """`(a * a_scale) @ (b * b_scale) + c`, each scale for a run of elements along K.
 
     Shapes: a (M, K), b (K, N), c (M, N), a_scale (M, K / run), b_scale (N, K / run). E2M1
@@ -144,9 +149,6 @@ class DotScaledOp(Op):
         "$a [scale $a_scale], $b [scale $b_scale], $c lhs = $a_elem_type rhs = $b_elem_type attrs "
         ": type(a) [, type(a_scale)] * type(b) [, type(b_scale)] -> type(result)"
     )
-    a = operand()
-    b = operand()
-    c = operand()
     a_scale = optional()
     b_scale = optional()
     a_elem_type = enum_attr(ScaleFormat)
@@ -157,6 +159,11 @@ class DotScaledOp(Op):
 
     unscaled: ClassVar[type[MatrixProduct]] = DotOp
     """The product that is left once operands are multiplied by their scales."""
+
+    @property
+    def k(self) -> int:
+        packed = self.a_elem_type is ScaleFormat.E2M1 and self.lhs_k_pack
+        return self.a.type.get_shape()[-1] * (2 if packed else 1)
 
     @classmethod
     def infer(

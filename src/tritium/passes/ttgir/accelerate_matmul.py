@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -41,7 +41,7 @@ from tritium.ops.ttgir import (
     MemDescTransOp,
     memdesc_of,
 )
-from tritium.ops.ttir.dot import MatrixProduct
+from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.clusters import (
@@ -87,18 +87,24 @@ class AccelerateMatmul(Pass):
                 shape = ir.shape_of(op.results[0].type)
                 cluster = split_product(shape, num_ctas, processor)
                 part = part_of(cluster, shape)
-                unit = next((u for u in units if u.takes(op, num_warps, part)), None)
+                scaled = isinstance(op, ttir.DotScaledOp)
+                able = (u for u in units if u.scaled or not scaled)
+                unit = next((u for u in able if u.takes(op, num_warps, part)), None)
                 if unit is not None:
-                    use = _from_shared_memory if unit.from_shared else _from_registers
+                    use: Any = _from_shared_memory if unit.from_shared else _from_registers
                     use(op, unit, num_warps, cluster)
                     changed = True
         return changed
 
 
-def _products(function: Operation) -> Iterator[MatrixProduct]:
+def _products(function: Operation) -> Iterator[TileProduct]:
     for op in function.walk():
-        if isinstance(op, MatrixProduct) and not op.asynchronous:
+        if isinstance(op, TileProduct) and not _is_asynchronous(op):
             yield op
+
+
+def _is_asynchronous(op: TileProduct) -> bool:
+    return isinstance(op, MatrixProduct) and op.asynchronous
 
 
 def source_of(value: SSAValue) -> SSAValue:
@@ -116,7 +122,7 @@ def _computed_from_product(value: SSAValue) -> bool:
         if not isinstance(owner, Operation) or id(owner) in seen:
             continue
         seen.add(id(owner))
-        if isinstance(owner, MatrixProduct):
+        if isinstance(owner, TileProduct):
             return True
         if is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
             pending += [v for v in owner.operands if is_tile(v)]
@@ -182,7 +188,7 @@ def _fastest(value: SSAValue) -> int:
 
 
 def _from_registers(
-    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
+    op: TileProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
 ) -> None:
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
     encoding = unit.encoding(op, num_warps, cluster, chained)
@@ -191,6 +197,11 @@ def _from_registers(
         operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=width)
         op.operands[index] = convert(source_of(op.operands[index]), operand, op)
     convert_operand(op, 2, encoding)
+    if isinstance(op, ttir.DotScaledOp):
+        for index, scale in enumerate((op.a_scale, op.b_scale)):
+            if scale is not None:
+                place = list(op.operands).index(scale)
+                convert_operand(op, place, unit.scales(op, encoding, index))
     convert_result(op.results[0], encoding)
 
 
@@ -201,7 +212,7 @@ def _feeds_product(value: SSAValue) -> bool:
         current = pending.pop()
         for use in current.uses:
             user = use.operation
-            if isinstance(user, MatrixProduct) and not user.asynchronous and use.index == 0:
+            if isinstance(user, TileProduct) and not _is_asynchronous(user) and use.index == 0:
                 return True
             known = is_elementwise(user) or isinstance(user, ConvertLayoutOp)
             if known and id(user) not in seen:

@@ -36,7 +36,7 @@ from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp
-from tritium.ops.ttir.dot import MatrixProduct
+from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import erase, insert_before
@@ -165,7 +165,7 @@ class _Homes:
                     self._set(result, home, level)
         else:
             level = SOFT if is_source(op) else LOADED
-            if isinstance(op, MatrixProduct):
+            if isinstance(op, TileProduct):
                 level = PRODUCT
             for result in tiles:
                 home = self._demand(result) if level == SOFT else ir.encoding_of(result.type)

@@ -49,7 +49,7 @@ from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
-from tritium.ops.ttir.dot import MatrixProduct
+from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
@@ -165,7 +165,7 @@ def _feeds_product(load: Operation) -> bool:
             if id(user) in seen or user.parent is not load.parent:
                 continue
             seen.add(id(user))
-            if isinstance(user, MatrixProduct):
+            if isinstance(user, TileProduct):
                 return True
             pending += user.results
     return False

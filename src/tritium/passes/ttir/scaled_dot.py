@@ -7,9 +7,9 @@ after:
     %y = arith.extf %b
     %r = tt.dot %x, %y, %c
 
-For targets without such an instruction. Every number times its scale is exact in float32. For
-tensor cores the tiles are of the narrowest type in which it is exact too: bfloat16 (8 bits of a
-number), float32 rounded to tf32 (11 bits), or float32 in two parts.
+For products that the target has no instruction for. Every number times its scale is exact in
+float32. For tensor cores the tiles are of the narrowest type in which it is exact too: bfloat16 (8
+bits of a number), float32 rounded to tf32 (11 bits), or float32 in two parts.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from tritium.ops.ttir.dot import DotScaledOp, InputPrecision, ScaleFormat
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
+from tritium.target import processor_named
 
 _BYTES = {ScaleFormat.E4M3: ir.f8e4m3fn, ScaleFormat.E5M2: ir.f8e5m2}
 _UNPACK = 2.0**126
@@ -61,14 +62,23 @@ class ScaledDot(Pass):
     """Microscaled products as products of float32 or bfloat16 tiles.
 
     `tensor_cores`: choose the tiles for them; else they are of float32, multiplied as it is.
+    `target`: the processor, whose matrix units may take products as they are; `rows`: of such
+    (`MatrixUnit.tuned`).
     """
 
     name: ClassVar[str] = "scaled-dot"
     title: ClassVar[str] = "DecomposeScaledDot"
     tensor_cores: bool = False
+    target: str = ""
+    rows: int = 0
 
     def run(self, module: ModuleOp) -> bool:
-        found = [op for op in module.walk() if isinstance(op, DotScaledOp)]
+        known = processor_named(self.target).matrix_units if self.target else ()
+        units = [u.tuned(self.rows, 1) for u in known if u.scaled]
+        found = [
+            op for op in module.walk() if isinstance(op, DotScaledOp)
+            and not any(u.takes(op, 1, ir.shape_of(op.c.type)) for u in units)
+        ]  # fmt: skip
         for op in found:
             _Rewrite(op, self.tensor_cores).run()
         return bool(found)

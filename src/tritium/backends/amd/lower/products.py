@@ -1,17 +1,19 @@
-"""`tt.dot` on registers by MFMA and WMMA, whose operands are exchanged (`ir.layouts.amd`)."""
+"""Products on registers by MFMA and WMMA, whose operands are exchanged (`ir.layouts.amd`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from tritium.backends.amd.matrix import Instruction, MatrixCores
+from tritium.backends.amd.matrix import SCALED_FORMATS, SCALED_RUN, Instruction, MatrixCores
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.shape import register_coordinates
-from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
+from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
+from tritium.ops.ttir.dot import DotScaledOp, ScaleFormat
 
 
 class MatrixProducts:
@@ -35,7 +37,8 @@ class MatrixProducts:
         out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
         part = encoding.instruction(*axes).transpose_outs(axes)
         held = {place: r for r, place in enumerate(register_coordinates(layout_of(result)))}
-        left, right = _fragments(c, op.a, 0, chosen), _fragments(c, op.b, 1, chosen)
+        operands = self._scaled_operands if isinstance(op, DotScaledOp) else _operands
+        left, right = operands(c, op, chosen)
         exchanged = encoding.get("isTransposed" if self._unit.family == "mfma" else "isTranspose")
         for m, n in sorted({(m - m % rows, n - n % columns) for m, n in held}):
             places = register_coordinates(part)
@@ -47,38 +50,101 @@ class MatrixProducts:
                 out[register] = c.f.extract(total, lane)
         c.set(op.results[0], out)
 
+    def _scaled_operands(self, c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
+        """Four scales of a lane are in one word, of which MFMA takes one, and WMMA all."""
+        found: list[Fragments] = []
+        for index, (value, scale, format) in enumerate(
+            ((op.a, op.a_scale, op.a_elem_type), (op.b, op.b_scale, op.b_elem_type))
+        ):
+            lane = chosen.k // self._unit.parts_of_k(chosen.rows)
+            count = lane // 2 if format is ScaleFormat.E2M1 else lane
+            whole = replace(chosen, operand=f"<{count // 4} x i32>", count=count)
+            numbers, words = _fragments(c, value, index, whole), _scales(c, scale)
+            step = chosen.k // SCALED_RUN
+            found.append({
+                row: [
+                    Fragment(part.value, *words.get((row, n * step), _ONES), SCALED_FORMATS[format])
+                    for n, part in enumerate(parts)
+                ]
+                for row, parts in numbers.items()
+            })  # fmt: skip
+        return found
+
     def _instruction(
-        self, c: Context, chosen: Instruction, a: Value, b: Value, total: Value
+        self, c: Context, chosen: Instruction, a: Fragment, b: Fragment, total: Value
     ) -> Value:
         name, no = f"llvm.amdgcn.{chosen.intrinsic}", const("i1", 0)
+        if ".scale." in name:
+            return self._scaled(c, name, a, b, total)
         if self._unit.family == "mfma":
-            return c.f.call(total.type, name, a, b, total, *[c.i32(0)] * 3)
+            return c.f.call(total.type, name, a.value, b.value, total, *[c.i32(0)] * 3)
         if ".iu8." in name:
             signed = const("i1", 1)
             last = [no, no] if self._unit.version == 3 else [no]
-            return c.f.call(total.type, name, signed, a, signed, b, total, *last)
+            return c.f.call(total.type, name, signed, a.value, signed, b.value, total, *last)
         if self._unit.version < 3:
-            return c.f.call(total.type, name, a, b, total)
+            return c.f.call(total.type, name, a.value, b.value, total)
         whole, reuse = const("i16", 0), [no, no]
         if chosen.operand == "<8 x i32>":  # fp8, which has no signs to change
-            return c.f.call(total.type, name, a, b, whole, total, *reuse)
-        return c.f.call(total.type, name, no, a, no, b, whole, total, *reuse)
+            return c.f.call(total.type, name, a.value, b.value, whole, total, *reuse)
+        return c.f.call(total.type, name, no, a.value, no, b.value, whole, total, *reuse)
+
+    def _scaled(self, c: Context, name: str, a: Fragment, b: Fragment, total: Value) -> Value:
+        formats, types = [c.i32(p.format) for p in (a, b)], [mangle(p.value.type) for p in (a, b)]
+        if self._unit.family == "mfma":
+            scales = [v for p in (a, b) for v in (c.i32(p.byte), p.scale)]
+            full = ".".join([name, *types])
+            return c.f.call(total.type, full, a.value, b.value, total, *formats, *scales)
+        numbers = [v for f, p in zip(formats, (a, b), strict=True) for v in (f, p.value)]
+        scales = [v for p in (a, b) for v in (c.i32(0), c.i32(0), p.scale)]
+        full = ".".join([name, mangle(total.type), *types])
+        no = const("i1", 0)
+        return c.f.call(total.type, full, *numbers, const("i16", 0), total, *scales, no, no)
 
 
-def _fragments(
-    c: Context, value: Any, k_first: int, chosen: Instruction
-) -> dict[int, list[Value]]:
-    """An operand's registers as instructions take them: by row (of b: column) of the first thread,
-    in the order of K."""
+class Fragment(NamedTuple):
+    """What a lane has of an operand of one instruction. `scale`: a word, one of whose bytes (WMMA:
+    all) is the exponent of a factor; `format`: of the elements."""
+
+    value: Value
+    scale: Value = const("i32", 0)
+    byte: int = 0
+    format: int = 0
+
+
+Fragments = dict[int, list[Fragment]]
+"""By row (of the right operand: column) of the first thread, in the order of K."""
+_ONES = const("i32", 0x7F7F7F7F), 0
+
+
+def _scales(c: Context, scale: Any) -> dict[tuple[int, ...], tuple[Value, int]]:
+    """By row and place along K the word and the byte of a scale."""
+    if scale is None:
+        return {}
+    held = dict(zip(register_coordinates(layout_of(scale.type)), c.tile(scale), strict=True))
+    found, places = dict[tuple[int, ...], tuple[Value, int]](), sorted(held)
+    for start in range(0, len(places), 4):
+        group = places[start : start + 4]
+        word = c.pack([held[group[i % len(group)]] for i in range(4)], "i32")[0]
+        found |= {place: (word, byte) for byte, place in enumerate(group)}
+    return found
+
+
+def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
+    return [_fragments(c, value, index, chosen) for index, value in enumerate((op.a, op.b))]
+
+
+def _fragments(c: Context, value: Any, k_first: int, chosen: Instruction) -> Fragments:
+    """An operand's registers as instructions take them."""
     tile = c.tile(value)
     found: dict[int, list[tuple[int, Value]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):
         found.setdefault(place[k_first], []).append((place[1 - k_first], register))
-    fragments: dict[int, list[Value]] = {}
+    fragments: Fragments = {}
     for outer, elements in found.items():
         values = [v for _, v in sorted(elements, key=lambda e: e[0])]
         groups = [values[i : i + chosen.count] for i in range(0, len(values), chosen.count)]
-        fragments[outer] = [_operand(c, group, chosen.operand) for group in groups]
+        fragments[outer] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
     return fragments
 
 

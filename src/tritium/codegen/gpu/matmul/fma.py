@@ -32,6 +32,11 @@ Elements = dict[tuple[int, ...], Value]
 """A thread's elements of an operand by their coordinates in the first thread."""
 
 
+@lowers(GPU, ttir.DotScaledOp)
+def multiply_scaled(c: Context, op: Any) -> None:
+    c.hardware.products.multiply(c, op)
+
+
 @lowers(GPU, ttir.DotOp)
 def multiply(c: Context, op: Any) -> None:
     """A product whose result has a blocked layout; others are the matrix units'."""

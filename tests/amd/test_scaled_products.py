@@ -1,0 +1,154 @@
+"""Products of operands with scales: the instructions, and the lowering, executed with a model of
+them: where lanes have K, and which of it a scale is for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.utils.test_value import create_ssa_value
+
+import tritium
+import tritium.language as tl
+from tests.amd.kernels import TARGETS, compiled
+from tests.amd.test_products import Model, Parts, held
+from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.matrix import matrix_cores
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import DotOperandEncoding
+from tritium.ops.ttir.dot import DotScaledOp, ScaleFormat, scale_factors, unpack_fp4
+
+CODES = {0: ir.f8e4m3fn, 1: ir.f8e5m2}
+
+
+class ScaledModel(Model):
+    """Numbers are bytes here: of operands, and four of a word of scales."""
+
+    tiles: dict[Any, Any]
+
+    def tile(self, value: Any) -> Any:
+        return self.tiles[value]
+
+    def set(self, result: Any, values: Any) -> None:
+        self.tiles[result] = values
+
+    def pack(self, parts: Any, word: str) -> Any:
+        return [Parts(word, np.concatenate([p.numbers for p in parts], 1))]
+
+    def call(self, type: str, name: str, *arguments: Any) -> Any:
+        self.calls.append(name)
+        size, k = int(name.split("x")[1]), int(name.split("x")[2].split(".")[0])
+        if ".mfma." in name:
+            a, b, total, *numbers = arguments
+            formats, scales = numbers[:2], [(numbers[2], numbers[3]), (numbers[4], numbers[5])]
+        else:
+            first, a, second, b, _, total = arguments[:6]
+            formats, scales = (first, second), [(0, arguments[8]), (0, arguments[11])]
+        wave, sides = (64 if ".mfma." in name else 32), list[Any]()
+        for operand, format, (byte, words) in zip((a, b), formats, scales, strict=True):
+            lanes = operand.numbers.reshape(-1, wave // size, size, operand.numbers.shape[1])
+            numbers = np.moveaxis(self.along_k(lanes, format), 1, 2).astype(np.float64)
+            of_lanes = words.numbers.reshape(-1, wave // size, size, 4)
+            factors = np.moveaxis(of_lanes[..., byte], 1, 2)
+            if wave == 32:
+                assert (of_lanes[:, 0] == of_lanes[:, 1]).all()
+                factors = of_lanes[:, 0]
+            repeated = np.repeat(scale_factors(factors.astype(np.uint8).view(np.int8)), 32, -1)
+            sides.append(numbers.reshape(-1, size, k) * repeated)
+        product = np.einsum("wik,wjk->wij", *sides)
+        lane, r = np.meshgrid(np.arange(wave), np.arange(total.numbers.shape[1]), indexing="ij")
+        row, column = self.place(name.replace("x128.", "x64."), size, False, lane, r)
+        return Parts(type, total.numbers + product[:, row, column].reshape(total.numbers.shape))
+
+    @staticmethod
+    def along_k(lanes: Any, format: int) -> Any:
+        """(waves, parts, rows, numbers) such that parts follow each other along K: of 8-bit
+        numbers a lane has 16 neighbours, then the same behind those of the other lanes; of 4-bit
+        ones 32."""
+        waves, parts, size, count = lanes.shape
+        chunks = lanes.reshape(waves, parts, size, count // 16, 16).astype(np.uint8)
+        chunks = np.transpose(chunks, (0, 3, 1, 2, 4)).reshape(waves, -1, size, 16)
+        if format == 4:
+            return unpack_fp4(chunks, -1)
+        return chunks.view(ir.numpy_dtype(CODES[format]))
+
+
+def product(kinds: Any, out: Any, formats: Any) -> Any:
+    a, b, left, right, c = (create_ssa_value(t) for t in (*kinds, out))
+    formats = {"a_elem_type": formats[0], "b_elem_type": formats[1]}
+    return DotScaledOp.build(a, b, c, left, right, fastMath=False, **formats)
+
+
+@pytest.mark.parametrize(("arch", "left", "right", "shape", "rows"), [
+    ("gfx950", "E4M3", "E4M3", (64, 32, 256), 16), ("gfx950", "E2M1", "E5M2", (64, 64, 128), 0),
+    ("gfx950", "E2M1", "E2M1", (32, 128, 256), 32), ("gfx950", "E5M2", "E2M1", (16, 64, 256), 0),
+    ("gfx1250", "E2M1", "E4M3", (32, 32, 256), 0), ("gfx1250", "E4M3", "E4M3", (32, 16, 256), 16),
+])  # fmt: skip
+def test_scaled_products(
+    arch: str, left: str, right: str, shape: tuple[int, int, int], rows: int
+) -> None:
+    unit, (m, n, k) = matrix_cores(arch).tuned(rows, 1), shape
+    rng, formats = np.random.default_rng(k), [ScaleFormat[left], ScaleFormat[right]]
+    arrays = [rng.integers(0, 120, (m, k)), rng.integers(0, 120, (k, n))]  # no NaN
+    for index, format in enumerate(formats):
+        if format is ScaleFormat.E2M1:
+            arrays[index] = arrays[index][:, : k // 2] if index == 0 else arrays[index][: k // 2]
+    factors = [rng.integers(124, 130, (size, k // 32)) for size in (m, n)]
+    kinds = [ir.tensor_of(x.shape, ir.i8) for x in (*arrays, *factors)]
+    out = ir.tensor_of((m, n), ir.f32)
+    op = product(kinds, out, formats)
+    assert unit.takes(op, 4, (m, n))
+    encoding = unit.encoding(op, 4, (), False)
+    for index in (0, 1):
+        layout = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=unit.neighbours(op))
+        kinds[index] = ir.tensor_of(arrays[index].shape, ir.i8, layout)
+        scale = unit.scales(op, encoding, index)
+        kinds[2 + index] = ir.tensor_of(factors[index].shape, ir.i8, scale)
+    out = ir.tensor_of((m, n), ir.f32, encoding)
+    op, c = product(kinds, out, formats), rng.integers(-4, 5, (m, n)).astype(float)
+    tiles = [held(x, t, "i8") for x, t in zip((*arrays, *factors), kinds, strict=True)]
+    tiles.insert(2, held(c, out, "float"))
+    model: Any = ScaledModel(4 * TARGETS[arch])
+    model.tiles = {v: tile.parts for v, tile in zip(op.operands, tiles, strict=True)}
+    MatrixProducts(unit).multiply(model, op)
+    bytes_ = [x.astype(np.uint8).view(np.int8) for x in (*arrays, *factors)]
+    wanted = DotScaledOp.evaluate(op, None, bytes_[0], bytes_[1], c, *bytes_[2:])  # type: ignore[arg-type]
+    expected = held(wanted, out, "").parts
+    assert model.calls
+    for found, part in zip(model.tiles[op.results[0]], expected, strict=True):
+        np.testing.assert_allclose(found.numbers, part.numbers, rtol=1e-12)
+
+
+@tritium.jit
+def scaled(a, sa, b, sb, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, F: tl.constexpr,
+           P: tl.constexpr):  # fmt: skip
+    i, j, s, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K // 32), tl.arange(0, K)
+    x = tl.load(a + i[:, None] * (K // 2) + tl.arange(0, K // 2)[None, :])
+    y = tl.load(b + k[:, None] + j[None, :] * K)
+    ax = tl.load(sa + i[:, None] * (K // 32) + s[None, :])
+    bx = tl.load(sb + j[:, None] * (K // 32) + s[None, :])
+    tl.store(out + i[:, None] * N + j[None, :], tl.dot_scaled(x, ax, P, y, bx, F))
+
+
+WANTED = [
+    ("gfx950", "u8", "e4m3", 128, 0, "mfma_scale_f32_32x32x64_f8f6f4"),
+    ("gfx950", "u8", "e5m2", 128, 16, "mfma_scale_f32_16x16x128_f8f6f4"),
+    ("gfx950", "bf16", "bf16", 128, 0, "mfma_f32_32x32x16_bf16"),
+    ("gfx942", "u8", "e4m3", 128, 0, "mfma_f32_32x32x8_bf16"),
+    ("gfx1250", "u8", "e4m3", 128, 0, "wmma_scale_f32_16x16x128_f8f6f4"),
+    ("gfx1250", "u8", "e4m3", 64, 0, "wmma_f32_16x16x32_bf16"),
+]
+
+
+@pytest.mark.parametrize(("arch", "kind", "format", "k", "rows", "instruction"), WANTED)
+def test_instructions(arch: str, kind: str, format: str, k: int, rows: int, instruction: str
+                      ) -> None:  # fmt: skip
+    """The ones that Triton 3.6 chooses too (where K is short, gfx1250 has none)."""
+    constants = {"M": 64, "N": 64, "K": k, "F": format, "P": "e2m1"}
+    kernel = compiled(scaled, f"*u8 *u8 *{kind} *u8 *fp32", arch, constants=constants,
+                      matrix_instr_nonkdim=rows)  # fmt: skip
+    found = set(re.findall(r"v_((?:mfma|wmma)\w+)", kernel.asm["amdgcn"]))
+    assert found == {instruction}
+    assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
