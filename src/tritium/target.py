@@ -139,6 +139,7 @@ class Processor:
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
         buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
+        buffer_atomics: the element types of atomic operations on buffers.
         line_bytes, sector_bytes: of a line of the caches, and of the parts that memory delivers.
     """
 
@@ -155,6 +156,7 @@ class Processor:
     access_bytes: int = 16
     banks: Banks = Banks()
     buffers: bool = False
+    buffer_atomics: tuple[str, ...] = ()
     line_bytes: int = 128
     sector_bytes: int = 32
 

@@ -1,4 +1,4 @@
-// RUN: buffer-accesses,canonicalize,cse,dce
+// RUN: buffer-accesses{atomics=i32+f32},canonicalize,cse,dce
 
 #blocked = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [64], warpsPerCTA = [4], order = [0]}>
 #tile = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 16], warpsPerCTA = [4, 1], order = [1, 0]}>
@@ -105,6 +105,22 @@ tt.func public @moved(%x: !tt.ptr<f32>, %out: tensor<64x64x!tt.ptr<f32>, #tile>)
     scf.yield %t, %n : tensor<64x64xf32, #tile>, i32
   }
   tt.store %out, %sum#0 : tensor<64x64x!tt.ptr<f32>, #tile>
+  tt.return
+}
+
+// Atomic operations on the types that are told, but those that all devices take part in.
+// CHECK-LABEL: @atomics
+// CHECK: %[[V:.*]] = amdg.buffer_atomic_rmw fadd, acq_rel, gpu, %v, %x[%i] mask %m : tensor<1024xf32, #blocked>, !tt.ptr<f32>, tensor<1024xi32, #blocked> -> tensor<1024xf32, #blocked>
+// CHECK: tt.atomic_rmw fadd, relaxed, sys
+// CHECK: tt.atomic_rmw fadd, relaxed, gpu, {{.*}}tensor<1024x!tt.ptr<f16>, #blocked>
+tt.func public @atomics(%x: !tt.ptr<f32> {tt.pointer_range = 32 : i32}, %y: !tt.ptr<f16> {tt.pointer_range = 32 : i32}, %i: tensor<1024xi32, #blocked>, %v: tensor<1024xf32, #blocked>, %w: tensor<1024xf16, #blocked>, %m: tensor<1024xi1, #blocked>) {
+  %q = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>, #blocked>
+  %r = tt.addptr %q, %i : tensor<1024x!tt.ptr<f32>, #blocked>, tensor<1024xi32, #blocked>
+  %a = tt.atomic_rmw fadd, acq_rel, gpu, %r, %v, %m : (tensor<1024x!tt.ptr<f32>, #blocked>, tensor<1024xf32, #blocked>, tensor<1024xi1, #blocked>) -> tensor<1024xf32, #blocked>
+  %b = tt.atomic_rmw fadd, relaxed, sys, %r, %a : (tensor<1024x!tt.ptr<f32>, #blocked>, tensor<1024xf32, #blocked>) -> tensor<1024xf32, #blocked>
+  %s = tt.splat %y : !tt.ptr<f16> -> tensor<1024x!tt.ptr<f16>, #blocked>
+  %t = tt.addptr %s, %i : tensor<1024x!tt.ptr<f16>, #blocked>, tensor<1024xi32, #blocked>
+  %c = tt.atomic_rmw fadd, relaxed, gpu, %t, %w : (tensor<1024x!tt.ptr<f16>, #blocked>, tensor<1024xf16, #blocked>) -> tensor<1024xf16, #blocked>
   tt.return
 }
 

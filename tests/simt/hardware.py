@@ -16,9 +16,10 @@ from tests.simt.machine import CLUSTERS, target_machine
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
-from tritium.codegen.gpu.hardware import Caching, Hardware, NoMatrixMoves, Unsupported
+from tritium.codegen.gpu.hardware import Caching, Hardware, NoMatrixMoves, Order, Unsupported
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Function, Value, const
+from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
 from tritium.target import Banks
 
 SIMT = "simt"
@@ -121,6 +122,17 @@ class Buffers:
             return []
 
         e.f.choose_all(self._inside(e, resource, offset), [], write)
+
+    def update(
+        self, e: Emitter, kind: AtomicKind, resource: Any, offset: Value, operand: Value
+    ) -> Value:
+        order = Order(MemSemantic.RELAXED, MemScope.GPU)
+        place = self._place(e, resource, offset, max(bits_of(operand.type) // 8, 1))
+        inside = self._inside(e, resource, offset)
+        return LLVMAtomics().update(e, kind, order, place, operand, inside)
+
+    def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
+        pass
 
     def _inside(self, e: Emitter, resource: Any, offset: Value) -> Value:
         return e.f.icmp("ult", offset, e.i32(resource[1] - (resource[1] >> 31 << 32)))

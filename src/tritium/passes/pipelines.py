@@ -116,7 +116,7 @@ def ttgir(
         StageOperands(),
         DescriptorsToTMA(),
         AsyncDots(),
-        *([BufferAccesses()] if processor.buffers else []),
+        *([BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
         Canonicalize(),
         CSE(),
         LICM(),

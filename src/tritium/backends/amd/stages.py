@@ -25,6 +25,8 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Choose layouts, use shared memory and the matrix units."""
     facts = replace(processor(options.arch), buffers=knobs.amd.use_buffer_ops)
+    if not knobs.amd.use_buffer_atomics:
+        facts = replace(facts, buffer_atomics=())
     passes = pipelines.ttgir(
         facts, options.num_warps, options.num_stages,
         rows=options.matrix_instr_nonkdim, pack=options.kpack,

@@ -118,6 +118,17 @@ class Buffers(Protocol):
         """Write neighbours, at such an offset."""
         ...
 
+    def update(
+        self, e: Emitter, kind: AtomicKind, resource: Any, offset: Value, operand: Value
+    ) -> Value:
+        """Combine memory with the operand, atomically among the threads of the GPU, without any
+        order; the former content."""
+        ...
+
+    def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
+        """Write what goes before updates that release, or after those that acquire."""
+        ...
+
 
 class SharedMemory(Protocol):
     """Memory that the threads of a block share. Elements are as in memory."""

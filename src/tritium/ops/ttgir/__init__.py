@@ -13,6 +13,7 @@ from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupO
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
+from tritium.ops.ttgir.buffers import BufferAtomicRMWOp as BufferAtomicRMWOp
 from tritium.ops.ttgir.buffers import BufferLoadOp as BufferLoadOp
 from tritium.ops.ttgir.buffers import BufferStoreOp as BufferStoreOp
 from tritium.ops.ttgir.clc import CLCGetProgramIdOp as CLCGetProgramIdOp

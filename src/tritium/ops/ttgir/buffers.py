@@ -11,8 +11,9 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.effects import GLOBAL, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import operand, optional
+from tritium.ops.fields import enum_attr, operand, optional
 from tritium.ops.memory import Context
+from tritium.ops.ttir.atomic import AtomicKind, AtomicOp, combine
 from tritium.ops.ttir.memory import CachedOp
 
 
@@ -88,3 +89,35 @@ class BufferStoreOp(CachedOp):
     def evaluate(self, context: Context, value: Any, ptr: Any, offsets: Any, mask: Any) -> None:
         value = np.asarray(value)
         context.memory.store(_addresses(ptr, offsets, value.dtype.itemsize), value, mask)
+
+
+class BufferAtomicRMWOp(AtomicOp):
+    """Combine memory at `ptr + offsets` with `value` where the mask is true; the result is what
+    memory held before (zero where the mask is false)."""
+
+    name = "amdg.buffer_atomic_rmw"
+    updates = True
+    placed_by = "offsets"
+    syntax = (
+        "$atomic_rmw_op, $sem, $scope, $value, $ptr ~ '[' $offsets ']' [mask $mask] attrs "
+        ": type(value), type(ptr), type(offsets) -> type(results)"
+    )
+    value = operand()
+    offsets = operand()
+    mask = optional()
+    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
+
+    @classmethod
+    def infer(
+        cls, ptr: ir.Type, value: ir.Type, offsets: ir.Type, mask: ir.Type | None, **attrs: Any
+    ) -> ir.Type:
+        if _check(cls.name, ptr, offsets, mask, value) != value:
+            raise OpError(f"{cls.name}: {describe(value)} through {describe(ptr)}")
+        return value
+
+    def evaluate(self, context: Context, ptr: Any, value: Any, offsets: Any, mask: Any) -> Any:
+        kind, value = self.atomic_rmw_op.name, np.asarray(value)
+        return context.memory.update(
+            _addresses(ptr, offsets, value.dtype.itemsize), value.dtype, mask,
+            lambda old, at: combine(kind, old, value.reshape(-1)[at]),
+        )  # fmt: skip

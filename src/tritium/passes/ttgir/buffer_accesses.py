@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard, cast
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -41,7 +41,7 @@ from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.ops.base import Op
-from tritium.ops.ttgir import BufferLoadOp, BufferStoreOp, ConvertLayoutOp
+from tritium.ops.ttgir import BufferAtomicRMWOp, BufferLoadOp, BufferStoreOp, ConvertLayoutOp
 from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase, insert_before
@@ -49,6 +49,9 @@ from tritium.passes.simplify.arithmetic import range_of
 
 REACH = (1 << 31) - 16
 """Bytes of which each can be reached, whatever is accessed at once."""
+
+
+_Access: TypeAlias = ttir.ElementAccess | ttir.AtomicRMWOp
 
 
 class _Address(NamedTuple):
@@ -62,28 +65,32 @@ class _Address(NamedTuple):
 @dataclass(frozen=True)
 class BufferAccesses(Pass):
     """Access global memory through a scalar pointer and 32-bit offsets, which the hardware
-    checks."""
+    checks. `atomics`: the element types of atomic operations, with a plus between them."""
 
     name: ClassVar[str] = "buffer-accesses"
     title: ClassVar[str] = "TritonAMDGPUConvertToBufferOps"
+    atomics: str = ""
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
-            for op in [op for op in function.walk() if _is_candidate(op)]:
+            atomics = self.atomics.split("+")
+            for op in [op for op in function.walk() if _is_candidate(op, atomics)]:
                 changed |= _rewrite(op, analysis)
         return changed
 
 
-def _is_candidate(op: Operation) -> TypeGuard[ttir.ElementAccess]:
-    if not isinstance(op, ttir.ElementAccess) or not isinstance(op.ptr.type, ir.TensorType):
+def _is_candidate(op: Operation, atomics: Sequence[str]) -> TypeGuard[_Access]:
+    if not isinstance(op, _Access) or not isinstance(op.ptr.type, ir.TensorType):
         return False
-    pointee = ir.element_type(op.ptr.type).pointee
-    return not (op.is_load and op.isVolatile) and not ir.is_pointer(pointee)
+    kind: Any = ir.element_type(cast("ir.Type", op.ptr.type))
+    if isinstance(op, ttir.AtomicRMWOp):
+        return str(kind.pointee) in atomics and op.scope is not ttir.MemScope.SYSTEM
+    return not (op.is_load and op.isVolatile) and not ir.is_pointer(kind.pointee)
 
 
-def _rewrite(op: ttir.ElementAccess, analysis: AxisAnalysis) -> bool:
+def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
     """Rewrite an access, if that is possible."""
     at = Builder(op)
     address = _address_of(op.ptr, at)
@@ -105,13 +112,21 @@ def _rewrite(op: ttir.ElementAccess, analysis: AxisAnalysis) -> bool:
     pointer = reduce(lambda p, scalar: at.value(ttir.AddPtrOp, p, scalar), scalars, pointer)
     numbers = [_narrow(at, v) for v in moved] or [at.constant(0, tile)]
     offsets = reduce(lambda a, b: at.value(AddIOp, a, b), numbers)
-    caching: dict[str, Any] = {"cache": op.cache, "evict": op.evict}
-    if op.is_load:
-        new = at.value(BufferLoadOp, pointer, offsets, op.mask, op.other, **caching)
-        copy_names(op.results, [new])
-        op.results[0].replace_all_uses_with(new)
+    new: Op
+    if isinstance(op, ttir.AtomicRMWOp):
+        new = at.make(
+            BufferAtomicRMWOp, pointer, op.val, offsets, op.mask, sem=op.sem, scope=op.scope,
+            atomic_rmw_op=op.atomic_rmw_op,
+        )  # fmt: skip
+    elif op.is_load:
+        new = at.make(BufferLoadOp, pointer, offsets, op.mask, op.other, cache=op.cache,
+                      evict=op.evict)  # fmt: skip
     else:
-        at.make(BufferStoreOp, op.value, pointer, offsets, op.mask, **caching)
+        new = at.make(BufferStoreOp, op.value, pointer, offsets, op.mask, cache=op.cache,
+                      evict=op.evict)  # fmt: skip
+    for old, result in zip(op.results, new.results, strict=True):
+        copy_names([old], [result])
+        old.replace_all_uses_with(result)
     erase(op)
     return True
 
@@ -156,7 +171,7 @@ def _added(address: _Address, offset: SSAValue, at: Builder) -> _Address:
     if isinstance(offset.type, ir.TensorType):
         scalar, number = splat_source(offset), constant_value(offset)
         if number is not None and (number == number.flat[0]).all():
-            scalar = at.constant(number.flat[0], ir.element_type(offset.type))
+            scalar = at.constant(number.flat[0], ir.element_type(cast("ir.Type", offset.type)))
     if scalar is not None:
         return address._replace(scalars=(*address.scalars, scalar))
     return address._replace(offsets=(*address.offsets, offset))
@@ -164,7 +179,7 @@ def _added(address: _Address, offset: SSAValue, at: Builder) -> _Address:
 
 def _moved(op: Op, offset: SSAValue, at: Builder) -> SSAValue:
     """An offset moved as an op moves pointers."""
-    new = type(op).create(
+    new: Op = cast(Any, type(op)).create(
         operands=[offset], properties=op.properties, attributes=op.attributes,
         result_types=[ir.with_element(op.results[0].type, ir.element_type(offset.type))],
         location=op.location,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tritium.codegen.gpu.emitter import Emitter, bits_of, word_type
-from tritium.codegen.gpu.hardware import Caching
+from tritium.codegen.gpu.hardware import Caching, Order
 from tritium.codegen.llvm.writer import Value, const
-from tritium.ops.ttir import CacheModifier, EvictionPolicy
+from tritium.ops.ttir import AtomicKind, CacheModifier, EvictionPolicy, MemScope
 
 _RESOURCE = "ptr addrspace(8)"
 _FORMATS = {"gfx9": 0x00020000, "gfx11": 0x31004000, "gfx12": 0x31004000}
@@ -16,6 +16,12 @@ _STREAMING = {"gfx12": 1}
 _UNCACHED = {"gfx12": 3 | 3 << 3, "gfx11": 1 | 4, "gfx90a": 1, "gfx9": 1 | 16}
 """The cache policy of instructions: not temporal (slc, nt), and visible to the whole system (glc,
 dlc; sc0, sc1; scope)."""
+
+_UPDATES = {
+    AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.ADD: "add",
+    AtomicKind.FADD: "fadd", AtomicKind.MAX: "smax", AtomicKind.MIN: "smin",
+    AtomicKind.UMAX: "umax", AtomicKind.UMIN: "umin", AtomicKind.XCHG: "swap",
+}  # fmt: skip
 
 
 class BufferAccess:
@@ -54,6 +60,20 @@ class BufferAccess:
         kind, name = _words(parts[0].type, len(parts))
         e.f.call("void", f"llvm.amdgcn.raw.ptr.buffer.store.{name}", _joined(e, parts, kind),
                  resource, offset, e.i32(0), self._policy(e, caching))  # fmt: skip
+
+    def update(
+        self, e: Emitter, kind: AtomicKind, resource: Value, offset: Value, operand: Value
+    ) -> Value:
+        adds = kind is AtomicKind.FADD
+        number = f"{'f' if adds else 'i'}{bits_of(operand.type)}"
+        value = operand if adds else e.as_type(operand, number)
+        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{_UPDATES[kind]}.{number}"
+        old = e.f.call(value.type, name, value, resource, offset, e.i32(0), e.i32(0))
+        return e.as_type(old, operand.type)
+
+    def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
+        scope = "workgroup" if order.scope is MemScope.CTA else "agent"
+        e.f.line(f'fence syncscope("{scope}") {"release" if release else "acquire"}')
 
 
 def _by_prefix(table: dict[str, int], arch: str, default: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from xdsl.ir import SSAValue
 
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.hardware import Buffers, Caching
+from tritium.codegen.gpu.hardware import Buffers, Caching, Order
 from tritium.codegen.gpu.memory.access import (
     MAX_BYTES,
     distinct_registers,
@@ -24,6 +24,7 @@ from tritium.codegen.gpu.memory.access import (
     to_memory,
 )
 from tritium.codegen.gpu.memory.async_copy import are_zero
+from tritium.codegen.gpu.memory.atomic import handed_on, scratch_bytes
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
@@ -32,6 +33,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.ops import ttgir
 from tritium.ops.base import Op
+from tritium.ops.ttir import MemSemantic
 
 LARGEST = 0x7FFFFFFF
 """Bytes of a buffer that begins at the pointer."""
@@ -41,7 +43,7 @@ the parts of a wide access, whose offsets do not wrap around."""
 BOTH = 0x100000000 - MAX_BYTES
 
 
-BufferOp: TypeAlias = ttgir.BufferLoadOp | ttgir.BufferStoreOp
+BufferOp: TypeAlias = ttgir.BufferLoadOp | ttgir.BufferStoreOp | ttgir.BufferAtomicRMWOp
 
 
 class _Buffer(NamedTuple):
@@ -122,9 +124,35 @@ def store(c: Context, op: ttgir.BufferStoreOp) -> None:
     masks, owner = _tile(c, op.mask), c.owner(layout_of(op.offsets.type), of_program=True)
     buffer, buffers, caching = _buffer(c, op), _hardware(c, op), Caching(op.cache, op.evict)
     for group in _groups(c, op, type):
-        condition = owner if masks is None else masks[group[0]]
-        if masks is not None and owner is not None:
-            condition = c.f.op("and", owner, masks[group[0]])
+        condition = _both(c, owner, masks, group[0])
         parts = [to_memory(c, values[r]) for r in group]
         place = buffer.offset(c, offsets[group[0]], memory_bytes(type), condition)
         buffers.store(c, buffer.resource, place, parts, caching)
+
+
+@lowers(GPU, ttgir.BufferAtomicRMWOp, scratch=scratch_bytes)
+def update(c: Context, op: ttgir.BufferAtomicRMWOp) -> None:
+    layout, values, offsets = layout_of(op.offsets.type), c.tile(op.value), c.tile(op.offsets)
+    masks, owner = _tile(c, op.mask), c.owner(layout, of_program=True)
+    buffer, buffers, order = _buffer(c, op), _hardware(c, op), Order(op.sem, op.scope)
+    if op.sem in (MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE):
+        buffers.fence(c, order, release=True)
+    found = dict[int, Value]()
+    for register in distinct_registers(layout):
+        condition = _both(c, owner, masks, register)
+        place = buffer.offset(c, offsets[register], memory_bytes(op.value.type), condition)
+        operand = values[register]
+        old = buffers.update(c, op.atomic_rmw_op, buffer.resource, place, operand)
+        found[register] = old
+    if op.sem in (MemSemantic.ACQUIRE, MemSemantic.ACQUIRE_RELEASE):
+        buffers.fence(c, order, release=False)
+    handed_on(c, op, layout, found, owner)
+
+
+def _both(
+    c: Context, owner: Value | None, masks: Sequence[Value] | None, register: int
+) -> Value | None:
+    """The condition under which a thread accesses the element of a register."""
+    if masks is None or owner is None:
+        return owner if masks is None else masks[register]
+    return c.f.op("and", owner, masks[register])
