@@ -224,6 +224,11 @@ def test_run_without_such_a_file():
     assert tritium("run").returncode == 2
 
 
+def test_run_of_a_folder_without_a_program(tmp_path):
+    done = tritium("run", str(tmp_path))
+    assert done.returncode == 2 and "a folder without __main__.py" in done.stderr
+
+
 SUITE = """
     import pytest, triton
     def test_fixtures(device, fresh_knobs, fresh_triton_cache, with_allocator):

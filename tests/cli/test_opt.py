@@ -124,3 +124,10 @@ def test_what_the_user_got_wrong_about_the_file(tmp_path):
     done = opt("-", stdin=TEXT.replace("arith.muli %a, %b", "arith.muli %a, %p"))
     assert done.exit_code == 1 and "tritium: error" in done.stderr
     assert opt().exit_code == 1
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    place = tmp_path / "kernel.ttir"
+    place.write_bytes(b"\x8d\x00")
+    result = opt(str(place))
+    assert result.exit_code == 1 and "kernel.ttir is no text" in result.stderr

@@ -117,9 +117,14 @@ def test_errors(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(SnapshotError, match=r"nothing\.py: no such file"):
         side("nothing.py", None, None, None, [])
     with pytest.raises(SnapshotError, match="no kernel called 'other' was compiled"):
-        take([str(file)], broken, "other", "cpu", None)
+        take([str(file)], broken, "other", None, None)
     with pytest.raises(SnapshotError, match="no figure is called 'size'"):
         compare(Snapshot("a", [FIRST]), Snapshot("b", [SECOND]), ignore=["size"])
+    for wrong in (-0.1, float("nan")):
+        with pytest.raises(SnapshotError, match="at least 0 is required"):
+            compare(Snapshot("a", [FIRST]), Snapshot("b", [SECOND]), tolerance=wrong)
+    with pytest.raises(SnapshotError, match="is a snapshot, which 'A=1' cannot change"):
+        side(str(broken), None, None, None, ["A=1"])
 
 
 def test_a_program_that_fails(file: Path, monkeypatch: pytest.MonkeyPatch):

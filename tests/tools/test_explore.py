@@ -131,6 +131,7 @@ sys.exit(3)
     (["kernels.py"], None, None, "no kernel was compiled"),
     (["kernels.py"], None, SIGNATURE, "--signature needs the name of its kernel"),
     (["x.ttir", "--target"], None, None, "--target: options stand before the file"),
+    (["kernels.py"], "mean", None, "--target cpu: kernels.py is run, on this machine"),
 ])  # fmt: skip
 def test_errors(
     file: Path, program: list[str], kernel: str | None, signature: str | None, message: str,
@@ -139,8 +140,9 @@ def test_errors(
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr("tritium.cli.run.run_program", lambda arguments: None)
     Path("x.ttir").write_text("")
+    target = None if message == "no kernel was compiled" else "cpu"
     with pytest.raises(ExploreError, match=message):
-        explore(program, Path("out.html"), kernel, "cpu", signature)
+        explore(program, Path("out.html"), kernel, target, signature)
     assert not Path("out.html").exists()
 
 

@@ -35,6 +35,8 @@ def side(
     """One side of a comparison: a snapshot file as it is, or one of a program or a file of IR,
     compiled in a process of its own with these settings (`NAME=VALUE`)."""
     if source.endswith(".json"):
+        if settings:
+            raise SnapshotError(f"{source} is a snapshot, which {settings[0]!r} cannot change")
         return Snapshot.load(Path(source))
     pairs = [setting.partition("=") for setting in settings]
     wrong = [setting for setting, (_, equals, _) in zip(settings, pairs, strict=True) if not equals]

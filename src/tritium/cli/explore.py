@@ -65,6 +65,9 @@ def record(
             if kernel is None:
                 raise ExploreError("--signature needs the name of its kernel: --kernel NAME")
             compile_given(CompileArgs(file, kernel, signature, "1,1,1", target, num_warps=4))
+        elif target is not None:
+            raise ExploreError(f"--target {target}: {file} is run, on this machine; a .ttir or "
+                               ".ttgir file or --signature is required")  # fmt: skip
         else:
             _run(program, to_the_end)
     return recorder.kernels

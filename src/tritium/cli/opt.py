@@ -21,7 +21,7 @@ from tritium.passes.base import Pass
 
 
 class InvalidIR(TritonError):
-    """The file parses, but breaks a rule of one of its operations."""
+    """The file is no text, or parses, but breaks a rule of one of its operations."""
 
 
 def list_passes() -> None:
@@ -46,7 +46,10 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
     """
     pipeline = ",".join(passes)
     registry.parse_pipeline(pipeline)
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidIR(f"{file} is no text: {error}") from None
     text, own = split_reproducer(text)
     if own is not None and not pipeline:
         registry.parse_pipeline(pipeline := own)

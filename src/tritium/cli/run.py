@@ -46,6 +46,8 @@ def run_program(arguments: Sequence[str]) -> None:
         sys.argv = list(arguments)
         # Absolute, as Python has it: the program may change its directory.
         path = os.path.abspath(program)
+        if os.path.isdir(path) and not os.path.exists(os.path.join(path, "__main__.py")):
+            raise typer.BadParameter(f"{program}: a folder without __main__.py")
         if os.path.isdir(path) or _is_zip(path):
             _as_python_would(lambda: runpy.run_path(path, run_name="__main__"), path)
         else:

@@ -29,8 +29,13 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(given)
     if not args.program:
         parser.error("a program is needed")
-    if args.program[0] != "pytest" and not os.path.exists(args.program[0]):
-        parser.error(f"{args.program[0]}: no such file")
+    program, folder = args.program[0], os.path.dirname(args.name or "")
+    if program != "pytest" and not os.path.exists(program):
+        parser.error(f"{program}: no such file")
+    if os.path.isdir(program) and not os.path.exists(os.path.join(program, "__main__.py")):
+        parser.error(f"{program}: a folder without __main__.py")
+    if folder and not os.path.isdir(folder):
+        parser.error(f"--name {args.name}: there is no folder {folder}")
     return args
 
 

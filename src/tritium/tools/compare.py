@@ -147,6 +147,8 @@ def compare(
     unknown = [word for word in ignore if word not in FIGURES]
     if unknown:
         raise SnapshotError(f"no figure is called {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    if not tolerance >= 0:
+        raise SnapshotError(f"the tolerance is {tolerance}; at least 0 is required")
     result = Comparison((first.title, second.title))
     pairs: list[tuple[Measured, Measured]] = []
     if len(first.kernels) == len(second.kernels) == 1:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tritium import knobs
+from tritium import compat, knobs
 from tritium.aot import ABOUT
 from tritium.aot.grid import as_c
 from tritium.aot.sources import Interface, c_name, cpu_header, cuda_header, cuda_source
@@ -100,7 +100,8 @@ def parse_signature(text: str, names: Sequence[str]) -> Signature:
 
 
 def load_kernel(args: CompileArgs) -> Any:
-    """The kernel: the file is run from its own folder's point of view."""
+    """The kernel: the file is run from its own folder's point of view, where `triton` means
+    Tritium."""
     path = Path(args.path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
@@ -109,7 +110,13 @@ def load_kernel(args: CompileArgs) -> Any:
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    was_installed = compat.is_installed()
+    compat.install()
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        if not was_installed:
+            compat.uninstall()
     kernel = getattr(module, args.kernel_name, None)
     kernel = getattr(kernel, "base_fn", kernel)  # below autotuners
     if not hasattr(kernel, "arg_names") or not hasattr(kernel, "ASTSource"):

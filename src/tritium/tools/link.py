@@ -79,7 +79,7 @@ class Version:
 
 def read_header(file: Path) -> Version:
     """The version that a header declares. Raises `LinkerError`."""
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8", errors="replace")
     line, hints = _LINE.search(text), _HINTS.search(text)
     if line is None or hints is None:
         raise LinkerError(f"{file} has no lines '// tt-linker:' and '// tt-hints:'; a header that "
