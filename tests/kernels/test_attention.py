@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.kernels.support import compare, integers, is_op, normal, place, torch
-from tritium_kernels.dense import attention, attention_packed, paged_attention
+from tritium_kernels.dense import (
+    attention,
+    attention_launch,
+    attention_packed,
+    paged_attention,
+)
 from tritium_kernels.dense.score import alibi, softcap
 from tritium_kernels.errors import ArgumentError
 
@@ -47,6 +52,37 @@ def check(*sizes: int, dtype=torch.float32, score=None, aux=None, formula=None, 
 
 def test_causal_with_grouped_heads():
     check(70, 150, 4, 2, 24, 16, causal=True)
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.0, -0.3])
+def test_scales(scale: float):
+    """Of any sign: the largest score times a negative scale is the smallest."""
+    q, k, v = tensors(40, 130, 2, 1, 16, 16)
+    found = attention(q, k, v, scale=scale)
+    want = exact(q.double() * scale * 4, k.double(), v.double())  # over sqrt(16)
+    torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((70, 150, 4, 2, 24, 16), {"causal": True}),
+        pytest.param((100, 128, 2, 2, 64, 64), {}, marks=pytest.mark.slow),
+        pytest.param((130, 130, 2, 1, 64, 64), {"window": (20, 30)}, marks=pytest.mark.slow),
+    ],
+)
+def test_by_descriptors(monkeypatch: pytest.MonkeyPatch, sizes, options):
+    """As on GPUs whose engine copies blocks of tensors."""
+    monkeypatch.setattr(attention_launch, "COPY_ENGINES", {"cpu", "hopper"})
+    taken: list[bool] = []
+    decide = attention_launch._by_descriptors
+    monkeypatch.setattr(
+        attention_launch, "_by_descriptors", lambda *a: taken.append(decide(*a)) or taken[-1]
+    )
+    q, k, v = tensors(*sizes, dtype=torch.float16)
+    want = exact(q.double(), k.double(), v.double(), **options)
+    torch.testing.assert_close(attention(q, k, v, **options).double(), want, rtol=2e-3, atol=2e-3)
+    assert taken == [True]
 
 
 @pytest.mark.slow

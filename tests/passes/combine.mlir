@@ -65,3 +65,21 @@ tt.func public @sums_of_products(%a: tensor<16x32xf32>, %b: tensor<32x16xf32>, %
   }) : (tensor<16x32x16xf32>) -> tensor<16x32xf32>
   tt.return %5, %9, %11 : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x32xf32>
 }
+
+// CHECK-LABEL: @matrices_of_blocks
+// CHECK: %[[X:.*]] = tt.descriptor_load %d[%b, %h, %i, %i] cacheModifier = cg : !tt.tensordesc<tensor<1x1x16x32xf16>> -> tensor<16x32xf16>
+// CHECK-NEXT: tt.descriptor_store %e[%b, %h, %i, %i], %[[X]] : !tt.tensordesc<tensor<1x1x16x32xf16>>, tensor<16x32xf16>
+// CHECK-NEXT: tt.descriptor_reduce add, %e[%b, %h, %i, %i], %[[X]] : !tt.tensordesc<tensor<1x1x16x32xf16>>, tensor<16x32xf16>
+// CHECK: tt.descriptor_load {{.*}} -> tensor<1x1x16x32xf16>
+// CHECK: tt.reshape {{.*}} -> tensor<512xf16>
+tt.func public @matrices_of_blocks(%d: !tt.tensordesc<tensor<1x1x16x32xf16>>,
+    %e: !tt.tensordesc<tensor<1x1x16x32xf16>>, %b: i32, %h: i32, %i: i32) -> tensor<512xf16> {
+  %0 = tt.descriptor_load %d[%b, %h, %i, %i] cacheModifier = cg : !tt.tensordesc<tensor<1x1x16x32xf16>> -> tensor<1x1x16x32xf16>
+  %x = tt.reshape %0 : tensor<1x1x16x32xf16> -> tensor<16x32xf16>
+  %1 = tt.reshape %x : tensor<16x32xf16> -> tensor<1x1x16x32xf16>
+  tt.descriptor_store %e[%b, %h, %i, %i], %1 : !tt.tensordesc<tensor<1x1x16x32xf16>>, tensor<1x1x16x32xf16>
+  tt.descriptor_reduce add, %e[%b, %h, %i, %i], %1 : !tt.tensordesc<tensor<1x1x16x32xf16>>, tensor<1x1x16x32xf16>
+  %2 = tt.descriptor_load %d[%b, %b, %b, %b] : !tt.tensordesc<tensor<1x1x16x32xf16>> -> tensor<1x1x16x32xf16>
+  %y = tt.reshape %2 : tensor<1x1x16x32xf16> -> tensor<512xf16>
+  tt.return %y : tensor<512xf16>
+}

@@ -127,7 +127,9 @@ def _each(
                 moved = [f.cast("sext", c.scalar(v), "i64") for v in op.offsets]
                 places = _patch(f, begin, places, moved, words[1 + 2 * rank :])
             else:
-                places = [f.op("add", a, b) for a, b in zip(begin, places, strict=True)]
+                # Memory may lack leading axes, of size 1.
+                zero = [f.cast("sext", c.i32(0), "i64")] * (rank - len(places))
+                places = [f.op("add", a, b) for a, b in zip(begin, [*zero, *places], strict=True)]
             for axis, place in enumerate(places):
                 within = f.icmp("ult", place, words[1 + axis])
                 inside = f.op("and", inside, within)

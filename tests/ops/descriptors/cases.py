@@ -422,6 +422,29 @@ def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
 
 
 @tritium.jit
+def product_of_heads(a, b, c, d, M, N, K, HEADS: tl.constexpr, BM: tl.constexpr,
+                     BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    left = tl.make_tensor_descriptor(
+        a, [2, HEADS, M, K], [HEADS * M * K, M * K, K, 1], [1, 1, BM, BK]
+    )
+    right = tl.make_tensor_descriptor(
+        b, [2, HEADS, N, K], [HEADS * N * K, N * K, K, 1], [1, 1, BN, BK]
+    )
+    shape, block = [2, HEADS, M, N], [1, 1, BM, BN]
+    out = tl.make_tensor_descriptor(c, shape, [HEADS * M * N, M * N, N, 1], block)
+    sums = tl.make_tensor_descriptor(d, shape, [HEADS * M * N, M * N, N, 1], block)
+    batch, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
+    for i in range(0, M, BM):
+        acc = tl.zeros([BM, BN], tl.float32)
+        for k in range(0, K, BK):
+            x = left.load([batch, head, i, k]).reshape(BM, BK)
+            y = right.load([batch, head, 0, k]).reshape(BN, BK)
+            acc = tl.dot(x, y.T, acc)
+        out.store([batch, head, i, 0], acc.to(tl.float16).reshape(1, 1, BM, BN))
+        sums.atomic_add([batch, head, i, 0], acc.reshape(1, 1, BM, BN))
+
+
+@tritium.jit
 def before_the_first_row(x, o, N):
     s = tl.make_tensor_descriptor(x, [N, 64], [64, 1], [8, 32])
     t = tl.make_tensor_descriptor(o, [N, 64], [64, 1], [8, 32])
@@ -454,6 +477,14 @@ def others() -> Iterator[tuple[str, Case]]:
         product, {"a": a, "b": b, "c": numbers(want.shape, "fp16"), "M": 72, "N": 104, "K": 80},
         {"c": want}, 3, {"BM": 64, "BN": 64, "BK": 32, "PROGRAMS": 3}, (3,), {"num_stages": 3},
         1e-3,
+    )  # fmt: skip
+    a, b = numbers((2, 3, 72, 80), "fp16", -2), numbers((2, 3, 48, 80), "fp16", -2)
+    exact = np.einsum("zhmk,zhnk->zhmn", a.astype(np.float32), b.astype(np.float32))
+    c, d = numbers(exact.shape, "fp16"), numbers(exact.shape)
+    yield "product of heads", Case(
+        product_of_heads, {"a": a, "b": b, "c": c, "d": d, "M": 72, "N": 48, "K": 80},
+        {"c": exact.astype(np.float16), "d": d + exact}, 4,
+        {"HEADS": 3, "BM": 64, "BN": 64, "BK": 32}, (6,), {"num_stages": 3}, 1e-3,
     )  # fmt: skip
 
 

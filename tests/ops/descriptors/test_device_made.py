@@ -133,6 +133,12 @@ def test_the_map_is_made_in_shared_memory_and_released():
              r"cp\.async\.bulk\.commit_group", r"cp\.async\.bulk\.wait_group\.read 0")  # fmt: skip
 
 
+def test_matrices_of_heads_stay_in_shared_memory():
+    """Blocks of one head are loaded and stored as the matrices that products take and make."""
+    text = kernel_of("product of heads", 90).asm["ttgir"]
+    assert "ttng.warp_group_dot" in text and "tt.reshape" not in text
+
+
 def test_what_is_not_aligned_stops_the_kernel():
     """The base and strides, unless they are known to be multiples of 16 bytes."""
     case = CASES["product"]

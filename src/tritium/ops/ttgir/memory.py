@@ -221,6 +221,11 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
     raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")
 
 
+def without_axes(encoding: Encoding, count: int) -> Encoding:
+    """The encoding of memory without leading axes of size 1, of which at least two are left."""
+    return _changed(encoding, CGALayout=tuple(basis[count:] for basis in encoding.get("CGALayout")))
+
+
 def _changed(encoding: Encoding, **values: Any) -> Encoding:
     kept = {k: encoding.get(k) for k in encoding.parameters_dict.data}
     return type(encoding).make(**{**kept, **values})

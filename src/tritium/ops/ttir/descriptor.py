@@ -137,6 +137,16 @@ class BlockAccess(DescriptorAccess):
     kind: Any
     """How it combines, where it does."""
 
+    @property
+    def missing_axes(self) -> int | None:
+        """How many leading axes, of size 1, the tile lacks of the block; None where it differs from
+        it otherwise, or lacks one of the last two."""
+        block, shape = self.desc.type.block.get_shape(), ir.shape_of(self.tile)
+        missing = len(block) - len(shape)
+        kept = len(shape) >= 2 or not missing
+        same = tuple(block) == (1,) * missing + shape
+        return missing if kept and same else None
+
 
 class RowAccess(DescriptorAccess):
     """An access to rows `x_offsets` of a matrix, from column `y_offset` on."""

@@ -72,8 +72,12 @@ from tritium.ops.ttgir import (
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.expand_pipeline import barrier_memory
-from tritium.passes.ttgir.layout_propagation import block_encoding, processor_of, with_encoding
-from tritium.passes.ttgir.pipeline import is_bulk
+from tritium.passes.ttgir.layout_propagation import (
+    block_encoding,
+    memory_encoding,
+    processor_of,
+    with_encoding,
+)
 from tritium.passes.ttir.descriptors.flow import (
     conflicts,
     descriptor_groups,
@@ -101,7 +105,7 @@ class DescriptorsToTMA(Pass):
             late = _late_stores(function, awaited)
             for op in list(function.walk()):
                 if not isinstance(op, ttir.RowAccess) and not (
-                    isinstance(op, ttir.BlockAccess) and is_bulk(op)
+                    isinstance(op, ttir.BlockAccess) and op.missing_axes is not None
                 ):
                     continue
                 if op.is_load:
@@ -117,7 +121,7 @@ def _load(op: Any) -> None:
     kind = op.results[0].type
     shape, element = ir.shape_of(kind), ir.element_type(kind)
     memory = at.value(
-        LocalAllocOp, None, result=memdesc_of(shape, element, block_encoding(op.desc.type))
+        LocalAllocOp, None, result=memdesc_of(shape, element, memory_encoding(op))
     )
     memory.name_hint = op.results[0].name_hint
     barrier = at.value(LocalAllocOp, None, result=barrier_memory())
@@ -192,8 +196,8 @@ def _late_stores(function: Any, awaited: set[SSAValue]) -> dict[Operation, tuple
     the next iteration runs: the outermost loop of each, and how many are under way then."""
     found: dict[ForOp, list[Any]] = {}
     for op in function.walk():
-        stores = isinstance(op, ttir.BlockAccess) and not op.is_load and is_bulk(op)
-        if stores and op.desc not in awaited:
+        stores = isinstance(op, ttir.BlockAccess) and not op.is_load
+        if stores and op.missing_axes is not None and op.desc not in awaited:
             loop, around = None, op.parent_op()
             while isinstance(around, ForOp):
                 loop, around = around, around.parent_op()
@@ -211,7 +215,7 @@ def _staged(op: Any, loop: ForOp, pendings: int) -> SSAValue:
     kind, at = op.src.type, Builder(op)
     memory = Builder(loop, op.location).value(
         LocalAllocOp, None,
-        result=memdesc_of(ir.shape_of(kind), ir.element_type(kind), block_encoding(op.desc.type)),
+        result=memdesc_of(ir.shape_of(kind), ir.element_type(kind), memory_encoding(op)),
     )
     at.make(AsyncTMAStoreWaitOp, pendings=pendings)
     at.make(LocalStoreOp, op.src, memory)
@@ -228,8 +232,9 @@ def _store(op: Any, complete: bool, late: tuple[ForOp, int] | None) -> None:
     else:
         memory = at.value(
             LocalAllocOp, op.src,
-            result=memdesc_of(ir.shape_of(kind), ir.element_type(kind),
-                              block_encoding(op.desc.type), False),
+            result=memdesc_of(
+                ir.shape_of(kind), ir.element_type(kind), memory_encoding(op), False
+            ),
         )  # fmt: skip
     at.make(FenceAsyncSharedOp, bCluster=False)
     if op.combines:

@@ -29,6 +29,8 @@ from tritium.ir.layouts.encodings import (
 )
 from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
+from tritium.ops.ttgir.memory import without_axes
+from tritium.ops.ttir.descriptor import DescriptorAccess
 from tritium.target import Processor, processor_named
 
 
@@ -150,6 +152,14 @@ def block_encoding(kind: Any, cluster: Cluster = ()) -> Any:
         )
     bits = ir.bit_width(ir.element_type(kind.block))
     return nvmma_encoding(shape, bits, len(shape) - 1, cluster)
+
+
+def memory_encoding(access: DescriptorAccess) -> Any:
+    """The encoding of shared memory for the tile of an access through a descriptor: that of the
+    descriptor's blocks, for the axes that the tile has."""
+    encoding = block_encoding(access.desc.type)
+    missing = len(access.desc.type.block.get_shape()) - len(ir.shape_of(access.tile))
+    return without_axes(encoding, missing) if missing > 0 else encoding
 
 
 def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -53,8 +53,8 @@ from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
-    block_encoding,
     is_tile,
+    memory_encoding,
     order_of,
     processor_of,
 )
@@ -94,12 +94,12 @@ def plan_of(
         return []
     bulk = [
         op for op in loop.body.ops
-        if isinstance(op, ttir.BlockAccess) and op.is_load and is_bulk(op)
+        if isinstance(op, ttir.BlockAccess) and op.is_load and op.missing_axes is not None
         and (told or _feeds_product(op))
     ]  # fmt: skip
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
-    found = [Stage(op, block_encoding(op.desc.type), 1, count) for op in bulk]
+    found = [Stage(op, memory_encoding(op), 1, count) for op in bulk]
     for op in loop.body.ops if processor.copy_bytes else ():
         if not isinstance(op, ttir.ElementAccess) or not op.is_load:
             continue
@@ -146,14 +146,6 @@ def _stays_in_memory(load: Any) -> bool:
             if isinstance(use.operation, (ttir.TransOp, ConvertLayoutOp)):
                 pending += use.operation.results
     return False
-
-
-def is_bulk(op: Any) -> bool:
-    """Whether the copy engine can do a descriptor's load or store: the tile has all axes of the
-    block."""
-    kind = op.desc.type
-    shape = kind.block.get_shape()
-    return ir.shape_of(op.tile) == tuple(shape)
 
 
 def _feeds_product(load: Operation) -> bool:

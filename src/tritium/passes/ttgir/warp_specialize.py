@@ -101,8 +101,8 @@ from tritium.passes.ttgir.expand_pipeline import (
     start_bulk_copy,
     use_buffer,
 )
-from tritium.passes.ttgir.layout_propagation import block_encoding, is_tile, processor_of, retype
-from tritium.passes.ttgir.pipeline import is_bulk, may_write
+from tritium.passes.ttgir.layout_propagation import is_tile, memory_encoding, processor_of, retype
+from tritium.passes.ttgir.pipeline import may_write
 from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
 
 PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
@@ -210,7 +210,7 @@ def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[
     """The channels of a loop. Raises `Unsplittable`."""
     loads = [
         op for op in loop.body.walk()
-        if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and _nest(op, loop)
+        if isinstance(op, ttir.DescriptorLoadOp) and op.missing_axes is not None and _nest(op, loop)
     ]  # fmt: skip
     if not loads:
         raise Unsplittable("it has no loads by tensor descriptors, outside of branches, to start")
@@ -228,7 +228,7 @@ def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[
         if count < 2 and owner not in outer:
             raise Unsplittable(f"num_stages is {count}: loads have no buffers to be ahead in")
         last = max((_last_reader(load) for load in members), key=list(block.ops).index)
-        stages = [Stage(load, block_encoding(load.desc.type), 1, count) for load in members]
+        stages = [Stage(load, memory_encoding(load), 1, count) for load in members]
         channels.append(Channel(stages, last))
     _fit(channels, loop, processor_of(module).max_shared - spare)
     return channels

@@ -8,10 +8,14 @@ before:
     %m = arith.mulf (tt.broadcast (tt.expand_dims %k {axis = 2})),
                     (tt.broadcast (tt.expand_dims %n {axis = 0}))
     %r = tt.reduce %m {axis = 1}, of arith.addf
+    %t = tt.reshape (tt.descriptor_load %q[%b, %h, %i, %zero])
 after:
     %s = tt.dot %a, %b, %c
     %y = tt.load %p, %m, %other
     %r = tt.dot %k, %n, %zero
+    %t = tt.descriptor_load %q[%b, %h, %i, %zero]
+
+A descriptor's load and store take a matrix in place of a block whose other axes have size 1.
 
 The sum then takes part in the dot's accumulation: a floating-point result may differ in its
 rounding (it is the only pass here that may change one).
@@ -29,11 +33,16 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.floating import AddFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp
 from tritium.ops.base import Op
+from tritium.ops.ttir.descriptor import (
+    DescriptorLoadOp,
+    DescriptorReduceOp,
+    DescriptorStoreOp,
+)
 from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import ElementAccess, LoadOp
 from tritium.ops.ttir.reduction import ReduceOp
-from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
+from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, ReshapeOp
 from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, owner_of
@@ -121,6 +130,43 @@ def sum_of_products(op: ReduceOp, rewriter: Rewriter) -> bool:
     return False
 
 
+def reshape_to_load(op: ReshapeOp, rewriter: Rewriter) -> bool:
+    """reshape(descriptor_load(d)) -> descriptor_load(d) of a tile without leading axes of size 1"""
+    load = owner_of(op.operands[0], DescriptorLoadOp)
+    if load is None or not load.results[0].has_one_use():
+        return False
+    if not _is_without_ones(load.results[0], op.results[0]):
+        return False
+    new = rewriter.insert(
+        DescriptorLoadOp, load.desc, load.indices, before=load, result=op.results[0].type,
+        attributes=load.attributes, **given_attrs(load),
+    )  # fmt: skip
+    new.results[0].name_hint = op.results[0].name_hint or load.results[0].name_hint
+    return rewriter.replace(op, new.results[0])
+
+
+def reshape_to_store(op: Op, rewriter: Rewriter) -> bool:
+    """descriptor_store(d, reshape(x)) -> descriptor_store(d, x) of a tile without leading ones"""
+    access: Any = op
+    reshape = owner_of(access.src, ReshapeOp)
+    if reshape is None or reshape.allow_reorder:
+        return False
+    if not _is_without_ones(access.src, reshape.operands[0]):
+        return False
+    rewriter.insert(
+        type(op), access.desc, reshape.operands[0], access.indices, before=op,
+        attributes=op.attributes, **given_attrs(op),
+    )  # fmt: skip
+    return rewriter.erase(op)
+
+
+def _is_without_ones(block: SSAValue, matrix: SSAValue) -> bool:
+    """Whether a tile of two or more axes lacks of another only leading ones of size 1."""
+    whole, kept = ir.shape_of(block.type), ir.shape_of(matrix.type)
+    missing = len(whole) - len(kept)
+    return missing > 0 and len(kept) >= 2 and whole == (1,) * missing + kept
+
+
 def _adds(op: ReduceOp) -> bool:
     """Whether a reduction sums floating-point numbers."""
     block = op.regions[0].block
@@ -156,4 +202,7 @@ _PATTERNS: dict[type[Op], tuple[Pattern, ...]] = {
     AddIOp: (add_to_dot,),
     SelectOp: (select_to_load,),
     ReduceOp: (sum_of_products,),
+    ReshapeOp: (reshape_to_load,),
+    DescriptorStoreOp: (reshape_to_store,),
+    DescriptorReduceOp: (reshape_to_store,),
 }

@@ -45,6 +45,19 @@ def load_block(
 
 
 @tritium.jit
+def block_at(
+    source, batch, head, first, rows, stride, count, ROWS: tl.constexpr, D: tl.constexpr,
+    DP: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """ROWS rows of a head from `first` on: of a descriptor of all heads (zeros past its end), or of
+    a pointer to the head's rows."""
+    if isinstance(source, tl.tensor_descriptor):
+        return source.load([batch, head, first, 0]).reshape(ROWS, DP)
+    else:
+        return load_block(source, rows, stride, count, D, DP, MASKED)
+
+
+@tritium.jit
 def store_block(ptr, value, rows, stride, count, D: tl.constexpr, DP: tl.constexpr):
     c = tl.arange(0, DP)
     places = ptr + rows.to(tl.int64)[:, None] * stride + c[None, :]
@@ -102,45 +115,53 @@ def block_scores(
 
 @tritium.jit
 def walk_keys(
-    acc, total, largest, q, k_ptr, v_ptr, kl, vl, scale, b, head, position, begin, end, count,
-    left, right, seed, dropout, aux,
+    acc, total, largest, q, k, v, kl, vl, scale, b, head, kv_batch, kv_head, position,
+    begin, end, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr,
-    DVP: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+    DVP: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr, POSITIVE: tl.constexpr,
 ):  # fmt: skip
-    """Take keys `begin` to `end` into account."""
+    """Take keys `begin` to `end` into account. `k` and `v`: see `block_at`."""
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         keys = start + tl.arange(0, BLOCK_N)
-        k = load_block(k_ptr, keys, kl, count, D, DP, MASKED)
-        scores = block_scores(q, k, scale, b, head, position, keys, aux, SCORE)
-        if MASKED:
-            mask = visible(position, keys, count, left, right, LEFT, RIGHT)
-            scores = tl.where(mask, scores, float("-inf"))
-        more = tl.maximum(largest, tl.max(scores, 1))
-        base = more
-        if MASKED or SCORE is not None:  # a query may have seen no key yet
+        x = block_at(k, kv_batch, kv_head, start, keys, kl, count, BLOCK_N, D, DP, MASKED)
+        if MASKED or SCORE is not None or not POSITIVE:
+            scores = block_scores(q, x, scale, b, head, position, keys, aux, SCORE)
+            if MASKED:
+                mask = visible(position, keys, count, left, right, LEFT, RIGHT)
+                scores = tl.where(mask, scores, float("-inf"))
+            more = tl.maximum(largest, tl.max(scores, 1))
+            # A query may have seen no key yet.
             base = tl.where(more == float("-inf"), 0.0, more)
-        p = tl.exp2(scores - base[:, None])
+            p = tl.exp2(scores - base[:, None])
+        else:
+            # The scale multiplies the maximum of a row, and each score in the subtraction.
+            scores = tl.dot(q, x.T, input_precision="ieee")
+            more = tl.maximum(largest, tl.max(scores, 1) * (scale * LOG2E))
+            base = more
+            p = tl.exp2(scores * (scale * LOG2E) - base[:, None])
         shrink = tl.exp2(largest - base)
         total = total * shrink + tl.sum(p, 1)
         if DROPOUT:
             p = tl.where(kept(seed, b, head, position, keys, dropout), p / (1 - dropout), 0.0)
-        v = load_block(v_ptr, keys, vl, count, DV, DVP, MASKED)
-        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision="ieee")
+        y = block_at(v, kv_batch, kv_head, start, keys, vl, count, BLOCK_N, DV, DVP, MASKED)
+        acc = tl.dot(p.to(y.dtype), y, acc * shrink[:, None], input_precision="ieee")
         largest = more
     return acc, total, largest
 
 
 @tritium.jit
 def attention_forward(
-    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, q_offsets, k_offsets, aux, scale, q_length, k_length,
+    q, k, v, o, lse_ptr, q_offsets, k_offsets, aux, scale, q_length, k_length,
     heads, tiles, left, right, seed, dropout,
     qb, qh, ql, kb, kh, kl, vb, vh, vl, ob, oh, ol, lb, lh,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    STAGES: tl.constexpr,
+    STAGES: tl.constexpr, POSITIVE: tl.constexpr,
 ):  # fmt: skip
+    """One tile of queries. q, k, v and o are pointers, or descriptors of (batch, heads, rows, D)
+    with blocks of one head; those serve sequences that are no parts of others."""
     pid = tl.program_id(0)
     head = pid // tiles
     b = (head // heads).to(tl.int64)
@@ -150,11 +171,14 @@ def attention_forward(
     # The longest walks of causal attention are those of the last tiles: they start first.
     row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
     if row < queries:
-        q_ptr += batch * qb + h * qh + first_q * ql
-        k_ptr += batch * kb + (h // GROUP) * kh + first_k * kl
-        v_ptr += batch * vb + (h // GROUP) * vh + first_k * vl
+        if not isinstance(q, tl.tensor_descriptor):
+            q += batch * qb + h * qh + first_q * ql
+            k += batch * kb + (h // GROUP) * kh + first_k * kl
+            v += batch * vb + (h // GROUP) * vh + first_k * vl
+        kv_batch = batch.to(tl.int32)
+        kv_head = (h // GROUP).to(tl.int32)
         rows = row + tl.arange(0, BLOCK_M)
-        q = load_block(q_ptr, rows, ql, queries, D, DP, True)
+        x = block_at(q, kv_batch, h.to(tl.int32), row, rows, ql, queries, BLOCK_M, D, DP, True)
         acc = tl.zeros((BLOCK_M, DVP), tl.float32)
         total = tl.zeros((BLOCK_M,), tl.float32)
         largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
@@ -164,24 +188,31 @@ def attention_forward(
         begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
         if LEFT:
             acc, total, largest = walk_keys(
-                acc, total, largest, q, k_ptr, v_ptr, kl, vl, scale, b, h, position,
+                acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
                 begin, tl.minimum(whole, end), count, left, right, seed, dropout, aux,
                 True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+                POSITIVE,
             )  # fmt: skip
         acc, total, largest = walk_keys(
-            acc, total, largest, q, k_ptr, v_ptr, kl, vl, scale, b, h, position,
+            acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
             whole, cut, count, left, right, seed, dropout, aux,
             False, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+            POSITIVE,
         )  # fmt: skip
         if TAIL:
             acc, total, largest = walk_keys(
-                acc, total, largest, q, k_ptr, v_ptr, kl, vl, scale, b, h, position,
+                acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
                 cut, end, count, left, right, seed, dropout, aux,
                 True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+                POSITIVE,
             )  # fmt: skip
         # A query that sees no key gives zeros.
         acc = acc / tl.where(total == 0, 1.0, total)[:, None]
-        o_ptr += batch * ob + h * oh + first_q * ol
-        store_block(o_ptr, acc, rows, ol, queries, DV, DVP)
+        if isinstance(o, tl.tensor_descriptor):
+            block = acc.to(o.dtype).reshape(1, 1, BLOCK_M, DVP)
+            o.store([kv_batch, h.to(tl.int32), row, 0], block)
+        else:
+            o += batch * ob + h * oh + first_q * ol
+            store_block(o, acc, rows, ol, queries, DV, DVP)
         lse = (largest + tl.log2(total)) * LN2
         tl.store(lse_ptr + batch * lb + h * lh + first_q + rows, lse, mask=rows < queries)

@@ -7,7 +7,7 @@ block is copied in as many pieces as it takes; the launcher makes maps of the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
@@ -154,8 +154,9 @@ def _part(memory: Memory) -> tuple[int, ...]:
 def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
     """The coordinates of what this block of the cluster has of a tile."""
     bases = memory_layout(memory.type).bases(BLOCK)
-    found: list[Value] = []
-    for axis, value in enumerate(coordinates):
+    missing = len(coordinates) - len(memory.type.get_shape())
+    found = [c.scalar(value) for value in coordinates[:missing]]
+    for axis, value in enumerate(coordinates[missing:]):
         further = c.linear_map(c.block, [basis[axis] for basis in bases])
         start = c.scalar(value)
         found.append(start if further is None else c.f.op("add", start, further, "nsw"))
@@ -176,7 +177,7 @@ def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int])
     """The map's coordinates, innermost first."""
     return [
         c.f.op("add", v, c.i32(x), "nsw") if x else v
-        for v, x in reversed(list(zip(coordinates, start, strict=True)))
+        for v, x in zip_longest(reversed(coordinates), reversed(start), fillvalue=0)
     ]
 
 

@@ -169,7 +169,7 @@ def _accesses(op: Any, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bo
         return False
     bits = ir.bit_width(block.element_type)
     aligned = starts[-1].divisibility[0] * bits % (8 * engine.alignment) == 0
-    return aligned and ir.shape_of(op.tile) == tuple(block.get_shape())
+    return aligned and op.missing_axes is not None
 
 
 def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
