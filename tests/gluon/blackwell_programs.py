@@ -295,9 +295,42 @@ def pairs(launch: Launch) -> None:
         np.testing.assert_array_equal(half, np.maximum(a, b) + np.minimum(a, b) * a)
 
 
+@gluon.jit
+def rows_kernel(src, out, rows, others, column, COUNT: gl.constexpr):
+    """Rows by their numbers to rows of other numbers, doubled."""
+    line: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    tile: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    width: gl.constexpr = src.block_shape[1]
+    memory = gl.allocate_shared_memory(src.dtype, [COUNT, width], src.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, COUNT * src.nbytes_per_cta)
+    i = gl.arange(0, COUNT, line)
+    tma.async_gather(src, gl.load(rows + i), column, bar, memory)
+    mbarrier.wait(bar, 0)
+    x = memory.load(tile)
+    memory.store(x + x)
+    fence_async_shared()
+    tma.async_scatter(out, gl.load(others + i), column, memory)
+    tma.store_wait(0)
+
+
+def rows_by_their_numbers(launch: Launch) -> None:
+    rng = np.random.default_rng(25)
+    x, out = rng.integers(-9, 9, (50, 128)).astype(np.float16), np.zeros((60, 128), np.float16)
+    rows = rng.integers(0, 50, 32).astype(np.int32)
+    others = rng.permutation(60)[:32].astype(np.int32)
+    made = [TensorDescriptor.from_tensor(a, [1, 64], block_layout([32, 64])) for a in (x, out)]
+    launch(rows_kernel, (1,), *made, rows, others, 64, COUNT=32)
+    wanted = np.zeros_like(out)
+    wanted[others, 64:] = 2 * x[rows, 64:]
+    np.testing.assert_array_equal(out, wanted)
+
+
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
-                  products_of_a_partition, scaled_products, work_of_others, pairs)
+                  products_of_a_partition, scaled_products, work_of_others, pairs,
+                  rows_by_their_numbers)
 }  # fmt: skip
 """The programs that sm_100 can run."""

@@ -89,10 +89,75 @@ def cached_kernel(src, out, layout: gl.constexpr, policy: gl.constexpr):
     gl.store(out + i, gl.load(src + i, cache_policy=policy), cache_modifier=".cs")
 
 
+HALF = NVIDIA.FractionalEvictionPolicy("evict_last", 0.5, "evict_first")
+MOST = NVIDIA.CachePolicy(l1="no_allocate", l2=HALF, l2_prefetch_size=128)
+
+
+@gluon.jit
+def hinted_kernel(src, out, n, layout: gl.constexpr, policy: gl.constexpr, store: gl.constexpr):
+    i = gl.arange(0, 512, layout)
+    memory = gl.allocate_shared_memory(gl.float32, [512], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    gl.nvidia.ampere.async_copy.async_load(memory, src + i, i < n, cache_policy=policy)
+    gl.nvidia.ampere.async_copy.commit_group()
+    x = gl.load(src + i, i < n, 1.0, cache_policy=policy)
+    gl.nvidia.ampere.async_copy.wait_group(0)
+    gl.store(out + i, x + memory.load(layout), i < n, cache_policy=store)
+
+
+def test_policies_of_the_second_level_cache() -> None:
+    """ptxas takes the instructions, whose last operands are the policies."""
+    store = NVIDIA.CachePolicy(l2=NVIDIA.FractionalEvictionPolicy("evict_first", 1.0))
+    constants = {"layout": BLOCKED, "policy": MOST, "store": store}
+    ptx = compiled(hinted_kernel, "*fp32 *fp32 i32", constants, 80).asm["ptx"]
+    in_order(
+        ptx, "createpolicy.fractional.L2::evict_last.L2::evict_first.b64 %rd[0-9]+, 0.5;",
+        r"cp.async.cg.shared.global.L2::cache_hint.L2::128B .*, 16, %p\d+, %rd\d+;",
+        r"@%p\d+ ld.global.L1::no_allocate.L2::cache_hint.L2::128B.v4.b32 .*, %rd\d+;",
+        "createpolicy.fractional.L2::evict_first.L2::evict_unchanged.b64 %rd[0-9]+, 1.0;",
+        r"@%p\d+ st.global.L2::cache_hint.v4.b32 .*, %rd\d+;",
+    )  # fmt: skip
+    src, out = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
+    launcher("interpreted")(hinted_kernel, (1,), src, out, 300, **constants)
+    np.testing.assert_array_equal(out, np.where(np.arange(512) < 300, 2 * src, 0))
+
+
+@gluon.jit
+def bulk_kernel(desc, out, policy: gl.constexpr):
+    memory = gl.allocate_shared_memory(desc.dtype, desc.block_shape, desc.layout)
+    bar = NVIDIA.mbarrier.allocate_mbarrier()
+    NVIDIA.mbarrier.init(bar, count=1)
+    NVIDIA.mbarrier.expect(bar, desc.nbytes_per_cta)
+    NVIDIA.tma.async_load(desc, [0, 0], bar, memory, cache_policy=policy)
+    NVIDIA.mbarrier.wait(bar, 0)
+    NVIDIA.tma.async_store(out, [0, 0], memory, cache_policy=policy)
+    NVIDIA.tma.store_wait(0)
+
+
+@pytest.mark.parametrize("policy", [
+    NVIDIA.CachePolicy(l2=HALF), gl.CachePolicy("none", "evict_first"),
+])  # fmt: skip
+def test_policies_of_bulk_copies(policy: Any) -> None:
+    layout = gl.NVMMASharedLayout(128, 16)
+    desc = f"tensordesc<fp16[64, 64],{layout!r}>"
+    ptx = compiled(bulk_kernel, f"{desc} {desc}", {"policy": policy}).asm["ptx"]
+    in_order(
+        ptx, "createpolicy.fractional",
+        r"cp.async.bulk.tensor.2d.shared.*bytes.L2::cache_hint \[.*\], %rd\d+;",
+        r"cp.async.bulk.tensor.2d.global.*.bulk_group.L2::cache_hint \[.*\], %rd\d+;",
+    )  # fmt: skip
+
+
+def test_bulk_copies_take_no_policy_of_the_first_level_cache() -> None:
+    desc = f"tensordesc<fp16[64, 64],{gl.NVMMASharedLayout(128, 16)!r}>"
+    with pytest.raises(CompilationError, match="bulk copies take a policy of the second-level"):
+        compiled(bulk_kernel, f"{desc} {desc}", {"policy": MOST})
+
+
 @pytest.mark.parametrize(("policy", "load"), [
     (gl.CachePolicy("cg"), "ld.global.cg.v4"), (NVIDIA.CachePolicy("cs"), "ld.global.cs.v4"),
     (gl.CachePolicy("none", "evict_last"), "ld.global.L1::evict_last"),
     (NVIDIA.CachePolicy(l1="evict_first"), "ld.global.L1::evict_first"),
+    (NVIDIA.CachePolicy("cg", l2_prefetch_size=64), "ld.global.cg.L2::64B.v4"),
 ])  # fmt: skip
 def test_cache_policies(policy: Any, load: str) -> None:
     ptx = compiled(cached_kernel, "*fp32 *fp32", {"layout": BLOCKED, "policy": policy}).asm["ptx"]
@@ -103,6 +168,8 @@ def test_cache_policies(policy: Any, load: str) -> None:
     (lambda: gl.CachePolicy("none", "evict_unchanged"), "'evict_unchanged'; one of evict_normal"),
     (lambda: NVIDIA.CachePolicy(l2="evict_last"), "a FractionalEvictionPolicy is required"),
     (lambda: NVIDIA.FractionalEvictionPolicy("evict_last", 1.5), "fraction is 1.5"),
+    (lambda: NVIDIA.CachePolicy(), r"CachePolicy\(\) says nothing"),
+    (lambda: NVIDIA.CachePolicy("cg", "evict_first"), "a cache_modifier says what"),
 ])  # fmt: skip
 def test_cache_policies_that_are_none(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -304,7 +371,6 @@ def test_partitions_that_do_not_fit(
 
 @pytest.mark.parametrize("call", [
     "gl.inline_asm('')",
-    "gl.nvidia.blackwell.tma.async_gather()",
     "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip
 def test_what_is_not_built_is_named(call: str) -> None:

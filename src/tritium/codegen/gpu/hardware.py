@@ -37,6 +37,7 @@ class Caching:
     modifier: CacheModifier
     eviction: EvictionPolicy
     volatile: bool = False
+    hints: str = ""
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,8 @@ class AsyncCopies(Protocol):
         condition: Value | None,
     ) -> None:  # fmt: skip
         """Start a copy of `size` bytes where the condition holds; of zeros where `filled` is
-        false. With `keep` it goes into the first-level cache too."""
+        false. With `keep` it goes into the first-level cache too. Where the program gives hints
+        (see `HintedOp`), they are one more argument."""
         ...
 
     def commit(self, e: Emitter) -> None:

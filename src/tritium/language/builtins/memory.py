@@ -52,11 +52,21 @@ def choose(what: str, value: str | None, allowed: Mapping[str, V]) -> V:
     return allowed[key]
 
 
-def cache_options(modifier: str | None, eviction: str | None) -> dict[str, Any]:
-    """The attributes of an op that reads, from the words of a program. Raises `ValueError`."""
+class EvictionHints(str):
+    """An eviction policy together with words that only one processor knows, its `hints`."""
+
+    hints = ""
+
+
+def cache_options(
+    modifier: str | None, eviction: str | None, stores: bool = False
+) -> dict[str, Any]:
+    """The attributes of an op that reads (or `stores`), from the words of a program. Raises
+    `ValueError`."""
     return {
-        "cache": choose("Cache modifier", modifier, _LOAD_CACHE),
+        "cache": choose("Cache modifier", modifier, _STORE_CACHE if stores else _LOAD_CACHE),
         "evict": choose("Eviction policy", eviction, _EVICTION),
+        "hints": getattr(eviction, "hints", ""),
     }
 
 
@@ -218,10 +228,7 @@ def store(
 
     Raises `ValueError` for arguments that do not fit together, or a const pointer.
     """
-    options = {
-        "cache": choose("Cache modifier", cache_modifier, _STORE_CACHE),
-        "evict": choose("Eviction policy", eviction_policy, _EVICTION),
-    }
+    options = cache_options(cache_modifier, eviction_policy, stores=True)
     pointer = check_pointer("store", pointer)
     if pointer.dtype.is_const():
         raise ValueError("Cannot store to a constant pointer")

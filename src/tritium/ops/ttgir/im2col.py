@@ -44,7 +44,8 @@ class Patches:
                     f"patches from {at} on: filters begin at {low} to {high} along axis {axis}"
                 )
         moved = (0, *(int(x) for x in offsets))
-        total, inside = np.zeros(block, np.int64), np.ones(block, np.bool_)
+        total: Any = np.zeros(block, np.int64)
+        inside = np.ones(block, np.bool_)
         channels = at[-1] + np.arange(block[1])
         inside &= (channels >= 0) & (channels < self.shape[-1])
         total += channels * self.strides[-1]

@@ -45,7 +45,7 @@ from tritium.ops.ttir.descriptor import (
     is_unsigned,
     signless,
 )
-from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
+from tritium.ops.ttir.memory import CachedOp, HintedOp, PaddingOption, Tile
 
 
 def check_flag(name: str, type: ir.Type | None) -> None:
@@ -280,7 +280,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         state.barrier(barrier).copies.append(Copy(data, values, bytes_of(self.result.type)))
 
 
-class AsyncTMACopyLocalToGlobalOp(Op):
+class AsyncTMACopyLocalToGlobalOp(HintedOp):
     """Start writing a block at `coord` from shared memory, which must keep it until a
     `async_tma_store_wait`."""
 
@@ -292,7 +292,9 @@ class AsyncTMACopyLocalToGlobalOp(Op):
     src = operand()
 
     @classmethod
-    def infer(cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type) -> None:
+    def infer(
+        cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, hints: str
+    ) -> None:
         check_indices(cls.name, desc, coord)
         _check_block(cls.name, block_of(cls.name, desc), check_memory(cls.name, src))
 

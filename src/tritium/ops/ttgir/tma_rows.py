@@ -8,7 +8,6 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import operand
@@ -17,7 +16,7 @@ from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.tma import check_barrier, check_flag
 from tritium.ops.ttgir.types import bytes_of, check_memory
 from tritium.ops.ttir.descriptor import check_rows
-from tritium.ops.ttir.memory import PaddingOption
+from tritium.ops.ttir.memory import HintedOp, PaddingOption
 
 
 def _check(
@@ -40,7 +39,7 @@ def _places(desc: Any, rows: Any, column: Any, data: np.ndarray) -> tuple[Any, A
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
 
-class AsyncTMAGatherOp(Op):
+class AsyncTMAGatherOp(HintedOp):
     """Start copying the rows `x_offsets`, from column `y_offset` on, into the memory `result`, if
     `pred`. Their bytes count for the barrier."""
 
@@ -63,7 +62,7 @@ class AsyncTMAGatherOp(Op):
     @classmethod
     def infer(
         cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, barrier: ir.Type,
-        target: ir.Type, pred: ir.Type,
+        target: ir.Type, pred: ir.Type, *, hints: str,
     ) -> None:  # fmt: skip
         check_barrier(cls.name, barrier)
         check_flag(cls.name, pred)
@@ -84,7 +83,7 @@ class AsyncTMAGatherOp(Op):
         state.barrier(barrier).copies.append(Copy(data, values, bytes_of(self.result.type)))
 
 
-class AsyncTMAScatterOp(Op):
+class AsyncTMAScatterOp(HintedOp):
     """Start writing the rows `x_offsets`, from column `y_offset` on, from shared memory, which must
     keep them until an `async_tma_store_wait`."""
 
@@ -100,7 +99,9 @@ class AsyncTMAScatterOp(Op):
     src = operand()
 
     @classmethod
-    def infer(cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type) -> None:
+    def infer(
+        cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type, *, hints: str
+    ) -> None:
         _check(cls.name, desc, x_offsets, y_offset, src, False)
 
     def evaluate(

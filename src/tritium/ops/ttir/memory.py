@@ -23,7 +23,15 @@ from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Effects, opaque, reads, writes
 from tritium.ops.elementwise import check_same_shape, describe
-from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, operand, optional, variadic
+from tritium.ops.fields import (
+    bool_attr,
+    enum_attr,
+    i32_array_attr,
+    operand,
+    optional,
+    string_attr,
+    variadic,
+)
 from tritium.ops.memory import Context
 
 
@@ -74,7 +82,14 @@ class CachePolicyAttr(ParametrizedAttribute):
             printer.print_string(f"eviction_policy = {self.evict.data}")
 
 
-class CachedOp(Op):
+class HintedOp(Op):
+    """An access for which a program can say, in the words of one processor, how it treats caches.
+    Others ignore the words."""
+
+    hints = string_attr("")
+
+
+class CachedOp(HintedOp):
     """An access for which a program can say where it is cached, and what makes room for it."""
 
     cache = enum_attr(CacheModifier, CacheModifier.NONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.processor import COPY_BYTES
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.llvm.writer import Value
@@ -14,15 +15,19 @@ class CpAsync:
 
     def copy(
         self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
-        condition: Value | None,
+        condition: Value | None, hints: str = "",
     ) -> None:  # fmt: skip
-        kind = "ca" if keep or size < 16 else "cg"
-        text = f"cp.async.{kind}.shared.global [ $0 ], [ $1 ], {size}"
+        kind, given = "ca" if keep or size < 16 else "cg", Hints.of(hints)
+        text = f"cp.async.{kind}.shared.global{given.second} [ $0 ], [ $1 ], {size}"
         arguments, constraints = [e.address(to), source], ["r", "l"]
         if filled is not None:
             text += ", $2"  # a predicate: ignore the source
             arguments.append(e.f.op("xor", filled, Value("i1", "true")))
             constraints.append("b")
+        if given.policy is not None:
+            text += f", ${len(arguments)}"
+            arguments.append(given.policy(e))
+            constraints.append("l")
         if condition is not None:
             text = f"@${len(arguments)} {text}"
             arguments.append(condition)

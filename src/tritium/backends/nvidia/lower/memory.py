@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from tritium.backends.nvidia.lower.hints import Hints
 from tritium.codegen.gpu.emitter import Emitter, bits_of, word_type
 from tritium.codegen.gpu.hardware import Caching, Unsupported
 from tritium.codegen.llvm.writer import Value, const
@@ -33,11 +34,11 @@ def braced(names: Sequence[str]) -> str:
     return f"{{ {', '.join(names)} }}" if len(names) > 1 else names[0]
 
 
-def _modifiers(known: Mapping[CacheModifier, str], caching: Caching) -> str:
-    """The suffix of an instruction: PTX does not combine the two."""
+def _modifiers(known: Mapping[CacheModifier, str], caching: Caching, hints: Hints) -> str:
+    """The suffix of an instruction: PTX does not combine a modifier and a priority."""
     if caching.modifier not in known:
         raise Unsupported(f"cache modifier {caching.modifier.name.lower()}")
-    return known[caching.modifier] or _EVICTION[caching.eviction]
+    return (known[caching.modifier] or hints.first or _EVICTION[caching.eviction]) + hints.second
 
 
 class PtxGlobalMemory:
@@ -47,7 +48,8 @@ class PtxGlobalMemory:
         self, e: Emitter, pointer: Value, element: str, count: int, mask: Value | None,
         others: Sequence[Value] | None, caching: Caching,
     ) -> list[Value]:  # fmt: skip
-        modifiers = _modifiers(_LOAD_CACHE, caching)
+        hints = Hints.of(caching.hints)
+        modifiers = _modifiers(_LOAD_CACHE, caching, hints)
         if mask is None and not modifiers and not caching.volatile:
             return e.load_neighbours(pointer, element, count)
         word = word_type(element, count)
@@ -68,10 +70,15 @@ class PtxGlobalMemory:
             arguments += start
             constraints += [str(i) for i in range(words)]  # tied: they start as `other`
             text = f"@${words + 1} "
+        further = ""
+        if hints.policy is not None and not caching.volatile:
+            further = f", ${words + len(arguments)}"
+            arguments.append(hints.policy(e))
+            constraints.append("l")
         volatile = ".volatile" if caching.volatile else ""
         text += (
             f"ld{volatile}.global{'' if volatile else modifiers}{_suffix(words, word)} "
-            f"{braced(outputs)}, [ ${words} ];"
+            f"{braced(outputs)}, [ ${words} ]{further};"
         )
         struct = held if words == 1 else "{ " + ", ".join([held] * words) + " }"
         loaded = e.asm(struct, text, ",".join(constraints), *arguments)
@@ -84,8 +91,9 @@ class PtxGlobalMemory:
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
         caching: Caching,
     ) -> None:  # fmt: skip
-        modifiers = _modifiers(_STORE_CACHE, caching)
-        _store(e, pointer, parts, condition, f"st.global{modifiers}", "l")
+        hints = Hints.of(caching.hints)
+        modifiers = _modifiers(_STORE_CACHE, caching, hints)
+        _store(e, pointer, parts, condition, f"st.global{modifiers}", "l", hints.policy)
 
 
 class PtxSharedMemory:
@@ -121,7 +129,7 @@ class PtxSharedMemory:
 
 def _store(
     e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
-    instruction: str, address: str,
+    instruction: str, address: str, policy: Callable[[Emitter], Value] | None = None,
 ) -> None:  # fmt: skip
     """Store neighbouring elements (as they are in memory) with one instruction, by inline asm."""
     word = word_type(parts[0].type, len(parts))
@@ -132,8 +140,12 @@ def _store(
     n = len(words)
     text = f"{instruction}{_suffix(n, word)} [ $0 ], {braced([f'${i + 1}' for i in range(n)])};"
     constraints, arguments = [address, *[_CONSTRAINT[held]] * n], [pointer, *words]
+    if policy is not None:
+        text = f"{text[:-1]}, ${n + 1};"
+        constraints.append("l")
+        arguments.append(policy(e))
     if condition is not None:
-        text = f"@${n + 1} {text}"
+        text = f"@${len(arguments)} {text}"
         constraints.append("b")
         arguments.append(condition)
     e.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments)

@@ -11,6 +11,7 @@ from itertools import product, zip_longest
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
+from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.memory.shared import memory_layout
@@ -181,6 +182,14 @@ def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int])
     ]
 
 
+def cache_hint(c: Context, op: Any, number: int) -> tuple[str, str, list[Value]]:
+    """The suffix of a copy, its last operand, which has the number, and the operand's value."""
+    hints = Hints.of(getattr(op, "hints", ""))
+    if hints.policy is None:
+        return "", "", []
+    return hints.cached, f", ${number}", [hints.policy(c)]
+
+
 def _listed(start: int, count: int) -> str:
     return "{" + ", ".join(f"${start + i}" for i in range(count)) + "}"
 
@@ -194,19 +203,22 @@ def copy_in(c: Context, op: Any) -> None:
     halves, last = [c.scalar(v) for v in reversed(op.offsets)], rank + 4 + len(op.offsets)
     mode, moved = (".im2col", f", {_listed(rank + 4, len(halves))}") if halves else ("", "")
     how, mask = ("", "") if blocks is None else (".multicast::cluster", f", ${last}")
+    hint, policy, policies = cache_hint(c, op, last + (blocks is not None))
     text = (
         f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global{mode}"
-        f".mbarrier::complete_tx::bytes{how} [$0], [$1, {_listed(4, rank)}], [$2]{moved}{mask};"
+        f".mbarrier::complete_tx::bytes{how}{hint} [$0], [$1, {_listed(4, rank)}], "
+        f"[$2]{moved}{mask}{policy};"
     )
     halves += [] if blocks is None else [blocks]
-    codes = ["r", "l", "r", "b", *["r"] * rank, *["h"] * len(halves), "~{memory}"]
+    codes = ["r", "l", "r", "b", *["r"] * rank, *["h"] * len(halves), *["l"] * len(policies),
+             "~{memory}"]  # fmt: skip
     constraints = ",".join(codes)
     coordinates = _own_patches(c, op, memory) if mode else _own(c, memory, op.coord)
     for piece, offset in pieces(memory, memory.type.get_shape()[0] if mode else 0):
         to = c.f.op("add", start, c.i32(offset)) if offset else start
         further = (0,) * (rank - len(piece)) + piece
         c.asm("void", text, constraints, to, descriptor, barrier, condition,
-              *_coordinates(c, coordinates, further), *halves)  # fmt: skip
+              *_coordinates(c, coordinates, further), *halves, *policies)  # fmt: skip
 
 
 def _sharing(c: Context, op: Any, memory: Memory) -> tuple[Value | None, Value | None]:
@@ -230,16 +242,18 @@ def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     memory, rank = c.memory(op.src), len(op.coord)
     condition = _first(c, c.owner(memory_layout(memory.type), of_program=True))
     start, descriptor = c.start_of(memory), c.scalar(op.desc)
+    hint, policy, policies = cache_hint(c, op, 3 + rank)
     text = (
-        f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group "
-        f"[$1, {_listed(3, rank)}], [$0];"
+        f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group{hint} "
+        f"[$1, {_listed(3, rank)}], [$0]{policy};"
     )
-    constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
+    codes = ["r", "l", "b", *["r"] * rank, *["l"] * len(policies), "~{memory}"]
+    constraints = ",".join(codes)
     coordinates = _own(c, memory, op.coord)
     for piece, offset in pieces(memory):
         source = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, source, descriptor, condition,
-              *_coordinates(c, coordinates, piece))  # fmt: skip
+              *_coordinates(c, coordinates, piece), *policies)  # fmt: skip
     c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
 
 

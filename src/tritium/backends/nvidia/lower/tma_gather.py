@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA
-from tritium.backends.nvidia.lower.tma import pieces
+from tritium.backends.nvidia.lower.tma import cache_hint, pieces
 from tritium.codegen.gpu.collective.gather import offsets, row_major
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import distinct_registers
@@ -48,22 +48,26 @@ def _copies(c: Context, op: Any, memory: Any) -> Iterator[tuple[Value, list[Valu
 def gather_rows(c: Context, op: Any) -> None:
     barrier, descriptor = c.address(c.memory(op.barrier).address), c.scalar(op.desc)
     condition = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
+    hint, policy, policies = cache_hint(c, op, 9)
     text = (
-        "@$3 cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes "
-        "[$0], [$1, {$4, $5, $6, $7, $8}], [$2];"
+        "@$3 cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes"
+        f"{hint} [$0], [$1, {{$4, $5, $6, $7, $8}}], [$2]{policy};"
     )
+    constraints = ",".join(["r,l,r,b,r,r,r,r,r", *["l"] * len(policies), "~{memory}"])
     for place, coordinates in _copies(c, op, c.memory(op.result)):
-        c.asm("void", text, "r,l,r,b,r,r,r,r,r,~{memory}", place, descriptor, barrier, condition,
-              *coordinates)  # fmt: skip
+        c.asm("void", text, constraints, place, descriptor, barrier, condition, *coordinates,
+              *policies)  # fmt: skip
 
 
 @lowers(NVIDIA, ttgir.AsyncTMAScatterOp, scratch=scratch_bytes)
 def scatter_rows(c: Context, op: Any) -> None:
     descriptor, condition = c.scalar(op.desc), c.f.icmp("eq", c.thread, c.i32(0))
+    hint, policy, policies = cache_hint(c, op, 8)
     text = (
-        "@$2 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group "
-        "[$1, {$3, $4, $5, $6, $7}], [$0];"
+        f"@$2 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group{hint} "
+        f"[$1, {{$3, $4, $5, $6, $7}}], [$0]{policy};"
     )
+    constraints = ",".join(["r,l,b,r,r,r,r,r", *["l"] * len(policies), "~{memory}"])
     for place, coordinates in _copies(c, op, c.memory(op.src)):
-        c.asm("void", text, "r,l,b,r,r,r,r,r,~{memory}", place, descriptor, condition, *coordinates)
+        c.asm("void", text, constraints, place, descriptor, condition, *coordinates, *policies)
     c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")

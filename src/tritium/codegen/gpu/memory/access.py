@@ -125,7 +125,8 @@ def load(c: Context, op: ttir.LoadOp) -> None:
     others = None if op.other is None else c.tile(op.other)
     access = plan(c, op.ptr, op.mask)
     results: dict[int, Value] = {}
-    element, caching = memory_type(type), Caching(op.cache, op.evict, bool(op.isVolatile))
+    element = memory_type(type)
+    caching = Caching(op.cache, op.evict, bool(op.isVolatile), op.hints)
     for group in access.groups:
         loaded = c.hardware.memory.load(
             c, pointers[group[0]], element, len(group),
@@ -149,7 +150,7 @@ def store(c: Context, op: ttir.StoreOp) -> None:
     pointers, values = c.tile(op.ptr), c.tile(op.value)
     masks = None if op.mask is None else c.tile(op.mask)
     access = plan(c, op.ptr, op.mask)
-    caching = Caching(op.cache, op.evict)
+    caching = Caching(op.cache, op.evict, hints=op.hints)
     for group in access.groups:
         parts = [to_memory(c, values[r]) for r in group]
         condition = access.owner

@@ -74,7 +74,8 @@ def async_copy(c: Context, op: Any) -> None:
         condition = owner if zero else _both(c, mask, owner)
         keep = op.cache is CacheModifier.CA
         filled = mask if zero else None
-        copies.copy(c, pointer, pointers[group[0]], width * size, filled, keep, condition)
+        copies.copy(c, pointer, pointers[group[0]], width * size, filled, keep, condition,
+                    *([op.hints] if op.hints else []))  # fmt: skip
         if not zero and mask is not None:
             assert others is not None
             unset = c.f.op("xor", mask, Value("i1", "true"))

@@ -30,6 +30,10 @@ class Policy:
         """The cache modifier and the eviction policy as `load` and `store` take them."""
         raise NotImplementedError
 
+    def bulk_hints(self) -> str:
+        """The words that bulk copies have. Raises `ValueError` for what they do not take."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class CachePolicy(Policy):
@@ -46,6 +50,12 @@ class CachePolicy(Policy):
 
     def words(self) -> tuple[str, str]:
         return modifier_word(self.cache_modifier), eviction_word(self.eviction_policy)
+
+    def bulk_hints(self) -> str:
+        if self.cache_modifier != "none":
+            raise ValueError(f"{self}: bulk copies take no cache modifier")
+        word = eviction_word(self.eviction_policy)
+        return f"L2::{word}:1.0:evict_unchanged" if word else ""
 
 
 def modifier_word(name: str | None) -> str:
@@ -68,6 +78,15 @@ def chosen(policy: Any, cache_modifier: Any, eviction_policy: Any) -> tuple[str,
     if cache_modifier or eviction_policy:
         raise ValueError("a cache_policy goes without cache_modifier and eviction_policy")
     return policy.words()
+
+
+def bulk_hints(policy: Any) -> str:
+    """The words of a policy for a bulk copy. Raises `TypeError` for what is no policy."""
+    if policy is None:
+        return ""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"cache_policy is {policy!r}; a CachePolicy is required")
+    return policy.bulk_hints()
 
 
 @builtin

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tritium.experimental.gluon.language._memory import Policy, eviction_word, modifier_word
+from tritium.experimental.gluon.language._memory import Policy, modifier_word
+from tritium.language.builtins.memory import EvictionHints
 
 _PRIMARY = ("evict_first", "evict_last", "evict_normal", "evict_unchanged")
 _L1 = (*_PRIMARY, "no_allocate")
@@ -26,6 +27,10 @@ class FractionalEvictionPolicy(Policy):
         if not 0 < self.fraction <= 1:
             raise ValueError(f"the fraction is {self.fraction}; above 0 and at most 1 is needed")
 
+    def hints(self) -> str:
+        """The word that accesses have; see `HintedOp`."""
+        return f"L2::{self.primary}:{float(self.fraction)!r}:{self.secondary}"
+
 
 @dataclass(frozen=True)
 class CachePolicy(Policy):
@@ -45,9 +50,23 @@ class CachePolicy(Policy):
         if self.l2_prefetch_size not in (None, *_PREFETCH):
             raise ValueError(f"l2_prefetch_size is {self.l2_prefetch_size}; 64, 128 or 256")
 
+        if self.cache_modifier is None and self.hints() == "":
+            raise ValueError("CachePolicy() says nothing; at least one of its arguments is needed")
+        if self.cache_modifier is not None and self.l1 is not None:
+            raise ValueError(f"{self}: a cache_modifier says what the first-level cache does")
+
     def words(self) -> tuple[str, str]:
-        if self.l2 is not None or self.l2_prefetch_size is not None:
-            raise NotImplementedError("CachePolicy of the second-level cache is not built")
-        if self.l1 in ("evict_unchanged", "no_allocate"):
-            raise NotImplementedError(f"CachePolicy(l1={self.l1!r}) is not built")
-        return modifier_word(self.cache_modifier), eviction_word(self.l1)
+        eviction = EvictionHints()
+        eviction.hints = self.hints()
+        return modifier_word(self.cache_modifier), eviction
+
+    def hints(self) -> str:
+        """The words that accesses by instructions of their own have; see `HintedOp`."""
+        first = [] if self.l1 is None else [f"L1::{self.l1}"]
+        further = [] if self.l2_prefetch_size is None else [f"L2::{self.l2_prefetch_size}B"]
+        return " ".join([*first, *further, *([] if self.l2 is None else [self.l2.hints()])])
+
+    def bulk_hints(self) -> str:
+        if self.cache_modifier or self.l1 or self.l2_prefetch_size:
+            raise ValueError(f"{self}: bulk copies take a policy of the second-level cache alone")
+        return self.hints()

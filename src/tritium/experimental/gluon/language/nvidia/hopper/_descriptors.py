@@ -134,13 +134,15 @@ def patches(pointer: Any, host: Any) -> tensor_descriptor_im2col:
     `TensorDescriptorIm2Col`."""
     block = block_type(pointer.type.element_ty, host.block_shape, host.layout.to_encoding())
     kind = tensor_descriptor_im2col_type.of_rank(block, len(host.shape))
-    lists = host.shape, host.strides, host.pixel_box_lower_corner, host.pixel_box_upper_corner, (
-        host.element_strides or (1,) * len(host.shape)
-    )
+    steps = host.element_strides or (1,) * len(host.shape)
+    lists = host.pixel_box_lower_corner, host.pixel_box_upper_corner, steps
+    lower, upper, steps = (tuple(map(int, x)) for x in lists)
     padding = PaddingOption.PAD_NAN if host.padding == "nan" else PaddingOption.PAD_ZERO
-    value = Patches(int(pointer.handle.array), *(tuple(map(int, x)) for x in lists), padding)
-    sizes, steps = integers(host.shape, types.int32, ""), integers(host.strides, types.int64, "")
-    return tensor_descriptor_im2col(Evaluated(kind.to_ir(), value), sizes, steps, block)
+    shape, strides = (tuple(map(int, x)) for x in (host.shape, host.strides))
+    address = int(pointer.handle.array)
+    value = Patches(address, shape, strides, lower, upper, steps, padding)
+    extents, further = integers(shape, types.int32, ""), integers(strides, types.int64, "")
+    return tensor_descriptor_im2col(Evaluated(kind.to_ir(), value), extents, further, block)
 
 
 def _parsed(kind: str, block: block_type, text: str) -> tensor_descriptor_type:

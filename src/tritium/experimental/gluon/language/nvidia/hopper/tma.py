@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tritium.experimental.gluon.language._memory import bulk_hints
 from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
 from tritium.experimental.gluon.language.nvidia.hopper._descriptors import (
     checked_layout,
@@ -32,9 +33,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _check(
-    name: str, desc: Any, memory: Any, cache_policy: Any, patches: bool = False
-) -> None:
+def check(name: str, desc: Any, memory: Any, patches: bool = False) -> None:
+    """Raise `TypeError` for what is no descriptor or memory, `ValueError` for other layouts."""
     if not isinstance(desc, tensor_descriptor):
         raise TypeError(f"{name}: {desc!r} is no descriptor whose blocks have a layout")
     if isinstance(desc, tensor_descriptor_im2col) != patches:
@@ -47,8 +47,6 @@ def _check(
             f"{name}: the memory has {memory.layout}, the descriptor's blocks {desc.layout}; they "
             "must be the same"
         )
-    if cache_policy is not None:
-        raise NotImplementedError(f"gluon.language.nvidia.hopper.tma.{name} with a cache_policy")
 
 
 @builtin
@@ -59,12 +57,13 @@ def async_load(
     """Start copying the block at `coord` (one integer an axis) to shared memory, if `pred`. Its
     bytes count for the barrier, which has been told to expect them. Zeros (or NaN) are what lies
     outside of the tensor. `multicast`: what several blocks of the cluster have copies of is read
-    once, for all of them."""
-    _check("async_load", tensor_desc, result, cache_policy)
+    once, for all of them. `cache_policy`: of the second-level cache."""
+    check("async_load", tensor_desc, result)
     flag = casts.cast(casts.to_tensor(pred), int1)
     indices = integers(coord, int32, "coord")
     emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, indices, barrier, result, flag,
-         multicast=bool(multicast) and _is_shared(result))  # fmt: skip
+         multicast=bool(multicast) and _is_shared(result),
+         hints=bulk_hints(cache_policy))  # fmt: skip
 
 
 def _is_shared(memory: shared_memory_descriptor) -> bool:
@@ -87,20 +86,24 @@ def async_load_im2col(
         offsets: an int16 for each spatial axis: which element of the filter.
         tensor_desc, barrier, result, pred, multicast, cache_policy: as for `async_load`.
     """
-    _check("async_load_im2col", tensor_desc, result, cache_policy, patches=True)
+    check("async_load_im2col", tensor_desc, result, patches=True)
     flag = casts.cast(casts.to_tensor(pred), int1)
     at, moved = integers(coord, int32, "coord"), integers(offsets, int16, "offsets")
     emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, at, barrier, result, flag, moved,
-         multicast=bool(multicast) and _is_shared(result))  # fmt: skip
+         multicast=bool(multicast) and _is_shared(result),
+         hints=bulk_hints(cache_policy))  # fmt: skip
 
 
 @builtin
 def async_store(tensor_desc: Any, coord: Any, src: Any, cache_policy: Any = None) -> None:
     """Start copying shared memory to the block at `coord`. What lies outside of the tensor is
     dropped. What threads wrote to the memory needs a `fence_async_shared` before."""
-    _check("async_store", tensor_desc, src, cache_policy)
+    check("async_store", tensor_desc, src)
     indices = integers(coord, int32, "coord")
-    emit(ttgir.AsyncTMACopyLocalToGlobalOp, tensor_desc, indices, src)
+    emit(
+        ttgir.AsyncTMACopyLocalToGlobalOp, tensor_desc, indices, src,
+        hints=bulk_hints(cache_policy),
+    )  # fmt: skip
 
 
 async_copy_global_to_shared, async_copy_shared_to_global = async_load, async_store
@@ -110,7 +113,7 @@ async_copy_global_to_shared_im2col = async_load_im2col
 
 def _atomic(kind: str) -> Callable[..., None]:
     def function(tensor_desc: Any, coord: Any, src: Any) -> None:
-        _check(function.__name__, tensor_desc, src, None)
+        check(function.__name__, tensor_desc, src)
         descriptors.check_atomic_dtype(kind, tensor_desc.dtype)
         indices = integers(coord, int32, "coord")
         reduction = DescriptorReduceKind[kind.upper()]
