@@ -170,49 +170,51 @@ def attention_forward(
     _, first_k, count = extent(k_offsets, b, k_length)
     # The longest walks of causal attention are those of the last tiles: they start first.
     row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
-    if row < queries:
-        if not isinstance(q, tl.tensor_descriptor):
-            q += batch * qb + h * qh + first_q * ql
-            k += batch * kb + (h // GROUP) * kh + first_k * kl
-            v += batch * vb + (h // GROUP) * vh + first_k * vl
-        kv_batch = batch.to(tl.int32)
-        kv_head = (h // GROUP).to(tl.int32)
-        rows = row + tl.arange(0, BLOCK_M)
-        x = block_at(q, kv_batch, h.to(tl.int32), row, rows, ql, queries, BLOCK_M, D, DP, True)
-        acc = tl.zeros((BLOCK_M, DVP), tl.float32)
-        total = tl.zeros((BLOCK_M,), tl.float32)
-        largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-        position = rows + (count - queries)
-        first = row + (count - queries)
-        last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)
-        begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
-        if LEFT:
-            acc, total, largest = walk_keys(
-                acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
-                begin, tl.minimum(whole, end), count, left, right, seed, dropout, aux,
-                True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
-                POSITIVE,
-            )  # fmt: skip
+    if q_offsets is not None:
+        if row >= queries:  # a shorter sequence than the longest
+            return
+    if not isinstance(q, tl.tensor_descriptor):
+        q += batch * qb + h * qh + first_q * ql
+        k += batch * kb + (h // GROUP) * kh + first_k * kl
+        v += batch * vb + (h // GROUP) * vh + first_k * vl
+    kv_batch = batch.to(tl.int32)
+    kv_head = (h // GROUP).to(tl.int32)
+    rows = row + tl.arange(0, BLOCK_M)
+    x = block_at(q, kv_batch, h.to(tl.int32), row, rows, ql, queries, BLOCK_M, D, DP, True)
+    acc = tl.zeros((BLOCK_M, DVP), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    position = rows + (count - queries)
+    first = row + (count - queries)
+    last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)
+    begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
+    if LEFT:
         acc, total, largest = walk_keys(
             acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
-            whole, cut, count, left, right, seed, dropout, aux,
-            False, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+            begin, tl.minimum(whole, end), count, left, right, seed, dropout, aux,
+            True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
             POSITIVE,
         )  # fmt: skip
-        if TAIL:
-            acc, total, largest = walk_keys(
-                acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
-                cut, end, count, left, right, seed, dropout, aux,
-                True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
-                POSITIVE,
-            )  # fmt: skip
-        # A query that sees no key gives zeros.
-        acc = acc / tl.where(total == 0, 1.0, total)[:, None]
-        if isinstance(o, tl.tensor_descriptor):
-            block = acc.to(o.dtype).reshape(1, 1, BLOCK_M, DVP)
-            o.store([kv_batch, h.to(tl.int32), row, 0], block)
-        else:
-            o += batch * ob + h * oh + first_q * ol
-            store_block(o, acc, rows, ol, queries, DV, DVP)
-        lse = (largest + tl.log2(total)) * LN2
-        tl.store(lse_ptr + batch * lb + h * lh + first_q + rows, lse, mask=rows < queries)
+    acc, total, largest = walk_keys(
+        acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
+        whole, cut, count, left, right, seed, dropout, aux,
+        False, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+        POSITIVE,
+    )  # fmt: skip
+    if TAIL:
+        acc, total, largest = walk_keys(
+            acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
+            cut, end, count, left, right, seed, dropout, aux,
+            True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+            POSITIVE,
+        )  # fmt: skip
+    # A query that sees no key gives zeros.
+    acc = acc / tl.where(total == 0, 1.0, total)[:, None]
+    if isinstance(o, tl.tensor_descriptor):
+        block = acc.to(o.dtype).reshape(1, 1, BLOCK_M, DVP)
+        o.store([kv_batch, h.to(tl.int32), row, 0], block)
+    else:
+        o += batch * ob + h * oh + first_q * ol
+        store_block(o, acc, rows, ol, queries, DV, DVP)
+    lse = (largest + tl.log2(total)) * LN2
+    tl.store(lse_ptr + batch * lb + h * lh + first_q + rows, lse, mask=rows < queries)
