@@ -170,9 +170,8 @@ def attention_forward(
     _, first_k, count = extent(k_offsets, b, k_length)
     # The longest walks of causal attention are those of the last tiles: they start first.
     row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
-    if q_offsets is not None:
-        if row >= queries:  # a shorter sequence than the longest
-            return
+    if q_offsets is not None and row >= queries:  # a shorter sequence than the longest
+        return
     if not isinstance(q, tl.tensor_descriptor):
         q += batch * qb + h * qh + first_q * ql
         k += batch * kb + (h // GROUP) * kh + first_k * kl
