@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import llvmlite.binding as llvm
 import pytest
 
 import tritium
@@ -86,16 +87,21 @@ def functions_of_amd(x, out):
 
 
 @tritium.jit
-def time(out):
-    tl.store(out, hip.memrealtime())
+def registers(times, units):
+    start = hip.memrealtime()
+    tl.store(units, hip.smid())
+    tl.store(times, hip.memrealtime() - start)
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1200"])
 def test_functions_of_the_language_for_amd(arch: str) -> None:
     kernel = compiled(functions_of_amd, "*fp32 *fp32", arch, num_warps=2)
     assert f"tensor<{2 * TARGETS[arch]}xf32>" in kernel.asm["ttir"]
-    with pytest.raises(tritium.CompilationError, match=r"hip\.memrealtime is not built"):
-        compiled(time, "*i64", arch)
+    text = code(compiled(registers, "*i64 *i32", arch))
+    clock, unit = ("memrealtime", "HW_REG_HW_ID, 8, 8") if arch == "gfx942" else (
+        "sendmsg(MSG_RTN_GET_REALTIME)", "HW_REG_WAVE_HW_ID1, 10, 4")  # fmt: skip
+    assert len(re.findall(rf"^\ts_.*{re.escape(clock)}", text, re.M)) >= 2
+    assert f"hwreg({unit})" in text
 
 
 @tritium.jit
@@ -151,7 +157,7 @@ def test_bad_targets(target: GPUTarget, message: str) -> None:
         ({"kpack": 3}, ValueError, "1 or 2"),
         ({"waves_per_eu": -1}, ValueError, "0 to 20"),
         ({"schedule_hint": "fast"}, ValueError, "memory-bound-attention"),
-        ({"extern_libs": {"ocml": "x.bc"}}, NotImplementedError, "does not link extern_libs"),
+        ({"extern_libs": "x.bc"}, TypeError, "extern_libs is 'x.bc'"),
     ],
 )
 def test_bad_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -177,3 +183,68 @@ def test_what_is_not_built_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPat
                        {"BLOCK": 64})  # fmt: skip
     with pytest.raises(NotImplementedError, match="no address sanitizer"):
         tritium.compile(source, GPUTarget("hip", "gfx942", 64))
+
+
+def library(path: Any) -> str:
+    """Bitcode of a function."""
+    with llvm.create_context() as context:
+        module = llvm.parse_assembly(
+            'target triple = "amdgcn-amd-amdhsa"\n'
+            "define float @thrice(float %x) {\n %y = fmul float %x, 3.0\n ret float %y\n}",
+            context=context,
+        )
+        with module:
+            path.write_bytes(module.as_bitcode())
+    return str(path)
+
+
+@tl.core.extern
+def thrice(x, path, _semantic=None):
+    symbols = {(tl.float32,): ("thrice", tl.float32)}
+    return tl.core.extern_elementwise("mine", path, [x], symbols, is_pure=True, _semantic=_semantic)
+
+
+@tritium.jit
+def of_libraries(x, out, PATH: tl.constexpr):
+    i = tl.arange(0, 128)
+    tl.store(out + i, thrice(tl.load(x + i), PATH))
+
+
+def test_functions_of_libraries(tmp_path: Any) -> None:
+    path = library(tmp_path / "mine.bc")
+    named = compiled(of_libraries, "*fp32 *fp32", constants={"PATH": path})
+    option = compiled(of_libraries, "*fp32 *fp32", constants={"PATH": ""},
+                      extern_libs={"mine": path})  # fmt: skip
+    for kernel in (named, option):
+        text = code(kernel)
+        assert re.search(r"v_mul_f32_e32 v\d+, 0x40400000", text) and "thrice" not in text
+    with pytest.raises(RuntimeError, match="thrice is in none of the libraries"):
+        compiled(of_libraries, "*fp32 *fp32", constants={"PATH": ""})
+
+
+def test_the_linker_that_a_setting_names(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ld.lld"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\ncp "$4" "$6"\n')
+    program.chmod(0o755)
+    own = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 128})
+    monkeypatch.setenv("TRITON_HIP_LLD_PATH", str(program))
+    other = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 128})
+    assert (tmp_path / "arguments").read_text().startswith("-flavor gnu -shared ")
+    assert other.asm["hsaco"][:4] == b"\x7fELF" and other.asm["hsaco"] != own.asm["hsaco"]
+    program.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
+    with pytest.raises(RuntimeError, match=r"(?s)TRITON_HIP_LLD_PATH.*no such thing"):
+        compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 64})
+
+
+@tritium.jit
+def pairs(x, out):
+    i = tl.arange(0, 1024)
+    value = tl.load(x + i)
+    tl.store(out + i, value * value + 3.0 * value)
+
+
+def test_packed_operations_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = code(compiled(pairs, "*fp32 *fp32", enable_fp_fusion=False))
+    monkeypatch.setenv("AMDGCN_SCALARIZE_PACKED_FOPS", "1")
+    apart = code(compiled(pairs, "*fp32 *fp32", enable_fp_fusion=False))
+    assert "v_pk_mul_f32" in packed and "v_pk_" not in apart

@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast
 
@@ -235,6 +236,17 @@ def instrumentation(mode: Any, built: Sequence[str]) -> str:
             + (f", or use {', '.join(built)}" if built else "")
         )
     return ",".join(names)
+
+
+def digest_of_options(options: Any) -> str:
+    """A digest of a dataclass of options, and of the contents of the libraries that it names."""
+    values = {f.name: getattr(options, f.name) for f in fields(options)}
+    values["extern_libs"] = tuple(
+        (name, hashlib.sha256(Path(path).read_bytes()).hexdigest())
+        for name, path in options.extern_libs
+    )
+    text = "_".join(f"{name}-{value}" for name, value in sorted(values.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> None:

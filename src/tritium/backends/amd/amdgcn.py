@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import re
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from tritium import forking
+from tritium.codegen.llvm.bitcode import link_files, make_internal
 
 TRIPLE = "amdgcn-amd-amdhsa"
 _lock = forking.held_while_forking(threading.RLock())
@@ -47,9 +49,22 @@ def data_layout(arch: str) -> str:
         return str(machine(arch).target_data)
 
 
-def emit(text: str, arch: str, *, optimize: bool = True) -> Assembly:
-    """The assembly of a module. Raises `RuntimeError` if the text is not valid IR (a defect of
-    lowering, or of an override), `NotImplementedError` for what LLVM has no code for."""
+def emit(
+    text: str, arch: str, *, optimize: bool = True, packed: bool = True,
+    libraries: Sequence[str] = (),
+) -> Assembly:  # fmt: skip
+    """The assembly of a module.
+
+    Args:
+        text: LLVM IR.
+        arch: LLVM's name of the processor.
+        optimize: run IR passes.
+        packed: let one instruction compute two floats.
+        libraries: paths of LLVM bitcode that the module calls.
+
+    Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override),
+    and for functions that are in no library; `NotImplementedError` for what LLVM has no code for.
+    """
     if (missing := _NOT_SELECTED.search(text)) is not None:
         raise NotImplementedError(f"{missing[1]} rounded in one direction on AMD GPUs")
     with _lock, llvm.create_context() as context:
@@ -59,7 +74,8 @@ def emit(text: str, arch: str, *, optimize: bool = True) -> Assembly:
         except RuntimeError as error:
             raise RuntimeError(f"invalid LLVM IR: {error}") from error
         with module:
-            _optimize(module, machine(arch), 2 if optimize else 0)
+            _link(module, libraries, context)
+            _optimize(module, machine(arch), 2 if optimize else 0, packed)
             bitcode = module.as_bitcode()  # code generation changes the module
             result = Assembly(machine(arch).emit_assembly(module))
         with llvm.parse_bitcode(bitcode, context=context) as module:
@@ -67,9 +83,24 @@ def emit(text: str, arch: str, *, optimize: bool = True) -> Assembly:
     return result
 
 
-def _optimize(module: Any, target: Any, level: int) -> None:
+def _link(module: Any, libraries: Sequence[str], context: Any) -> None:
+    own = {f.name for f in module.functions if not f.is_declaration}
+    link_files(module, libraries, context)
+    make_internal(module, own)
+    missing = sorted(
+        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
+    )
+    if missing:
+        raise RuntimeError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} in none of the libraries "
+            f"({', '.join(libraries) or 'there are none'}); extern_libs names them"
+        )
+
+
+def _optimize(module: Any, target: Any, level: int, packed: bool) -> None:
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.loop_unrolling = False
+    tuning.slp_vectorization = packed
     builder = llvm.create_pass_builder(target, tuning)
     builder.getModulePassManager().run(module, builder)
 

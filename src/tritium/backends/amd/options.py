@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from tritium.backends.amd.processor import facts_of
-from tritium.backends.base import check_counts, option_values
+from tritium.backends.base import check_counts, digest_of_options, option_values
 
 _HINTS = ("none", "attention", "memory-bound-attention")
 _FP8_OF_GFX942 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
@@ -33,7 +32,7 @@ class HIPOptions:
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         debug: compile in `device_assert`.
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
-        extern_libs: bitcode to link; none can be.
+        extern_libs: name and path of LLVM bitcode to link.
         arch: the processor; `make_options` fills it in.
     """
 
@@ -86,13 +85,10 @@ class HIPOptions:
             raise ValueError(
                 f"schedule_hint is {self.schedule_hint!r}; {', '.join(_HINTS)} are known"
             )
-        if self.extern_libs:
-            raise NotImplementedError("the AMD backend does not link extern_libs")
 
     def hash(self) -> str:
-        """A digest of all options."""
-        text = "_".join(f"{f.name}-{getattr(self, f.name)}" for f in fields(self))
-        return hashlib.sha256(text.encode()).hexdigest()
+        """A digest of all options and of the contents of the linked libraries."""
+        return digest_of_options(self)
 
 
 def make_options(given: dict[str, Any], arch: str) -> HIPOptions:
@@ -103,6 +99,8 @@ def make_options(given: dict[str, Any], arch: str) -> HIPOptions:
     if arch == "gfx950" and known.get("kpack", 1) != 1:
         warnings.warn(f"kpack is {known['kpack']}; gfx950 uses 1", stacklevel=2)
         known["kpack"] = 1
+    if arch == "gfx950":
+        known.setdefault("deprecated_fp8_dot_operand_dtypes", ("fp8e4b8", "fp8e5b16"))
     if arch == "gfx942" and "allowed_dot_input_precisions" not in known:
         known["allowed_dot_input_precisions"] = ("ieee", "tf32", "bf16x3", "bf16x6")
     return HIPOptions(**known)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tritium import knobs
@@ -52,7 +55,10 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
 def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amdgcn.Assembly:
     """The assembly, with the object of the same code; the metadata gets registers and spills."""
     optimize = not knobs.compilation.disable_llvm_opt
-    result = amdgcn.emit(text, options.arch, optimize=optimize)
+    result = amdgcn.emit(
+        text, options.arch, optimize=optimize, packed=not knobs.amd.scalarize_packed_fops,
+        libraries=[path for _, path in options.extern_libs] + metadata.get("libraries", []),
+    )  # fmt: skip
     metadata.update(amdgcn.report(result))
     if knobs.amd.dump_amdgcn:
         print(f"// -----// AMDGCN Dump //----- //\n{result}", file=sys.stderr)
@@ -66,4 +72,18 @@ def make_hsaco(text: str, metadata: dict[str, Any]) -> bytes:
             "assembly that was edited, or read from a file: the LLVM of llvmlite has no assembler "
             "for AMD GPUs; replace llir, or hsaco"
         )
-    return link(text.code)
+    return link_with(knobs.amd.lld_path, text.code) if knobs.amd.lld_path else link(text.code)
+
+
+def link_with(program: str, code: bytes) -> bytes:
+    """What LLVM's linker makes of an object. Raises `RuntimeError`."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "kernel.o"), Path(folder, "kernel.hsaco")
+        source.write_bytes(code)
+        command = [program, "-flavor", "gnu", "-shared", str(source), "-o", str(target)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", "")
+            raise RuntimeError(f"TRITON_HIP_LLD_PATH: {error}\n{said}") from error
+        return target.read_bytes()

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from tritium import knobs
+from tritium.codegen.llvm.bitcode import link_files, make_internal
 
 NAME = "libdevice.10.bc"
 _CALLED = re.compile(r"^declare .*@(__nv_\w+)\(", re.MULTILINE)
@@ -56,22 +55,18 @@ def link(module: Any, text: str, paths: Sequence[str], context: Any) -> bool:
     for a function that is in none of the files.
     """
     own = {f.name for f in module.functions if not f.is_declaration}
-    # An option and an op may name the same file.
-    for path in dict.fromkeys(os.path.realpath(p) for p in paths):
-        _link_file(module, Path(path), context)
+    link_files(module, paths, context)
     needed = called(text)
     missing = [name for name in needed if module.get_function(name).is_declaration]
     if missing:
         path = find()
         if path is None:
             raise FileNotFoundError(_advice(missing))
-        _link_file(module, path, context)
+        link_files(module, [str(path)], context)
         for name in missing:
             if module.get_function(name).is_declaration:
                 raise RuntimeError(f"{path} has no function {name!r}")
-    for function in module.functions:
-        if not function.is_declaration and function.name not in own:
-            function.linkage = "internal"
+    make_internal(module, own)
     return bool(paths or missing)
 
 
@@ -84,11 +79,3 @@ def _advice(missing: Sequence[str]) -> str:
         "nvidia-nvvm); TRITON_LIBDEVICE_PATH may name the file."
     )
 
-
-def _link_file(module: Any, path: Path, context: Any) -> None:
-    try:
-        with llvm.parse_bitcode(path.read_bytes(), context=context) as library:
-            library.triple, library.data_layout = module.triple, module.data_layout
-            module.link_in(library)
-    except RuntimeError as error:
-        raise RuntimeError(f"cannot link {path}: {error}") from error

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tritium import knobs
-from tritium.backends.base import check_counts, option_values
+from tritium.backends.base import check_counts, digest_of_options, option_values
 
 
 @dataclass(frozen=True)
@@ -82,13 +80,7 @@ class CUDAOptions:
 
     def hash(self) -> str:
         """A digest of all options and of the contents of the linked libraries."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        values["extern_libs"] = tuple(
-            (name, hashlib.sha256(Path(path).read_bytes()).hexdigest())
-            for name, path in self.extern_libs
-        )
-        text = "_".join(f"{name}-{value}" for name, value in sorted(values.items()))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of_options(self)
 
 
 def assembler(arch: int) -> knobs.NvidiaTool | None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.functions import VectorMath
+from tritium.codegen.gpu.functions import NO_FEATURES, VectorMath
+from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.writer import Value, const, mangle
+from tritium.codegen.registry import lowers
+from tritium.ops.ttir.extern import ExternElementwiseOp
 
 _LOG2_E = 1.4426950408889634
 _ULP = 2.5
+REGISTERS = "hip"
+"""The library of an op that reads a register of the processor."""
 
 
 class AMDFunctions(VectorMath):
@@ -37,6 +46,38 @@ class AMDFunctions(VectorMath):
         name = f"llvm.sqrt.{mangle(x.type)}"
         e.f.module.declare(name, x.type, [x.type])
         return e.f.emit(x.type, f"call contract {x.type} @{name}({x}){_within(e, x.type)}")
+
+
+@lowers("amd.elementwise", ExternElementwiseOp)
+def external(c: Context, op: Any, *values: Value) -> Value:
+    """A function of the bitcode that the op or an option names, or one of ours: by its name in
+    AMD's library, or in the common one. Or what the processor says of itself."""
+    if op.libname == REGISTERS:
+        return _register(c, op.symbol)
+    if op.libpath:
+        c.libraries.add(op.libpath)
+        return c.f.call(value_type(op.results[0].type), op.symbol, *values)
+    from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols  # few kernels call one
+
+    symbol = op.symbol
+    if (named := _OCML.fullmatch(symbol)) is not None:
+        symbol = f"__nv_{named[1]}{'f' if named[2] == '32' else ''}"
+    if symbol not in symbols():
+        return c.f.call(value_type(op.results[0].type), op.symbol, *values)
+    return call_symbol(c.f, symbol, *values, features=NO_FEATURES)
+
+
+def _register(c: Context, symbol: str) -> Value:
+    if symbol == "memrealtime":
+        return c.f.call("i64", "llvm.readsteadycounter")
+    hardware: Any = c.hardware
+    number, first, count = _UNIT["gfx9" if hardware.arch.startswith("gfx9") else "gfx11"]
+    return c.f.call("i32", "llvm.amdgcn.s.getreg", c.i32(number | first << 6 | (count - 1) << 11))
+
+
+_OCML = re.compile(r"__ocml_(\w+)_f(32|64)")
+_UNIT = {"gfx9": (4, 8, 8), "gfx11": (23, 10, 4)}
+"""The hardware register that numbers compute units, the first bit of the number, and its bits."""
 
 
 def _within(e: Emitter, type: str) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin
 from tritium.language.emitter import current
 from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import dtype, int32, int64
+from tritium.ops import ttir
 
-Built = Callable[[], "Callable[..., Any] | None"]
-"""Finds what a function does on an AMD GPU; None where it is not built."""
+Built = Callable[[], Callable[..., Any]]
+"""Finds what a function does on an AMD GPU."""
 
 
 def _call(name: str, instead: str, built: Built, *args: object) -> Any:
@@ -18,14 +22,11 @@ def _call(name: str, instead: str, built: Built, *args: object) -> Any:
     if target is None or target.backend != "hip":
         where = f"the target is {target.backend!r}" if target else "the interpreter has none"
         raise NotImplementedError(f"{name} needs an AMD GPU (target 'hip'); {where}: {instead}")
-    function = built()
-    if function is None:
-        raise NotImplementedError(f"{name} is not built")
-    return function(*args)
+    return built()(*args)
 
 
 def only_on_hip(
-    name: str, instead: str, arity: int = 0, built: Built = lambda: None
+    name: str, instead: str, arity: int = 0, *, built: Built
 ) -> Callable[..., Any]:
     """A function of the language, of so many arguments, for AMD GPUs alone; `instead` names what
     other targets have."""
@@ -60,9 +61,20 @@ def _threads() -> constexpr:
     return constexpr(features.target.warp_size * features.asked_num_warps())
 
 
+def _register(symbol: str, type: dtype) -> Callable[[], tensor]:
+    """What the processor says of itself, a scalar."""
+    return lambda: build(
+        ttir.ExternElementwiseOp, [], like=type, result=type.to_ir(), libname="hip", libpath="",
+        symbol=symbol, pure=False,
+    )  # fmt: skip
+
+
 _CUDA_HAS = "NVIDIA GPUs have extra.cuda.{}()"
-memrealtime = only_on_hip("hip.memrealtime", _CUDA_HAS.format("globaltimer"))
-smid = only_on_hip("hip.smid", _CUDA_HAS.format("smid"))
+memrealtime = only_on_hip(
+    "hip.memrealtime", _CUDA_HAS.format("globaltimer"),
+    built=lambda: _register("memrealtime", int64),
+)  # fmt: skip
+smid = only_on_hip("hip.smid", _CUDA_HAS.format("smid"), built=lambda: _register("smid", int32))
 num_threads = only_on_hip(
     "hip.num_threads", _CUDA_HAS.format("num_threads"), built=lambda: _threads
 )
