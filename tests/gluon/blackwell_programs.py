@@ -242,6 +242,97 @@ def scaled_products(launch: Launch) -> None:
 
 
 @gluon.jit
+def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr):
+    """Operands with two elements a byte; `COUNT` scales a row."""
+    left = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
+    right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for i in gl.static_range(2):
+        mbarrier.init(bars.index(i), count=1)
+    mbarrier.expect(bars.index(0), a.nbytes_per_cta + b.nbytes_per_cta)
+    tma.async_load(a, [0, 0], bars.index(0), left)
+    tma.async_load(b, [0, 0], bars.index(0), right)
+    acc = allocate_tensor_memory(gl.float32, [128, 64], TensorMemoryLayout([128, 64], 1))
+    layout: gl.constexpr = TensorMemoryScalesLayout()
+    kind: gl.constexpr = a_scales.dtype.element_ty
+    of_left = allocate_tensor_memory(kind, [128, COUNT], layout)
+    of_right = allocate_tensor_memory(kind, [64, COUNT], layout)
+    rows: gl.constexpr = gl.BlockedLayout([1, COUNT], [32, 1], [4, 1], [1, 0])
+    k = gl.arange(0, COUNT, gl.SliceLayout(0, rows))[None, :]
+    i = gl.arange(0, 128, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    of_left.store(gl.convert_layout(gl.load(a_scales + i * COUNT + k), of_left.get_reg_layout()))
+    of_right.store(gl.convert_layout(gl.load(b_scales + j * COUNT + k), of_right.get_reg_layout()))
+    mbarrier.wait(bars.index(0), 0)
+    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, of_left, of_right, "e2m1", "e2m1",
+                       use_acc=False, mbarriers=[bars.index(1)])  # fmt: skip
+    mbarrier.wait(bars.index(1), 0)
+    store_2d(out, acc.load(), 64)
+
+
+HALVES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def scaled_products_of_four_bits(launch: Launch) -> None:
+    rng = np.random.default_rng(26)
+    codes = [rng.integers(0, 16, (rows, 256)).astype(np.uint8) for rows in (128, 64)]
+    made = [
+        TensorDescriptor.from_tensor((x[:, ::2] | x[:, 1::2] << 4).view(np.int8), [len(x), 128],
+                                     block_layout([len(x), 128], gl.int8)) for x in codes
+    ]  # fmt: skip
+    for run in (32, 16):
+        scales = [rng.integers(-2, 3, (len(x), 256 // run)) for x in codes]
+        given = [
+            (127 + s).astype(np.int8) if run == 32 else np.exp2(s).astype(ml_dtypes.float8_e4m3fn)
+            for s in scales
+        ]
+        out = np.zeros((128, 64), np.float32)
+        launch(packed_kernel, (1,), *made, *given, out, COUNT=256 // run)
+        a, b = (HALVES[x] * np.repeat(np.exp2(s), run, 1)
+                for x, s in zip(codes, scales, strict=True))  # fmt: skip
+        np.testing.assert_array_equal(out, a @ b.T)
+
+
+@gluon.jit
+def copied_kernel(x, out, largest, smallest):
+    """A block to tensor memory by the tensor cores, and back with the extremes of its rows."""
+    M: gl.constexpr = x.block_shape[0]
+    N: gl.constexpr = x.block_shape[1]
+    memory = gl.allocate_shared_memory(x.dtype, [M, N], x.layout)
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for i in gl.static_range(2):
+        mbarrier.init(bars.index(i), count=1)
+    mbarrier.expect(bars.index(0), x.nbytes_per_cta)
+    tma.async_load(x, [0, 0], bars.index(0), memory)
+    mbarrier.wait(bars.index(0), 0)
+    acc = allocate_tensor_memory(x.dtype, [M, N], TensorMemoryLayout([128, N], 1))
+    tcgen05_copy(memory, acc)
+    tcgen05_commit(bars.index(1))
+    mbarrier.wait(bars.index(1), 0)
+    found, most = acc.load_max()
+    _, least = acc.load_min(abs=True)
+    layout: gl.constexpr = found.type.layout
+    i = gl.arange(0, M, gl.SliceLayout(1, layout))
+    store_2d(out, found, N)
+    gl.store(largest + i, most)
+    gl.store(smallest + i, least)
+
+
+def copies_to_tensor_memory(launch: Launch) -> None:
+    rng = np.random.default_rng(27)
+    for shape, dtype, kind in (((128, 64), np.float32, gl.float32), ((256, 32), np.float16,
+                                                                     gl.float16)):  # fmt: skip
+        x = rng.standard_normal(shape).astype(dtype)
+        x[3, 5] = np.nan
+        out, largest, smallest = np.zeros_like(x), *np.zeros((2, shape[0]), np.float32)
+        desc = TensorDescriptor.from_tensor(x, list(shape), block_layout(list(shape), kind))
+        launch(copied_kernel, (1,), desc, out, largest, smallest)
+        np.testing.assert_array_equal(out, x)
+        np.testing.assert_array_equal(largest, np.nanmax(x, 1))
+        np.testing.assert_array_equal(smallest, np.nanmin(np.abs(x), 1))
+
+
+@gluon.jit
 def persistent_kernel(out, seen, layout: gl.constexpr):
     """A program does its own work, then that of programs that have not begun."""
     answer = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
@@ -331,6 +422,7 @@ PROGRAMS: dict[str, Any] = {
     check.__name__: check
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
                   products_of_a_partition, scaled_products, work_of_others, pairs,
-                  rows_by_their_numbers)
+                  rows_by_their_numbers, scaled_products_of_four_bits,
+                  copies_to_tensor_memory)
 }  # fmt: skip
 """The programs that sm_100 can run."""

@@ -370,7 +370,8 @@ def test_partitions_that_do_not_fit(
 
 
 @pytest.mark.parametrize("call", [
-    "gl.inline_asm('')",
+    "gl.inline_asm('')", "gl.nvidia.rubin.add4()",
+    "gl.nvidia.rubin.TensorMemoryScalesLayout(block_rep_order='kThenMn')",
     "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip
 def test_what_is_not_built_is_named(call: str) -> None:

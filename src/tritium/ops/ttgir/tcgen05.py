@@ -19,10 +19,7 @@ from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
 from tritium.ops.ttgir.types import MemDescType, check_barrier, check_memory
-from tritium.ops.ttir.dot import ScaleFormat, scale_factors
-
-SCALED = 32
-"""Elements along k with one scale."""
+from tritium.ops.ttir.dot import ScaleFormat, scale_factors, unpack_fp4
 
 
 class TensorCoreProduct(Op):
@@ -116,8 +113,9 @@ class TCGen5MMAOp(TensorCoreProduct):
 
 
 class TCGen5MMAScaledOp(TensorCoreProduct):
-    """See `TensorCoreProduct`. `a_scale` and `b_scale`, in tensor memory, hold the powers of two by
-    which each 32 elements along k are multiplied, of each row of `a` and column of `b`."""
+    """See `TensorCoreProduct`. `a_scale` and `b_scale`, in tensor memory, hold the factors by which
+    each run of elements along k is multiplied, of each row of `a` and column of `b`: powers of two
+    for 32 elements, or float8 for 16. E2M1 operands are bytes, two elements along k in each."""
 
     name = "ttng.tc_gen5_mma_scaled"
     syntax = (
@@ -136,6 +134,12 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
     barrierPreds = variadic()
     a_type = enum_attr(ScaleFormat)
     b_type = enum_attr(ScaleFormat)
+    reads_operand_types = True
+
+    @property
+    def packed(self) -> bool:
+        """Whether the operands have two elements a byte."""
+        return self.a_type is ScaleFormat.E2M1
 
     @classmethod
     def infer(
@@ -145,12 +149,18 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
     ) -> None:  # fmt: skip
         left, right, _ = cls.check(a, b, d, (use, pred), barriers, conditions)
         (m, k), n = left.get_shape(), right.get_shape()[1]
+        formats = attrs["a_type"], attrs["b_type"]
+        packed = formats == (ScaleFormat.E2M1, ScaleFormat.E2M1)
+        if ScaleFormat.E2M1 in formats and not packed:
+            raise NotImplementedError(f"{cls.name}: e2m1 beside another format")
         for scale, rows in ((a_scale, m), (b_scale, n)):
             memory = check_tensor_memory(cls.name, scale)
             scales = isinstance(memory.encoding, TensorMemoryScalesEncoding)
-            if not scales or memory.get_shape() != (rows, k // SCALED):
+            run = run_of(memory)
+            wanted = rows, (2 * k if packed else k) // run
+            if not scales or memory.get_shape() != wanted or (run == 16 and not packed):
                 raise OpError(
-                    f"{cls.name}: scales {describe(scale)}; {rows}x{k // SCALED} are required"
+                    f"{cls.name}: scales {describe(scale)}; {wanted[0]}x{wanted[1]} are required"
                 )
 
     def evaluate(
@@ -161,17 +171,25 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         left, right, a_scales, b_scales = (
             _read(context, m) for m in (a, b, a_scale, b_scale)
         )
+        if self.packed:
+            left, right = unpack_fp4(left, 1), unpack_fp4(right, 0)
+        run = run_of(self.a_scale.type)
         product = np.matmul(
-            left.astype(np.float64) * _factors(a_scales),
-            right.astype(np.float64) * np.transpose(_factors(b_scales)),
+            left.astype(np.float64) * _factors(a_scales, run),
+            right.astype(np.float64) * np.transpose(_factors(b_scales, run)),
         )
         operands = (a, b, a_scale, b_scale)
         self.start(context, d, product, operands, use, pred, barriers, conditions)
 
 
-def _factors(scales: np.ndarray) -> np.ndarray:
+def run_of(scales: Any) -> int:
+    """The elements along k with one scale, by the scales' type."""
+    return 16 if scales.element_type == ir.f8e4m3fn else 32
+
+
+def _factors(scales: np.ndarray, run: int) -> np.ndarray:
     """The scale of each element along k."""
-    return np.repeat(scale_factors(scales), SCALED, axis=1)
+    return np.repeat(scale_factors(scales), run, axis=1)
 
 
 class TCGen5CommitOp(Op):

@@ -14,8 +14,14 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import OFFSET, linear
-from tritium.ir.layouts.tensor_memory import COLUMN, TensorEncoding, TensorMemoryScalesEncoding
+from tritium.ir.layouts.tensor_memory import (
+    COLUMN,
+    ROWS,
+    TensorEncoding,
+    TensorMemoryScalesEncoding,
+)
 from tritium.ops import ttgir
+from tritium.ops.ttgir.tcgen05 import run_of
 from tritium.ops.ttir.dot import ScaleFormat
 
 _KINDS: dict[Any, tuple[str, int]] = {
@@ -24,7 +30,8 @@ _KINDS: dict[Any, tuple[str, int]] = {
 }  # fmt: skip
 """The kind of instruction, and the operand's format in its descriptor."""
 _SUMS = {ir.f16: 0, ir.f32: 1, ir.i32: 2}
-_SCALED = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1}
+_SCALED = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 1}
+"""Formats of operands with scales; those of E2M1 have instructions of their own."""
 MOST_COLUMNS = 256
 """Of the result of one instruction."""
 VERSION = 1 << 46
@@ -42,6 +49,15 @@ def _column(memory: Any, axis: int, place: int) -> int:
     for bit, basis in enumerate(layout.bases(COLUMN)):
         column |= (1 << bit) if basis[axis] and place & basis[axis] else 0
     return column * ir.bit_width(memory.element_type) // 32
+
+
+def encoded(c: Context, operand: Operand) -> Value:
+    """The descriptor of an operand in shared memory."""
+    f = c.f
+    start = f.op("lshr", f.op("and", operand.start, c.i32(0x3FFFF)), c.i32(4))
+    base = operand.base | VERSION
+    signed = base if base < 1 << 63 else base - (1 << 64)
+    return f.op("or", f.cast("zext", start, "i64"), const("i64", signed), "disjoint")
 
 
 class _Product:
@@ -64,6 +80,10 @@ class _Product:
         self.a_columns = isinstance(a.encoding, TensorEncoding)
         self.a = None if self.a_columns else describe(c, c.memory(op.a), 1)
         self.b = describe(c, c.memory(op.b), 0)
+        if self.packed:
+            self.formats = _SCALED[op.a_type], _SCALED[op.b_type]
+            if not self.b.k_major or self.a is None or not self.a.k_major:
+                raise c.unsupported(op, "of e2m1, unless k goes along the rows of shared memory")
 
     def argument(self, value: Value, code: str) -> str:
         """The operand's name in the assembly; the same value is passed once."""
@@ -72,14 +92,6 @@ class _Product:
             self.codes.append(code)
         return f"${self.arguments.index(value)}"
 
-    def encoded(self, operand: Operand) -> Value:
-        """The descriptor of an operand in shared memory."""
-        f, c = self.c.f, self.c
-        start = f.op("lshr", f.op("and", operand.start, c.i32(0x3FFFF)), c.i32(4))
-        base = operand.base | VERSION
-        signed = base if base < 1 << 63 else base - (1 << 64)
-        return f.op("or", f.cast("zext", start, "i64"), const("i64", signed), "disjoint")
-
     def descriptor(self, scale: int = 0) -> int:
         """The instruction's descriptor (PTX ISA, "Instruction descriptor")."""
         sums = 0 if self.scaled else _SUMS[self.op.d.type.element_type] << 4
@@ -87,11 +99,19 @@ class _Product:
         turned = (self.a is not None and not self.a.k_major) << 15 | (not self.b.k_major) << 16
         found = sums | left << 7 | right << 10 | turned | self.width >> 3 << 17
         found |= self.rows >> 4 << 24
-        return found | (1 << 23 | scale << 4 | scale << 29 if self.scaled else 0)
+        if not self.scaled:
+            return found
+        powers = self.op.a_scale.type.element_type != ir.f8e4m3fn
+        return found | powers << 23 | scale << 4 | scale << 29
 
     @property
     def scaled(self) -> bool:
         return isinstance(self.op, ttgir.TCGen5MMAScaledOp)
+
+    @property
+    def packed(self) -> bool:
+        """Whether operands have two elements a byte."""
+        return self.scaled and self.op.packed
 
     def tiles(self) -> Iterator[tuple[int, int]]:
         """The first row and column of what each instruction gives."""
@@ -130,7 +150,7 @@ class _Product:
         op, memory = self.op, self.c.memory(self.op.d)
         column = _column(op.d.type, 0, m) + _column(op.d.type, 1, n)
         to = self.argument(memory.address, "r")
-        right = self.argument(self.encoded(self.b), "l")
+        right = self.argument(encoded(self.c, self.b), "l")
         lines = [f"add.u32 to, {to}, {column};"]
         lines.append(f"add.s64 db, {right}, {self.b.where(dim0=k, dim1=n) >> 4};")
         if self.a is None:
@@ -139,7 +159,7 @@ class _Product:
             lines.append(f"add.u32 left, {start}, {column};")
             left = "[left]"
         else:
-            start = self.argument(self.encoded(self.a), "l")
+            start = self.argument(encoded(self.c, self.a), "l")
             lines.append(f"add.s64 da, {start}, {self.a.where(dim0=m, dim1=k) >> 4};")
             left = "da"
         use = "always" if k else "use"
@@ -147,13 +167,15 @@ class _Product:
             lines.append(f"mov.b32 how, {self.descriptor()};")
             name = f"tcgen05.mma.{GROUP}.kind::{self.kind}"
             return [*lines, f"@{guard} {name} [to], {left}, db, how, {use};"]
-        number = k // self.step
+        run = run_of(op.a_scale.type)
+        number = (2 if self.packed else 1) * k // run
         for side, scale, first in (("sa", op.a_scale, m), ("sb", op.b_scale, n)):
             start = self.argument(self.c.memory(scale).address, "r")
             where = _column(scale.type, 0, first) + _column(scale.type, 1, number)
             lines.append(f"add.u32 {side}, {start}, {where};")
         lines.append(f"mov.b32 how, {self.descriptor(number % 4)};")
-        name = f"tcgen05.mma.{GROUP}.kind::mxf8f6f4.block_scale.block32"
+        kind = ("mxf4" if run == 32 else "mxf4nvf4") if self.packed else "mxf8f6f4"
+        name = f"tcgen05.mma.{GROUP}.kind::{kind}.block_scale.block{run}"
         return [*lines, f"@{guard} {name} [to], {left}, db, how, [sa], [sb], {use};"]
 
 
@@ -188,10 +210,33 @@ BLOCK_BYTES, BLOCK_COLUMNS = 512, 4
 
 @lowers(NVIDIA, ttgir.TMemCopyOp)
 def copy(c: Context, op: Any) -> None:
+    if isinstance(op.dst.type.encoding, TensorMemoryScalesEncoding):
+        _copy_scales(c, op)
+    else:
+        _copy_rows(c, op)
+
+
+def _copy_rows(c: Context, op: Any) -> None:
+    """Blocks of 128 rows, of which an instruction takes up to 32 bytes each."""
+    source, target = describe(c, c.memory(op.src), 1), c.memory(op.dst)
+    size, encoding = ir.bit_width(op.src.type.element_type) // 8, op.dst.type.encoding
+    rows, columns = op.dst.type.get_shape()
+    if encoding.get("colStride") > 1 or not source.k_major or rows % ROWS or columns * size < 16:
+        raise c.unsupported(op, f"from {op.src.type} to {op.dst.type}")
+    first, width = c.f.icmp("eq", c.thread, c.i32(0)), min(STEP_BYTES, columns * size)
+    start = encoded(c, source)
+    for row in range(0, rows, ROWS):
+        for column in range(0, columns, width // size):
+            from_ = c.f.op("add", start, const("i64", source.where(dim0=row, dim1=column) >> 4))
+            place = _column(op.dst.type, 0, row) + _column(op.dst.type, 1, column)
+            to = c.f.op("add", target.address, c.i32(place))
+            text = f"@$2 tcgen05.cp.{GROUP}.{ROWS}x{8 * width}b [$0], $1;"
+            c.asm("void", text, "r,l,b,~{memory}", to, from_, first)
+
+
+def _copy_scales(c: Context, op: Any) -> None:
     """Scales, which lie in shared memory as tensor memory has them."""
     source, target = c.memory(op.src), c.memory(op.dst)
-    if not isinstance(target.type.encoding, TensorMemoryScalesEncoding):
-        raise c.unsupported(op, "of anything but scales")
     rows, columns = target.type.encoding.bases(target.type.get_shape())
     wanted = [*columns[:4], *rows[:5], *columns[4:]]
     layout = memory_layout(source.type)

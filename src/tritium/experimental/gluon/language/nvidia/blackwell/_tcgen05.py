@@ -69,13 +69,14 @@ def tcgen05_mma_scaled(
     use_acc: Any = True, pred: Any = True, multicast: Any = False, mbarriers: Any = None,
     mbarrier_preds: Any = None,
 ) -> None:  # fmt: skip
-    """The same of operands with scales, bytes in tensor memory for each 32 elements along k: powers
-    of two. `a_type`, `b_type`: "e4m3" or "e5m2"."""
+    """The same of operands with scales in tensor memory. `a_type`, `b_type`: "e4m3" or "e5m2", with
+    a byte (a power of two) for each 32 elements along k, or both "e2m1", two elements a byte along
+    k, with such bytes or with a float8e4nv for each 16 elements."""
     _check("tcgen05_mma_scaled", a, b, acc)
     formats: list[ScaleFormat] = []
     for format in (a_type, b_type):
-        if format not in ("e4m3", "e5m2"):
-            raise NotImplementedError(f"tcgen05_mma_scaled of {format!r} is not built")
+        if format not in ("e4m3", "e5m2", "e2m1"):
+            raise ValueError(f"tcgen05_mma_scaled of {format!r}; e4m3, e5m2 or e2m1 is required")
         formats.append(ScaleFormat[format.upper()])
     barriers, flags = _barriers("tcgen05_mma_scaled", mbarriers, mbarrier_preds, multicast)
     emit(ttgir.TCGen5MMAScaledOp, a, b, acc, a_scale, b_scale, _flag(use_acc), _flag(pred),
@@ -100,7 +101,14 @@ def tcgen05_copy(src: Any, dst: Any) -> None:
 
 @constexpr_function
 def tcgen05_mma_barrier_count(smems: Any, multicast: bool, two_ctas: bool = False) -> int:
-    """How many thread blocks commit a product: one, unless it is of a cluster."""
-    if multicast or two_ctas:
-        raise NotImplementedError("tcgen05_mma_barrier_count of clusters is not built")
-    return 1
+    """How many thread blocks of a cluster commit products to the barrier of the first: without
+    `multicast` itself, else all that multiply what it has a copy of in one of `smems`; with
+    `two_ctas` one of each two."""
+    if not multicast or not smems:
+        return 1
+    parts = [memory.layout.cga_layout for memory in smems]
+    if len({len(bases) for bases in parts}) > 1:
+        raise ValueError(f"tcgen05_mma_barrier_count: {parts} are not of one cluster")
+    shared = [sum(1 << i for i, basis in enumerate(bases) if not any(basis)) for bases in parts]
+    blocks = range(0, 1 << len(parts[0]), 2 if two_ctas else 1)
+    return sum(any(not block & ~copies for copies in shared) for block in blocks)

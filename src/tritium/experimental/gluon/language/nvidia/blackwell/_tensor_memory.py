@@ -19,14 +19,18 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryScalesEncoding,
     TensorMemorySpace,
 )
-from tritium.language import emitter
+from tritium.language import core as tl
+from tritium.language import emitter, math
 from tritium.language.builtins import casts
+from tritium.language.builtins.arithmetic import PropagateNan
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.creation import check_dtype
 from tritium.language.decorators import builtin
+from tritium.language.jit.function import device_function
 from tritium.language.values.base import Handle, base_value
 from tritium.language.values.constexpr import constexpr, constexpr_function, unwrap
 from tritium.language.values.tensor import tensor
+from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.language.values.types import dtype, int1, int32
 from tritium.ops import ttgir
 
@@ -119,6 +123,30 @@ class tensor_memory_descriptor_type(memory_type):
         )
 
 
+@device_function
+def _max(a: Any, b: Any) -> Any:
+    return tl.maximum(a, b)
+
+
+@device_function
+def _max_or_nan(a: Any, b: Any) -> Any:
+    return tl.maximum(a, b, propagate_nan=PropagateNan.ALL)
+
+
+@device_function
+def _min(a: Any, b: Any) -> Any:
+    return tl.minimum(a, b)
+
+
+@device_function
+def _min_or_nan(a: Any, b: Any) -> Any:
+    return tl.minimum(a, b, propagate_nan=PropagateNan.ALL)
+
+
+_MAX = {PropagateNan.NONE: _max, PropagateNan.ALL: _max_or_nan}
+_MIN = {PropagateNan.NONE: _min, PropagateNan.ALL: _min_or_nan}
+
+
 class tensor_memory_descriptor(base_value):
     """A piece of tensor memory.
 
@@ -174,15 +202,24 @@ class tensor_memory_descriptor(base_value):
             ttgir.TMemLoadOp, self, like=self.dtype, result=type.to_ir()  # pyright: ignore
         )
 
-    @builtin
-    def load_max(self, layout: Any = None, abs: bool = False, propagate_nan: Any = None) -> Any:
-        """The contents and the largest of each row."""
-        raise NotImplementedError("tensor_memory_descriptor.load_max is of sm_103a: not built")
+    def _reduced(self, layout: Any, magnitudes: bool, combine: Any) -> tl_tuple:
+        x = self.load(layout)
+        return tl_tuple([x, tl.reduce(math.abs(x) if magnitudes else x, 1, combine)])
 
     @builtin
-    def load_min(self, layout: Any = None, abs: bool = False, propagate_nan: Any = None) -> Any:
-        """The contents and the smallest of each row."""
-        raise NotImplementedError("tensor_memory_descriptor.load_min is of sm_103a: not built")
+    def load_max(
+        self, layout: Any = None, abs: bool = False, propagate_nan: Any = PropagateNan.NONE
+    ) -> tl_tuple:
+        """The contents and the largest (with `abs`, the largest magnitude) of each row; NaN only
+        where all are, or with `propagate_nan=ALL` one is."""
+        return self._reduced(layout, abs, _MAX[propagate_nan])
+
+    @builtin
+    def load_min(
+        self, layout: Any = None, abs: bool = False, propagate_nan: Any = PropagateNan.NONE
+    ) -> tl_tuple:
+        """The contents and the smallest of each row; arguments as of `load_max`."""
+        return self._reduced(layout, abs, _MIN[propagate_nan])
 
     @builtin
     def store(self, value: Any, pred: Any = True) -> None:
