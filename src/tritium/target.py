@@ -136,6 +136,7 @@ class Processor:
         bulk_copies: of the engine that copies blocks of tensors, where there is one.
         copy_bytes: the least and the most bytes of a copy from global to shared memory that a
             thread starts; empty where there are none.
+        ahead_in_registers: whether loops without such copies load ahead into registers.
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
         buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
@@ -153,6 +154,7 @@ class Processor:
     product_part: tuple[int, int] = (1, 1)
     bulk_copies: BulkCopies | None = None
     copy_bytes: tuple[int, ...] = ()
+    ahead_in_registers: bool = False
     access_bytes: int = 16
     banks: Banks = Banks()
     buffers: bool = False

@@ -130,13 +130,14 @@ class SimtBackend(BaseBackend):
 
     @staticmethod
     def processor(target: GPUTarget) -> Processor:
-        """Warps of 32 lanes have NVIDIA's `mma.sync`; those of 64 have AMD's MFMA and buffers."""
+        """Warps of 32 lanes have NVIDIA's `mma.sync`; those of 64 have AMD's MFMA and buffers,
+        and load ahead into registers."""
         wide, mfma = target.arch == 64, MatrixCores("mfma", 3)
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
             least_depth=LEAST_DEPTH, matrix_units=(mfma if wide else MmaSync(float8=True),),
             float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
-            copy_bytes=(4, 16), buffers=wide,
+            copy_bytes=() if wide else (4, 16), ahead_in_registers=wide, buffers=wide,
             buffer_atomics=("i32", "i64", "f32", "f64"),
         )  # fmt: skip
 

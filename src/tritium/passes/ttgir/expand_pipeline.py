@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
@@ -37,6 +37,7 @@ from tritium.ops.ttgir import (
     LocalAllocOp,
     LocalDeallocOp,
     LocalLoadOp,
+    LocalStoreOp,
     MemDescIndexOp,
     MemDescTransOp,
     MemDescType,
@@ -54,8 +55,8 @@ class Stage:
 
     Attributes:
         load: the `tt.load` or `tt.descriptor_load`.
-        encoding: of its buffers in shared memory.
-        width: elements that a thread copies at once.
+        encoding: of its buffers in shared memory; None where what is loaded stays in registers.
+        width: elements that a thread copies at once; 0 where they are loaded into registers.
         buffers: how many there are.
     """
 
@@ -63,6 +64,17 @@ class Stage:
     encoding: Any
     width: int
     buffers: int
+
+    @property
+    def held(self) -> bool:
+        """Whether the loop carries what is loaded ahead in registers."""
+        return self.encoding is None
+
+    @property
+    def by_registers(self) -> bool:
+        """Whether what is loaded goes through registers: it is stored, if at all, in the end of
+        the iteration, when the loads had time to finish."""
+        return self.width == 0
 
     @property
     def bulk(self) -> bool:
@@ -81,6 +93,16 @@ def expand(loop: ForOp, plan: Sequence[Stage], stages: int) -> None:
     _Expansion(loop, plan, stages).run()
 
 
+class _Ahead(NamedTuple):
+    """One iteration ahead: whether it comes, values by those in the loop, what was loaded for it,
+    and the carried values of the next iteration."""
+
+    going: SSAValue
+    values: dict[SSAValue, SSAValue]
+    loaded: dict[Operation, SSAValue]
+    state: list[SSAValue]
+
+
 class _Expansion:
     def __init__(self, loop: ForOp, plan: Sequence[Stage], stages: int):
         self.loop, self.plan, self.stages = loop, plan, stages
@@ -90,17 +112,20 @@ class _Expansion:
         #: run ahead.
         self.ahead, self.carried = _needed(loop, [s.load for s in plan])
         #: Buffers with the same number share their indices.
-        self.sizes = sorted({s.buffers for s in plan})
+        self.sizes = sorted({s.buffers for s in plan if not s.held})
         self.bulk = [s for s in plan if s.bulk]
+        self.held = [s for s in plan if s.held]
+        self.copied = any(not s.bulk and not s.by_registers for s in plan)
         self.barriers: SSAValue | None = None
 
     def run(self) -> None:
         """Ring buffers and prologue before the loop, the loop, and what comes after."""
         before = Builder(self.loop)
-        rings = [make_ring(before, s) for s in self.plan]
+        rings = {s.load: make_ring(before, s) for s in self.plan if not s.held}
         if self.bulk:
             self.barriers = make_barriers(before, self.bulk[0].buffers)
         state: list[SSAValue] = [self.loop.inits[a.index - 1] for a in self.carried]
+        held = list[SSAValue]()
         for iteration in range(self.stages - 1):
             counter, going = self._later(before, self.loop.lower, iteration)
             if iteration and self.wraps:
@@ -108,10 +133,13 @@ class _Expansion:
                 some = before.value(CmpIOp, *bounds, predicate=self.loop.less)
                 going = before.value(AndIOp, going, some)
             slots = {n: before.constant(iteration % n, ir.i32) for n in self.sizes}
-            state = self._copies(before, rings, slots, counter, going, state)
-        new = self._new_loop(before, state)
+            ahead = self._begin(before, counter, going, state)
+            self._copies(before, rings, slots, ahead)
+            state = ahead.state
+            held += [ahead.loaded[s.load] for s in self.held]
+        new = self._new_loop(before, state, held)
         self._body(new, rings)
-        self._finish(Builder(self.loop), new, rings)
+        self._finish(Builder(self.loop), new, list(rings.values()))
         erase(self.loop)
 
     def _later(self, at: Builder, start: SSAValue, iterations: int) -> tuple[SSAValue, SSAValue]:
@@ -127,41 +155,58 @@ class _Expansion:
         left = at.value(SubIOp, upper, start)
         return counter, at.value(CmpIOp, left, step, predicate=CmpIPredicate.UGT)
 
-    def _copies(
-        self, at: Builder, rings: Sequence[SSAValue], slots: Mapping[int, SSAValue],
-        counter: SSAValue, going: SSAValue, state: Sequence[SSAValue],
-    ) -> list[SSAValue]:  # fmt: skip
-        """Start the copies of one iteration; returns what the carried values are in the next."""
+    def _begin(
+        self, at: Builder, counter: SSAValue, going: SSAValue, state: Sequence[SSAValue]
+    ) -> _Ahead:
+        """Compute the addresses of one iteration, and load what goes through registers."""
         body = self.loop.body
         values: dict[SSAValue, SSAValue] = {body.args[0]: counter}
         values.update(zip(self.carried, state, strict=True))
         for op in self.ahead:
             at.copy(op, values)
+        loaded = {
+            s.load: _load(at, s.load, going, values) for s in self.plan if s.by_registers
+        }  # fmt: skip
+        yields = terminator(body).operands
+        following: list[SSAValue] = [yields[a.index - 1] for a in self.carried]
+        return _Ahead(going, values, loaded, [values.get(v, v) for v in following])
+
+    def _copies(
+        self, at: Builder, rings: Mapping[Operation, SSAValue], slots: Mapping[int, SSAValue],
+        ahead: _Ahead,
+    ) -> None:  # fmt: skip
+        """Start the copies of one iteration, and store what was loaded for it."""
+        going, values = ahead.going, ahead.values
         barrier: SSAValue | None = None
         if self.barriers is not None:
             barrier = buffer(at, self.barriers, slots[self.bulk[0].buffers])
             expect(at, barrier, self.bulk, going)
         tokens: list[SSAValue] = []
-        for stage, ring in zip(self.plan, rings, strict=True):
-            slot = slots[stage.buffers]
+        for stage in self.plan:
+            if stage.held:
+                continue
+            ring, slot = rings[stage.load], slots[stage.buffers]
             if stage.bulk:
                 start_bulk_copy(at, stage, ring, slot, barrier, going, values)
+            elif stage.by_registers:
+                view = at.value(MemDescIndexOp, ring, slot)
+                at.make(LocalStoreOp, ahead.loaded[stage.load], view)
             else:
                 tokens.append(_start_copy(at, stage, ring, slot, going, values))
         if tokens:
             at.make(AsyncCommitGroupOp, tokens)
-        yields = terminator(body).operands
-        following: list[SSAValue] = [yields[a.index - 1] for a in self.carried]
-        return [values.get(v, v) for v in following]
 
-    def _new_loop(self, before: Builder, state: Sequence[SSAValue]) -> ForOp:
+    def _new_loop(
+        self, before: Builder, state: Sequence[SSAValue], held: Sequence[SSAValue]
+    ) -> ForOp:
         """The loop, empty: it carries what the old one did, the companions, for each size of ring
-        the indices of the buffers last filled and last read, and the barriers' phase."""
+        the indices of the buffers last filled and last read, the barriers' phase, and what is
+        held for the iterations ahead."""
         old = self.loop
         filled = [before.constant((self.stages - 2) % n, ir.i32) for n in self.sizes]
         read = [before.constant(-1, ir.i32) for _ in self.sizes]
         phase = [before.constant(0, ir.i32)] if self.bulk else []
-        inits = [*old.inits, *state, *filled, *read, *phase]
+        inits = [*old.inits, *state, *filled, *read, *phase, *held]
         block = Block(arg_types=[old.body.args[0].type, *[v.type for v in inits]])
         for mine, theirs in zip(block.args, [*old.body.args, *self.carried], strict=False):
             mine.name_hint = theirs.name_hint
@@ -172,7 +217,7 @@ class _Expansion:
         new.properties.update(old.properties)
         return new
 
-    def _body(self, new: ForOp, rings: Sequence[SSAValue]) -> None:
+    def _body(self, new: ForOp, rings: Mapping[Operation, SSAValue]) -> None:
         """Fill the loop."""
         old, body, count = self.loop, new.body, len(self.loop.inits)
         end = terminator(body)
@@ -181,35 +226,45 @@ class _Expansion:
         indices = body.args[1 + count + len(self.carried) :]
         rest = len(self.sizes)
         filled, read = indices[:rest], indices[rest : 2 * rest]
-        phase: list[SSAValue] = list(indices[2 * rest :])
+        last = 2 * rest + bool(self.bulk)
+        phase, held = list[SSAValue](indices[2 * rest : last]), list[SSAValue](indices[last:])
+        ahead: _Ahead | None = None
+        if any(s.by_registers for s in self.plan):
+            ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
         reading: dict[int, SSAValue] = {}
         for n, index in zip(self.sizes, read, strict=True):
             if self.barriers is not None and n == self.bulk[0].buffers:
                 reading[n], phase[0] = next_slot(at, index, phase[0], n)
                 await_phase(at, self.barriers, reading[n], phase[0])
             else:
-                reading[n], _ = _advanced(at, index, n)
-        if len(self.bulk) < len(self.plan):
+                reading[n] = _following(at, index, n)
+        if self.copied:
             at.make(AsyncWaitOp, [], num=self.stages - 2)
         views = {
-            stage.load.results[0]: at.value(MemDescIndexOp, ring, reading[stage.buffers])
-            for stage, ring in zip(self.plan, rings, strict=True)
-        }
+            stage.load.results[0]: at.value(
+                MemDescIndexOp, rings[stage.load], reading[stage.buffers]
+            ) for stage in self.plan if not stage.held
+        }  # fmt: skip
         values: dict[SSAValue, SSAValue] = dict(zip(old.body.args, body.args, strict=False))
-        ops = list(old.body.ops)[:-1]
+        values.update((s.load.results[0], v) for s, v in zip(self.held, held, strict=False))
+        ops = [op for op in list(old.body.ops)[:-1] if not any(op is s.load for s in self.held)]
         # Copies start before what a fused loop does in some iterations alone, such as its stores.
         late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
             if not use_buffer(op, views, values, at):
                 at.copy(op, values)
-        counter, going = self._later(at, body.args[0], self.stages - 1)
-        filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
-        state = self._copies(at, rings, filling, counter, going, state)
+        if ahead is None:
+            ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
+        filling = {n: _following(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
+        self._copies(at, rings, filling, ahead)
         for op in late:
             at.copy(op, values)
-        last: list[SSAValue] = list(terminator(old.body).operands)
-        yields = [values.get(v, v) for v in last]
-        at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values(), *phase])
+        yielded: list[SSAValue] = list(terminator(old.body).operands)
+        yields = [values.get(v, v) for v in yielded]
+        held = [*held[len(self.held) :], *(ahead.loaded[s.load] for s in self.held)]
+        at.make(
+            YieldOp, [*yields, *ahead.state, *filling.values(), *reading.values(), *phase, *held]
+        )
         erase(end)
 
     def _finish(self, after: Builder, new: ForOp, rings: Sequence[SSAValue]) -> None:
@@ -217,7 +272,7 @@ class _Expansion:
         for old, result in zip(self.loop.results, new.results, strict=False):
             copy_names([old], [result])
             old.replace_all_uses_with(result)
-        if len(self.bulk) < len(self.plan):
+        if self.copied:
             after.make(AsyncWaitOp, [], num=0)
         if self.barriers is not None:
             free_barriers(after, self.barriers, self.bulk[0].buffers)
@@ -283,6 +338,31 @@ def start_bulk_copy(
     )  # fmt: skip
 
 
+def _operands(
+    here: Builder, load: ttir.LoadOp, going: SSAValue, values: Mapping[SSAValue, SSAValue]
+) -> tuple[SSAValue | None, SSAValue, SSAValue | None]:
+    """The pointer, mask and other value of a load, if the iteration that it is for comes."""
+    pointer, mask, other = (
+        None if v is None else values.get(v, v) for v in (load.ptr, load.mask, load.other)
+    )
+    flags = here.value(ttir.SplatOp, going, result=ir.with_element(load.ptr.type, ir.i1))
+    if mask is not None:
+        flags = here.value(AndIOp, flags, mask)
+    return pointer, flags, other
+
+
+def _load(
+    at: Builder, load: ttir.LoadOp, going: SSAValue, values: Mapping[SSAValue, SSAValue]
+) -> SSAValue:
+    """Load into registers, if the iteration that it is for comes."""
+    here = Builder(at.before, load.location)
+    loaded = here.value(
+        ttir.LoadOp, *_operands(here, load, going, values), cache=load.cache, evict=load.evict
+    )
+    loaded.name_hint = load.results[0].name_hint
+    return loaded
+
+
 def _start_copy(
     at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, going: SSAValue,
     values: Mapping[SSAValue, SSAValue],
@@ -290,12 +370,7 @@ def _start_copy(
     """Start a load's copy into a buffer, if the iteration that it is for comes."""
     load = stage.load
     here = Builder(at.before, load.location)
-    pointer, mask, other = (
-        None if v is None else values.get(v, v) for v in (load.ptr, load.mask, load.other)
-    )
-    flags = here.value(ttir.SplatOp, going, result=ir.with_element(load.ptr.type, ir.i1))
-    if mask is not None:
-        flags = here.value(AndIOp, flags, mask)
+    pointer, flags, other = _operands(here, load, going, values)
     view = here.value(MemDescIndexOp, ring, slot)
     return here.value(
         AsyncCopyGlobalToLocalOp, pointer, view, flags, other, cache=load.cache, evict=load.evict,
@@ -358,6 +433,11 @@ def is_later(at: Builder, loop: ForOp) -> SSAValue:
 def has_run(after: Builder, loop: ForOp) -> SSAValue:
     """Whether a loop had any iteration."""
     return after.value(CmpIOp, loop.lower, loop.upper, predicate=loop.less)
+
+
+def _following(at: Builder, index: SSAValue, count: int) -> SSAValue:
+    """The index of the next buffer of a ring."""
+    return at.constant(0, ir.i32) if count == 1 else _advanced(at, index, count)[0]
 
 
 def _advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAValue]:

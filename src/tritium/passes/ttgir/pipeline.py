@@ -100,12 +100,15 @@ def plan_of(
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
     found = [Stage(op, memory_encoding(op), 1, count) for op in bulk]
-    for op in loop.body.ops if processor.copy_bytes else ():
+    for op in loop.body.ops if processor.copy_bytes or processor.ahead_in_registers else ():
         if not isinstance(op, ttir.ElementAccess) or not op.is_load:
             continue
         if not is_tile(op.results[0]) or op.isVolatile:
             continue
         if not told and not _feeds_product(op):
+            continue
+        if not processor.copy_bytes:
+            found.append(_by_registers(op, stages, processor))
             continue
         least, most = processor.copy_bytes
         width = copy_width(op, analysis, most)
@@ -116,6 +119,15 @@ def plan_of(
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
     return [] if not told and may_write(loop, [s.load for s in ahead]) else ahead
+
+
+def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
+    """A load into registers, which are stored to shared memory if other threads need them."""
+    moved = (ConvertLayoutOp, LocalAllocOp, ttir.TransOp)
+    if not any(isinstance(use.operation, moved) for use in load.results[0].uses):
+        return Stage(load, None, 0, 0)
+    encoding, _ = _memory_for(load, stages, processor)
+    return Stage(load, encoding, 0, stages - 1)
 
 
 def may_write(loop: ForOp, loads: Sequence[Operation]) -> bool:
@@ -135,7 +147,7 @@ def may_write(loop: ForOp, loads: Sequence[Operation]) -> bool:
     return not known or bool(set[SSAValue]().union(*read) & set[SSAValue]().union(*written))
 
 
-def _stays_in_memory(load: Any) -> bool:
+def _stays_in_memory(load: Operation) -> bool:
     """Whether a product reads what is loaded from shared memory, while the next iteration begins:
     its buffer cannot be filled again at the end of the iteration."""
     pending = list(load.results)
@@ -180,7 +192,7 @@ def copy_width(load: Any, analysis: AxisAnalysis, most: int) -> int:
     return min(width, per_thread)
 
 
-def _along_rows(load: Any, encoding: Any) -> bool:
+def _along_rows(load: Operation, encoding: Any) -> bool:
     """Whether what lies together in global memory does in shared memory too: a wgmma of 8-bit
     numbers reads its right operand by columns."""
     kind = load.results[0].type
@@ -189,7 +201,7 @@ def _along_rows(load: Any, encoding: Any) -> bool:
     return first[order_of(ir.encoding_of(kind), shape)[0]] != 0
 
 
-def _memory_for(load: Any, stages: int, processor: Processor) -> tuple[Any, int]:
+def _memory_for(load: Operation, stages: int, processor: Processor) -> tuple[Any, int]:
     """(encoding of the buffers, how many): as a wgmma reads them, or else for loads."""
     uses = [use.operation for use in load.results[0].uses]
     for user in uses:

@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
+from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
@@ -94,8 +95,8 @@ def _can_be_later(load: Operation, op: Operation) -> bool:
     return all(isinstance(o, LocalAllocOp) or _only_reads(o) for o in between)
 
 
-def _only_reads(op: Any) -> bool:
-    return op.only_reads
+def _only_reads(op: Operation) -> bool:
+    return isinstance(op, Op) and op.only_reads
 
 
 def _following(op: Operation) -> Iterator[Operation]:
