@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support import device
+from tritium.tools.tensor_descriptor import TensorDescriptor
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from tritium_kernels import descriptors  # noqa: E402
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -61,3 +64,21 @@ def compare(
 def is_op(op: Any, *args: Any) -> None:
     """torch's own checks of an op: schema, fake tensors, gradients under torch.compile."""
     torch.library.opcheck(op, args)
+
+
+def with_copy_engine(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
+    """Let the CPU count as a device that copies blocks of tensors. Returns the list to which each
+    launch of a module's kernel adds the number of its descriptors."""
+    kernel, taken = getattr(module, name), list[int]()
+
+    class Launches:
+        def __getitem__(self, grid: Any) -> Callable[..., Any]:
+            def launch(*args: Any, **options: Any) -> Any:
+                taken.append(sum(isinstance(a, TensorDescriptor) for a in args))
+                return kernel[grid](*args, **options)
+
+            return launch
+
+    monkeypatch.setattr(module, name, Launches())
+    monkeypatch.setattr(descriptors, "COPY_ENGINES", {"cpu", "hopper"})
+    return taken

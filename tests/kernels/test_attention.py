@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.support import compare, integers, is_op, normal, place, torch
+from tests.kernels.support import (
+    compare,
+    integers,
+    is_op,
+    normal,
+    place,
+    torch,
+    with_copy_engine,
+)
 from tritium_kernels.dense import (
     attention,
     attention_launch,
@@ -73,16 +81,11 @@ def test_scales(scale: float):
 )
 def test_by_descriptors(monkeypatch: pytest.MonkeyPatch, sizes, options):
     """As on GPUs whose engine copies blocks of tensors."""
-    monkeypatch.setattr(attention_launch, "COPY_ENGINES", {"cpu", "hopper"})
-    taken: list[bool] = []
-    decide = attention_launch._by_descriptors
-    monkeypatch.setattr(
-        attention_launch, "_by_descriptors", lambda *a: taken.append(decide(*a)) or taken[-1]
-    )
+    taken = with_copy_engine(monkeypatch, attention_launch.forward_kernels, "attention_forward")
     q, k, v = tensors(*sizes, dtype=torch.float16)
     want = exact(q.double(), k.double(), v.double(), **options)
     torch.testing.assert_close(attention(q, k, v, **options).double(), want, rtol=2e-3, atol=2e-3)
-    assert taken == [True]
+    assert taken == [4]
 
 
 @pytest.mark.slow

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.support import FLOATS, TOLERANCE, compare, is_op, normal, place, torch
+from tests.kernels.support import (
+    FLOATS,
+    TOLERANCE,
+    compare,
+    is_op,
+    normal,
+    place,
+    torch,
+    with_copy_engine,
+)
 from tritium_kernels.dense import matmul, matmul_launch
 from tritium_kernels.errors import ArgumentError
 
@@ -46,6 +55,24 @@ def test_strides_and_sizes(sizes, dtype):
     compare(
         lambda a, b: matmul(a.mT, b[:, ::2]), lambda a, b: a.mT @ b[:, ::2], [a, b], scale=k**0.5
     )
+
+
+@pytest.mark.parametrize(
+    ("a_columns", "b_columns", "descriptors"),
+    [(False, False, 3), pytest.param(True, True, 3, marks=pytest.mark.slow)],
+)
+def test_by_descriptors(monkeypatch: pytest.MonkeyPatch, a_columns, b_columns, descriptors):
+    """As on GPUs whose engine copies blocks of tensors: either operand row by row or column by
+    column, edges in all directions, more tiles than programs."""
+    taken = with_copy_engine(monkeypatch, matmul_launch.kernels, "matmul_blocks")
+    a = normal(2, *((72, 136) if a_columns else (136, 72)), dtype=torch.float16)
+    b = normal(2, *((200, 72) if b_columns else (72, 200)), dtype=torch.float16)
+    a, b = a.mT if a_columns else a, b.mT if b_columns else b
+    bias = normal(200, dtype=torch.float16)
+    found = matmul(a, b, bias, "relu")
+    right = F.relu(a.double() @ b.double() + bias.double())
+    torch.testing.assert_close(found.double(), right, atol=0.05, rtol=2e-3)
+    assert taken == [descriptors]
 
 
 def test_integers_are_exact():

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels.dense.kernels import attention as forward_kernels
 from tritium_kernels.dense.kernels import attention_backward as backward_kernels
 from tritium_kernels.dense.score import find
+from tritium_kernels.descriptors import describe, is_readable
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
 
 UNLIMITED = -1
@@ -119,22 +119,6 @@ class Call:
         return self.q_offsets is not None or size % block != 0
 
 
-COPY_ENGINES = {"hopper"}
-"""The classes of devices whose engine copies blocks of tensors."""
-
-
-def _by_descriptors(q: Tensor, k: Tensor, v: Tensor, o: Tensor, call: Call) -> bool:
-    """Whether the forward kernel takes descriptors: for whole sequences of 16-bit elements whose
-    rows begin at multiples of 16 bytes, and positive scales."""
-    if device_class(q.device) not in COPY_ENGINES or call.q_offsets is not None:
-        return False
-    return call.scale > 0 and all(
-        t.itemsize == 2 and t.numel() > 0 and t.data_ptr() % 16 == 0 and t.stride(-1) == 1
-        and all(s > 0 and s % 8 == 0 for s in t.stride()[:-1])
-        for t in (q, k, v, o)
-    )  # fmt: skip
-
-
 def with_unit_stride(x: Tensor) -> Tensor:
     return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
 
@@ -153,12 +137,11 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call)
     count = cdiv(call.most_queries, tiles.m)
     tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
     operands: tuple[object, ...] = (q, k, v, o)
-    if _by_descriptors(q, k, v, o, call):
+    if call.q_offsets is None and all(is_readable(t) for t in (q, k, v, o)):
         columns, values = (call.constants(q, k, v)[name] for name in ("DP", "DVP"))
         rows = ((tiles.m, columns), (tiles.n, columns), (tiles.n, values), (tiles.m, values))
         operands = tuple(
-            TensorDescriptor(t, list(t.shape), list(t.stride()), [1, 1, *block])
-            for t, block in zip((q, k, v, o), rows, strict=True)
+            describe(t, (1, 1, *block)) for t, block in zip((q, k, v, o), rows, strict=True)
         )
     with on("attention", "q", q):
         forward_kernels.attention_forward[(call.sequences(q) * q.shape[1] * count,)](

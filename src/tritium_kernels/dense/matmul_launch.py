@@ -9,6 +9,7 @@ from torch import Tensor
 
 import tritium.language as tl
 from tritium_kernels.dense.kernels import matmul as kernels
+from tritium_kernels.descriptors import blocks_of
 from tritium_kernels.launch import cdiv, constant, device_class, on, power_of_two, processors
 
 
@@ -77,6 +78,28 @@ def _is_large(*tensors: Tensor) -> bool:
     return False
 
 
+def _launch_blocks(
+    a: Tensor, b: Tensor, y: Tensor, blocks: Blocks, after: tuple[object, ...],
+    options: dict[str, object],
+) -> bool:  # fmt: skip
+    """Launch the kernel that takes descriptors, if there are some for both operands."""
+    if blocks.split_k > 1 or a.shape[1] < blocks.m:
+        return False
+    left = blocks_of(a, blocks.m, blocks.k)
+    right = blocks_of(b, blocks.k, blocks.n)
+    if left is None or right is None or (b.itemsize == 1 and not right[1]):
+        return False  # tensor cores take 8-bit elements of B along K only
+    out = blocks_of(y, blocks.m, blocks.n) if y.itemsize <= 2 else None
+    (batch, m, k), n = a.shape, b.shape[2]
+    tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
+    extra, strides = after[:5], after[5:]
+    kernels.matmul_blocks[(min(tiles, processors(a.device)),)](
+        left[0], right[0], y if out is None or out[1] else out[0], *extra, batch, m, n, k,
+        *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1], **options,
+    )  # fmt: skip
+    return True
+
+
 def launch(
     a: Tensor, b: Tensor, y: Tensor, bias: Tensor | None = None, a_scale: Tensor | None = None,
     b_scale: Tensor | None = None, residual: Tensor | None = None, inner: Tensor | None = None,
@@ -102,15 +125,19 @@ def launch(
     if split:
         dtype = torch.int32 if acc is tl.int32 else torch.float32
         parts = torch.empty((blocks.split_k * batch, m, n), dtype=dtype, device=y.device)
+    options: dict[str, object] = {
+        "KIND": constant(activation), "PRECISION": constant(precision), "ACC": acc, "GROUP": 8,
+        "BLOCK_M": blocks.m, "BLOCK_N": blocks.n, "BLOCK_K": blocks.k, "STAGES": blocks.stages,
+        "num_warps": blocks.warps,
+    }  # fmt: skip
     with on("matmul", "a", a):
+        if _launch_blocks(a, b, y, blocks, (*extra, *strides), options):
+            return
         kernels.matmul[tiles, blocks.split_k](
             a, b, parts, *extra, m, n, k, *a.stride(), *b.stride(), *parts.stride(), *strides,
-            KIND=constant(activation), PRECISION=constant(precision), ACC=acc,
             LARGE=_is_large(a, b), SPLIT_K=blocks.split_k,
             EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
-            EVEN_K=k % (blocks.k * blocks.split_k) == 0, GROUP=8,
-            BLOCK_M=blocks.m, BLOCK_N=blocks.n, BLOCK_K=blocks.k, STAGES=blocks.stages,
-            num_warps=blocks.warps,
+            EVEN_K=k % (blocks.k * blocks.split_k) == 0, **options,
         )  # fmt: skip
         if split:
             kernels.finish[batch * cdiv(m, 16) * cdiv(n, 128),](

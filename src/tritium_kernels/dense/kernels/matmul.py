@@ -106,6 +106,50 @@ def matmul(
 
 
 @tritium.jit
+def matrix_at(source, b, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+              TRANSPOSED: tl.constexpr):  # fmt: skip
+    """ROWS x COLUMNS of matrix b of a descriptor of matrices, or of TRANSPOSED ones."""
+    if TRANSPOSED:
+        return source.load([b, column, row]).reshape(COLUMNS, ROWS).T
+    else:
+        return source.load([b, row, column]).reshape(ROWS, COLUMNS)
+
+
+@tritium.jit
+def matmul_blocks(
+    x, w, y, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
+    batch, m, n, k, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,
+    KIND: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr, GROUP: tl.constexpr,
+    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Every `num_programs`-th tile of A @ B, whose operands are descriptors of batches of matrices
+    (see `matrix_at`); y is such a descriptor or a pointer."""
+    tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), batch * tiles, tl.num_programs(0)):
+        b = tile // tiles
+        tile_m, tile_n = tile_of(tile % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
+        i, j = tile_m * BLOCK_M, tile_n * BLOCK_N
+        acc = tl.zeros((BLOCK_M, BLOCK_N), ACC)
+        for start in tl.range(0, k, BLOCK_K, num_stages=STAGES):
+            left = matrix_at(x, b, i, start, BLOCK_M, BLOCK_K, A_TRANSPOSED)
+            right = matrix_at(w, b, start, j, BLOCK_K, BLOCK_N, B_TRANSPOSED)
+            acc = tl.dot(left, right, acc, input_precision=PRECISION, out_dtype=ACC)
+        rows = (i + tl.arange(0, BLOCK_M)).to(tl.int64)
+        columns = (j + tl.arange(0, BLOCK_N)).to(tl.int64)
+        acc = epilogue(
+            acc, b.to(tl.int64), rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr,
+            residual_ptr, inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
+        )  # fmt: skip
+        if isinstance(y, tl.tensor_descriptor):
+            y.store([b, i, j], acc.to(y.dtype).reshape(1, BLOCK_M, BLOCK_N))
+        else:
+            places = y + b.to(tl.int64) * yb + rows[:, None] * ym + columns[None, :] * yn
+            mask = (rows[:, None] < m) & (columns[None, :] < n)
+            tl.store(places, acc.to(y.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
 def finish(
     parts_ptr, y_ptr, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
     batch, m, n, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,

@@ -1,0 +1,39 @@
+"""Tensor descriptors of torch tensors, where the copy engine of the device can read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from tritium.tools.tensor_descriptor import TensorDescriptor
+from tritium_kernels.launch import device_class
+
+COPY_ENGINES = {"hopper"}
+"""The classes of devices (`launch.device_class`) whose engine copies blocks of tensors."""
+
+
+def is_readable(x: Tensor) -> bool:
+    """Whether x's device has an engine that can read blocks of x: elements of at most 2 bytes,
+    adjacent along the last axis; the address and the other strides are multiples of 16 bytes."""
+    size = x.itemsize
+    return (
+        device_class(x.device) in COPY_ENGINES and size <= 2 and x.numel() > 0
+        and x.data_ptr() % 16 == 0 and x.stride(-1) == 1
+        and all(s > 0 and s * size % 16 == 0 for s in x.stride()[:-1])
+    )  # fmt: skip
+
+
+def describe(x: Tensor, block: Sequence[int]) -> TensorDescriptor:
+    """A descriptor of x with blocks of this shape."""
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), list(block))
+
+
+def blocks_of(x: Tensor, rows: int, columns: int) -> tuple[TensorDescriptor, bool] | None:
+    """A descriptor of (batch, m, n) with blocks of (1, rows, columns), and whether it describes the
+    transposed matrices; None where there is none."""
+    if is_readable(x):
+        return describe(x, (1, rows, columns)), False
+    if is_readable(x.mT):
+        return describe(x.mT, (1, columns, rows)), True
+    return None
