@@ -479,7 +479,8 @@ class Function:
         if not value.ref.startswith("%"):
             return Value(type, f"splat ({value})")
         first = self.emit(type, f"insertelement {type} poison, {value}, i64 0")
-        return self.shuffle(first, None, [0] * count)
+        lanes = f"<{count} x i32> zeroinitializer"
+        return self.emit(type, f"shufflevector {first}, {type} poison, {lanes}")
 
     def extract(self, value: Value, lane: int | Value) -> Value:
         """One lane of a vector."""

@@ -164,6 +164,13 @@ class Plan:
         rows = 16 if self.method.in_tiles else 1
         return replace(self, block_rows=rows, block_vectors=1, unroll=1, prefetch=0)
 
+    @property
+    def compact(self) -> Plan:
+        """The plan for what runs at the ends of matrices: a register block that divides the rows,
+        which is half of the code, and reaches four fifths of the speed."""
+        rows = self.block_rows if self.method.in_tiles else min(4, self.block_rows)
+        return replace(self, block_rows=rows, prefetch=0)
+
     def orient(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """(M, N, K) of the product that is computed."""
         return (shape[1], shape[0], shape[2]) if self.swap else shape

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -32,7 +32,7 @@ from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.index_arithmetic import index_arithmetic
 from tritium.backends.cpu.tiles.ir import ZERO, is_scalar, views_of
-from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
+from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_masks
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 from tritium.ir import types as ir
@@ -63,31 +63,38 @@ def lower_dot(
     c: Context, op: MatrixProduct, copy: Callable[[Context, SSAValue, BufferOp], None]
 ) -> None:
     """Write a dot: accumulate a @ b in its buffer. Operands that are views of memory are read where
-    they are if their addresses, and the masks along K, do not wrap around; else they are copied
-    first, by `copy`."""
+    they are if their addresses, and the masks along K, do not wrap around, and the masks along
+    their other axes are true; else they are copied first, by `copy`."""
     step = Dot.of(c, op)
+    prefixes = _prefixes(c, step)
+    seldom = all(prefix.along_k for prefix in prefixes)
     found = None if c.copies_views else _assumption(c, [step])
     if c.copies_views:
-        _lower_copied(c, step, copy, seldom=True)
-    elif found is not None and found.holds is None:
-        c.assumed = found.then
+        _lower_copied(c, step, copy, seldom)
+        return
+    holds = _and(c.f, None if found is None else found.holds, _within(c, prefixes))
+
+    def viewed() -> None:
+        c.assumed = NOTHING_ASSUMED if found is None else found.then
         _lower_dot(c, step)
+
+    def copied() -> None:
+        c.assumed = NOTHING_ASSUMED
+        _lower_copied(c, step, copy, seldom and found is not None)
+
+    if found is None:
+        copied()
+    elif holds is None:
+        viewed()
     else:
-        holds = const("i1", False) if found is None or found.holds is None else found.holds
-
-        def viewed() -> None:
-            c.assumed = NOTHING_ASSUMED if found is None else found.then
-            _lower_dot(c, step)
-
-        def copied() -> None:
-            c.assumed = NOTHING_ASSUMED
-            _lower_copied(c, step, copy, seldom=holds.ref != "false")
-
-        if holds.ref == "false":
-            copied()
-        else:
-            either(c, (), holds, viewed, copied, ("viewed", "copied"))
+        either(c, (), holds, viewed, copied, ("viewed", "copied"))
     c.assumed = NOTHING_ASSUMED
+
+
+def _and(f: Function, *conditions: Value | None) -> Value | None:
+    """Whether all of some conditions hold (i1); None for none."""
+    given = [condition for condition in conditions if condition is not None]
+    return reduce(partial(f.op, "and"), given) if given else None
 
 
 def _assumption(
@@ -102,8 +109,7 @@ def _assumption(
             if view and source not in c.filled:
                 values.append(source.owner.ptr)
         for prefix in _prefixes(c, step):
-            if prefix is not None:
-                exact.extend((prefix.index, prefix.bound))
+            exact.extend(prefix.compared)
     arithmetic = index_arithmetic(c.function, [*values, *exact], c.filled, loop)
     return assumption(c, arithmetic, loop, iterations, exact)
 
@@ -172,7 +178,9 @@ def _lower_dot(c: Context, step: Dot, allocate: Any = None, seldom: bool = False
         plan = make_plan(c.host, a, b, result, shape, _precision(op))
         if seldom:
             plan = plan.shortest
-        extent = _extent(c, steps, step, shape[2])
+        elif allocate is not None:
+            plan = plan.compact
+        extent = _extent(c, step)
         emit_dot(c.f, plan, a, b, acc, shape, scratch_alloc=scratch, zero_init=step.zero,
                  k_extent=None if extent is None else _clamped(c.f, extent, shape[2]))  # fmt: skip
 
@@ -282,36 +290,45 @@ def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -
     )  # fmt: skip
 
 
-# Masks along K
+# Masks
 
 
-def _prefixes(c: Context, step: Dot) -> list[Prefix | None]:
+def _prefixes(c: Context, step: Dot) -> list[Prefix]:
+    """The masks of the operands that are views."""
     op: Any = step.op
-    found: list[Prefix | None] = []
+    found: list[Prefix] = []
     for value, view, axis in ((op.a, step.a_is_view, 1), (op.b, step.b_is_view, 0)):
         value, swapped = peel(value, c.filled)
-        load: Any = value.owner
-        # What is in a buffer has been loaded under its mask.
-        masked = view and value not in c.filled and load.mask is not None
-        found.append(prefix_mask(load, 1 - axis if swapped else axis) if masked else None)
+        if view and value not in c.filled:  # what is in a buffer has been loaded under its mask
+            masks = prefix_masks(value.owner, 1 - axis if swapped else axis)
+            assert masks is not None
+            found.extend(masks)
     return found
 
 
-def _extent(c: Context, steps: Steps, step: Dot, depth: int) -> Value | None:
+def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
+    """Whether the masks along other axes than K are true (i1); None if there are none."""
+    tests: list[Value] = []
+    for prefix in prefixes:
+        shape = ir.shape_of(prefix.condition.type)
+        if not shape:
+            tests.append(c.scalars[prefix.condition])
+        elif not prefix.along_k:
+            last = [size - 1 if axis == prefix.axis else 0 for axis, size in enumerate(shape)]
+            at = tuple(const("i64", place) for place in last)
+            tests.append(number_at(c, prefix.condition, at))
+    return _and(c.f, *tests)
+
+
+def _extent(c: Context, step: Dot) -> Value | None:
     """How many elements along K take part, if masks say so; an i64, not clamped."""
-    extents: list[Value] = []
-    for prefix in _prefixes(c, step):
-        if prefix is not None:
-            extents.append(_first_extent(c, prefix))
-    if not extents:
-        return None
-    return extents[0] if len(extents) == 1 else c.f.intrinsic("smin", *extents)
+    extents = [_first_extent(c, prefix) for prefix in _prefixes(c, step) if prefix.along_k]
+    return reduce(partial(c.f.intrinsic, "smin"), extents) if extents else None
 
 
 def _first_extent(c: Context, prefix: Prefix) -> Value:
-    zeros = tuple(const("i64", 0) for _ in ir.shape_of(prefix.index.type))
-    start = c.f.cast("sext", number_at(c, prefix.index, zeros), "i64")
-    bound = c.f.cast("sext", number_at(c, prefix.bound, zeros), "i64")
+    zeros = tuple(const("i64", 0) for _ in ir.shape_of(prefix.condition.type))
+    start, bound = (c.f.cast("sext", number_at(c, v, zeros), "i64") for v in prefix.compared)
     return c.f.op("sub", bound, start)
 
 
@@ -320,11 +337,13 @@ def _first_extent(c: Context, prefix: Prefix) -> Value:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop around one dot: its step, and how far each operand moves in an iteration (bytes)."""
+    """A loop around one dot: its step, how far each operand moves in an iteration (bytes), how many
+    elements along K take part if masks say so, and whether other masks are true."""
 
     dot: Dot
     advance: tuple[Step, Step]
     extent: Value | None
+    within: Value | None
 
 
 def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool:
@@ -357,7 +376,8 @@ def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool
         c.assumed = NOTHING_ASSUMED
         return False
     at_once = partial(_emit_loop, c, Steps(c, op), found, trips)
-    if given.holds is None:
+    holds = _and(c.f, given.holds, found.within)
+    if holds is None:
         at_once()
     else:
 
@@ -369,7 +389,7 @@ def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool
             otherwise()
             c.copies_views = False
 
-        either(c, (), given.holds, at_once, one_by_one, ("at.once", "by.iterations"))
+        either(c, (), holds, at_once, one_by_one, ("at.once", "by.iterations"))
     c.assumed = NOTHING_ASSUMED
     return True
 
@@ -411,20 +431,17 @@ def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
             return None
         advances.append(scale(c.f, advance, memory_bytes(source.type)))
     depth = ir.shape_of(op.a.type)[1]
-    extents: list[Value] = []
-    for prefix in _prefixes(c, dot):
-        if prefix is None:
-            continue
-        shrinks = steps.along(prefix.bound, None), steps.along(prefix.index, None)
-        if any(s is None or static(s) is None for s in shrinks):
+    prefixes = _prefixes(c, dot)
+    for prefix in prefixes:
+        changes = [steps.along(v, None) for v in prefix.compared or (prefix.condition,)]
+        known = [0 if change is None else static(change) for change in changes]
+        if None in changes or None in known:
             return None
-        if static(shrinks[0]) - static(shrinks[1]) != -depth:  # pyright: ignore
+        if prefix.along_k and known[0] - known[1] != depth:  # pyright: ignore
             return None
-        extents.append(_first_extent(c, prefix))
-    extent = None
-    if extents:
-        extent = extents[0] if len(extents) == 1 else c.f.intrinsic("smin", *extents)
-    return _Loop(dot, (advances[0], advances[1]), extent)
+        if not prefix.along_k and any(known):
+            return None
+    return _Loop(dot, (advances[0], advances[1]), _extent(c, dot), _within(c, prefixes))
 
 
 def _emit_loop(c: Context, steps: Steps, found: _Loop, trips: Value) -> None:

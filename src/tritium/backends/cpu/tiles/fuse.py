@@ -37,7 +37,7 @@ from tritium.backends.cpu.tiles.ir import (
     runs_on_scalars,
 )
 from tritium.backends.cpu.tiles.loop_carried import keeps_places
-from tritium.backends.cpu.tiles.views import peel, prefix_mask
+from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_masks
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.arith import ConstantOp
@@ -50,6 +50,13 @@ from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.reduction import CombiningOp, ScanOp
 from tritium.ops.ttir.shape import UnsplatOp
 from tritium.passes.base import Pass
+
+
+def _is_sum(op: MatrixProduct) -> bool:
+    """Whether a product is the only one of a loop, which sums along K."""
+    block: Any = op.parent
+    products = (inner for inner in block.ops if isinstance(inner, MatrixProduct))
+    return isinstance(block.parent_op(), scf.ForOp) and list(products) == [op]
 
 
 @dataclass(frozen=True)
@@ -217,34 +224,32 @@ class _Builder:
 
     def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
         """Which operands are read where they are: loads in memory that nothing changes in
-        between, without masks but for one that cuts off the end of K in both."""
-        a, b = self._viewed(op.a, op), self._viewed(op.b, op)
-        masks = [load is not None and load.mask is not None for load in (a, b)]
-        if any(masks):
-            prefixes = [
-                load is not None and load.mask is not None and self._prefix(load, value, axis)
-                for load, value, axis in ((a, op.a, 1), (b, op.b, 0))
-            ]
-            if not all(prefixes):
-                return a is not None and not masks[0], b is not None and not masks[1]
-        return a is not None, b is not None
+        between, without masks but for ends of rows and columns, and the end of K in both."""
+        masks = [self._masks(value, axis, op) for value, axis in ((op.a, 1), (op.b, 0))]
+        ends = [mask is not None and any(prefix.along_k for prefix in mask) for mask in masks]
+        a, b = (
+            mask is not None and end in (False, all(ends))
+            for mask, end in zip(masks, ends, strict=True)
+        )
+        return a, b
 
-    def _prefix(self, load: Any, value: SSAValue, axis: int) -> bool:
-        """Whether the mask of an operand's load cuts off the end of K, the operand's `axis`."""
-        swapped = peel(value, self.function.buffers)[1]
-        return prefix_mask(load, 1 - axis if swapped else axis) is not None
-
-    def _viewed(self, value: SSAValue, op: MatrixProduct) -> Any:
-        """The load that an operand comes from, if it can be delayed until the dot."""
+    def _masks(self, value: SSAValue, axis: int, op: MatrixProduct) -> list[Prefix] | None:
+        """The mask of the load that an operand comes from; None if the dot cannot read it where it
+        is. K runs along `axis` of the operand."""
         if len(ir.shape_of(value.type)) != 2:
             return None
-        value, _ = peel(value, self.function.buffers)
+        value, swapped = peel(value, self.function.buffers)
         load: Any = value.owner
         if value in self.function.buffers or isinstance(load, Block) or not load.loads_elements:
             return None
         if load.isVolatile or load.parent is not op.parent:
             return None
-        return None if self.grouping.changed_since(self.times[load]) else load
+        if self.grouping.changed_since(self.times[load]):
+            return None
+        masks = prefix_masks(load, 1 - axis if swapped else axis)
+        within = masks is None or all(prefix.along_k for prefix in masks)
+        # Elsewhere the second form, for ends, is longer to compile than the first is faster.
+        return masks if within or _is_sum(op) else None
 
     def _accumulator(self, op: MatrixProduct) -> tuple[BufferOp, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""

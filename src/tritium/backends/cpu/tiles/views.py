@@ -1,7 +1,9 @@
 """Which operands of a dot can be read where they are in memory, and how their masks look.
 
-A mask `k_index < bound` that cuts off the end of K in both operands says how far the sum runs; any
-other mask means that the operand is copied, with zeros where the mask is false.
+A mask is a conjunction of `index < bound`. One that cuts off the end of K in both operands says
+how far the sum runs. One that cuts off the end of the rows of A, or of the columns of B, is true
+all over most tiles, which is tested when the program runs. Any other mask means that the operand is
+copied, with zeros where the mask is false.
 """
 
 from __future__ import annotations
@@ -14,17 +16,22 @@ from xdsl.ir import SSAValue
 
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
-from tritium.ops.arith import CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
+from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.ttir.shape import MakeRangeOp, TransOp
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """A mask `index < bound`: `index` grows by one from element to element along K."""
+    """A mask `index < bound`, its `condition`: `index` grows by one from element to element along
+    its `axis`, which is that of K if `along_k`, else the other one of the operand. Or a scalar,
+    which compares nothing."""
 
-    index: SSAValue
-    bound: SSAValue
+    condition: SSAValue
+    axis: int = 0
+    along_k: bool = False
+    compared: tuple[SSAValue, ...] = ()
+    """The index and the bound."""
 
 
 def peel(value: SSAValue, buffers: Any) -> tuple[SSAValue, bool]:
@@ -38,29 +45,49 @@ def peel(value: SSAValue, buffers: Any) -> tuple[SSAValue, bool]:
     return value, swapped
 
 
-def prefix_mask(load: Any, axis: int) -> Prefix | None:
-    """The mask of a load as a prefix along `axis`, the elements beyond it being zero."""
+def prefix_masks(load: Any, axis: int) -> list[Prefix] | None:
+    """The mask of a load as prefixes, the elements beyond them being zero; K runs along `axis`.
+    None for other masks."""
+    if load.mask is None:
+        return []
     if load.other is not None:
         other = constant_value(load.other)
         if other is None or other.astype("float64").any():
             return None
-    mask, along = load.mask, axis
-    while isinstance(mask.owner, Op) and (axes := mask.owner.source_axes()) is not None:
-        if (along := axes[along]) is None:
+    found, masks = list[Prefix](), [(load.mask, 1 - axis, axis)]
+    while masks:
+        mask, *axes = masks.pop()
+        while isinstance(mask.owner, Op) and (sources := mask.owner.source_axes()) is not None:
+            axes = [None if along is None else sources[along] for along in axes]
+            mask = mask.owner.operands[0]
+        if not isinstance(mask.type, ir.TensorType):
+            found.append(Prefix(mask))
+            continue
+        if isinstance(mask.owner, AndIOp):
+            masks += ((operand, *axes) for operand in mask.owner.operands)
+            continue
+        outer, along_k = axes
+        prefix = _prefix(mask.owner, outer, False) or _prefix(mask.owner, along_k, True)
+        if prefix is None:
             return None
-        mask = mask.owner.operands[0]
-    compare = mask.owner
-    if not isinstance(compare, CmpIOp):
+        found.append(prefix)
+    return found
+
+
+def _prefix(compare: Any, axis: int | None, along_k: bool) -> Prefix | None:
+    """A comparison as a prefix along one axis of what it compares."""
+    if not isinstance(compare, CmpIOp) or axis is None:
         return None
     index, bound = compare.lhs, compare.rhs
     if compare.predicate is CmpIPredicate.SGT:
         index, bound = bound, index
     elif compare.predicate is not CmpIPredicate.SLT:
         return None
-    for other_axis in range(len(ir.shape_of(index.type))):
-        if slope(index, other_axis) != int(other_axis == along) or slope(bound, other_axis) != 0:
+    for along, size in enumerate(ir.shape_of(index.type)):
+        grows = int(along == axis and size > 1)
+        if slope(index, along) != grows or slope(bound, along) != 0:
             return None
-    return Prefix(index, bound)
+    return Prefix(compare.results[0], axis, along_k, (index, bound))
 
 
 def slope(value: SSAValue, axis: int) -> int | None:
