@@ -691,10 +691,14 @@ def test_llvm_dump_and_times(capfd: Any, fresh_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [GPUTarget("cpu", "", 1), GPUTarget("cuda", 90, 32)])
-def test_no_address_sanitizer(fresh_cache: Path, target: GPUTarget) -> None:
+def test_the_address_sanitizer_is_bounds(no_ptxas: None, target: GPUTarget) -> None:
+    assert not tritium.compile(source(), target).metadata.instrumentation_mode
     knobs.compilation.enable_asan = True
-    with pytest.raises(RuntimeError, match=r"Address sanitizer is currently only supported on the"):
-        tritium.compile(source(), target)
+    for mode in ("", "fp", "bounds"):
+        options = {"instrumentation_mode": mode}
+        found = tritium.compile(source(), target, options).metadata
+        assert found.instrumentation_mode == ("bounds,fp" if mode == "fp" else "bounds")
+        assert any(site["kind"] == "bounds" for site in found.sanitizer["sites"])
 
 
 def test_remarks(capfd: Any, fresh_cache: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tritium import knobs
+from tritium.backends.base import instrumentation
 from tritium.runtime.interpreted import InterpretedFunction
 
 
@@ -196,15 +198,29 @@ def test_instrumentation_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
         tl.store(out, 3)
 
     out = np.zeros(1, np.int32)
-    for name in ("consan", "fpsan"):
-        with pytest.raises(NotImplementedError, match=f"the instrumentation {name} "):
-            kernel[(1,)](out, instrumentation_mode=name)
-    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "fpsan,mma")
-    with pytest.raises(NotImplementedError, match="the instrumentation fpsan, mma"):
-        kernel[(1,)](out)
+    with pytest.raises(NotImplementedError, match="the instrumentation mma "):
+        kernel[(1,)](out, instrumentation_mode="mma")
     monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan,fpsna")
     with pytest.raises(ValueError, match="is 'consan,fpsna'; fpsna is none of bounds, "):
         kernel[(1,)](out)
     monkeypatch.delenv("TRITON_INSTRUMENTATION_MODE")
     kernel[(1,)](out)
     assert out[0] == 3
+
+
+def test_instrumentations_of_the_reference() -> None:
+    built = ("bounds", "races", "fp")
+    assert instrumentation("gsan, bounds,races", built) == "races,bounds"
+    for name, check, lack in (
+        ("consan", "races", "shared memory is not watched"), ("iisan", "bounds", "alignment"),
+        ("fpsan", "fp", "kernels are not compared"),
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match=f"{name} is {check} here: .*{lack}"):
+            assert instrumentation(name, built) == check
+    with pytest.raises(NotImplementedError, match="the instrumentation races "):
+        instrumentation("gsan", ("bounds",))
+    knobs.compilation.enable_asan = True
+    assert instrumentation("gsan", built) == "bounds,races"
+    assert instrumentation("", ()) == ""
+    with pytest.raises(NotImplementedError, match=r"TRITON_ENABLE_ASAN beside .* default"):
+        instrumentation("default", ("bounds", "default"))

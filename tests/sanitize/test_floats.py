@@ -11,6 +11,9 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.device import device
+from tritium.sanitize.extents import Copy
+from tritium.sanitize.floats import origin
+from tritium.sanitize.kinds import NAN
 from tritium.sanitize.launch import SanitizerError
 
 pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
@@ -121,3 +124,15 @@ def test_8_bit_floats(dtype: Any, number: float, word: str):
     x[9] = number
     error = failing(lambda: copy[(1,)](x, np.zeros_like(x), BLOCK=32))
     assert f"{word} stored in kernel 'copy'" in str(error)
+
+
+def test_the_origin_is_found_in_copies_of_a_devices_memory():
+    kernel = divide[(1,)](*(np.ones(64, np.float32) for _ in range(3)), 64, BLOCK=64)
+    x, y = np.ones(64, np.float32), np.ones(64, np.float32)
+    y[7] = x[7] = 0
+    far = [1 << 44, 1 << 45, 1 << 46, 64]  # addresses that are not the process's
+    copies = [Copy(begin, a.view(np.uint8)) for begin, a in zip(far, (x, y), strict=False)]
+    text = kernel.metadata.sanitizer["ttir"]
+    found = origin(text, "divide", NAN, (0, 0, 0), (1, 1, 1), far, copies)
+    assert found and (found[0], found[1]["line"]) == ("made", line(divide, 4))
+    assert origin(text, "divide", NAN, (0, 0, 0), (1, 1, 1), far, copies[:1]) is None

@@ -1,4 +1,4 @@
-"""Checks of bounds as GPU code: each planted fault is reported, and not made."""
+"""Checks in GPU code: each planted fault is reported; one of bounds is not made."""
 
 from __future__ import annotations
 
@@ -144,6 +144,83 @@ def test_descriptors() -> None:
     small = x[:16].copy()
     wrong = TensorDescriptor(small, [32, 32], [32, 1], [32, 32])
     failing(lambda: rows[(1,)](wrong, out, 32), "load", "descriptor.base", None)
+
+
+@tritium.jit
+def shift(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i + 1, mask=i < n - 1)
+    tl.store(x + i, v, mask=i < n - 1)
+
+
+@tritium.jit
+def total(x, out, ATOMIC: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    rows = tl.load(x + tl.program_id(0) * BLOCK * BLOCK + i[:, None] * BLOCK + i[None, :])
+    v = tl.sum(tl.dot(rows, rows))
+    if ATOMIC:
+        tl.atomic_add(out, v)
+    else:
+        tl.store(out, tl.load(out) + v)
+
+
+def raced(launch: Any) -> SanitizerError:
+    with pytest.raises(SanitizerError, match=r"^race: ") as caught:
+        launch()
+    return caught.value
+
+
+def test_races() -> None:
+    mode = {"instrumentation_mode": "races"}
+    x = np.arange(N, dtype=np.float32)
+    shift[(1,)](x, N, BLOCK=N, **mode)  # one program is not watched for itself
+    error = raced(lambda: shift[(8,)](x, N, BLOCK=128, **mode))
+    load, store = (shift.fn.__code__.co_firstlineno + n for n in (3, 4))
+    assert (error.kind, error.site) == ("races", (__file__, store))
+    assert error.address == x.ctypes.data + 4 * 128 and error.program == (1, 0, 0)
+    assert f"beside the load of program (0, 0, 0), at {__file__}:{load}" in str(error)
+    assert "is index 128 of argument 'x', which has 1024 elements of float32" in str(error)
+
+
+def test_races_of_single_elements() -> None:
+    mode = {"instrumentation_mode": "gsan"}
+    x, out = np.ones((4, 16, 16), np.float32), np.zeros(1, np.float32)
+    total[(4,)](x, out, True, 16, **mode)
+    assert out[0] == 4 * 16**3
+    error = raced(lambda: total[(4,)](x, out, False, 16, **mode))
+    assert error.address == out.ctypes.data and "of argument 'out'" in str(error)
+    copy[(4,)](x, x, 4 * 256, BLOCK=256, **mode)  # each program its own elements
+
+
+@tritium.jit
+def divide(a, b, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ratio = tl.load(a + i, mask=i < n) / tl.load(b + i, mask=i < n)
+    tl.store(out + i, ratio * 2, mask=i < n)
+
+
+def test_floats() -> None:
+    mode = {"instrumentation_mode": "bounds,races,fp"}
+    a, b, out = (np.full(1000, value, np.float32) for value in (3, 2, 0))
+    divide[(4,)](a, b, out, 1000, BLOCK=256, **mode)  # masked lanes divide 0 by 0
+    assert np.all(out == 3)
+    first = divide.fn.__code__.co_firstlineno
+    for above, word in ((0, "NaN"), (3, "infinity")):
+        a[700], b[700] = above, 0
+        with pytest.raises(SanitizerError, match=f"^{word} stored") as caught:
+            divide[(4,)](a, b, out, 1000, BLOCK=256, **mode)
+        assert (caught.value.program, caught.value.site) == ((2, 0, 0), (__file__, first + 4))
+        assert f"first made at {__file__}:{first + 3}" in str(caught.value)
+
+
+@pytest.mark.ptxas
+def test_all_checks_assemble(fresh_cache: Any) -> None:
+    signature = {"x": "*fp32", "out": "*fp32", "ATOMIC": "constexpr", "BLOCK": "constexpr"}
+    source = ASTSource(total, signature, {"ATOMIC": True, "BLOCK": 16})
+    mode = {"instrumentation_mode": "bounds,races,fp"}
+    for arch in (80, 90, 100):
+        kernel = tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=mode)
+        assert kernel.asm["cubin"] and "note_atomic_write" in kernel.asm["ptx"]
 
 
 def test_machine_code_of_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:

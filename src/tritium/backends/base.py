@@ -17,6 +17,7 @@ import operator
 import os
 import sys
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -209,14 +210,22 @@ SANITIZERS = ("bounds", "races", "fp")
 PROFILES = ("default", "mma")
 """The profiler's modes of instrumentation."""
 
-INSTRUMENTATIONS = (*SANITIZERS, "consan", "fpsan", "gsan", "iisan", *PROFILES)
+REFERENCE_CHECKS = {
+    "gsan": ("races", ""), "consan": ("races", "shared memory is not watched"),
+    "iisan": ("bounds", "the alignment of descriptors is not checked"),
+    "fpsan": ("fp", "kernels are not compared"),
+}  # fmt: skip
+"""By the reference's names of checks: what is built here of each, and what is not."""
+
+INSTRUMENTATIONS = (*SANITIZERS, *REFERENCE_CHECKS, *PROFILES)
 """The sanitizer's checks, those of the reference, and the profiler's two, which have options."""
 
 
 def instrumentation(mode: Any, built: Sequence[str]) -> str:
     """The instrumentation that a launch asks for, or the setting (where `mode` is None): names of
     `INSTRUMENTATIONS`, with commas. Raises `ValueError` for an unknown one, `NotImplementedError`
-    for one that is not among those `built` for the backend."""
+    for one that is not among those `built` for the backend. `TRITON_ENABLE_ASAN` asks for `bounds`.
+    """
     mode = knobs.compilation.instrumentation_mode if mode is None else mode
     if not isinstance(mode, str):
         raise TypeError(f"instrumentation_mode is {mode!r}; a string is required")
@@ -228,6 +237,11 @@ def instrumentation(mode: Any, built: Sequence[str]) -> str:
             f"TRITON_INSTRUMENTATION_MODE (or a launch's instrumentation_mode) is {mode!r}; "
             f"{', '.join(unknown)} is none of {', '.join(INSTRUMENTATIONS)}"
         )
+    names = list(dict.fromkeys(_built_check(name) for name in names))
+    if knobs.compilation.enable_asan and "bounds" in built and "bounds" not in names:
+        if profiled:
+            raise NotImplementedError(f"TRITON_ENABLE_ASAN beside the instrumentation {mode}")
+        names.insert(0, "bounds")
     missing = [name for name in names if name.partition(":")[0] not in built]
     if missing:
         raise NotImplementedError(
@@ -247,6 +261,14 @@ def digest_of_options(options: Any) -> str:
     )
     text = "_".join(f"{name}-{value}" for name, value in sorted(values.items()))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _built_check(name: str) -> str:
+    """The check that a name of the reference's asks for; warns of what it has not."""
+    check, lack = REFERENCE_CHECKS.get(name, (name, ""))
+    if lack:
+        warnings.warn(f"the instrumentation {name} is {check} here: {lack}", stacklevel=2)
+    return check
 
 
 def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> None:

@@ -70,13 +70,6 @@ def _written(variable: str, path: str | None) -> Generator[None]:
         raise RuntimeError(f"Unable to use {variable}={path}: {error}") from error
 
 
-def no_asan() -> None:
-    """For backends that cannot instrument memory accesses: raises `RuntimeError` if that is asked
-    for (`TRITON_ENABLE_ASAN`)."""
-    if knobs.compilation.enable_asan:
-        raise RuntimeError("Address sanitizer is currently only supported on the AMD backend")
-
-
 Observer = Callable[[str, Pass[Any] | None, Any, float], None]
 """Called with a stage, the pass that has run (None before the first), the module and the seconds
 that the pass took."""

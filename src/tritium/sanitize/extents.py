@@ -52,6 +52,23 @@ def memory_of(argument: Any) -> Memory:
     return Memory(begin, end, first, _text(array.shape, str(array.dtype)))
 
 
+class Copy(NamedTuple):
+    """Memory of a device at an address, and the bytes there."""
+
+    begin: int
+    data: np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def host_copy(argument: Any) -> Copy | None:
+    """A copy of the storage of a tensor that is on a device; None for other objects."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(argument, torch.Tensor) or argument.device.type == "cpu":
+        return None
+    storage: Any = argument.untyped_storage()
+    held = torch.empty(0, dtype=torch.uint8).set_(storage.cpu())
+    return Copy(storage.data_ptr(), held.numpy())
+
+
 def _byte_bounds(array: Any) -> tuple[int, int]:
     begin = end = array.__array_interface__["data"][0]
     if array.size == 0:

@@ -36,25 +36,32 @@ from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.math import AbsFOp
-from tritium.ops.memory import Memory
+from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttir.numeric import FpToFpOp
 from tritium.ops.ttir.reduction import ReduceOp
-from tritium.ops.ttir.sanitize import SanitizerCheckOp
+from tritium.ops.ttir.sanitize import ReportOp, SanitizerCheckOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, combining
 from tritium.sanitize.bounds import accessed
+from tritium.sanitize.extents import Copy
 from tritium.sanitize.kinds import INFINITE, NAN
 from tritium.sanitize.sites import Site, kernel_of, site_of
 
 
 @dataclass(frozen=True)
 class CheckFloats(Pass):
-    """Check that no NaN and no infinity is stored; `sites` is filled with what is checked."""
+    """Check that no NaN and no infinity is stored.
+
+    Attributes:
+        sites: filled with what is checked.
+        reports: holds the address of the report, on devices that go on after one.
+    """
 
     name: ClassVar[str] = "sanitize-floats"
     title: ClassVar[str] = "SanitizeFloats"
     sites: list[Site] = field(default_factory=list[Site])
+    reports: list[SSAValue] = field(default_factory=list[SSAValue])
 
     def run(self, module: ModuleOp) -> bool:
         found = [
@@ -63,7 +70,7 @@ class CheckFloats(Pass):
             for value in op.operands if ir.is_float(value.type)
         ]  # fmt: skip
         for op, value in found:
-            _check(op, value, len(self.sites))
+            _check(op, value, len(self.sites), self.reports)
             self.sites.append(site_of(op, "fp"))
         return bool(found)
 
@@ -74,7 +81,7 @@ def _writes(op: Op) -> bool:
     )
 
 
-def _check(op: Any, value: SSAValue, site: int) -> None:
+def _check(op: Any, value: SSAValue, site: int, reports: Sequence[SSAValue]) -> None:
     at, kind = Builder(op), ir.with_element(value.type, ir.i32)
     if ir.bit_width(value.type) == 8:
         value = at.value(FpToFpOp, value, result=ir.with_element(value.type, ir.f32))
@@ -88,6 +95,10 @@ def _check(op: Any, value: SSAValue, site: int) -> None:
     mask = op.mask if "mask" in op.operand_names() else None
     if mask is not None:
         found = at.value(SelectOp, mask, found, none)
+    for report in reports:  # each thread looks at what it holds
+        detail = at.value(ExtUIOp, found, result=ir.with_element(kind, ir.i64))
+        at.make(ReportOp, detail, report, site=site)
+        return
     while ir.shape_of(found.type):  # axis by axis: the first loops are those of the store
         axis = len(ir.shape_of(found.type)) - 1
         found = at.value(ReduceOp, [found], axis=axis, regions=[combining(MaxUIOp, ir.i32)])
@@ -101,7 +112,23 @@ def _check(op: Any, value: SSAValue, site: int) -> None:
 
 
 class _Unchanged(Memory):
-    """The memory of the process, in which nothing is stored."""
+    """The memory of the process, in which nothing is stored, or copies of a device's."""
+
+    def __init__(self, copies: Sequence[Copy]):
+        super().__init__()
+        self._copies = copies
+
+    def load(
+        self, addresses: np.ndarray[Any, Any], dtype: np.dtype[Any], mask: Any
+    ) -> np.ndarray[Any, Any]:
+        if self._copies:
+            found = np.zeros_like(addresses)
+            for begin, data in self._copies:
+                offset = addresses - np.uint64(begin)
+                moved = offset + np.uint64(data.ctypes.data)
+                found = np.where(offset < np.uint64(data.size), moved, found)
+            addresses = found
+        return super().load(addresses, dtype, mask)
 
     def store(self, addresses: Any, value: Any, mask: Any) -> None:
         """Nothing."""
@@ -115,8 +142,8 @@ class _Made(Exception):
 class _Watching(Evaluator):
     """Stops at the first op that makes a NaN (or an infinity) of numbers that are none."""
 
-    def __init__(self, module: ModuleOp, kind: int):
-        super().__init__(module, _Unchanged())
+    def __init__(self, module: ModuleOp, kind: int, copies: Sequence[Copy]):
+        super().__init__(module, _Unchanged(copies))
         self._bad = np.isnan if kind == NAN else np.isinf
         self.loaded: Operation | None = None
 
@@ -151,7 +178,7 @@ class _Watching(Evaluator):
 
 def origin(
     text: str, kernel: str, kind: int, program: tuple[int, int, int], grid: Sequence[int],
-    arguments: Sequence[Any],
+    arguments: Sequence[Any], copies: Sequence[Copy] = (),
 ) -> tuple[str, Site] | None:  # fmt: skip
     """Where a program made its first NaN (or infinity), or loaded it: the program is run again by
     the reference semantics, without storing. None where it does not happen again, as when memory
@@ -160,9 +187,10 @@ def origin(
     Args:
         text: the kernel's ttir.
         arguments: numbers; addresses for pointers.
+        copies: of the memory that they lead to, where it is a device's.
     """
     module = parse_module(text, "<ttir>")
-    watching = _Watching(module, kind)
+    watching = _Watching(module, kind, copies)
     watching.program_id, watching.num_programs = program, (grid[0], grid[1], grid[2])
     function = kernel_of(module)
     values = [
@@ -173,6 +201,6 @@ def origin(
         watching.call(kernel, *values)
     except _Made as made:
         return "made", site_of(made.op, "fp")
-    except NotImplementedError:
+    except (NotImplementedError, EvaluationError):
         return None
     return None if watching.loaded is None else ("loaded", site_of(watching.loaded, "fp"))

@@ -5,7 +5,7 @@ before:
     tt.func @kernel(%x: !tt.ptr<f32>, ...)
       %v = tt.load %p, %mask
 after:
-    tt.func @kernel(%x: !tt.ptr<f32>, ..., %x_begin: i64, %x_end: i64, %report: i64)
+    tt.func @kernel(%x: !tt.ptr<f32>, ..., %report: i64, %x_begin: i64, %x_end: i64)
       %address = tt.ptr_to_int %p
       %inside = (%address - %x_begin) < (%x_end - %x_begin - 3), unsigned
       tt.sanitizer_report (%mask and not %inside ? %address : 0), %report {site = 0}
@@ -33,7 +33,7 @@ from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 from tritium.sanitize.bounds import Extent, accessed_bytes, add_extents, bounded, described
-from tritium.sanitize.sites import Site, add_arguments, kernel_of
+from tritium.sanitize.sites import Site, kernel_of
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,21 @@ class GuardBounds(Pass):
     """Leave accesses out of bounds out, and report the first one.
 
     Attributes:
-        sites, pointers: as of `CheckBounds`; the last further argument is the report's address.
+        sites, pointers: as of `CheckBounds`.
+        reports: holds the address of the report.
     """
 
     name: ClassVar[str] = "guard-bounds"
     title: ClassVar[str] = "GuardBounds"
     sites: list[Site] = field(default_factory=list[Site])
     pointers: list[int] = field(default_factory=list[int])
+    reports: list[SSAValue] = field(default_factory=list[SSAValue])
 
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)
         found = bounded(module, kernel)
         extents = add_extents(kernel, found, self.pointers)
-        (report,) = add_arguments(kernel, ("report",))
+        (report,) = self.reports
         for op, pointer, roots in found:
             self.sites.append(described(op, pointer, roots))
             _guard(op, pointer, [extents[r] for r in roots], report, len(self.sites) - 1)

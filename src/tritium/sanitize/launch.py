@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
-from tritium.sanitize.extents import UNKNOWN, Memory, memory_of
+from tritium.sanitize.extents import UNKNOWN, Memory, host_copy, memory_of
 from tritium.sanitize.kinds import NAN
 from tritium.sanitize.shadow import Shadow
 
@@ -57,7 +57,8 @@ class Checks:
 
     Args:
         data: what the kernel's metadata says: `sites`, `pointers`, the slots of the arguments
-            whose extent the kernel takes, and `granules`, of the shadow that it takes, if any.
+            whose extent the kernel takes, `granules`, of the shadow that it takes, if any, and
+            `report`, whether it takes the address of one.
         names: of the arguments by slot.
         kernel: its name.
     """
@@ -74,14 +75,17 @@ class Checks:
     def parameters(self) -> list[str]:
         """The names of the arguments that launches add."""
         extents = [f"{self.names[i]}.{end}" for i in self.pointers for end in ("begin", "end")]
-        return [*extents, *("shadow" for _ in self.granules), *("report" for _ in self.reports)]
+        return [*("report" for _ in self.reports), *extents, *("shadow" for _ in self.granules)]
 
-    def shadow(self, arguments: Sequence[Any], grid: Sequence[int]) -> Shadow | None:
-        """The shadow memory of a launch with these arguments (by slot); None without one."""
+    def shadow(
+        self, arguments: Sequence[Any], grid: Sequence[int], **device: Any
+    ) -> Shadow | None:
+        """The shadow memory of a launch with these arguments (by slot); None without one.
+        `device`: as of `Shadow`."""
         if not self.granules:
             return None
         memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
-        return Shadow(memories, self.granules[0], grid)
+        return Shadow(memories, self.granules[0], grid, **device)
 
     def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""
@@ -120,7 +124,8 @@ class Checks:
         from tritium.sanitize.floats import origin  # with the IR, which launches do not need
 
         values = [a if np.isscalar(a) else memory_of(a).first for a in arguments]
-        found = origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values)
+        copies = [copy for a in arguments if (copy := host_copy(a)) is not None]
+        found = origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies)
         if found is None:
             return ["    where it was made could not be found"]
         how, site = found

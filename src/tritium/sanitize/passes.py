@@ -14,40 +14,40 @@ from tritium.sanitize.floats import CheckFloats
 from tritium.sanitize.guards import GuardBounds
 from tritium.sanitize.races import CheckRaces
 from tritium.sanitize.records import WriteRecords
-from tritium.sanitize.sites import Site
+from tritium.sanitize.sites import Site, add_arguments, kernel_of
 
 RECORDS = "default"
 """The mode of the profiler."""
 
 
-def on_gpu(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:
-    """`sanitizer` for the ttir of a GPU's kernel; of checks `bounds` alone."""
-    if mode.partition(":")[0] == RECORDS:
-        return sanitizer(module, mode)
-    sites: list[Site] = []
-    pointers: list[int] = []
-    passes: list[Pass] = [TensorPointers(), GuardBounds(sites=sites, pointers=pointers)]
-    return passes, {"sites": sites, "pointers": pointers, "report": True}
-
-
-def sanitizer(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:
+def sanitizer(
+    module: ModuleOp, mode: str, *, on_gpu: bool = False
+) -> tuple[list[Pass], dict[str, Any]]:
     """The passes that put the checks of a mode (`bounds`, `bounds,fp`), or the profiler's records
-    (`default:...`), into ttir, and the part of the kernel's metadata that they fill."""
+    (`default:...`), into ttir, and the part of the kernel's metadata that they fill.
+
+    Args:
+        on_gpu: programs go on after a failed check. The kernel gets the address of a report.
+    """
     if mode.partition(":")[0] == RECORDS:
         labels: list[str] = []
         return [WriteRecords(labels=labels)], {"labels": labels}
     sites: list[Site] = []
     pointers: list[int] = []
     passes: list[Pass] = [TensorPointers()]
-    data: dict[str, Any] = {"sites": sites, "pointers": pointers}
+    data: dict[str, Any] = {"sites": sites, "pointers": pointers, "report": on_gpu}
     modes = mode.split(",")
-    if "bounds" in modes:
+    if "fp" in modes:
+        data["ttir"] = print_module(module)
+    reports = add_arguments(kernel_of(module), ("report",)) if on_gpu else []
+    if "bounds" in modes and on_gpu:
+        passes.append(GuardBounds(sites=sites, pointers=pointers, reports=reports))
+    elif "bounds" in modes:
         passes.append(CheckBounds(sites=sites, pointers=pointers))
     if "races" in modes:
         races = CheckRaces(sites=sites)
         data["granules"] = races.granules
         passes.append(races)
     if "fp" in modes:
-        data["ttir"] = print_module(module)
-        passes.append(CheckFloats(sites=sites))
+        passes.append(CheckFloats(sites=sites, reports=reports))
     return passes, data

@@ -6,7 +6,7 @@ before:
 after:
     tt.func @kernel(%x: !tt.ptr<f32>, ..., %shadow: i64)
       %address = tt.ptr_to_int %p
-      tt.race_check %address, %shadow, %mask {access = 0, size = 4, site = 0}
+      tt.race_check (%mask ? %address : 0), %shadow {access = 0, size = 4, site = 0}
       %v = tt.load %p, %mask
 
 Programs of a grid have no order unless they make one: by atomic operations whose results they look
@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tritium.ops.arith import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action, observes
 from tritium.ops.ttir.atomic import MemSemantic
@@ -65,10 +66,10 @@ class CheckRaces(Pass):
             at, size = Builder(op), accessed_bytes(pointer)
             mask = op.mask if "mask" in op.operand_names() else None
             address = at.value(PtrToIntOp, pointer)
-            at.make(
-                RaceCheckOp, address, shadow, mask, access=_access(op), size=size,
-                site=len(self.sites),
-            )  # fmt: skip
+            if mask is not None:
+                address = at.value(SelectOp, mask, address, at.constant(0, address))
+            site = len(self.sites)
+            at.make(RaceCheckOp, address, shadow, access=_access(op), size=size, site=site)
             self.sites.append(site_of(op, "races", access=_WORDS[_access(op)], size=size))
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
 

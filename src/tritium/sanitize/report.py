@@ -38,22 +38,24 @@ def failed(address: int) -> CheckFailed | None:
 
 def run_checked(
     checks: Checks, given: Sequence[Any], grid: Sequence[int], address: int,
-    launch: Callable[[list[int]], None],
+    launch: Callable[[list[int]], None], **device: Any,
 ) -> None:  # fmt: skip
     """Launch a kernel that reports to `address`. Raises `SanitizerError` for a failed check.
 
     Args:
         given: the kernel's arguments by slot.
         launch: takes the additional ones, and returns when the kernel is done.
+        device: `zeros` of `Shadow`.
     """
     clear(address)
+    shadow = checks.shadow(given, grid, report=address, **device)
     error: Exception | None = None
     try:
-        launch([*checks.values(given, None), address])
+        launch([address, *checks.values(given, shadow)])
     except Exception as failure:  # of an access that was reported and made
         error = failure
     found = failed(address)
     if found is not None:
-        raise checks.error(found, given, grid, None) from error
+        raise checks.error(found, given, grid, shadow) from error
     if error is not None:
         raise error

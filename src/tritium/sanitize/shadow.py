@@ -3,12 +3,14 @@
 The words are the first write, the first read, and the first read by another program; 0 for none. A
 word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic
 writes. The table that the kernel gets is the binary logarithm of the granule's bytes, the number of
-regions, and for each its first address, its bytes, and the address of its words.
+regions, the address of the launch's report (0 on the CPU), and for each region its first address,
+its bytes, and the address of its words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,10 @@ from tritium.sanitize.extents import UNKNOWN, Memory
 ATOMIC = 1 << 62
 SITE_BITS = 16
 WORDS = 3
-HEAD_BYTES, REGION_BYTES = 16, 24
+REPORT_AT, HEAD_BYTES, REGION_BYTES = 16, 24, 24
+
+Zeros = Callable[[tuple[int, ...]], "np.ndarray[Any, np.dtype[np.int64]]"]
+_zeros: Zeros = partial(np.zeros, dtype=np.int64)
 
 
 class Noted(NamedTuple):
@@ -35,20 +40,26 @@ class Shadow:
         memories: those of the arguments; they may overlap.
         granule: the bytes that are noted together, a power of two.
         grid: the launch's.
+        report: the address of its report.
+        zeros: makes arrays of int64 in memory that the device and the host see.
     """
 
-    def __init__(self, memories: Iterable[Memory], granule: int, grid: Sequence[int]):
+    def __init__(
+        self, memories: Iterable[Memory], granule: int, grid: Sequence[int], report: int = 0,
+        zeros: Zeros = _zeros,
+    ):  # fmt: skip
         self._shift, self._grid = granule.bit_length() - 1, grid
         self._regions = _merged([m for m in memories if m is not UNKNOWN and m.end > m.begin])
         # An access may begin inside, and end behind.
         sizes = [(end - begin >> self._shift) + 8 for begin, end in self._regions]
-        self._words = [np.zeros((size, WORDS), np.int64) for size in sizes]
+        self._words = [zeros((size, WORDS)) for size in sizes]
         rows = [
             (begin, end - begin, words.ctypes.data)
             for (begin, end), words in zip(self._regions, self._words, strict=True)
         ]
-        flat: list[int] = [self._shift, len(rows), *(n for row in rows for n in row)]
-        self._table = np.array(flat, np.uint64)
+        flat: list[int] = [self._shift, len(rows), report, *(n for row in rows for n in row)]
+        self._table = zeros((len(flat),))
+        self._table[:] = flat
 
     @property
     def address(self) -> int:

@@ -18,7 +18,7 @@ from tests.simt.hardware import Simt
 from tests.simt.machine import ENTRY, SHARED_BYTES, compile_kernel, machine
 from tritium.analysis.writes import written_arguments
 from tritium.backends.amd.matrix import MatrixCores
-from tritium.backends.base import BaseBackend, Language, Stage, option_values
+from tritium.backends.base import SANITIZERS, BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.compiler import CPUOptions
 from tritium.backends.nvidia.processor import LEAST_DEPTH, MmaSync
 from tritium.backends.pipeline import run_pipeline
@@ -28,7 +28,7 @@ from tritium.ops.attributes import POINTER_RANGE
 from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
-from tritium.sanitize.passes import on_gpu
+from tritium.sanitize.passes import sanitizer
 from tritium.target import GPUTarget, Processor
 
 _TYPES = {
@@ -43,7 +43,7 @@ class SimtOptions(CPUOptions):
     """Options of a kernel: those of the CPU backend, of which the counts have their effect."""
 
     backend_name: str = "simt"
-    instrumentations: ClassVar[tuple[str, ...]] = ("bounds", "default")
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
 
 
 @cache
@@ -175,7 +175,9 @@ class SimtBackend(BaseBackend):
 
     def _ttgir(self, module: Any, metadata: dict[str, Any], options: Any) -> Any:
         if options.instrumentation_mode:
-            passes, metadata["sanitizer"] = on_gpu(module, options.instrumentation_mode)
+            passes, metadata["sanitizer"] = sanitizer(
+                module, options.instrumentation_mode, on_gpu=True
+            )  # fmt: skip
             run_pipeline(module, passes, "instrument")
         counts = options.num_warps, options.num_stages, options.num_ctas
         passes = gpu_passes(self.target.warp_size, *counts)

@@ -11,7 +11,7 @@ from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.cpu.tiles.ir import kernel_of
-from tritium.backends.pipeline import no_asan, run_pipeline
+from tritium.backends.pipeline import run_pipeline
 from tritium.native.host import CPU
 from tritium.native.loader import compile_ir
 from tritium.passes import pipelines
@@ -41,7 +41,6 @@ def make_llir(
 ) -> str:
     """Write LLVM IR for a processor; finds out how much scratch memory a thread needs, and which
     pointer arguments are written through."""
-    no_asan()
     metadata["written_args"] = sorted(written_arguments(kernel_of(module)))
     text, facts = lower_to_llvm(module, processor, fuse)
     # Programs for GPUs divide a device's `max_shared_mem` by it, and take what results.

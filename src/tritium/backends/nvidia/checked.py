@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.sanitize.launch import Checks
@@ -43,7 +48,7 @@ class Checked:
                 self._report = host_memory(REPORT.itemsize)
             given = list(self._given(args))
             wait = partial(_launch_and_wait, launch, args, stream)
-            run_checked(self._checks, given, grid, self._report, wait)
+            run_checked(self._checks, given, grid, self._report, wait, zeros=managed_zeros)
 
     def _given(self, args: Sequence[Any]) -> Iterator[Any]:
         """The kernel's parameters; a descriptor is several."""
@@ -81,3 +86,15 @@ def host_memory(size: int) -> int:
     driver = library()
     flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
     return int(check(driver.cuMemHostAlloc(size, flags)))
+
+
+def managed_zeros(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """An array in memory that moves between the device and the host."""
+    driver, size = library(), 8 * math.prod(shape)
+    address = int(check(driver.cuMemAllocManaged(
+        size, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
+    )))  # fmt: skip
+    ctypes.memset(address, 0, size)
+    buffer: Any = (ctypes.c_char * size).from_address(address)
+    weakref.finalize(buffer, driver.cuMemFree, address)
+    return np.frombuffer(buffer, np.int64).reshape(shape)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tritium import knobs
-from tritium.backends.base import check_counts, digest_of_options, option_values
+from tritium.backends.base import SANITIZERS, check_counts, digest_of_options, option_values
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CUDAOptions:
     sanitize_overflow: bool = True
     arch: str | None = None
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = ("bounds", "default")
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

@@ -13,7 +13,7 @@ from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
-from tritium.backends.pipeline import no_asan, run_pipeline
+from tritium.backends.pipeline import run_pipeline
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
@@ -74,15 +74,15 @@ def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOpti
 def _instrument(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> None:
     """Put in the checks or records that the options ask for."""
     if options.instrumentation_mode:
-        from tritium.sanitize.passes import on_gpu  # which few kernels are compiled with
+        from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with
 
-        passes, metadata["sanitizer"] = on_gpu(module, options.instrumentation_mode)
+        mode = options.instrumentation_mode
+        passes, metadata["sanitizer"] = sanitizer(module, mode, on_gpu=True)
         run_pipeline(module, passes, "instrument")
 
 
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
-    no_asan()
     line_info = not knobs.compilation.disable_line_info
     text, facts = lower_to_llvm(module, hardware(arch), options, line_info=line_info)
     metadata.update(facts)

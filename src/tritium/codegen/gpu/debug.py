@@ -10,6 +10,7 @@ from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.codegen.gpu.shape import axis_layout
 from tritium.codegen.gpu.types import GPU
+from tritium.codegen.llvm.races import note, report_of
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -17,7 +18,7 @@ from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.ops.ttir.debug import AssertOp, PrintOp
 from tritium.ops.ttir.profile import RecordOp
-from tritium.ops.ttir.sanitize import ReportOp
+from tritium.ops.ttir.sanitize import RaceCheckOp, ReportOp
 from tritium.sanitize.report import offset
 from tritium.sanitize.ring import HEAD_BYTES, RECORD
 
@@ -93,20 +94,50 @@ def assert_(c: Context, op: Any) -> None:
 
 @lowers(GPU, ReportOp)
 def report(c: Context, op: Any) -> None:
-    """Each thread looks at its elements; the first thread of all writes the record."""
+    """Each thread looks at its elements."""
     f, wrong = c.f, const("i64", 0)
     for detail in dict.fromkeys(c.tile(op.detail)):
         wrong = f.select(f.icmp("ne", detail, const("i64", 0)), detail, wrong)
     with f.when(f.icmp("ne", wrong, const("i64", 0)), "wrong", "right"):
-        address = f.emit("ptr", f"inttoptr {c.tile(op.report)[0]} to ptr")
-        raised = f.offset(address, offset("raised"))
-        pair = f.emit("{ i32, i1 }", f"cmpxchg ptr {raised.ref}, i32 0, i32 1 monotonic "
-                      "monotonic, align 4")  # fmt: skip
-        with f.when(f.emit("i1", f"extractvalue {{ i32, i1 }} {pair.ref}, 1"), "first", "known"):
-            values = {"site": const("i32", op.site), "detail": wrong,
-                      **dict(zip("xyz", _program(c), strict=True))}  # fmt: skip
-            for name, value in values.items():
-                f.store(value, f.offset(address, offset(name)), 8 if name == "detail" else 4)
+        _write_report(c, f.emit("ptr", f"inttoptr {c.tile(op.report)[0]} to ptr"), op.site, wrong)
+
+
+@lowers(GPU, RaceCheckOp)
+def race_check(c: Context, op: Any) -> None:
+    """Of the threads that hold an element one notes it."""
+    f, (shadow,) = c.f, c.tile(op.shadow)
+    addresses = c.tile(op.address)
+    registers, owner = [0], c.first
+    if ir.shape_of(op.address.type):
+        layout = layout_of(op.address.type)
+        registers, owner = distinct_registers(layout), c.owner(layout, of_program=True)
+    number = f.op("add", f.cast("zext", _number(c), "i64"), const("i64", 1))
+    for address in (addresses[register] for register in registers):
+        accessed = f.icmp("ne", address, const("i64", 0))
+        with f.when(accessed if owner is None else f.op("and", owner, accessed), "note", "noted"):
+            fine = note(f, op.access, op.size, op.site, shadow, address, number)
+            with f.when(f.op("xor", fine, const("i1", True)), "race", "fine"):
+                _write_report(c, report_of(f, shadow), op.site, address)
+
+
+def _write_report(c: Context, address: Value, site: int, detail: Value) -> None:
+    """Write the record at an address, if no other thread has."""
+    f = c.f
+    raised = f.offset(address, offset("raised"))
+    pair = f.emit("{ i32, i1 }", f"cmpxchg ptr {raised.ref}, i32 0, i32 1 monotonic "
+                  "monotonic, align 4")  # fmt: skip
+    with f.when(f.emit("i1", f"extractvalue {{ i32, i1 }} {pair.ref}, 1"), "first", "known"):
+        values = {"site": const("i32", site), "detail": detail,
+                  **dict(zip("xyz", _program(c), strict=True))}  # fmt: skip
+        for name, value in values.items():
+            f.store(value, f.offset(address, offset(name)), 8 if name == "detail" else 4)
+
+
+def _number(c: Context) -> Value:
+    """The number of the program in the grid, from 0."""
+    f, (x, y, z) = c.f, _program(c)
+    nx, ny = (c.hardware.grid.num_programs(c, axis) for axis in range(2))
+    return f.op("add", x, f.op("mul", nx, f.op("add", y, f.op("mul", ny, z))))
 
 
 @lowers(GPU, RecordOp)
@@ -118,14 +149,12 @@ def record(c: Context, op: Any) -> None:
     buffer, mask = (c.tile(value)[0] for value in op.memory)
     with f.when(c.first, "record", "recorded"):
         x, y, z = _program(c)
-        nx, ny = (c.hardware.grid.num_programs(c, axis) for axis in range(2))
-        number = f.op("add", x, f.op("mul", nx, f.op("add", y, f.op("mul", ny, z))))
         start = f.emit("ptr", f"inttoptr {buffer} to ptr")
         written = f.emit("i64", f"atomicrmw add {start}, i64 1 monotonic, align 8")
         place = f.op("mul", f.op("and", written, mask), const("i64", RECORD.itemsize))
         at = f.emit("ptr", f"getelementptr i8, {f.offset(start, HEAD_BYTES)}, {place}")
         values = {
-            "time": c.hardware.atomics.nanoseconds(c), "thread": f.cast("zext", number, "i64"),
+            "time": c.hardware.atomics.nanoseconds(c), "thread": f.cast("zext", _number(c), "i64"),
             "what": const("i32", 2 * op.number + op.starts), "x": x, "y": y, "z": z,
         }  # fmt: skip
         for name, value in values.items():

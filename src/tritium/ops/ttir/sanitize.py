@@ -12,7 +12,7 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import HOST, opaque, waits
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import enum_attr, i32_attr, operand, optional
+from tritium.ops.fields import enum_attr, i32_attr, operand
 from tritium.ops.memory import Context, EvaluationError
 
 
@@ -50,7 +50,7 @@ class Access(IntEnum):
 
 
 class RaceCheckOp(Op):
-    """Note that the program accesses `size` bytes at each address whose mask is true. Report check
+    """Note that the program accesses `size` bytes at each address that is not 0. Report check
     number `site` and leave the program where another program has accessed them, too, and one of the
     two has written; two atomic accesses are no fault.
 
@@ -59,25 +59,20 @@ class RaceCheckOp(Op):
 
     name = "tt.race_check"
     effects = (waits(HOST),)
-    syntax = "$address, $shadow [, $mask] attrs : type(address)"
+    syntax = "$address, $shadow attrs : type(address)"
     takes_any_layout = True
     address = operand()
     shadow = operand()
-    mask = optional()
     access = enum_attr(Access)
     size = i32_attr()
     site = i32_attr()
 
     @classmethod
-    def infer(
-        cls, address: ir.Type, shadow: ir.Type, mask: ir.Type | None, **attrs: Any
-    ) -> None:
+    def infer(cls, address: ir.Type, shadow: ir.Type, **attrs: Any) -> None:
         if ir.element_type(address) != ir.i64 or shadow != ir.i64:
             raise OpError(f"{cls.name}: operands are {describe(address, shadow)}; i64, i64")
-        if mask not in (None, ir.with_element(address, ir.i1)):
-            raise OpError(f"{cls.name}: mask is {describe(mask)} for {describe(address)}")
 
-    def evaluate(self, context: Context, address: Any, shadow: Any, mask: Any) -> None:
+    def evaluate(self, context: Context, address: Any, shadow: Any) -> None:
         """Nothing is noted: programs run one after the other."""
 
 
