@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import traceback
 from collections.abc import Generator
 from ctypes import c_int, c_void_p
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tritium
 import tritium.language as tl
 from tests.amd.kernels import add
 from tritium.backends.active import driver as active
-from tritium.backends.amd import libhip
+from tritium.backends.amd import launcher, libhip, native_launch
 from tritium.backends.amd.driver import HIPDriver
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
+from tritium.tools.tensor_descriptor import TensorDescriptor
 
 OUT_OF_MEMORY = 2
 
@@ -31,6 +34,7 @@ class FakeHip:
     def __init__(self, arch: str = "gfx942:sramecc+:xnack-", devices: int = 1):
         self.arch, self.devices, self.images, self.names = arch, devices, list[bytes](), list[str]()
         self.kinds, self.launches, self.cooperative = "", list[Any](), 0
+        self.native = list[bool]()  # of each launch: whether Python's launcher made it
         self.launch_status, self.lanes = 0, 64 if arch.startswith("gfx9") else 32
         for name, parameters in libhip._FUNCTIONS.items():
             setattr(self, name, ctypes.CFUNCTYPE(c_int, *parameters)(getattr(self, f"_{name}")))
@@ -89,6 +93,8 @@ class FakeHip:
         values = [struct.unpack(k, ctypes.string_at(p, struct.calcsize(k)))[0]
                   for k, p in zip(self.kinds, places, strict=True)]  # fmt: skip
         self.launches.append((tuple(numbers), stream, values))
+        callers = [frame.name for frame in traceback.extract_stack()]
+        self.native.append("_launch" not in callers)
         return self.launch_status
 
     def _hipModuleLaunchCooperativeKernel(self, function: int, *rest: Any) -> int:
@@ -136,6 +142,51 @@ def test_a_launch(hip: FakeHip) -> None:
     assert hip.cooperative == 1 and len(hip.launches) == 2
     add[(0,)](x, y, out, 1000, BLOCK=256, num_warps=2)
     assert len(hip.launches) == 2, "no program, no launch"
+
+
+@pytest.fixture
+def arrays(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Arrays in host memory that stand for the GPU's."""
+    monkeypatch.setattr(native_launch, "ROCM", 1)
+    monkeypatch.setattr(launcher, "address_of", lambda arg, position: address(arg))
+    return [np.zeros(1024, np.float32) for _ in range(3)]
+
+
+def address(array: Any) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def test_native_launches(hip: FakeHip, arrays: list[np.ndarray]) -> None:
+    hip.kinds = "QQQi"
+    for n in (1000, 1001, 1002):
+        kernel = add[(3, 2)](*arrays, n, BLOCK=256, num_warps=2)
+    assert hip.native == [False, True, True]
+    sizes = (3, 2, 1, 128, 1, 1, kernel.metadata.shared)
+    assert hip.launches[-1] == (sizes, None, [*map(address, arrays), 1002])
+    hip.launch_status = OUT_OF_MEMORY
+    with pytest.raises(RuntimeError, match=r"\[HIP\]: no memory \(status 2\)"):
+        add[(1,)](*arrays, 1003, BLOCK=256, num_warps=2)
+    assert hip.native[-1]
+    hip.launch_status = 0
+    for _ in range(3):
+        add[(1,)](*arrays, 1000, BLOCK=256, launch_cooperative_grid=True)
+    assert hip.cooperative == 3 and hip.native[-1]
+
+
+def test_descriptors_made_on_the_host(hip: FakeHip, arrays: list[np.ndarray]) -> None:
+    hip.kinds = "QiiqqQ"
+    given = TensorDescriptor(arrays[0], [32, 32], [32, 1], [16, 32])
+    for _ in range(3):
+        by_descriptor[(1,)](given, arrays[1])
+    assert hip.native[-1]
+    expected = [address(arrays[0]), 32, 32, 32, 1, address(arrays[1])]
+    assert [values for _, _, values in hip.launches] == [expected] * 3
+
+
+@tritium.jit
+def by_descriptor(desc, out):
+    i, j = tl.arange(0, 16), tl.arange(0, 32)
+    tl.store(out + i[:, None] * 32 + j[None, :], desc.load([16, 0]))
 
 
 @tritium.jit

@@ -10,19 +10,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tritium.backends.amd.libhip import FUNCTION_ATTRIBUTES, check, device_count, library
+from tritium.backends.amd.libhip import (
+    FUNCTION_ATTRIBUTES,
+    check,
+    device_count,
+    hip_torch,
+    library,
+)
 from tritium.backends.amd.libhip import properties as properties_of
 from tritium.backends.base import DriverBase, c_type
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
-
-
-def hip_torch() -> Any:
-    """torch, if the program uses its ROCm support."""
-    torch = sys.modules.get("torch")
-    if torch is None or not getattr(torch.version, "hip", None):
-        return None
-    return torch if torch.cuda.is_available() else None
 
 
 class HIPUtils:
@@ -81,6 +79,11 @@ class HIPDriver(DriverBase):
         number = hip.int32()
         check(hip.hipGetDevice(hip.ref(number)), hip)
         return number.value
+
+    def native_device(self) -> Callable[[], int]:
+        """The function that native launches call for the current device."""
+        torch = hip_torch()
+        return self.get_current_device if torch is None else torch._C._cuda_getDevice
 
     def set_current_device(self, device: int) -> None:
         """Work on another device from now on."""

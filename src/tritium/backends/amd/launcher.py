@@ -6,9 +6,11 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
-from tritium.backends.amd.libhip import DEVICE_POINTER, check, library
+from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
+from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
 from tritium.launch.packing import Pack, leaves, packer, parameters
 
@@ -41,28 +43,62 @@ def _pack_address(position: int) -> Pack:
     return pack
 
 
+def _pack_descriptor(position: int) -> Pack:
+    """A host descriptor's tensor, shape (i32) and strides (i64), each in 8 bytes."""
+
+    def pack(buffer: Any, offset: int, arg: Any) -> None:
+        values = [*arg.shape, *arg.strides]
+        forms = "i4x" * len(arg.shape) + "q" * len(arg.strides)
+        struct.pack_into(f"<Q{forms}", buffer, offset, address_of(arg.base, position), *values)
+
+    return pack
+
+
+def _failed(status: int) -> None:
+    check(status, library())
+
+
+def current_stream_function() -> tuple[Callable[[int], int] | None, int]:
+    """A function from a device's number to the stream that launches go to, None for the default
+    stream; and the device."""
+    torch = hip_torch()
+    if torch is None:
+        return None, 0
+    return torch._C._cuda_getCurrentRawStream, torch.cuda.current_device()
+
+
 class HIPLauncher:
     """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
 
     def __init__(self, src: Any, metadata: Any, function: int):
-        if metadata.global_scratch_size:
-            raise NotImplementedError("global scratch memory on AMD GPUs")
         self._name, self._metadata, self._function = metadata.name, metadata, function
         self._params, self._nested = parameters(src, metadata)
         self._threads = metadata.warp_size * metadata.num_warps
-        self._packers: list[tuple[int, str, Pack]] = []
+        self._packers: list[tuple[int, str, int, Pack]] = []
+        self._count = 0
         for position, param in enumerate(self._params):
             if param is None:
                 continue
             name, kind = param
             if kind.startswith("tensordesc"):
-                raise NotImplementedError(f"descriptors made on the host ('{name}') on AMD GPUs")
-            pack = _pack_address(position) if kind.startswith("*") else packer(kind, name)
-            self._packers.append((position, name, pack))
+                pack, count = _pack_descriptor(position), 1 + 2 * (kind.count(",") + 1)
+            else:
+                pack = _pack_address(position) if kind.startswith("*") else packer(kind, name)
+                count = 1
+            self._packers.append((position, name, 8 * self._count, pack))
+            self._count += count
 
     def native_end(self, link: Link) -> End | None:
-        """Launches go through Python."""
-        return None
+        """The last step of a native launch of this kernel; None where only `__call__` can."""
+        # Here, because a program's first launches do not need it.
+        from tritium.backends.amd.native_launch import Calls, make_end
+
+        launch = "Cooperative" if self._metadata.launch_cooperative_grid else ""
+        address = ctypes.cast(getattr(library(), f"hipModuleLaunch{launch}Kernel"), ctypes.c_void_p)
+        stream, device = current_stream_function()
+        calls = Calls(address.value or 0, stream, device, _failed, self._allocate)
+        params = [param for param in self._params if param is not None]
+        return make_end(link, calls, self._function, params, self._metadata)
 
     def __call__(
         self, gx: int, gy: int, gz: int, stream: int, function: Any, packed_metadata: Any,
@@ -81,21 +117,31 @@ class HIPLauncher:
             raise TypeError(
                 f"kernel '{self._name}' takes {len(self._params)} arguments; got {len(args)}"
             )
-        count = len(self._packers)
+        count = self._count + bool(self._metadata.global_scratch_size)
         values = ctypes.create_string_buffer(8 * max(count, 1))
         start = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * i for i in range(count)))
-        for i, (position, name, pack) in enumerate(self._packers):
+        for position, name, offset, pack in self._packers:
             try:
-                pack(values, 8 * i, args[position])
+                pack(values, offset, args[position])
             except (struct.error, OverflowError) as error:
                 raise TypeError(
                     f"kernel '{self._name}': argument '{name}' is {args[position]!r:.80}: {error}"
                 ) from None
+        memory = None
+        if count > self._count:
+            memory, address = self._allocate(prod(grid), stream)
+            struct.pack_into("Q", values, 8 * self._count, address)
         hip = library()
         sizes = (*grid, self._threads, 1, 1, self._metadata.shared, stream, pointers)
         if self._metadata.launch_cooperative_grid:
             status = hip.hipModuleLaunchCooperativeKernel(self._function, *sizes)
         else:
             status = hip.hipModuleLaunchKernel(self._function, *sizes, None)
+        del memory  # from here on the stream's order keeps it
         check(status, hip)
+
+    def _allocate(self, programs: int, stream: int) -> tuple[Any, int]:
+        """Global scratch memory for a launch, and its address."""
+        size = self._metadata.global_scratch_size * programs
+        return allocate(size, self._metadata.global_scratch_align, stream)

@@ -106,3 +106,11 @@ def properties(device: int) -> dict[str, Any]:
     }
     name = memory.raw[_ARCH_NAME : _ARCH_NAME + 256].split(b"\0")[0].decode()
     return {**found, "arch": name.partition(":")[0]}
+
+
+def hip_torch() -> Any:
+    """torch, if the program uses its ROCm support."""
+    torch = sys.modules.get("torch")
+    if torch is None or not getattr(torch.version, "hip", None):
+        return None
+    return torch if torch.cuda.is_available() else None

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.backends.nvidia.tensormap import data_type
-from tritium.codegen.llvm.writer import Module, Value, const
+from tritium.codegen.llvm.writer import Module, Value
+from tritium.launch.device_end import API, NO, EndWriter, holder
 from tritium.launch.ends import End, Link, Slot
 from tritium.native.pyobjects import api_addresses
 from tritium.native.pyobjects_writer import call_object, is_null
@@ -56,42 +57,22 @@ CONFIG = Record(
 ATTRIBUTE = Record(("id", "i32"), ("align 8", "align 8"), ("value", "i32"), ("value1", "i32"),
                    ("value2", "i32"), ("rest", "bytes 48"))  # fmt: skip
 
-API = (
-    "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
-    "PyLong_FromVoidPtr",
-    "PyObject_CallFunctionObjArgs", "PyObject_IsTrue", "PyErr_Clear", "PyErr_Occurred", "Py_DecRef",
-)  # fmt: skip
-YES, NO = const("i1", 1), const("i1", 0)
 INVALID_CONTEXT, INVALID_HANDLE = 201, 400
 """Statuses of a call in a thread that has no current context, or another than the kernel's."""
 
 
-class _EndWriter:
+class _EndWriter(EndWriter):
     """Writes `tritium_cuda_end`."""
 
-    def __init__(self, module: Module):
-        self.module = module
+    state = STATE
 
     def write(self) -> None:
-        self._fail()
+        self.write_failure()
         self._entered()
         self._encode()
         self._launch()
         self._launch_again()
         self._end()
-
-    def _fail(self) -> None:
-        """i1 fail(state, status): raise for a status of the driver; false."""
-        f = Code(self.module, "fail", [("ptr", "state"), ("i32", "status")], "i1", cold=True)
-        state, status = f.arguments
-        number = f.call("ptr", "PyLong_FromLong", f.cast("sext", status, "i64"))
-        with f.when(is_null(f, number)):
-            f.ret(NO)
-        answer = call_object(f, f.read(state, STATE, "failed"), number)
-        f.call("void", "Py_DecRef", number)
-        with f.when(f.icmp("ne", answer, NULL)):
-            f.call("void", "Py_DecRef", answer)
-        f.ret(NO)
 
     def _entered(self) -> None:
         """i1 entered(state, status): after a status that may mean that the kernel's context is not
@@ -175,47 +156,14 @@ class _EndWriter:
         f.write(config, CONFIG, "block_z", i32(1))
         for name in ("shared", "attributes", "attribute_count"):
             f.write(config, CONFIG, name, f.read(state, STATE, name))
-        stream = self._stream(f, state)
+        stream = self.stream(f, state)
         f.write(config, CONFIG, "stream", stream)
-        memory = self._scratch(f, state, total, stream, parameters)
+        memory = self.scratch(f, state, total, stream, parameters)
         result = f.variable("i32", f.call("i32", "launch", state, config, parameters))
         failed = f.get("i32", result)
         with f.when(f.icmp("ne", failed, i32(0))):
             f.put(result, f.call("i32", "launch_again", state, failed, config, parameters))
-        held = f.get("ptr", memory)
-        with f.when(f.icmp("ne", held, NULL)):
-            f.call("void", "Py_DecRef", held)
-        status = f.get("i32", result)
-        with f.when(f.icmp("ne", status, i32(0))):
-            f.ret(f.call("i1", "fail", state, status))
-        f.ret(YES)
-
-    def _scratch(
-        self, f: Code, state: Value, total: Value, stream: Value, parameters: Value
-    ) -> Value:
-        """Ask for scratch memory and pass it on; where what keeps it alive is (null for none)."""
-        memory, address = f.variable("ptr", NULL), f.variable("ptr", NULL)
-        allocate = f.read(state, STATE, "allocate")
-        with f.when(f.icmp("ne", allocate, NULL)):
-            arguments = [
-                f.call("ptr", "PyLong_FromLong", total),
-                f.call("ptr", "PyLong_FromVoidPtr", stream),
-            ]
-            answer = f.variable("ptr", NULL)
-            missing = f.op("or", is_null(f, arguments[0]), is_null(f, arguments[1]))
-            with f.when(f.icmp("eq", missing, NO)):
-                f.put(answer, call_object(f, allocate, *arguments))
-            for argument in arguments:
-                with f.when(f.icmp("ne", argument, NULL)):
-                    f.call("void", "Py_DecRef", argument)
-            found = f.get("ptr", answer)
-            with f.when(is_null(f, found)):
-                f.ret(NO)
-            f.put(memory, found)
-            f.put(address, f.call("ptr", "PyLong_AsVoidPtr", found))
-            count = f.read(state, STATE, "parameter_count")
-            f.put(f.gep("ptr", parameters, count), address)
-        return memory
+        self.finish(f, state, memory, f.get("i32", result))
 
     def _maps(self, f: Code, state: Value, slots: Value) -> Value:
         count = f.read(state, STATE, "map_count")
@@ -247,23 +195,6 @@ class _EndWriter:
             f.put(f.gep("ptr", pointers, i), chosen)
         return pointers
 
-    def _stream(self, f: Code, state: Value) -> Value:
-        stream, function = f.variable("ptr", NULL), f.read(state, STATE, "stream")
-        with f.when(f.icmp("ne", function, NULL)):
-            answer = call_object(f, function, f.read(state, STATE, "device"))
-            with f.when(is_null(f, answer)):
-                f.ret(NO)
-            handle = f.call("ptr", "PyLong_AsVoidPtr", answer)
-            f.call("void", "Py_DecRef", answer)
-            # Null is the default stream, or an exception.
-            with f.when(is_null(f, handle)), f.when(
-                f.icmp("ne", f.call("ptr", "PyErr_Occurred"), NULL)
-            ):
-                f.ret(NO)
-            f.put(stream, handle)
-        return f.get("ptr", stream)
-
-
 def native_ir() -> str:
     """The LLVM IR of `tritium_cuda_end`."""
     module = Module()
@@ -283,22 +214,6 @@ class Calls(NamedTuple):
     failed: Callable[[int], None]
     enter: Callable[[], bool]
     allocate: Callable[[int, int], tuple[Any, int]] | None = None
-
-
-class _Held(int):
-    """The address of memory that lives as long as this."""
-
-    memory: Any
-
-
-def _holder(allocate: Callable[[int, int], tuple[Any, int]]) -> Callable[[int, int], int]:
-    def held(programs: int, stream: int) -> int:
-        memory, address = allocate(programs, stream)
-        answer = _Held(address)
-        answer.memory = memory
-        return answer
-
-    return held
 
 
 def _failed(status: int) -> None:
@@ -406,7 +321,7 @@ def _write(
     scratch = None
     if metadata.global_scratch_size:
         assert calls.allocate is not None
-        scratch = _holder(calls.allocate)
+        scratch = holder(calls.allocate)
     keep = (memory, own, maps_memory, attributes_memory, calls, device, scratch)
     STATE.write(
         state, function=function, launch=calls.launch, encode=calls.encode,

@@ -1,0 +1,117 @@
+"""The part of a native launch's end that GPUs have in common: the current stream, memory beside the
+arguments, errors. What differs between kernels is in a record, `EndWriter.state`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tritium.codegen.llvm.writer import Module, Value, const
+from tritium.native.pyobjects_writer import call_object, is_null
+from tritium.native.records import Record
+from tritium.native.writer import NULL, Code, i32
+
+API = (
+    "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
+    "PyLong_FromVoidPtr",
+    "PyObject_CallFunctionObjArgs", "PyObject_IsTrue", "PyErr_Clear", "PyErr_Occurred", "Py_DecRef",
+)  # fmt: skip
+YES, NO = const("i1", 1), const("i1", 0)
+
+
+class EndWriter:
+    """Writes the end of a launch. Its `state` has these fields among others. `stream`: a Python
+    function from `device` to the current stream, or null for the default stream; `failed`: one that
+    raises for a status; `allocate`: null, or one from the number of programs and the stream to the
+    scratch memory that the kernel needs, an int that is its address: the kernel's last parameter,
+    behind `parameter_count` others."""
+
+    state: ClassVar[Record]
+
+    def __init__(self, module: Module):
+        self.module = module
+
+    def write_failure(self) -> None:
+        """i1 fail(state, status): raise for a status of the driver; false."""
+        f = Code(self.module, "fail", [("ptr", "state"), ("i32", "status")], "i1", cold=True)
+        state, status = f.arguments
+        number = f.call("ptr", "PyLong_FromLong", f.cast("sext", status, "i64"))
+        with f.when(is_null(f, number)):
+            f.ret(NO)
+        answer = call_object(f, f.read(state, self.state, "failed"), number)
+        f.call("void", "Py_DecRef", number)
+        with f.when(f.icmp("ne", answer, NULL)):
+            f.call("void", "Py_DecRef", answer)
+        f.ret(NO)
+
+    def stream(self, f: Code, state: Value) -> Value:
+        """The stream that the launch goes to."""
+        stream, function = f.variable("ptr", NULL), f.read(state, self.state, "stream")
+        with f.when(f.icmp("ne", function, NULL)):
+            answer = call_object(f, function, f.read(state, self.state, "device"))
+            with f.when(is_null(f, answer)):
+                f.ret(NO)
+            handle = f.call("ptr", "PyLong_AsVoidPtr", answer)
+            f.call("void", "Py_DecRef", answer)
+            # Null is the default stream, or an exception.
+            with f.when(is_null(f, handle)), f.when(
+                f.icmp("ne", f.call("ptr", "PyErr_Occurred"), NULL)
+            ):
+                f.ret(NO)
+            f.put(stream, handle)
+        return f.get("ptr", stream)
+
+    def scratch(
+        self, f: Code, state: Value, total: Value, stream: Value, parameters: Value
+    ) -> Value:
+        """Ask for scratch memory and pass it on; where what keeps it alive is (null for none)."""
+        memory, address = f.variable("ptr", NULL), f.variable("ptr", NULL)
+        allocate = f.read(state, self.state, "allocate")
+        with f.when(f.icmp("ne", allocate, NULL)):
+            arguments = [
+                f.call("ptr", "PyLong_FromLong", total),
+                f.call("ptr", "PyLong_FromVoidPtr", stream),
+            ]
+            answer = f.variable("ptr", NULL)
+            missing = f.op("or", is_null(f, arguments[0]), is_null(f, arguments[1]))
+            with f.when(f.icmp("eq", missing, NO)):
+                f.put(answer, call_object(f, allocate, *arguments))
+            for argument in arguments:
+                with f.when(f.icmp("ne", argument, NULL)):
+                    f.call("void", "Py_DecRef", argument)
+            found = f.get("ptr", answer)
+            with f.when(is_null(f, found)):
+                f.ret(NO)
+            f.put(memory, found)
+            f.put(address, f.call("ptr", "PyLong_AsVoidPtr", found))
+            count = f.read(state, self.state, "parameter_count")
+            f.put(f.gep("ptr", parameters, count), address)
+        return memory
+
+    @staticmethod
+    def finish(f: Code, state: Value, memory: Value, status: Value) -> None:
+        """Let go of scratch memory, and return whether the launch has succeeded."""
+        held = f.get("ptr", memory)
+        with f.when(f.icmp("ne", held, NULL)):
+            f.call("void", "Py_DecRef", held)
+        with f.when(f.icmp("ne", status, i32(0))):
+            f.ret(f.call("i1", "fail", state, status))
+        f.ret(YES)
+
+
+class _Held(int):
+    """The address of memory that lives as long as this."""
+
+    memory: Any
+
+
+def holder(allocate: Callable[[int, int], tuple[Any, int]]) -> Callable[[int, int], int]:
+    """The same function with one result, an address that keeps the memory alive."""
+
+    def held(programs: int, stream: int) -> int:
+        memory, address = allocate(programs, stream)
+        answer = _Held(address)
+        answer.memory = memory
+        return answer
+
+    return held
