@@ -34,6 +34,9 @@ def load(path: Path, patch: pytest.MonkeyPatch) -> Any:
     ("02_matmul_on_hopper", r"pipelined: 8 wgmma(.|\n)*specialized: 8 wgmma(.|\n)*are right"),
     ("03_attention_on_hopper", r"attention: 48 wgmma, 12 bulk copies.*\nthe results are right"),
     ("04_persistent_matmul", r"persistent: 8 wgmma.* 21\d{4} bytes.*\nthe products are right"),
+    ("05_convolution", r"convolution: 8 wgmma, 1 copies of patches.*\nthe convolutions are right"),
+    ("06_clusters", r"product: 8 wgmma, 4 copies for two .*\nthe results are right"),
+    ("07_asynchronous_copies", r"sums: 8 copies .*\ncopy: 0 loads, 2 .*\nthe results are right"),
 ])  # fmt: skip
 def test_programs(name: str, said: str) -> None:
     command = [sys.executable, "-m", "tritium", "run", str(FOLDER / "gluon" / f"{name}.py")]
@@ -67,6 +70,37 @@ def test_persistent_products_as_compiled(monkeypatch: pytest.MonkeyPatch) -> Non
     kernel = gluon.GluonJITFunction(tutorial.persistent.fn)
     launcher("engine")(kernel, (2,), *made, 200, 136, 136, STAGES=3, GROUP=2)
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+def test_convolutions_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    tutorial = load(FOLDER / "gluon" / "05_convolution.py", monkeypatch)
+    rng = np.random.default_rng(3)
+    x = rng.integers(-2, 3, (2, 6, 7, 32)).astype(np.float16)
+    w = rng.integers(-2, 3, (16, 3, 3, 32)).astype(np.float16)
+    count, height, width, _ = tutorial.sizes(x, w, 2, 1)
+    out = np.zeros((count * height * width, 16), np.float16)
+    made = (tutorial.patches(x, 64, 32, 3, 2, 1), tutorial.tiles(w.reshape(16, -1), [16, 32]),
+            tutorial.tiles(out, [64, 16]))  # fmt: skip
+    launcher("engine")(
+        gluon.GluonJITFunction(tutorial.convolution.fn), (1, 1), *made, HEIGHT=height,
+        WIDTH=width, SIZE=3, CHANNELS=32, STRIDE=2, PADDING=1, STAGES=2,
+    )  # fmt: skip
+    wanted = tutorial.reference(x, w, 2, 1).reshape(out.shape)
+    np.testing.assert_array_equal(out, wanted.astype(np.float16))
+
+
+def test_copies_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    tutorial = load(FOLDER / "gluon" / "07_asynchronous_copies.py", monkeypatch)
+    x = np.random.default_rng(4).integers(-9, 10, (64, 512)).astype(np.float32)
+    out, total = np.zeros_like(x), np.zeros(16, np.float32)
+    made = (tutorial.described(a, [16, 64]) for a in (x, out))
+    copy = gluon.GluonJITFunction(tutorial.copy_kernel.fn)
+    launcher("engine")(copy, (3,), *made, 4, 8, STAGES=4, num_warps=1)
+    np.testing.assert_array_equal(out, x)
+    layout = gl.BlockedLayout([1, 4], [1, 32], [4, 1], [1, 0])
+    launcher("simt")(gluon.GluonJITFunction(tutorial.sum_kernel.fn), (2,), x[:16], total, 500,
+                     layout=layout, ROWS=8, WIDTH=128, STAGES=3)  # fmt: skip
+    np.testing.assert_array_equal(total, x[:16].reshape(-1)[: 16 * 500].reshape(16, 500).sum(1))
 
 
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
