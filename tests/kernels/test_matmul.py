@@ -145,3 +145,21 @@ def test_gradients_of_float64():
 def test_errors(call, message: str):
     with pytest.raises(ArgumentError, match=message):
         call(normal(3, 4), normal(4, 5))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_one_matrix_for_all_batches(residual: bool):
+    """Batches become rows of one product, where that copies nothing."""
+    a, b = normal(3, 10, 40), normal(40, 24)
+    after = normal(3, 10, 24) if residual else None
+    for x in (a, a.mT.contiguous().mT, a[:, ::2]):
+        added = None if after is None else after[:, : x.shape[1]]
+        right = x.double() @ b.double() + (0 if added is None else added.double())
+        found = matmul(x, b, None, None, added).double()
+        torch.testing.assert_close(found, right, atol=1e-4, rtol=1e-5)
+    scales = torch.tensor(0.5, device=place())
+    small = (a.clamp(-1, 1) * 100).to(torch.int8), (b.clamp(-1, 1) * 100).to(torch.int8)
+    right = small[0].double() @ small[1].double() * 0.5
+    assert torch.equal(matmul(*small, a_scale=scales).double(), right)
+    each = torch.arange(10, device=place()).float()
+    assert torch.equal(matmul(*small, a_scale=each).double(), right * 2 * each[:, None])

@@ -138,7 +138,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call)
     tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
     operands: tuple[object, ...] = (q, k, v, o)
     if call.q_offsets is None and all(is_readable(t) for t in (q, k, v, o)):
-        columns, values = (call.constants(q, k, v)[name] for name in ("DP", "DVP"))
+        columns, values = (max(16, power_of_two(t.shape[-1])) for t in (q, v))
         rows = ((tiles.m, columns), (tiles.n, columns), (tiles.n, values), (tiles.m, values))
         operands = tuple(
             describe(t, (1, 1, *block)) for t, block in zip((q, k, v, o), rows, strict=True)

@@ -27,14 +27,41 @@ OPERANDS = (*FLOATS, torch.int8, *FP8)
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 
 
-def _batched(x: Tensor, batch: torch.Size | tuple[int, ...]) -> Tensor:
+def _batches(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """What the leading dimensions of a and b broadcast to."""
+    left, right = a.shape[:-2], b.shape[:-2]
+    if left == right or not right:  # torch's function takes 20 us
+        return left
+    return right if not left else torch.broadcast_shapes(left, right)
+
+
+def _batched(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     """(product of `batch`, rows, columns); batches that are all the same are not copied."""
+    if len(batch) + 2 == x.ndim == 3 and x.shape[0] == batch[0]:
+        return x
+    if not batch:
+        return x.unsqueeze(0)
     if x.ndim == 2 or all(s == 1 for s in x.shape[:-2]):
         count = 1
         for size in batch:
             count *= size
         return x.reshape(x.shape[-2:]).expand(count, *x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)
+
+
+def _folded(
+    a: Tensor, b: Tensor, residual: Tensor | None, a_scale: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """a, residual and a_scale with all batches as rows of one matrix, where b is the same for all
+    of them and nothing is copied for it; else as they are."""
+    if b.ndim != 2 or a.ndim == 2 or (a_scale is not None and a_scale.stride(0)):
+        return a, residual, a_scale
+    try:
+        matrix = a.view(-1, a.shape[-1])
+        added = None if residual is None else residual.view(-1, b.shape[-1])
+    except RuntimeError:
+        return a, residual, a_scale
+    return matrix, added, None if a_scale is None else a_scale[:1].expand(matrix.shape[0])
 
 
 def _result_dtype(a: Tensor, out_dtype: torch.dtype | None, scaled: bool) -> torch.dtype:
@@ -52,18 +79,19 @@ def matmul_op(
     keep_inner: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(y, what the activation was applied to), the latter empty unless it is to be kept."""
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    shape = (*batch, a.shape[-2], b.shape[-1])
+    shape = (*_batches(a, b), a.shape[-2], b.shape[-1])
     y = torch.empty(shape, dtype=out_dtype, device=a.device)
     inner = torch.empty(shape if keep_inner else 0, dtype=out_dtype, device=a.device)
     if y.numel() == 0:
         return y, inner
+    a, residual, a_scale = _folded(a, b, residual, a_scale)
+    batch = _batches(a, b)
     x, w = _batched(a, batch), _batched(b, batch)
-    flat = x.shape[0]
+    flat = (x.shape[0], x.shape[1], shape[-1])
     launch(
-        x, w, y.view(flat, *shape[-2:]), bias, a_scale, b_scale,
+        x, w, y.view(flat), bias, a_scale, b_scale,
         None if residual is None else _batched(residual, batch),
-        inner.view(flat, *shape[-2:]) if keep_inner else None, activation, precision,
+        inner.view(flat) if keep_inner else None, activation, precision,
     )  # fmt: skip
     return y, inner
 
@@ -74,7 +102,7 @@ def _(
     b_scale: Tensor | None, activation: str | None, out_dtype: torch.dtype, precision: str,
     keep_inner: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = _batches(a, b)
     shape = (*batch, a.shape[-2], b.shape[-1])
     y = torch.empty(shape, dtype=out_dtype, device=a.device)
     return y, torch.empty(shape if keep_inner else 0, dtype=out_dtype, device=a.device)
@@ -149,7 +177,7 @@ def _check_scale(name: str, scale: Tensor | None, size: int, a: Tensor) -> Tenso
     return scale.reshape(-1).expand(size)
 
 
-def _check(a: Tensor, b: Tensor, activation: str | None, precision: str) -> torch.Size:
+def _check(a: Tensor, b: Tensor, activation: str | None, precision: str) -> tuple[int, ...]:
     check_tensor("matmul", "a", a, OPERANDS)
     check_tensor("matmul", "b", b, OPERANDS)
     if not (a.dtype in FP8 and b.dtype in FP8):
@@ -164,7 +192,7 @@ def _check(a: Tensor, b: Tensor, activation: str | None, precision: str) -> torc
     check_choice("matmul", "activation", activation, (None, *ACTIVATIONS))
     check_choice("matmul", "precision", precision, PRECISIONS)
     try:
-        return torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return _batches(a, b)
     except RuntimeError:
         found = f"has batches {tuple(b.shape[:-2])}"
         accepted = f"those that broadcast with a's, {tuple(a.shape[:-2])}"
