@@ -224,6 +224,12 @@ def test_run_without_such_a_file():
     assert tritium("run").returncode == 2
 
 
+def test_run_with_sanitize_fills_new_arrays(tmp_path):
+    file = tmp_path / "prog.py"
+    file.write_text("import numpy as np\nprint(np.isnan(np.empty(9)).all())\n")
+    assert tritium("run", "--sanitize", "unwritten", str(file)).stdout == "True\n"
+
+
 def test_run_of_a_folder_without_a_program(tmp_path):
     done = tritium("run", str(tmp_path))
     assert done.returncode == 2 and "a folder without __main__.py" in done.stderr

@@ -204,7 +204,7 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     return known
 
 
-SANITIZERS = ("bounds", "races", "fp")
+SANITIZERS = ("bounds", "races", "fp", "unwritten")
 """Checks that are built for some backend."""
 
 PROFILES = ("default", "mma")

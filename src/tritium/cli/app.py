@@ -82,7 +82,7 @@ def run(
         typer.Option(
             metavar="CHECKS",
             help="Put checks into kernels, and stop at the first that fails: bounds (if none is "
-            "named), races, fp.",
+            "named), races, unwritten, fp.",
         ),
     ] = None,
 ) -> None:

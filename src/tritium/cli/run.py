@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import linecache
 import os
@@ -14,7 +15,9 @@ from types import ModuleType, TracebackType
 import typer
 
 from tritium import compat, knobs
-from tritium.backends.base import SANITIZERS
+from tritium.backends.base import REFERENCE_CHECKS, SANITIZERS
+
+_until_the_end = contextlib.ExitStack()
 
 
 def run_program(arguments: Sequence[str]) -> None:
@@ -62,13 +65,18 @@ def is_program(text: str) -> bool:
 def sanitize_kernels(checks: str) -> None:
     """Compile the kernels of this process, and of those it starts, with checks of the sanitizer:
     names with commas. Raises `BadParameter` for others."""
-    unknown = [name for name in checks.split(",") if name.strip() not in SANITIZERS]
+    names = (*SANITIZERS, *REFERENCE_CHECKS)
+    unknown = [name for name in checks.split(",") if name.strip() not in names]
     if unknown:
-        known = ", ".join(SANITIZERS)
+        known = ", ".join(names)
         raise typer.BadParameter(
             f"--sanitize {checks}: {unknown[0]!r} is no program and none of {known}"
         )
     knobs.compilation.instrumentation_mode = checks
+    if "unwritten" in checks:
+        from tritium.sanitize.allocations import new_arrays_filled
+
+        _until_the_end.enter_context(new_arrays_filled())
 
 
 def _needed(option: str, what: str, rest: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ class SanitizerError(TritonError, RuntimeError):
     """A check of the sanitizer failed; the kernel's results are incomplete.
 
     Attributes:
-        kind: which check ("bounds", "races", "fp").
+        kind: which check ("bounds", "races", "unwritten", "fp").
         site: the file and the line of the kernel's source.
         program: the program's place in the grid.
         address: for accesses, where.
@@ -103,6 +103,9 @@ class Checks:
         if site["kind"] == "races":
             title = f"race: {site['access']}"
             details = self._raced(failed, arguments, shadow)
+        elif site["kind"] == "unwritten":
+            title = "load of memory that was never written"
+            details = self._arguments_at(failed, arguments)
         elif site["kind"] == "bounds":
             title = f"{site['access']} out of bounds"
             details = self._outside(site, failed.detail, arguments)
@@ -143,6 +146,11 @@ class Checks:
                 f"  without order beside the {site['access']} of program {other.program}, at "
                 f"{_place_of(site)}", *([f"    {site['source']}"] if site["source"] else []),
             ]  # fmt: skip
+        return [*lines, *self._arguments_at(failed, arguments)]
+
+    def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:
+        """The arguments that an address is in."""
+        address, lines = failed.detail & (1 << 64) - 1, list[str]()
         for name, argument in zip(self.names, arguments, strict=True):
             memory = None if np.isscalar(argument) else memory_of(argument)
             if memory and memory is not UNKNOWN and memory.begin <= address < memory.end:

@@ -15,6 +15,7 @@ from tritium.sanitize.guards import GuardBounds
 from tritium.sanitize.races import CheckRaces
 from tritium.sanitize.records import WriteRecords
 from tritium.sanitize.sites import Site, add_arguments, kernel_of
+from tritium.sanitize.unwritten import CheckUnwritten
 
 RECORDS = "default"
 """The mode of the profiler."""
@@ -48,6 +49,8 @@ def sanitizer(
         races = CheckRaces(sites=sites)
         data["granules"] = races.granules
         passes.append(races)
+    if "unwritten" in modes:
+        passes.append(CheckUnwritten(sites=sites, reports=reports))
     if "fp" in modes:
         passes.append(CheckFloats(sites=sites, reports=reports))
     return passes, data
