@@ -168,11 +168,17 @@ def test_bad_options(options: dict[str, Any], error: type[Exception], message: s
 @tritium.jit
 def prints(x):
     tl.device_print("x", tl.load(x))
+    tl.device_assert(tl.load(x) > 0, "x is too small")
+
+
+def test_prints_and_assertions(arch: str) -> None:
+    kernel = compiled(prints, "*fp32", arch, debug=True)
+    assert [fails for _, fails in kernel.metadata.output] == [False, True]
+    assert "tritium.output@rel" in code(kernel) and b"tritium.output\0" in kernel.asm["hsaco"]
+    assert re.search(r"global_atomic_add_(x2|u64)", code(kernel))
 
 
 def test_what_is_not_built_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotImplementedError, match=r"tt\.print.*printing from a kernel"):
-        compiled(prints, "*fp32")
     kernel = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 1024})
     path = tmp_path / "add.amdgcn"
     path.write_text(kernel.asm["amdgcn"])

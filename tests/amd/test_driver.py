@@ -11,6 +11,7 @@ from ctypes import c_int, c_void_p
 from types import SimpleNamespace
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -18,8 +19,10 @@ import tritium
 import tritium.language as tl
 from tests.amd.kernels import add
 from tritium.backends.active import driver as active
-from tritium.backends.amd import launcher, libhip, native_launch
+from tritium.backends.amd import launcher, libhip, native_launch, output
 from tritium.backends.amd.driver import HIPDriver
+from tritium.backends.amd.lower.host import Records
+from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 from tritium.tools.tensor_descriptor import TensorDescriptor
@@ -35,6 +38,8 @@ class FakeHip:
         self.arch, self.devices, self.images, self.names = arch, devices, list[bytes](), list[str]()
         self.kinds, self.launches, self.cooperative = "", list[Any](), 0
         self.native = list[bool]()  # of each launch: whether Python's launcher made it
+        self.output, self.synchronized = c_void_p(), 0
+        self.written: Any = None  # what a launch puts into the buffer
         self.launch_status, self.lanes = 0, 64 if arch.startswith("gfx9") else 32
         for name, parameters in libhip._FUNCTIONS.items():
             setattr(self, name, ctypes.CFUNCTYPE(c_int, *parameters)(getattr(self, f"_{name}")))
@@ -80,6 +85,28 @@ class FakeHip:
         value[0] = {4: 32, 3: 8, 0: 1024}[attribute]
         return 0
 
+    def _hipModuleGetGlobal(self, place: Any, size: Any, module: int, name: bytes) -> int:
+        assert name == b"tritium.output"
+        place[0], size[0] = ctypes.addressof(self.output), 8
+        return 0
+
+    def _hipMalloc(self, place: Any, size: int) -> int:
+        self.memory = ctypes.create_string_buffer(b"\xff" * size, size)
+        place[0] = ctypes.addressof(self.memory)
+        return 0
+
+    def _hipMemcpyHtoD(self, to: int, source: int, size: int) -> int:
+        ctypes.memmove(to, source, size)
+        return 0
+
+    def _hipMemcpyDtoH(self, to: Any, source: int, size: int) -> int:
+        ctypes.memmove(to, source, size)
+        return 0
+
+    def _hipStreamSynchronize(self, stream: int) -> int:
+        self.synchronized += 1
+        return 0
+
     def _hipPointerGetAttribute(self, found: int, attribute: int, address: int) -> int:
         assert attribute == 3
         c_void_p.from_address(found).value = address + 1
@@ -93,6 +120,8 @@ class FakeHip:
         values = [struct.unpack(k, ctypes.string_at(p, struct.calcsize(k)))[0]
                   for k, p in zip(self.kinds, places, strict=True)]  # fmt: skip
         self.launches.append((tuple(numbers), stream, values))
+        if self.written:
+            ctypes.memmove(self.output.value or 0, self.written, len(self.written))
         callers = [frame.name for frame in traceback.extract_stack()]
         self.native.append("_launch" not in callers)
         return self.launch_status
@@ -106,7 +135,7 @@ class FakeHip:
 def hip(monkeypatch: pytest.MonkeyPatch) -> Generator[FakeHip]:
     assert active.default, "found without the library below"
     fake = FakeHip()
-    caches = libhip.library, libhip.device_count, libhip.properties
+    caches = libhip.library, libhip.device_count, libhip.properties, output._buffer
     for cache in caches:
         cache.cache_clear()
     monkeypatch.setattr(libhip, "_open", lambda: fake)
@@ -245,3 +274,72 @@ def test_a_library_without_a_function_is_none(monkeypatch: pytest.MonkeyPatch) -
     libhip.device_count.cache_clear()
     assert libhip.device_count() == 0
     libhip.device_count.cache_clear()
+
+
+@tritium.jit
+def says(x, n):
+    tl.device_print("100% n", n)
+    tl.device_print("x", tl.load(x), hex=True)
+    tl.device_assert(n < 7, "n is 50% too large")
+
+
+def test_what_kernels_print(hip: FakeHip, capfd: pytest.CaptureFixture[str]) -> None:
+    hip.kinds, x = "Qi", Tensor(0x10000)
+    hip.written = struct.pack("<QQ3QqQ3QQ", 80, 1, 3, 0, 0, -5, 2, 4, 0, 1, 0x40400000)
+    says[(5,)](x, 5, debug=True)
+    assert hip.synchronized == 1 and hip.memory.raw == bytes(len(hip.memory))
+    assert capfd.readouterr().out == (
+        "pid (3, 0, 0) idx () 100% n: -5\npid (4, 0, 1) idx () x: 0x40400000\n"
+    )
+    says[(5,)](x, 5, debug=True)  # which is no native launch
+    assert hip.synchronized == 2 and len(capfd.readouterr().out.splitlines()) == 2
+    hip.written = struct.pack("<QQ4Q", 40, 3, 1, 2, 0, 17)
+    wanted = (r"device-side assert: pid \(1, 2, 0\) thread 17: .*test_driver\.py:\d+: says: "
+              r"Assertion `n is 50% too large` failed\.")  # fmt: skip
+    with pytest.raises(RuntimeError, match=wanted):
+        says[(5,)](x, 8, debug=True)
+    assert "Assertion" in capfd.readouterr().err
+
+
+def test_more_than_there_is_room_for(hip: FakeHip, capfd: pytest.CaptureFixture[str]) -> None:
+    hip.kinds = "Qi"
+    count = (output.CAPACITY - 8) // 40
+    hip.written = struct.pack("<Q", 40 * count + 80) + struct.pack("<Q3Qq", 1, 0, 0, 0, 9) * count
+    says[(5,)](Tensor(0x10000), 5, debug=True)
+    *printed, last = capfd.readouterr().out.splitlines()
+    assert len(printed) == count and last.startswith("80 bytes of what kernels print are lost")
+
+
+def test_the_code_that_writes_records() -> None:
+    """On the CPU: two lines of a kernel, and one for which there is no room."""
+    module, host = Module(), Records()
+    f = Function(module, "write", [("i32", "x", ""), ("double", "y", "")], "void", linkage="")
+    e: Any = SimpleNamespace(f=f)
+    for form, value in (("x %u %%\n", f.arguments[0]), ("y %f\n", f.arguments[1])):
+        host.print(e, form, [value])
+    f.ret(None)
+    text = module.text().replace("protected", "").replace("externally_initialized", "")
+    memory = ctypes.create_string_buffer(output.CAPACITY)
+    variable = c_void_p(ctypes.addressof(memory))
+    engine = jit(text)
+    c_void_p.from_address(engine.get_global_value_address(output.SYMBOL)).value = variable.value
+    write = ctypes.CFUNCTYPE(None, c_int, ctypes.c_double)(engine.get_function_address("write"))
+    write(7, 2.5)
+    write(-1, -0.25)
+    found = [line for _, line in output.lines(memory.raw, host.formats)]
+    assert found == ["x 7 %\n", "y 2.500000\n", "x 4294967295 %\n", "y -0.250000\n"]
+    struct.pack_into("<Q", memory, 0, output.CAPACITY - 8)
+    write(7, 2.5)
+    assert struct.unpack_from("<Q", memory)[0] == output.CAPACITY + 24
+    assert not any(memory.raw[72:])
+
+
+def jit(text: str) -> Any:
+    """A module in this process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    module = llvm.parse_assembly(text)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine

@@ -18,6 +18,7 @@ from tritium.backends.amd.libhip import (
     library,
 )
 from tritium.backends.amd.libhip import properties as properties_of
+from tritium.backends.amd.output import connect
 from tritium.backends.base import DriverBase, c_type
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
@@ -43,6 +44,7 @@ class HIPUtils:
         check(hip.hipSetDevice(device), hip)
         module, function = hip.pointer(), hip.pointer()
         check(hip.hipModuleLoadData(hip.ref(module), kernel), hip)
+        connect(module, kernel, device)
         check(hip.hipModuleGetFunction(hip.ref(function), module, name.encode()), hip)
         found: list[int] = []
         for attribute in FUNCTION_ATTRIBUTES:

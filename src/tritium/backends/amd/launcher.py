@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
+from tritium.backends.amd.output import report
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
 from tritium.launch.packing import Pack, leaves, packer, parameters
@@ -74,6 +75,7 @@ class HIPLauncher:
         self._name, self._metadata, self._function = metadata.name, metadata, function
         self._params, self._nested = parameters(src, metadata)
         self._threads = metadata.warp_size * metadata.num_warps
+        self._output = getattr(metadata, "output", ())
         self._packers: list[tuple[int, str, int, Pack]] = []
         self._count = 0
         for position, param in enumerate(self._params):
@@ -90,6 +92,8 @@ class HIPLauncher:
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
+        if self._output:
+            return None
         # Here, because a program's first launches do not need it.
         from tritium.backends.amd.native_launch import Calls, make_end
 
@@ -140,6 +144,8 @@ class HIPLauncher:
             status = hip.hipModuleLaunchKernel(self._function, *sizes, None)
         del memory  # from here on the stream's order keeps it
         check(status, hip)
+        if self._output:
+            report(self._output, stream)
 
     def _allocate(self, programs: int, stream: int) -> tuple[Any, int]:
         """Global scratch memory for a launch, and its address."""

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import struct
 import sys
-from ctypes import POINTER, c_char_p, c_int, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
 
 from tritium import knobs
@@ -19,6 +19,10 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "hipModuleLoadData": [_HANDLE, c_char_p], "hipModuleUnload": [c_void_p],
     "hipModuleGetFunction": [_HANDLE, c_void_p, c_char_p],
     "hipFuncGetAttribute": [POINTER(c_int), c_int, c_void_p],
+    "hipModuleGetGlobal": [_HANDLE, POINTER(c_size_t), c_void_p, c_char_p],
+    "hipMalloc": [_HANDLE, c_size_t], "hipStreamSynchronize": [c_void_p],
+    "hipMemcpyHtoD": [c_void_p, c_void_p, c_size_t],
+    "hipMemcpyDtoH": [c_void_p, c_void_p, c_size_t],
     "hipPointerGetAttribute": [c_void_p, c_int, c_void_p],
     "hipModuleLaunchKernel": [c_void_p, *_DIMENSIONS, c_void_p, c_void_p, c_void_p],
     "hipModuleLaunchCooperativeKernel": [c_void_p, *_DIMENSIONS, c_void_p, c_void_p],
@@ -43,7 +47,7 @@ _ARCH_NAME = 1160
 class Library:
     """The functions of `_FUNCTIONS`, and what their parameters are made of."""
 
-    pointer, int32, ref = c_void_p, c_int, staticmethod(ctypes.byref)
+    pointer, int32, size, ref = c_void_p, c_int, c_size_t, staticmethod(ctypes.byref)
 
     def __init__(self, functions: Any):
         for name, parameters in _FUNCTIONS.items():

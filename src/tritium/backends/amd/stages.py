@@ -47,8 +47,9 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
     if knobs.compilation.enable_asan:
         raise NotImplementedError("the AMD backend has no address sanitizer (TRITON_ENABLE_ASAN)")
     line_info = not knobs.compilation.disable_line_info
-    text, facts = lower_to_llvm(module, AMDGPU(options.arch), options, line_info=line_info)
-    metadata.update(facts)
+    hardware = AMDGPU(options.arch)
+    text, facts = lower_to_llvm(module, hardware, options, line_info=line_info)
+    metadata.update(facts, output=hardware.host.formats)
     return text
 
 

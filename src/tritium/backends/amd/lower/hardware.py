@@ -8,6 +8,7 @@ from typing import Any
 from tritium.backends.amd.amdgcn import TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.functions import AMDFunctions
+from tritium.backends.amd.lower.host import Records
 from tritium.backends.amd.lower.memory import (
     GlobalAccess,
     GlobalAtomics,
@@ -93,16 +94,6 @@ class WorkgroupBarriers:
         raise Unsupported(_CLUSTERS)
 
 
-class Trap:
-    """A failed assertion ends the kernel with a trap. There is no printing."""
-
-    def print(self, e: Emitter, format: str, values: Any) -> None:
-        raise Unsupported("printing from a kernel")
-
-    def fail(self, e: Emitter, message: str, file: str, line: int) -> None:
-        e.f.call("void", "llvm.trap")
-
-
 class AMDGPU(Hardware):
     """A processor by LLVM's name: gfx942."""
 
@@ -123,7 +114,7 @@ class AMDGPU(Hardware):
         self.memory, self.shared, self.matrices = GlobalAccess(), LocalMemory(), NoMatrixMoves()
         self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
         self.buffers, self.conversions = BufferAccess(arch), SoftwareConversions()
-        self.host = Trap()
+        self.host = Records()
         self.functions, self.products = AMDFunctions(), MatrixProducts(matrix_cores(arch))
 
     def check_cluster(self, num_ctas: int) -> None:
