@@ -2,306 +2,278 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tritium_kernels.errors import (
+from tritium_kernels.errors import check_like, check_operand, check_tensor, dtype_name, refuse
+from tritium_kernels.launch import cdiv
+from tritium_kernels.matmul_details.launch import Call, choose, launch
+from tritium_kernels.matmul_details.launch import can_overflow_int32 as can_overflow_int32
+from tritium_kernels.matmul_details.launch import get_swap_xw as get_swap_xw
+from tritium_kernels.matmul_details.launch import should_upcast_indices as should_upcast_indices
+from tritium_kernels.matmul_details.operands import (
+    EIGHT_BITS,
     FLOATS,
-    check_like,
-    check_operand,
-    check_rank,
-    check_same_dtype,
-    check_tensor,
-    dtype_name,
-    refuse,
+    INDICES,
+    OP,
+    Problem,
+    check_bias,
+    check_rows,
+    check_scales,
+    read_operands,
+    read_problem,
 )
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two
-from tritium_kernels.moe_kernels import matmul as kernels
-from tritium_kernels.specialize import IDENTITY, FnSpecs
+from tritium_kernels.matmul_details.opt_flags import OptFlags, set_idle_sms
+from tritium_kernels.matmul_details.precision import Epilogue as Epilogue
+from tritium_kernels.matmul_details.precision import FlexCtx as FlexCtx
+from tritium_kernels.matmul_details.precision import FnName as FnName
+from tritium_kernels.matmul_details.precision import FusedActivation as FusedActivation
+from tritium_kernels.matmul_details.precision import FusedComm as FusedComm
+from tritium_kernels.matmul_details.precision import MatmulAllocation as MatmulAllocation
+from tritium_kernels.matmul_details.precision import PrecisionConfig as PrecisionConfig
+from tritium_kernels.matmul_details.reference import apply_precision as apply_precision
+from tritium_kernels.matmul_details.reference import matmul_torch as matmul_torch
+from tritium_kernels.matmul_details.reference import (
+    post_matmul_comm_torch as post_matmul_comm_torch,
+)
+from tritium_kernels.matmul_details.reference import scale as scale
+from tritium_kernels.moe_kernels.matmul import Rows
+from tritium_kernels.moe_kernels.mxfp import quantize_e2m1, quantize_e4m3, quantize_e5m2
+from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
+from tritium_kernels.numerics_details.mxfp import upcast_from_mxfp
+from tritium_kernels.reduce import PostprocessFn, reduce_forward
+from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-_SCALED = {torch.uint8: "e2m1", torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"}
-_FORMATS = {torch.bfloat16: "bf16", torch.float16: "fp16", **_SCALED}
-_OPERANDS = (*_FLOATS, *_SCALED)
-_INDICES = (torch.int32, torch.int64)
+_QUANTIZE = {
+    torch.uint8: FnSpecs(FnName.QUANTIZE_MXFP4.name, quantize_e2m1),
+    torch.float8_e4m3fn: FnSpecs(FnName.QUANTIZE_MXFP8.name, quantize_e4m3),
+    torch.float8_e5m2: FnSpecs(FnName.QUANTIZE_MXFP8.name + "_E5M2", quantize_e5m2),
+}
 
 
-@dataclass(frozen=True)
-class FusedActivation:
-    """A function of the result, applied before it is stored: see `FnSpecs`."""
-
-    specs: FnSpecs = IDENTITY
-    fn_args: tuple[Any, ...] = ()
+def matmul_set_idle_sms(num_idle_sms: int) -> None:
+    """Have persistent products leave that many processors to others."""
+    set_idle_sms(num_idle_sms)
 
 
-@dataclass(frozen=True)
-class PrecisionConfig:
-    """How numbers are read, multiplied and stored.
+def _out_dtype(a: Any, config: PrecisionConfig) -> torch.dtype:
+    dtype = config.out_dtype or (a.dtype if a.dtype in FLOATS else torch.bfloat16)
+    accepted = (*FLOATS, *EIGHT_BITS)
+    if config.c_mx_scale is not None:
+        accepted = (torch.uint8,) if config.c_value_pack_factor == 2 else EIGHT_BITS
+    if dtype not in accepted:
+        names = ", ".join(dtype_name(d) for d in accepted)
+        raise refuse(OP, "out_dtype", f"is {dtype_name(dtype)}", names)
+    return dtype
 
-    Attributes:
-        allow_tf32: float32 products may round their operands to tf32.
-        a_mx_scale, b_mx_scale: E8M0 scales (uint8) of blocks of 32 along k, of the shape of a or b
-            with k / 32 in place of k. a or b is float8, or uint8 with two e2m1 a byte along k.
-        out_dtype: of the result; a's if not given, bfloat16 where a is of 8 bits or fewer.
-        enforce_bitwise_invariance: a row's result does not depend on how many rows there are.
+
+def init_allocation(
+    x: Any, w: Any, precision_config: PrecisionConfig, fused_activation: FusedActivation,
+    gather_indx: Tensor | None, scatter_indx: Tensor | None, batch_dim: int, n_reduce_shards: int,
+    opt_flags: OptFlags,
+) -> MatmulAllocation:  # fmt: skip
+    """The memory of a product.
+
+    `batch_dim`: batches of the result. `n_reduce_shards`: parts of its rows.
     """
-
-    allow_tf32: bool = True
-    a_mx_scale: Tensor | None = None
-    b_mx_scale: Tensor | None = None
-    out_dtype: torch.dtype | None = None
-    enforce_bitwise_invariance: bool = False
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Tile sizes, warps, stages."""
-
-    m: int
-    n: int
-    k: int
-    warps: int
-    stages: int
+    m = x.shape[-2] if gather_indx is None else gather_indx.shape[0]
+    m = m if scatter_indx is None else scatter_indx.shape[0]
+    n = w.shape[-1] // fused_activation.specs.reduction_n
+    n = n // precision_config.c_value_pack_factor * n_reduce_shards
+    leading = (batch_dim,) if batch_dim > 1 else ()
+    output = ((*leading, m, n), _out_dtype(x.data, precision_config))
+    scratchpads: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+    if opt_flags.split_k > 1:
+        dtype = precision_config.intermediate_out_dtype or torch.float32
+        scratchpads["parts"] = (opt_flags.split_k, *leading, m, w.shape[-1]), dtype
+    return MatmulAllocation(x.data.device, output, scratchpads)
 
 
-_TABLE = {
-    "cpu": Blocks(64, 64, 64, 4, 1), "hopper": Blocks(128, 128, 64, 8, 3),
-    "gpu": Blocks(64, 128, 32, 4, 3),
-}  # fmt: skip
-
-
-def _choose(device: torch.device, rows: int, n: int, invariant: bool) -> Blocks:
-    """Tiles for slices of about `rows` rows."""
-    table = _TABLE[device_class(device)]
-    m = table.m if invariant else min(table.m, max(16, power_of_two(rows)))
-    columns = min(table.n, max(16, power_of_two(n)))
-    return Blocks(m, columns, table.k, table.warps if m * columns > 4096 else 4, table.stages)
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """The sizes of a product: slices or batches, and elements along m, n, k."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-
-
-def _elements(x: Tensor, axis: int) -> int:
-    """Elements along an axis; two in a byte of e2m1."""
-    return x.shape[axis] * (2 if x.dtype == torch.uint8 else 1)
-
-
-def _problem(
-    a: Tensor, b: Tensor, a_ragged: RaggedTensorMetadata | None,
-    b_ragged: RaggedTensorMetadata | None, gather: Tensor | None, scatter: Tensor | None,
-    dtypes: tuple[torch.dtype, ...] = _OPERANDS,
-) -> _Problem:  # fmt: skip
-    for name, x in (("a", a), ("b", b)):
-        check_tensor("matmul", name, x, dtypes)
-        check_rank("matmul", name, x, (2, 3))
-        check_like("matmul", name, x, "a", a)
-    k, n = _elements(a, -1), b.shape[-1]
-    if _elements(b, -2) != k:
-        raise refuse("matmul", "b", f"has {_elements(b, -2)} rows", f"{k}, the columns of a")
-    if a_ragged is not None and b_ragged is not None:
-        found = "is given with a_ragged_metadata"
-        raise refuse("matmul", "b_ragged_metadata", found, "one of both")
-    if b_ragged is not None:
-        check_rank("matmul", "a", a, (2,))
-        check_rank("matmul", "b", b, (2,))
-        if gather is not None or scatter is not None:
-            name = "gather_indx" if gather is not None else "scatter_indx"
-            raise refuse("matmul", name, "is given with b_ragged_metadata", "None")
-        return _Problem(b_ragged.n_slices, a.shape[0], n, k)
-    if a_ragged is not None:
-        check_rank("matmul", "a", a, (2,))
-        check_rank("matmul", "b", b, (3,))
-        if b.shape[0] != a_ragged.n_slices:
-            accepted = f"{a_ragged.n_slices}, the slices of a"
-            raise refuse("matmul", "b", f"has {b.shape[0]} matrices", accepted)
-        return _Problem(1, a.shape[0] if gather is None else gather.shape[0], n, k)
-    if a.ndim == 3 and (gather is not None or scatter is not None):
-        name = "gather_indx" if gather is not None else "scatter_indx"
-        raise refuse("matmul", name, "is given with batches", "None")
-    batch = a.shape[0] if a.ndim == 3 else 1
-    if b.ndim == 3 and b.shape[0] != batch:
-        raise refuse("matmul", "b", f"has {b.shape[0]} matrices", f"{batch}, the batches of a")
-    return _Problem(batch, a.shape[-2] if gather is None else gather.shape[0], n, k)
-
-
-def _formats(a: Tensor, b: Tensor, config: PrecisionConfig) -> tuple[str | None, str | None]:
-    """(a's, b's) names for a scaled product; None for a plain one."""
-    for name, x, scale in (("a", a, config.a_mx_scale), ("b", b, config.b_mx_scale)):
-        axis = -1 if name == "a" else -2
-        if scale is None:
-            if x.dtype == torch.uint8:
-                raise refuse("matmul", f"{name}_mx_scale", "is None", f"scales, for {name} of e2m1")
-            continue
-        if x.dtype not in _SCALED:
-            accepted = f"None for {name} of {dtype_name(x.dtype)}"
-            raise refuse("matmul", f"{name}_mx_scale", "is given", accepted)
-        shape = list(x.shape)
-        shape[axis] = cdiv(_elements(x, axis), 32)
-        check_operand("matmul", f"{name}_mx_scale", scale, shape, "a", a, (torch.uint8,))
-    if config.a_mx_scale is None and config.b_mx_scale is None:
-        if not (a.dtype in _SCALED and b.dtype in _SCALED):
-            check_same_dtype("matmul", "b", b, "a", a)
-        return None, None
-    for name, x in (("a", a), ("b", b)):
-        if x.dtype not in _FORMATS:
-            accepted = ", ".join(dtype_name(d) for d in _FORMATS)
-            raise refuse("matmul", name, f"has dtype {dtype_name(x.dtype)}", accepted)
-    return _FORMATS[a.dtype], _FORMATS[b.dtype]
-
-
-def _check_rows(name: str, t: Tensor | None, rows: int, a: Tensor, dtypes: Any) -> Tensor | None:
-    if t is None:
-        return None
-    check_operand("matmul", name, t, (rows,), "a", a, dtypes)
-    return t.contiguous()
-
-
-def _three(t: Tensor | None) -> tuple[int, ...]:
-    """Strides of three dimensions; 0 for a leading one that is not there."""
-    if t is None:
-        return (0, 0, 0)
-    return (0,) * (3 - t.ndim) + tuple(t.stride())
+def apply_allocation(allocation: MatmulAllocation, output: Tensor | None) -> dict[str, Any]:
+    """{"output": a tensor, "scratchpad": {name: a tensor}}; `output`: the result, if there is."""
+    shape, dtype = allocation.output
+    if output is None:
+        output = torch.empty(shape, dtype=dtype, device=allocation.device)
+    else:
+        check_tensor(OP, "c", output, (dtype,))
+        if tuple(output.shape) != shape:
+            raise refuse(OP, "c", f"has shape {tuple(output.shape)}", f"{shape}")
+    scratchpad = {
+        name: torch.empty(shape, dtype=dtype, device=allocation.device)
+        for name, (shape, dtype) in allocation.scratchpads.items()
+    }
+    return {"output": output, "scratchpad": scratchpad}
 
 
 def _result(
-    c: Tensor | None, shape: tuple[int, ...], a: Tensor, config: PrecisionConfig, clear: bool
+    c: Tensor | None, call: Call, dtype: torch.dtype, device: torch.device, clear: bool
 ) -> Tensor:
-    dtype = config.out_dtype or (a.dtype if a.dtype in _FLOATS else torch.bfloat16)
+    size, config, shards = call.size, call.config, 1
+    if call.comm is not None:
+        shards = call.comm.n_reduce_shards
+    columns = cdiv(call.columns, config.c_value_pack_factor) * shards
+    shape = (*((size.batch,) if size.batched else ()), size.m, columns)
+    dtype = c.dtype if c is not None and config.out_dtype is None else dtype
     if c is None:
-        return (torch.zeros if clear else torch.empty)(shape, dtype=dtype, device=a.device)
-    if tuple(c.shape) != shape or (config.out_dtype and c.dtype != dtype):
+        return (torch.zeros if clear else torch.empty)(shape, dtype=dtype, device=device)
+    if tuple(c.shape) != shape or c.dtype != dtype:
         found = f"has shape {tuple(c.shape)} and dtype {dtype_name(c.dtype)}"
-        raise refuse("matmul", "c", found, f"{shape} and {dtype_name(dtype)}")
+        raise refuse(OP, "c", found, f"{shape} and {dtype_name(dtype)}")
+    check_like(OP, "c", c, "a", call.x.data)
     return c
 
 
+def _epilogue(
+    epilogue: Epilogue | None, config: PrecisionConfig, dtype: torch.dtype, call_size: Problem,
+    columns: int, a: Tensor,
+) -> Epilogue:  # fmt: skip
+    """The last function of a result; one with MX scales is quantized."""
+    mx = config.c_mx_scale
+    if mx is None:
+        if config.c_value_pack_factor != 1:
+            found = f"is {config.c_value_pack_factor}"
+            raise refuse(OP, "c_value_pack_factor", found, "1, without c_mx_scale")
+        return epilogue or Epilogue()
+    leading = (call_size.batch,) if call_size.batched else ()
+    check_operand(
+        OP, "c_mx_scale", mx, (*leading, call_size.m, cdiv(columns, 32)), "a", a, (torch.uint8,)
+    )
+    if dtype == torch.uint8 and columns % 2:
+        raise refuse(OP, "b", f"has {columns} columns of results", "an even number, for e2m1")
+    for name, scale_ in zip(("expected", "actual", "checksum"), config.flex_ctx.out_data,
+                            strict=True):  # fmt: skip
+        if scale_ is not None:
+            raise refuse(OP, f"flex_ctx.out_data.{name}_scale", "is given with c_mx_scale", "None")
+    if epilogue is None or epilogue.specs.fn is None:
+        return Epilogue(_QUANTIZE[dtype], effective_itemsize=6.0)
+    return epilogue
+
+
+def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
+    """A product whose sum is divided: its parts, then their sums."""
+    config, size = call.config, call.size
+    dtype = config.intermediate_out_dtype or torch.float32
+    shape = (flags.split_k, *((size.batch,) if size.batched else ()), size.m, size.n)
+    # Rows of no slice have no products.
+    make = torch.empty if call.a_ragged is None else torch.zeros
+    parts = make(shape, dtype=dtype, device=y.device)
+    launch(call, flags, parts, partial=True)
+    terms = parts.view(flags.split_k, -1, size.n)
+    rows = y.view(-1, y.shape[-1]) if y.is_contiguous() else y.new_empty(
+        (terms.shape[1], y.shape[-1])
+    )  # fmt: skip
+    epilogue, mx = call.epilogue, config.c_mx_scale
+    sums, scales = reduce_forward(
+        terms, 0, y=rows, y_flex=config.flex_ctx.out_data,
+        y_flex_saturate_inf=config.flexpoint_saturate_inf, y_has_mx=mx is not None,
+        y_value_pack_factor=config.c_value_pack_factor,
+        postprocess_fn1=PostprocessFn(call.activation.specs, call.activation.fn_args),
+        postprocess_fn2=None if mx is not None else PostprocessFn(
+            epilogue.specs, epilogue.fn_arg_values_finalize
+        ),
+        unpadded_batch_size=None if call.a_ragged is None else call.a_ragged.slice_offs[-1:],
+    )  # fmt: skip
+    if not y.is_contiguous():
+        y.copy_(sums.view(y.shape))
+    if mx is not None:
+        assert scales is not None
+        mx.copy_(scales.view(mx.shape))
+
+
+def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
+    """Tell how far what was stored is from the result in float32."""
+    config = call.config
+    plain = replace(
+        config, out_dtype=torch.float32, c_mx_scale=None, c_value_pack_factor=1,
+        flex_ctx=replace(config.flex_ctx, out_data=FlexCtx().out_data),
+        flexpoint_saturate_inf=False,
+    )  # fmt: skip
+    size = call.size
+    shape = (*((size.batch,) if size.batched else ()), size.m, call.columns)
+    exact = torch.zeros(shape, dtype=torch.float32, device=y.device)
+    epilogue = Epilogue() if config.c_mx_scale is not None else call.epilogue
+    launch(replace(call, config=plain, epilogue=epilogue), flags, exact, partial=False)
+    if config.c_mx_scale is not None:
+        stored = upcast_from_mxfp(y, config.c_mx_scale, torch.float32, -1)
+    else:
+        stored = scale(y.float(), config.flex_ctx.out_data.expected_scale)
+    assert config.report_quantization_err_fn is not None
+    config.report_quantization_err_fn(exact, stored)
+
+
 def matmul(
-    a: Tensor, b: Tensor, bias: Tensor | None,
+    a: Any, b: Any, bias: Tensor | None,
     a_ragged_metadata: RaggedTensorMetadata | None = None,
     b_ragged_metadata: RaggedTensorMetadata | None = None, gather_indx: Tensor | None = None,
     scatter_indx: Tensor | None = None, precision_config: PrecisionConfig | None = None,
-    betas: Tensor | None = None, gammas: Tensor | None = None, out_alpha: float | None = None,
-    c: Tensor | None = None, fused_activation: FusedActivation | None = None,
+    betas: Tensor | None = None, gammas: Tensor | None = None,
+    out_alpha: float | Tensor | None = None, c: Tensor | None = None,
+    fused_comm: FusedComm | None = None, fused_activation: FusedActivation | None = None,
+    epilogue: Epilogue | None = None, c_acc_in: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """out_alpha * activation((a @ b + bias * betas) * gammas).
+    """epilogue(activation(out_alpha * (c_acc_in + a @ b + bias * betas)) * gammas).
 
     Args:
-        a, b: (m, k) or (batch, m, k), and (k, n) or (batch, k, n); any strides.
-        bias: (n,) or (batch, n), float32.
+        a, b: (m, k) or (batch, m, k), and (k, n) or (batch, k, n); any strides, or a `Tensor` of a
+            layout for the device.
+        bias: (n,) or (batch, n).
         a_ragged_metadata: rows of a are in slices; slice i is multiplied by b[i], with bias[i].
         b_ragged_metadata: columns of a and rows of b are in slices; result i is the product of
             slice i: (slices, m, n).
         gather_indx: the row of a for each row of the product; -1: a row of zeros.
         scatter_indx: the row of the result for each row of the product; -1: none. Rows of the
             result that no row is written to are 0, or what `c` has there.
-        betas, gammas: float32, for each row of the product.
-        c: a tensor to write the result to.
+        betas, gammas: for each row of the product.
+        out_alpha: a number, or a tensor of one.
+        c: a tensor to write the result to; c_acc_in: one of its shape, before the activation.
+        fused_comm: results go to other processes, and those of others come here.
     """
     config = precision_config or PrecisionConfig()
-    size = _problem(a, b, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx)
-    formats = _formats(a, b, config)
-    activation = fused_activation or FusedActivation()
-    columns = activation.specs.reduction_n
-    if size.n % columns:
-        raise refuse("matmul", "b", f"has {size.n} columns", f"a multiple of {columns}")
-    gather = _check_rows("gather_indx", gather_indx, size.m, a, _INDICES)
-    scatter = _check_rows("scatter_indx", scatter_indx, size.m, a, _INDICES)
-    betas = _check_rows("betas", betas, size.m, a, _FLOATS)
-    gammas = _check_rows("gammas", gammas, size.m, a, _FLOATS)
-    if bias is not None:
-        leading = b.shape[:-2] if b_ragged_metadata is None else (size.batch,)
-        check_operand("matmul", "bias", bias, (*leading, size.n), "a", a, _FLOATS)
-    ragged = a_ragged_metadata or b_ragged_metadata
-    batched = a.ndim == 3 or b_ragged_metadata is not None
-    shape = (*((size.batch,) if batched else ()), size.m, size.n // columns)
-    y = _result(c, shape, a, config, scatter is not None or a_ragged_metadata is not None)
-    if not y.numel():
-        return y
-    slices = 1 if a_ragged_metadata is None else max(1, a_ragged_metadata.n_slices)
-    rows = cdiv(size.m, slices)
-    if a_ragged_metadata is not None and a_ragged_metadata.expected_slice_size:
-        rows = a_ragged_metadata.expected_slice_size
-    blocks = _choose(a.device, rows, size.n, config.enforce_bitwise_invariance)
-    down, schedule = cdiv(size.m, blocks.m), None
-    if a_ragged_metadata is not None:
-        down = RaggedTensorMetadata.n_blocks(a_ragged_metadata.n_slices, size.m, blocks.m)
-        schedule = a_ragged_metadata.block_schedule(blocks.m)
-    scales = config.a_mx_scale, config.b_mx_scale
-    bias_strides = (0, 0) if bias is None else ((0,) * (2 - bias.ndim) + tuple(bias.stride()))
-    with on("matmul", "a", a):
-        kernels.matmul[down * cdiv(size.n, blocks.n), size.batch](
-            a, b, y, bias, *scales, gather, scatter, betas, gammas,
-            None if ragged is None else ragged.slice_offs, schedule, out_alpha,
-            size.m, size.n, size.k, *_three(a), *_three(b), *_three(y), *bias_strides,
-            *_three(scales[0]), *_three(scales[1]), FN=activation.specs.fn,
-            fn_args=tuple(activation.fn_args), N=columns, RAGGED_K=b_ragged_metadata is not None,
-            A_FORMAT=formats[0], B_FORMAT=formats[1], A_PACK=2 if a.dtype == torch.uint8 else 1,
-            B_PACK=2 if b.dtype == torch.uint8 else 1,
-            PRECISION="tf32" if config.allow_tf32 else "ieee",
-            EVEN_N=size.n % blocks.n == 0, BLOCK_M=blocks.m,
-            BLOCK_N=blocks.n, BLOCK_K=blocks.k, STAGES=blocks.stages, num_warps=blocks.warps,
-        )  # fmt: skip
-    return y
-
-
-def matmul_torch(
-    a: Tensor, b: Tensor, bias: Tensor | None,
-    a_ragged_metadata: RaggedTensorMetadata | None = None,
-    b_ragged_metadata: RaggedTensorMetadata | None = None, gather_indx: Tensor | None = None,
-    scatter_indx: Tensor | None = None, precision_config: PrecisionConfig | None = None,
-    betas: Tensor | None = None, gammas: Tensor | None = None, round_x: Any = None,
-    round_y: Any = None,
-) -> Tensor:  # fmt: skip
-    """`matmul` of operands of 16 bits or more by torch's functions, for comparison, in float64.
-
-    `round_x` and `round_y` are applied to a's rows and to the result.
-    """
-    size = _problem(
-        a, b, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx, FLOATS
+    x, w = read_operands(a, b, config)
+    size = read_problem(
+        x.shape, w.shape, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx
     )
-    config = precision_config or PrecisionConfig()
-    x, w = (a if round_x is None else round_x(a)).double(), b.double()
-    dtype = config.out_dtype or a.dtype
-    if b_ragged_metadata is not None:
-        at = b_ragged_metadata.slice_offs.tolist()
-        y = torch.stack([x[:, i:j] @ w[i:j] for i, j in pairwise(at)])
-        if bias is not None:
-            y = y + bias.double()[:, None]
-        return (y if round_y is None else round_y(y)).to(dtype)
-    if gather_indx is not None:
-        index = gather_indx.long()
-        x = x[index.clamp(min=0)] * (index >= 0)[:, None]
-    if a_ragged_metadata is None:
-        slices = [(0, size.m)]
-    else:
-        at = a_ragged_metadata.slice_offs.tolist()
-        slices = list(pairwise(at))
-    y = x.new_zeros((*x.shape[:-1], size.n))
-    for number, (i, j) in enumerate(slices):
-        ragged = a_ragged_metadata is not None
-        y[..., i:j, :] = x[..., i:j, :] @ (w[number] if ragged else w)
-        if bias is not None:
-            row = (bias[number] if ragged else bias).double()
-            row = row[..., None, :] if betas is None else row * betas[i:j, None].double()
-            y[..., i:j, :] += row
-        if gammas is not None:
-            y[..., i:j, :] *= gammas[i:j, None].double()
-    if scatter_indx is not None:
-        used = torch.arange(size.m, device=a.device) < slices[-1][1] if slices else scatter_indx < 0
-        wanted = (scatter_indx >= 0) & used
-        result = torch.zeros_like(y)
-        result[scatter_indx[wanted].long()] = y[wanted]
-        y = result
-    return (y if round_y is None else round_y(y)).to(dtype)
+    data, activation = x.data, fused_activation or FusedActivation()
+    n = activation.specs.reduction_n
+    if size.n % n:
+        raise refuse(OP, "b", f"has {size.n} columns", f"a multiple of {n}")
+    if x.scale_layout is not None and gather_indx is not None:
+        raise refuse(OP, "gather_indx", f"is given with {x.scale_layout_name} scales", "None")
+    rows = Rows(
+        check_rows("gather_indx", gather_indx, size.m, data, INDICES),
+        check_rows("scatter_indx", scatter_indx, size.m, data, INDICES),
+        check_rows("betas", betas, size.m, data, FLOATS),
+        check_rows("gammas", gammas, size.m, data, FLOATS),
+    )
+    check_bias(bias, size, w.shape, b_ragged_metadata is not None, data)
+    slices = a_ragged_metadata.n_slices if a_ragged_metadata is not None else size.batch
+    check_scales(size, slices, config, data)
+    if isinstance(out_alpha, Tensor):
+        check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", data, (torch.float32,))
+    if c_acc_in is not None:
+        shape = (*((size.batch,) if size.batched else ()), size.m, size.n)
+        check_operand(OP, "c_acc_in", c_acc_in, shape, "a", data, FLOATS)
+    dtype = _out_dtype(data, config if c is None or config.out_dtype else
+                       replace(config, out_dtype=c.dtype))  # fmt: skip
+    last = _epilogue(epilogue, config, dtype, size, size.n // n, data)
+    call = Call(
+        x, w, bias, a_ragged_metadata, b_ragged_metadata, rows, size, config, out_alpha,
+        activation, last, fused_comm, c_acc_in, c is not None,
+    )  # fmt: skip
+    sparse = scatter_indx is not None or a_ragged_metadata is not None or fused_comm is not None
+    y = _result(c, call, dtype, data.device, sparse)
+    if sparse and c is None and config.c_mx_scale is not None:
+        config.c_mx_scale.zero_()
+    if y.numel():
+        flags = choose(call, y.dtype)
+        if flags.split_k > 1:
+            _add_parts(call, flags, y)
+        else:
+            launch(call, flags, y, partial=False)
+        if config.report_quantization_err_fn is not None:
+            _report(call, flags, y)
+    return y

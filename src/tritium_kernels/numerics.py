@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tritium_kernels.errors import refuse
+
 MAX_FINITE = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 """The largest numbers of the types that are scaled."""
 
@@ -60,3 +62,17 @@ class OutFlexData(BaseFlexData):
     def __iter__(self) -> Iterator[Tensor | None]:
         """In the order in which kernels take them."""
         return iter((self.expected_scale, self.actual_scale, self.checksum_scale))
+
+
+UNSCALED = InFlexData()
+UNSCALED_RESULT = OutFlexData()
+
+
+def compute_actual_scale(x: Tensor, dtype: torch.dtype, per_batch_scale: bool = False) -> Tensor:
+    """max(|x|) / the largest number of a float8 type; of each batch, or of all."""
+    if dtype not in MAX_FINITE:
+        accepted = "float8_e4m3fn, float8_e5m2"
+        raise refuse("compute_actual_scale", "dtype", f"is {dtype}", accepted)
+    magnitudes = x.abs().float()
+    most = magnitudes.amax(tuple(range(1, x.ndim))) if per_batch_scale else magnitudes.max()
+    return most / MAX_FINITE[dtype]

@@ -2,21 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tritium_kernels.errors import check_choice, check_like, check_rank, check_tensor, refuse
+import tritium.language as tl
+from tritium_kernels.errors import (
+    check_choice,
+    check_like,
+    check_operand,
+    check_rank,
+    check_tensor,
+    dtype_name,
+    refuse,
+)
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
 from tritium_kernels.moe_kernels import reduce as kernels
+from tritium_kernels.moe_kernels.mxfp import quantize_e2m1, quantize_e4m3, quantize_e5m2
+from tritium_kernels.moe_kernels.reduce import (
+    ReduceForwardCommonArgs as ReduceForwardCommonArgs,
+)
+from tritium_kernels.numerics import UNSCALED, UNSCALED_RESULT, InFlexData, OutFlexData
+from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
+from tritium_kernels.numerics_details.mxfp import MXFP_BLOCK_SIZE, upcast_from_mxfp_torch
+from tritium_kernels.overrides import InapplicableConstraint as InapplicableConstraint
+from tritium_kernels.overrides import Overrides, all_constraints_satisfied
 from tritium_kernels.specialize import IDENTITY, FnSpecs
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+_STORED = (torch.float8_e4m3fn, torch.float8_e5m2)
 _MASKS = (torch.bool, torch.uint8, torch.int8, torch.int32)
+_QUANTIZE = {
+    torch.uint8: quantize_e2m1, torch.float8_e4m3fn: quantize_e4m3,
+    torch.float8_e5m2: quantize_e5m2,
+}  # fmt: skip
 _BLOCKS = {"cpu": (4, 512), "hopper": (4, 512), "gpu": (4, 256)}
 """Rows and columns of a tile, by the class of device."""
+
+_MANY = 64
+"""Terms from which on a row is heavy."""
+
+
+@dataclass(frozen=True)
+class OptFlags:
+    """A configuration of sums.
+
+    Attributes:
+        block_s0: rows of a tile.
+        block_x_s1, block_y_s1: columns of a tile of x and of y.
+        num_warps: of a program.
+        use_static_loop: the number of terms is compiled in.
+        chain_factor: terms of a step, otherwise.
+        use_rowidxs: rows are taken in the order of how many terms they have that are not masked,
+            and no more are read; for masks that are the same in all columns.
+        subtile_heavy_blocks: tiles with many terms have half the columns.
+    """
+
+    block_s0: int
+    block_x_s1: int
+    block_y_s1: int
+    num_warps: int
+    use_static_loop: bool
+    chain_factor: int
+    use_rowidxs: bool
+    subtile_heavy_blocks: bool
+
+
+_PRESCRIBED: Overrides[OptFlags] = Overrides(tuple(field.name for field in fields(OptFlags)))
+update_opt_flags_constraints = _PRESCRIBED.update_opt_flags_constraints
+reset_opt_flags_constraints = _PRESCRIBED.reset_opt_flags_constraints
+scoped_opt_flags_constraints = _PRESCRIBED.scoped_opt_flags_constraints
+scoped_opt_flags = _PRESCRIBED.scoped_opt_flags
 
 
 @dataclass(frozen=True)
@@ -27,16 +86,43 @@ class PostprocessFn:
     fn_args: tuple[Any, ...] = ()
 
 
-def _broadcast(name: str, t: Tensor | None, x: Tensor, dtypes: Any) -> Tensor | None:
+_SUMS = PostprocessFn()
+
+
+def _choose(
+    device: torch.device, count: int, rows: int, columns: int, n: int, mx: bool
+) -> OptFlags:
+    if _PRESCRIBED.flags is not None:
+        return _PRESCRIBED.flags
+    given = {name: v for name, v in _PRESCRIBED.constraints.items() if v is not None}
+    most_rows, most_columns = _BLOCKS[device_class(device)]
+    heavy = given.get("subtile_heavy_blocks", False)
+    block = max(n * (MXFP_BLOCK_SIZE if mx else 1), min(power_of_two(columns), most_columns))
+    if heavy and count > _MANY and block > n * (MXFP_BLOCK_SIZE if mx else 1):
+        block //= 2
+    block = given.get("block_x_s1", given.get("block_y_s1", block // n) * n)
+    flags = OptFlags(
+        block_s0=given.get("block_s0", min(power_of_two(rows), most_rows)), block_x_s1=block,
+        block_y_s1=block // n, num_warps=given.get("num_warps", 4),
+        use_static_loop=given.get("use_static_loop", False),
+        chain_factor=given.get("chain_factor", 1), use_rowidxs=given.get("use_rowidxs", False),
+        subtile_heavy_blocks=heavy,
+    )  # fmt: skip
+    if not all_constraints_satisfied(flags, given):
+        raise InapplicableConstraint(f"{given} are prescribed; {flags} is what there can be")
+    return flags
+
+
+def _broadcast(name: str, t: Tensor | None, x: Tensor, shape: Any, dtypes: Any) -> Tensor | None:
     """`t` with x's shape; dimensions along which it is the same have stride 0."""
     if t is None:
         return None
     check_tensor("reduce", name, t, dtypes)
     check_like("reduce", name, t, "x", x)
     try:
-        t = t.expand(x.shape)
+        t = t.expand(shape)
     except RuntimeError:
-        accepted = f"those that broadcast to {tuple(x.shape)}"
+        accepted = f"those that broadcast to {tuple(shape)}"
         raise refuse("reduce", name, f"has shape {tuple(t.shape)}", accepted) from None
     return t.view(torch.uint8) if t.dtype == torch.bool else t
 
@@ -45,16 +131,28 @@ def _strides(t: Tensor | None) -> tuple[int, ...]:
     return (0, 0, 0) if t is None else t.stride()
 
 
-def _check(x: Tensor, dim: int) -> int:
-    check_tensor("reduce", "x", x, _FLOATS)
+def _check(x: Tensor, dim: int, x_mxscale: Tensor | None, x_flex: InFlexData) -> tuple[int, Any]:
+    """(the dimension, the shape of the terms)."""
+    check_tensor("reduce", "x", x, (*_FLOATS, *_STORED, torch.uint8))
     check_rank("reduce", "x", x, (3,))
     check_choice("reduce", "dim", dim, (0, 1, 2, -1, -2, -3))
-    return dim % 3
-
-
-def _tiles(x: Tensor, rows: int, columns: int, n: int) -> tuple[int, int]:
-    most_rows, most_columns = _BLOCKS[device_class(x.device)]
-    return min(power_of_two(rows), most_rows), max(n, min(power_of_two(columns), most_columns))
+    shape = list(x.shape)
+    if x.dtype == torch.uint8 and x_flex.dtype is None:
+        if x_mxscale is None:
+            raise refuse("reduce", "x_mxscale", "is None", "scales, for x of e2m1")
+        shape[2] *= 2
+    if x_mxscale is not None:
+        if x.dtype not in (*_STORED, torch.uint8):
+            accepted = f"None for x of {dtype_name(x.dtype)}"
+            raise refuse("reduce", "x_mxscale", "is given", accepted)
+        blocks = (*shape[:2], cdiv(shape[2], MXFP_BLOCK_SIZE))
+        check_operand("reduce", "x_mxscale", x_mxscale, blocks, "x", x, (torch.uint8,))
+        if dim % 3 == 2:
+            raise refuse("reduce", "dim", f"is {dim}", "0 or 1, with x_mxscale")
+    if x_flex.scale is not None:
+        check_operand("reduce", "x_flex.scale", x_flex.scale.reshape(-1), (1,), "x", x,
+                      (torch.float32,))  # fmt: skip
+    return dim % 3, tuple(shape)
 
 
 def _rows_used(value: int | Tensor | None, x: Tensor) -> Tensor | None:
@@ -63,111 +161,260 @@ def _rows_used(value: int | Tensor | None, x: Tensor) -> Tensor | None:
     return torch.tensor([value], dtype=torch.int32, device=x.device)
 
 
-def reduce_forward(
-    x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
-    y_dtype: torch.dtype | None = None, y: Tensor | None = None,
-    postprocess_fn1: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
-) -> tuple[Tensor, None]:  # fmt: skip
-    """`reduce` without a gradient."""
-    dim = _check(x, dim)
-    mask = _broadcast("mask", mask, x, _MASKS)
-    scale = _broadcast("scale", scale, x, _FLOATS)
-    post = PostprocessFn() if postprocess_fn1 is None else postprocess_fn1
-    n = post.specs.reduction_n
-    terms, mask_, scale_ = (None if t is None else t.movedim(dim, 0) for t in (x, mask, scale))
-    assert terms is not None
-    count, rows, columns = terms.shape
-    if columns % n:
-        raise refuse("reduce", "x", f"has {columns} columns", f"a multiple of {n}")
-    shape = (rows, columns // n)
-    dtype = y_dtype or (x.dtype if y is None else y.dtype)
+def _result(
+    y: Tensor | None, shape: tuple[int, int], dtype: torch.dtype, pack: int, device: torch.device
+) -> Tensor:
+    shape = shape[0], cdiv(shape[1], pack)
     if y is None:
-        y = torch.empty(shape, dtype=dtype, device=x.device)
-    elif tuple(y.shape) != shape or y.dtype != dtype:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if tuple(y.shape) != shape or y.dtype != dtype:
         found = f"has shape {tuple(y.shape)} and dtype {y.dtype}"
         raise refuse("reduce", "y", found, f"{shape} and {dtype}")
-    if y.numel():
-        size, block = _tiles(x, rows, columns, n)
-        with on("reduce", "x", x):
-            kernels.reduce_forward[(cdiv(rows, size) * cdiv(columns, block),)](
-                terms, y, mask_, scale_, count, rows, _rows_used(unpadded_batch_size, x), columns,
-                *terms.stride(), *_strides(mask_), *_strides(scale_), *y.stride(),
-                FN=post.specs.fn, fn_args=tuple(post.fn_args), N=n, ROWS=size, BLOCK=block,
-            )  # fmt: skip
-    return y, None
+    return y
+
+
+def _result_dtype(
+    x: Tensor, y: Tensor | None, y_dtype: torch.dtype | None, y_flex: OutFlexData, mx: bool,
+    pack: int,
+) -> torch.dtype:  # fmt: skip
+    dtype = y_dtype or (y.dtype if y is not None else y_flex.dtype)
+    dtype = dtype or (x.dtype if x.dtype in _FLOATS or mx else torch.float32)
+    accepted = ((torch.uint8,) if pack == 2 else _STORED) if mx else (*_FLOATS, *_STORED)
+    if dtype not in accepted:
+        names = ", ".join(dtype_name(d) for d in accepted)
+        raise refuse("reduce", "y_dtype", f"is {dtype_name(dtype)}", names)
+    return dtype
+
+
+def _check_mx(has_mx: bool, scale_dtype: torch.dtype | None, size: int, pack: int) -> None:
+    if scale_dtype not in (None, torch.uint8):
+        raise NotImplementedError(f"reduce: y_mx_scale_dtype {scale_dtype} is not built; uint8 is")
+    if size != MXFP_BLOCK_SIZE:
+        raise NotImplementedError(f"reduce: y_microblock_size {size} is not built; 32 is")
+    check_choice("reduce", "y_value_pack_factor", pack, (1, 2) if has_mx else (1,))
+
+
+def _active_rows(mask: Tensor | None, flags: OptFlags) -> tuple[Tensor | None, Tensor | None]:
+    """(terms up to the last that is not masked, rows by that) of each row."""
+    if mask is None or not flags.use_rowidxs or mask.stride(2) or not mask.shape[2]:
+        return None, None
+    terms = torch.arange(1, mask.shape[0] + 1, device=mask.device, dtype=torch.int32)
+    counts = ((mask[:, :, 0] != 0) * terms[:, None]).amax(0).to(torch.int32)
+    return counts, torch.argsort(counts, descending=True).to(torch.int32)
+
+
+def _broadcasts(t: Tensor | None) -> tuple[Any, ...]:
+    return tuple(tl.constexpr(stride == 0) for stride in _strides(t))
+
+
+def reduce_forward(
+    x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
+    x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,
+    x_global_scale: Tensor | None = None, y_dtype: torch.dtype | None = None,
+    y_flex: OutFlexData = UNSCALED_RESULT, y_flex_saturate_inf: bool = False,
+    y_has_mx: bool | None = None, y_mx_scale_dtype: torch.dtype | None = None,
+    y_microblock_size: int = MXFP_BLOCK_SIZE, y_value_pack_factor: int = 1,
+    y: Tensor | None = None, postprocess_fn1: PostprocessFn | None = None,
+    postprocess_fn2: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """`reduce` without a gradient."""
+    dim, shape = _check(x, dim, x_mxscale, x_flex)
+    x = x_flex.reinterpret(x)
+    mx = x_mxscale is not None if y_has_mx is None else y_has_mx
+    _check_mx(mx, y_mx_scale_dtype, y_microblock_size, y_value_pack_factor)
+    mask = _broadcast("mask", mask, x, shape, _MASKS)
+    scale = _broadcast("scale", scale, x, shape, _FLOATS)
+    if x_global_scale is not None:
+        check_operand("reduce", "x_global_scale", x_global_scale.reshape(-1), (1,), "x", x,
+                      (torch.float32,))  # fmt: skip
+    terms, scales, mask, scale = (
+        None if t is None else t.movedim(dim, 0) for t in (x, x_mxscale, mask, scale)
+    )
+    assert terms is not None
+    count, rows, columns = shape[dim], *(n for d, n in enumerate(shape) if d != dim)
+    first, second = postprocess_fn1 or _SUMS, postprocess_fn2 or _SUMS
+    n = first.specs.reduction_n
+    if columns % n:
+        raise refuse("reduce", "x", f"has {columns} columns", f"a multiple of {n}")
+    dtype = _result_dtype(x, y, y_dtype, y_flex, mx, y_value_pack_factor)
+    y = _result(y, (rows, columns // n), dtype, y_value_pack_factor, x.device)
+    y_scale = None
+    if mx:
+        y_scale = torch.empty(
+            (rows, cdiv(columns // n, MXFP_BLOCK_SIZE)), dtype=torch.uint8, device=x.device
+        )
+    if not y.numel():
+        return y, y_scale
+    flags = _choose(x.device, count, rows, columns, n, mx)
+    counts, order = _active_rows(mask, flags)
+    arguments = ReduceForwardCommonArgs(
+        terms, *terms.stride(), scales, *_strides(scales), y, *y.stride(), y_scale,
+        *((0, 0) if y_scale is None else y_scale.stride()), mask, *_strides(mask), scale,
+        *_strides(scale), count, rows, columns, columns // n,
+        tl.constexpr(count if flags.use_static_loop else 0), tl.constexpr(first.specs.fn),
+        tuple(first.fn_args), tl.constexpr(second.specs.fn), tuple(second.fn_args),
+        tl.constexpr(_QUANTIZE[dtype] if mx else None), (), x_flex.scale, x_global_scale, *y_flex,
+        tl.constexpr(y_flex_saturate_inf), counts, order, *_broadcasts(mask),
+        tl.constexpr(scale is None), *_broadcasts(scale), tl.constexpr(flags.block_x_s1),
+        tl.constexpr(flags.block_y_s1), tl.constexpr(flags.chain_factor),
+        tl.constexpr(MXFP_BLOCK_SIZE), tl.constexpr(y_value_pack_factor),
+    )  # fmt: skip
+    with on("reduce", "x", x):
+        kernels.reduce_forward[(cdiv(rows, flags.block_s0) * cdiv(columns, flags.block_x_s1),)](
+            arguments, _rows_used(unpadded_batch_size, x), ROWS=flags.block_s0,
+            num_warps=flags.num_warps,
+        )  # fmt: skip
+    return y, y_scale
+
+
+def reduce_launch_metadata(grid: Any, kernel: Any, args: dict[str, Any]) -> dict[str, Any]:
+    """Name, operations and bytes of a launch, for profilers; masked terms count as read."""
+    a: ReduceForwardCommonArgs = args["a"]
+    read = a.K * a.S0 * a.X_S1
+    tensors = [t for t in (a.XMx, a.YMx, a.Y) if t is not None]
+    return {
+        "name": f"{kernel.name} [terms={a.K}, rows={a.S0}, columns={a.X_S1}]", "flops32": read,
+        "bytes": a.X.numel() * a.X.element_size()
+        + sum(t.numel() * t.element_size() for t in tensors),
+    }  # fmt: skip
+
+
+kernels.reduce_forward.launch_metadata = reduce_launch_metadata
 
 
 def reduce_backward(
-    dy: Tensor, x_shape: tuple[int, ...], dim: int, mask: Tensor | None, scale: Tensor | None,
-    dx: Tensor, unpadded_batch_size: int | Tensor | None = None,
+    dy: Tensor, x_shape: Sequence[int], dim: int, mask: Tensor | None, scale: Tensor | None,
+    x_mxscale: Tensor | None, x_flex: InFlexData, postprocess_fn1: PostprocessFn | None,
+    x_strides: Sequence[int] | None, x_mx_strides: Sequence[int] | None,
+    mask_strides: Sequence[int] | None, scale_strides: Sequence[int] | None, dx: Tensor,
+    unpadded_batch_size: int | Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Write the gradient of x to dx."""
-    dim = _check(dx, dim)
-    mask = _broadcast("mask", mask, dx, _MASKS)
-    scale = _broadcast("scale", scale, dx, _FLOATS)
-    terms, mask_, scale_ = (None if t is None else t.movedim(dim, 0) for t in (dx, mask, scale))
+    """Write the gradient of x to dx.
+
+    `x_strides`, ...: strides with which the memory of dx, mask and scale is seen as of `x_shape`;
+    None: those of the tensors, broadcast.
+    """
+    if postprocess_fn1 is not None and postprocess_fn1.specs.fn is not None:
+        raise NotImplementedError("reduce: the gradient of postprocess_fn1 is not built")
+    if x_mxscale is not None or x_mx_strides is not None:
+        raise refuse("reduce", "x_mxscale", "is given with a gradient wanted", "None")
+    shape = tuple(x_shape)
+    seen = [
+        t if t is None or strides is None else t.as_strided(shape, strides)
+        for t, strides in ((dx, x_strides), (mask, mask_strides), (scale, scale_strides))
+    ]
+    target = seen[0]
+    assert target is not None
+    dim, _ = _check(target, dim, None, x_flex)
+    mask = _broadcast("mask", seen[1], dx, shape, _MASKS)
+    scale = _broadcast("scale", seen[2], dx, shape, _FLOATS)
+    terms, mask, scale = (
+        None if t is None else t.movedim(dim, 0) for t in (target, mask, scale)
+    )
     assert terms is not None
     count, rows, columns = terms.shape
     if dx.numel():
-        size, block = _tiles(dx, rows, columns, 1)
+        flags = _choose(dx.device, count, rows, columns, 1, False)
+        size, block = flags.block_s0, flags.block_x_s1
         with on("reduce", "x", dx):
             kernels.reduce_backward[(cdiv(rows, size) * cdiv(columns, block),)](
-                dy, terms, mask_, scale_, count, rows, _rows_used(unpadded_batch_size, dx),
-                columns, *terms.stride(), *_strides(mask_), *_strides(scale_), *dy.stride(),
-                ROWS=size, BLOCK=block,
+                dy, terms, mask, scale, x_flex.scale, count, rows,
+                _rows_used(unpadded_batch_size, dx), columns, *terms.stride(), *_strides(mask),
+                *_strides(scale), *dy.stride(), ROWS=size, BLOCK=block,
             )  # fmt: skip
     return dx
 
 
 class _Reduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *arguments: Any) -> Tensor:
-        ctx.arguments = arguments
+    def forward(ctx: Any, x: Tensor, dim: int, options: dict[str, Any]) -> Tensor:
+        ctx.dim, ctx.options = dim, options
         ctx.like = x.shape, x.dtype
-        return reduce_forward(x, *arguments)[0]
+        return reduce_forward(x, dim, **options)[0]
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        dim, mask, scale, _, _, post, rows = ctx.arguments
-        if post is not None:
-            raise NotImplementedError("reduce: the gradient of postprocess_fn1 is not built")
-        shape, dtype = ctx.like
+        given, (shape, dtype) = ctx.options, ctx.like
         dx = torch.empty(shape, dtype=dtype, device=dy.device)
-        return reduce_backward(dy, shape, dim, mask, scale, dx, rows), *(7 * [None])
+        return reduce_backward(
+            dy, shape, ctx.dim, given["mask"], given["scale"], given["x_mxscale"],
+            given["x_flex"], given["postprocess_fn1"], None, None, None, None, dx,
+            given["unpadded_batch_size"],
+        ), None, None  # fmt: skip
 
 
 def reduce(
     x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
-    y: Tensor | None = None, y_dtype: torch.dtype | None = None,
-    postprocess_fn1: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
-) -> tuple[Tensor, None]:  # fmt: skip
-    """(sum of x * scale where mask along `dim`, None: there is no scale of the result).
+    x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,
+    x_global_scale: Tensor | None = None, y: Tensor | None = None,
+    y_dtype: torch.dtype | None = None, y_flex: OutFlexData = UNSCALED_RESULT,
+    y_flex_saturate_inf: bool = False, y_has_mx: bool | None = None,
+    y_mx_scale_dtype: torch.dtype | None = None, y_microblock_size: int = MXFP_BLOCK_SIZE,
+    y_value_pack_factor: int = 1, postprocess_fn1: PostprocessFn | None = None,
+    postprocess_fn2: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """(sum of x * scale where mask along `dim`, its MX scales or None).
 
     Args:
         x: three dimensions.  mask, scale: broadcast to it; scale has no gradient.
+        x_mxscale: E8M0 scales of blocks of 32 columns of x, which is float8, or e2m1 in uint8.
+        x_flex, x_global_scale: factors of all of x.
         y: a tensor to write to.  y_dtype: of the result; x's if not given.
-        postprocess_fn1: a function of the sums.
+        y_flex, y_flex_saturate_inf: flexpoint scales of the result; it is cut off.
+        y_has_mx: the result has MX scales; if x has, if not given. y_mx_scale_dtype (uint8),
+            y_microblock_size (32), y_value_pack_factor (2 for e2m1): of which kind.
+        postprocess_fn1, postprocess_fn2: functions of the sums, one after the other.
         unpadded_batch_size: rows of the result that are computed (a number, or a tensor of one);
             the others are left as they come.
     """
-    arguments = (dim, mask, scale, y_dtype, y, postprocess_fn1, unpadded_batch_size)
-    if torch.is_grad_enabled() and x.requires_grad:
-        if y is not None:
-            raise refuse("reduce", "y", "is given with a gradient wanted", "None")
-        return _Reduce.apply(x, *arguments), None
-    return reduce_forward(x, *arguments)
+    options = {
+        "mask": mask, "scale": scale, "x_mxscale": x_mxscale, "x_flex": x_flex,
+        "x_global_scale": x_global_scale, "y_dtype": y_dtype, "y_flex": y_flex,
+        "y_flex_saturate_inf": y_flex_saturate_inf, "y_has_mx": y_has_mx,
+        "y_mx_scale_dtype": y_mx_scale_dtype, "y_microblock_size": y_microblock_size,
+        "y_value_pack_factor": y_value_pack_factor, "y": y, "postprocess_fn1": postprocess_fn1,
+        "postprocess_fn2": postprocess_fn2, "unpadded_batch_size": unpadded_batch_size,
+    }  # fmt: skip
+    if torch.is_grad_enabled() and isinstance(x, Tensor) and x.requires_grad:
+        for name in ("y", "postprocess_fn2", "x_global_scale"):
+            if options[name] is not None:
+                raise refuse("reduce", name, "is given with a gradient wanted", "None")
+        return _Reduce.apply(x, dim, options), None
+    return reduce_forward(x, dim, **options)
 
 
 def reduce_torch(
     x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
-    postprocess_fn1: Any = None,
+    x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,
+    y_flex: OutFlexData = UNSCALED_RESULT, y_flex_saturate_inf: bool = False,
+    postprocess_fn1: Any = None, unpadded_batch_size: int | Tensor | None = None,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """`reduce` by torch's functions, for comparison; `postprocess_fn1` takes a torch tensor."""
-    dim = _check(x, dim)
-    terms = x.float()
+    """`reduce` by torch's functions, for comparison; `postprocess_fn1` takes a torch tensor.
+
+    `y_flex.actual_scale` is written as `reduce` does. Rows that are not computed are 0.
+    """
+    dim, shape = _check(x, dim, x_mxscale, x_flex)
+    x = x_flex.reinterpret(x)
+    if x_mxscale is None:
+        terms = x.float()
+    else:
+        terms = upcast_from_mxfp_torch(x, x_mxscale, torch.float32, 2)
+    if x_flex.scale is not None:
+        terms = terms * x_flex.scale
     if scale is not None:
         terms = terms * scale.float()
     if mask is not None:
-        terms = torch.where(mask.expand(x.shape) != 0, terms, 0.0)
+        terms = torch.where(mask.expand(shape) != 0, terms, 0.0)
     y = terms.sum(dim)
-    return (y if postprocess_fn1 is None else postprocess_fn1(y)).to(x.dtype), None
+    y = y if postprocess_fn1 is None else postprocess_fn1(y)
+    if unpadded_batch_size is not None:
+        y = y * (torch.arange(y.shape[0], device=y.device) < unpadded_batch_size)[:, None]
+    dtype = y_flex.dtype or (x.dtype if x.dtype in _FLOATS else torch.float32)
+    if y_flex.actual_scale is not None and y.numel():
+        y_flex.actual_scale.copy_(compute_actual_scale(y, dtype))
+    if y_flex.expected_scale is not None:
+        y = y / y_flex.expected_scale
+    if y_flex_saturate_inf:
+        most = torch.finfo(dtype).max
+        y = y.clamp(-most, most)
+    return y.to(dtype), None

@@ -27,6 +27,12 @@ from tritium_kernels.tensor_details.ragged_tensor import (
 from tritium_kernels.tensor_details.ragged_tensor import (
     make_ragged_tensor_metadata_torch as make_ragged_tensor_metadata_torch,
 )
+from tritium_kernels.tensor_details.ragged_tensor import (
+    ragged_metadata_fields as ragged_metadata_fields,
+)
+from tritium_kernels.tensor_details.ragged_tensor import (
+    remap_ragged_tensor_metadata as remap_ragged_tensor_metadata,
+)
 from tritium_kernels.tensor_details.storage import Storage as Storage
 from tritium_kernels.tensor_details.storage import Tensor as Tensor
 from tritium_kernels.tensor_details.storage import convert_layout as convert_layout

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.errors import refuse
+from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
 
 
 def assert_equal(ref: Any, tri: Any) -> None:
@@ -72,12 +73,3 @@ def make_slice_sizes(n_slices: int, total_size: int, device: str = "cuda") -> Te
     weights = torch.softmax(torch.randn(n_slices, device=device), 0)
     slices = torch.multinomial(weights, total_size, replacement=True)
     return torch.bincount(slices, minlength=n_slices).to(torch.int32)
-
-
-def compute_actual_scale(x: Tensor, dtype: torch.dtype, per_batch_scale: bool = False) -> Tensor:
-    """max(|x|) / the largest number of a float8 type; of each batch, or of all."""
-    if dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
-        raise refuse("compute_actual_scale", "dtype", f"is {dtype}", "float8_e4m3fn, float8_e5m2")
-    magnitudes = x.abs().float()
-    most = magnitudes.amax(tuple(range(1, x.ndim))) if per_batch_scale else magnitudes.max()
-    return most / torch.finfo(dtype).max

@@ -1,115 +1,509 @@
-"""Products of a ragged or batched matrix with a matrix for each slice, with rows gathered and
-scattered, MX operands and a function of the result."""
+"""Products of a ragged or batched matrix with a matrix for each slice: rows gathered and scattered,
+MX operands and results, scales, functions of the result, sums in parts, persistent programs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import tritium
 import tritium.language as tl
+from tritium_kernels.moe_kernels.flexpoint import float_to_flex, load_scale
+from tritium_kernels.moe_kernels.layouts import (
+    mxfp4_to_bf16_triton,
+    swizzle_act_mx_scale_bw_store_ptr,
+    unswizzle_mx_scale_bw,
+    unswizzle_mx_scale_cdna4,
+    unswizzle_mx_scale_gfx1250,
+    unswizzle_mxfp4_scale_hopper,
+)
+
+
+class Matrix(NamedTuple):
+    """An operand: memory, strides of batches, rows and columns; the same of its scales, along k.
+
+    `flex`: its factor, one or, with `flex_z` 1, one for each batch.
+    """
+
+    ptr: Any
+    z: Any
+    row: Any
+    column: Any
+    scale: Any
+    scale_z: Any
+    scale_row: Any
+    scale_k: Any
+    flex: Any
+    flex_z: Any
+
+
+class Result(NamedTuple):
+    """The result: memory, strides of parts of the sum, batches, rows and columns; the same of its
+    MX scales; its flexpoint scales; and of the matrix `acc` that is added to products."""
+
+    ptr: Any
+    part: Any
+    z: Any
+    row: Any
+    column: Any
+    scale: Any
+    scale_z: Any
+    scale_row: Any
+    scale_column: Any
+    expected: Any
+    actual: Any
+    checksum: Any
+    flex_z: Any
+    acc: Any
+    acc_z: Any
+    acc_row: Any
+    acc_column: Any
+    acc_flex: Any
+
+
+class Rows(NamedTuple):
+    """Of each row of the product: where it comes from and goes to, factors of bias and result."""
+
+    gather: Any
+    scatter: Any
+    betas: Any
+    gammas: Any
+
+
+class Slices(NamedTuple):
+    """Rows and first row of each slice, the slice of each block; its first block of scales of a."""
+
+    sizes: Any
+    offsets: Any
+    schedule: Any
+    scale_blocks: Any
+
+
+class Bias(NamedTuple):
+    ptr: Any
+    z: Any
+    column: Any
+
+
+class Size(NamedTuple):
+    """Batches, rows, columns, elements along k, tiles along m."""
+
+    z: Any
+    m: Any
+    n: Any
+    k: Any
+    tiles_m: Any
+
+
+class Comm(NamedTuple):
+    """Addresses of the processes' results (None: there is one), and the part of a row to write."""
+
+    handles: Any
+    part: Any
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel is made for.
+
+    Attributes:
+        n: columns of a tile that make one of the result.
+        ragged_k: slices are parts of the sum over k.
+        persistent: programs compute tiles until there are none left.
+        a_format, b_format: of scaled products; None: elements are numbers.
+        a_pack, b_pack, out_pack: elements of a byte.
+        a_desc, b_desc: 0: read through pointers; 1: by a descriptor; 2: k is its other dimension.
+        a_swizzled: a's scales lie as Blackwell reads them.
+        b_layout, b_scale_layout: names of layouts; None: strides say it all.
+        tile_k, tile_n: of a layout in tiles.
+        swap: (b.T @ a.T).T is computed.
+        even_n: tiles have no columns past the last.
+        saturate: results are cut off at the largest number of their type.
+        mx: the result has MX scales.
+        index: the type of offsets.
+    """
+
+    n: int
+    ragged_k: bool
+    persistent: bool
+    split_k: int
+    group_m: int
+    xcds: int
+    subtile: int
+    a_format: str | None
+    b_format: str | None
+    a_pack: int
+    b_pack: int
+    out_pack: int
+    a_desc: int
+    b_desc: int
+    a_swizzled: bool
+    b_layout: str | None
+    b_scale_layout: str | None
+    tile_k: int
+    tile_n: int
+    cache: str
+    precision: str
+    imprecise: int | None
+    swap: bool
+    even_n: bool
+    saturate: bool
+    mx: bool
+    index: Any
+    block_m: int
+    block_n: int
+    block_k: int
+    stages: int
 
 
 @tritium.jit
-def load_tile(ptrs, k, left, ACROSS: tl.constexpr):
+def load_tile(ptrs, k, left, ACROSS: tl.constexpr, CACHE: tl.constexpr):
     """A tile whose elements from `left` on along k are 0."""
     if ACROSS:
-        return tl.load(ptrs, mask=k[None, :] < left, other=0)
+        return tl.load(ptrs, mask=k[None, :] < left, other=0, cache_modifier=CACHE)
     else:
-        return tl.load(ptrs, mask=k[:, None] < left, other=0)
+        return tl.load(ptrs, mask=k[:, None] < left, other=0, cache_modifier=CACHE)
+
+
+@tritium.jit
+def ordered(pid, total, tiles_m, tiles_n, GROUP_M: tl.constexpr, XCDS: tl.constexpr):
+    """(batch and part, tile along m, tile along n) of a program: neighbours on one die, and in
+    groups of rows that share what they read of b."""
+    if XCDS > 1:
+        tall = total % XCDS
+        tall = tl.where(tall == 0, XCDS, tall)
+        most = tl.cdiv(total, XCDS)
+        die = pid % XCDS
+        before = tl.where(die < tall, die * most, tall * most + (die - tall) * (most - 1))
+        pid = before + pid // XCDS
+    plane = pid // (tiles_m * tiles_n)
+    pid = pid % (tiles_m * tiles_n)
+    if GROUP_M == 1:
+        return plane, pid // tiles_n, pid % tiles_n
+    else:
+        group = pid // (GROUP_M * tiles_n)
+        height = tl.minimum(tiles_m - group * GROUP_M, GROUP_M)
+        within = pid % (GROUP_M * tiles_n)
+        return plane, group * GROUP_M + within % height, within // height
+
+
+@tritium.jit
+def load_b_scale(b, z, start, k, n, tile_n, column, F: tl.constexpr):
+    """E8M0 scales of a tile of b: (block_n, block_k / 32), for Hopper's layout the other way."""
+    SCALES: tl.constexpr = F.block_k // 32
+    if F.b_scale_layout == "HOPPER_SCALE":
+        word = start // 128 + tl.arange(0, SCALES // 4)
+        at = tile_n * (4 * F.block_n) + tl.arange(0, 4 * F.block_n)
+        mask = (word < tl.cdiv(k, 128))[:, None] & (at < 4 * n)[None, :]
+        places = b.scale + z * b.scale_z + word[:, None].to(tl.int64) * b.scale_row + at[None, :]
+        return unswizzle_mxfp4_scale_hopper(tl.load(places, mask=mask, other=127), 0, 8)
+    elif F.b_scale_layout is not None:
+        ROWS: tl.constexpr = 32 if F.b_scale_layout == "CDNA4_SCALE" else 128
+        row = tile_n * (F.block_n // ROWS) + tl.arange(0, F.block_n // ROWS)
+        at = start // 32 * ROWS + tl.arange(0, SCALES * ROWS)
+        mask = (row < tl.cdiv(n, ROWS))[:, None] & (at < b.scale_row)[None, :]
+        places = b.scale + z * b.scale_z + row[:, None].to(tl.int64) * b.scale_row + at[None, :]
+        x = tl.load(places, mask=mask, other=127)
+        if F.b_scale_layout == "BLACKWELL_SCALE":
+            return unswizzle_mx_scale_bw(x)
+        elif F.b_scale_layout == "CDNA4_SCALE":
+            return unswizzle_mx_scale_cdna4(x, F.block_n, SCALES)
+        else:
+            return unswizzle_mx_scale_gfx1250(x, F.block_n, SCALES)
+    else:
+        s = start // 32 + tl.arange(0, SCALES)
+        places = b.scale + z * b.scale_z + column[:, None].to(tl.int64) * b.scale_row
+        places += s[None, :].to(tl.int64) * b.scale_k
+        return tl.load(places, mask=s[None, :] < tl.cdiv(k, 32), other=127)
+
+
+@tritium.jit
+def load_a_scale(a, z, start, k, source, scale_block, i, F: tl.constexpr):
+    """E8M0 scales of a tile of a, (rows, block_k / 32)."""
+    s = start // 32 + tl.arange(0, F.block_k // 32)
+    if F.a_swizzled:
+        places = swizzle_act_mx_scale_bw_store_ptr(
+            a.scale, i[:, None], s[None, :], scale_block, a.scale_z, a.scale_row, a.scale_k, 1
+        )
+    else:
+        places = a.scale + z * a.scale_z + source[:, None].to(tl.int64) * a.scale_row
+        places += s[None, :].to(tl.int64) * a.scale_k
+    return tl.load(places, mask=s[None, :] < tl.cdiv(k, 32), other=127)
+
+
+@tritium.jit
+def widened(x, scale):
+    """bfloat16 of elements of 8 bits times their scales, if there are any."""
+    y = x.to(tl.bfloat16)
+    if scale is not None:
+        bits = tl.where(scale == 0, 0x40, tl.where(scale == 255, 0x7FC0, scale.to(tl.uint16) << 7))
+        factor = bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)
+        y = tl.reshape(y, (x.shape[0], x.shape[1] // 32, 32)) * factor[:, :, None]
+        y = tl.reshape(y, x.shape)
+    return y
+
+
+@tritium.jit
+def load_a(a_desc, a_ptrs, z, row, start, last, F: tl.constexpr):
+    """A tile of a, (block_m, block_k / pack)."""
+    COLUMNS: tl.constexpr = F.block_k // F.a_pack
+    if F.a_desc == 1:
+        x = a_desc.load([z.to(tl.int32), row, start // F.a_pack])
+        return tl.reshape(x, (F.block_m, COLUMNS))
+    elif F.a_desc == 2:
+        x = a_desc.load([z.to(tl.int32), start // F.a_pack, row])
+        return tl.trans(tl.reshape(x, (COLUMNS, F.block_m)))
+    else:
+        return load_tile(a_ptrs, tl.arange(0, COLUMNS), (last - start) // F.a_pack, True, "")
+
+
+@tritium.jit
+def load_b(b, b_desc, b_ptrs, z, start, last, first_column, n, F: tl.constexpr):
+    """A tile of b, (block_k / pack, block_n); of words (block_k / 8, block_n) for Hopper's."""
+    ROWS: tl.constexpr = F.block_k // F.b_pack
+    if F.b_layout == "HOPPER_VALUE":
+        word = start // 8 + tl.arange(0, F.block_k // 8)
+        at = first_column + tl.arange(0, F.block_n)
+        words = (b.ptr + z * b.z).to(tl.pointer_type(tl.uint32), bitcast=True)
+        mask = (word < tl.cdiv(last, 8))[:, None] & (at < n)[None, :]
+        places = words + word[:, None].to(tl.int64) * (b.row // 4) + at[None, :]
+        return tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
+    elif F.b_layout == "BLACKWELL_VALUE_SHUFFLED":
+        # Strides lead from one of the layout's tiles to the next.
+        BYTES: tl.constexpr = F.tile_k // 2
+        kb = start // 2 + tl.arange(0, ROWS)
+        j = first_column + tl.arange(0, F.block_n)
+        places = b.ptr + z * b.z + (kb // BYTES).to(tl.int64)[:, None] * b.row
+        places += (j // F.tile_n).to(tl.int64)[None, :] * b.column
+        places += (kb % BYTES)[:, None] + (j % F.tile_n)[None, :] * BYTES
+        mask = (kb < tl.cdiv(last, 2))[:, None] & (j < n)[None, :]
+        return tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
+    elif F.b_desc == 1:
+        x = b_desc.load([z.to(tl.int32), start // F.b_pack, first_column])
+        return tl.reshape(x, (ROWS, F.block_n))
+    elif F.b_desc == 2:
+        x = b_desc.load([z.to(tl.int32), first_column, start // F.b_pack])
+        return tl.trans(tl.reshape(x, (F.block_n, ROWS)))
+    else:
+        return load_tile(b_ptrs, tl.arange(0, ROWS), (last - start) // F.b_pack, False, F.cache)
+
+
+@tritium.jit
+def add_product(x, x_scale, w, w_scale, acc, F: tl.constexpr):
+    """acc, or its transpose, plus x @ w."""
+    if F.b_layout == "HOPPER_VALUE":
+        if F.b_scale_layout != "HOPPER_SCALE":
+            w_scale = tl.trans(w_scale)
+        w = mxfp4_to_bf16_triton(w, w_scale, 0)
+        x = widened(x, x_scale)
+    elif F.b_scale_layout == "HOPPER_SCALE":
+        w_scale = tl.trans(w_scale)
+    if F.b_format is None or F.b_layout == "HOPPER_VALUE":
+        if F.swap:
+            x, w = tl.trans(w), tl.trans(x)
+        return tl.dot(
+            x, w, acc, input_precision=F.precision, max_num_imprecise_acc=F.imprecise
+        )
+    elif F.swap:
+        return tl.dot_scaled(
+            tl.trans(w), w_scale, F.b_format, tl.trans(x), x_scale, F.a_format, acc
+        )
+    else:
+        return tl.dot_scaled(x, x_scale, F.a_format, w, w_scale, F.b_format, acc)
+
+
+@tritium.jit
+def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n, k, first_k,
+            first, last, F: tl.constexpr):  # fmt: skip
+    """The sum over k from `first` to `last` of a tile: (block_m, block_n)."""
+    j = tile_n * F.block_n + tl.arange(0, F.block_n)
+    column = (j if F.even_n else j % n).to(F.index)
+    ka = first // F.a_pack + tl.arange(0, F.block_k // F.a_pack)
+    kb = first // F.b_pack + tl.arange(0, F.block_k // F.b_pack)
+    a_ptrs = a.ptr + za * a.z + first_k * a.column + source[:, None].to(F.index) * a.row
+    a_ptrs += ka[None, :].to(F.index) * a.column
+    b_ptrs = b.ptr + zb * b.z + first_k * b.row + kb[:, None].to(F.index) * b.row
+    b_ptrs += column[None, :] * b.column
+    SHAPE: tl.constexpr = (F.block_n, F.block_m) if F.swap else (F.block_m, F.block_n)
+    acc = tl.zeros(SHAPE, tl.float32)
+    for start in tl.range(first, last, F.block_k, num_stages=F.stages):
+        x = load_a(a_desc, a_ptrs, za, row, start, last, F)
+        w = load_b(b, b_desc, b_ptrs, zb, start, last, tile_n * F.block_n, n, F)
+        x_scale = None
+        w_scale = None
+        if a.scale is not None:
+            x_scale = load_a_scale(a, za, start, k, source, scale_block, i, F)
+        if b.scale is not None:
+            w_scale = load_b_scale(b, zb, start, k, n, tile_n, column, F)
+        acc = add_product(x, x_scale, w, w_scale, acc, F)
+        a_ptrs += (F.block_k // F.a_pack) * a.column
+        b_ptrs += (F.block_k // F.b_pack) * b.row
+    return tl.trans(acc) if F.swap else acc
+
+
+@tritium.jit
+def finish(
+    acc, a, b, y, bias, rows, z, place, target, inside, column, first, n, alpha, acc_scale,
+    ACTIVATION, activation_args, F: tl.constexpr,
+):  # fmt: skip
+    """ACTIVATION(alpha * (acc + bias * betas)) * gammas; bias and `y.acc` in the first part."""
+    if a.flex is not None:
+        acc *= load_scale(a.flex + z * a.flex_z)
+    if b.flex is not None:
+        acc *= load_scale(b.flex + z * b.flex_z)
+    if acc_scale is not None:
+        acc *= acc_scale
+    if y.acc is not None:
+        places = y.acc + z * y.acc_z + target[:, None] * y.acc_row
+        mask = (inside & first)[:, None] & (column < n)[None, :]
+        places += column[None, :].to(F.index) * y.acc_column
+        added = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+        acc += added if y.acc_flex is None else added * tl.load(y.acc_flex)
+    if bias.ptr is not None:
+        places = bias.ptr + z * bias.z + column.to(F.index) * bias.column
+        values = tl.load(places, mask=first & (column < n), other=0.0).to(tl.float32)[None, :]
+        if rows.betas is not None:
+            values = values * tl.load(rows.betas + place).to(tl.float32)[:, None]
+        acc += values
+    if alpha is not None:
+        acc *= load_scale(alpha) if alpha.dtype.is_ptr() else alpha
+    if ACTIVATION is not None:
+        acc = ACTIVATION(acc, *activation_args)
+    if rows.gammas is not None:
+        acc *= tl.load(rows.gammas + place).to(tl.float32)[:, None]
+    return acc
+
+
+@tritium.jit
+def store_columns(
+    out, y, y_ptr, z, rank, target, inside, first_column, columns, comm, EPILOGUE, epilogue_args,
+    F: tl.constexpr,
+):  # fmt: skip
+    """Store the columns of a tile from `first_column` on, as what the result holds."""
+    WIDTH: tl.constexpr = out.shape[1]
+    j = first_column + tl.arange(0, WIDTH)
+    mask = inside[:, None] & (j < columns)[None, :]
+    if F.mx:
+        # Columns past the last have no part in the scale of their block.
+        out, exponent = EPILOGUE(tl.where((j < columns)[None, :], out, 0.0), *epilogue_args)
+        s = first_column // 32 + tl.arange(0, WIDTH // 32)
+        places = y.scale + z * y.scale_z + target[:, None] * y.scale_row
+        places += s[None, :].to(F.index) * y.scale_column
+        tl.store(places, exponent, mask=inside[:, None] & (s * 32 < columns)[None, :])
+        j = first_column // F.out_pack + tl.arange(0, WIDTH // F.out_pack)
+        mask = inside[:, None] & (j * F.out_pack < columns)[None, :]
+    else:
+        if EPILOGUE is not None:
+            out = EPILOGUE(out, *epilogue_args)
+        expected = None if y.expected is None else y.expected + z * y.flex_z
+        actual = None if y.actual is None else y.actual + z * y.flex_z
+        out = float_to_flex(out, expected, actual, y.checksum, mask, y.ptr, F.saturate)
+    if comm.handles is not None:
+        base = tl.load(comm.handles + rank, mask=inside, other=0)
+        y_ptr = base.to(tl.pointer_type(y.ptr.dtype.element_ty))[:, None]
+        j += comm.part * (columns // F.out_pack)
+    places = y_ptr + z * y.z + target[:, None] * y.row + j[None, :].to(F.index) * y.column
+    tl.store(places, out.to(y.ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def compute_tile(
+    tile, total, a, b, y, a_desc, b_desc, bias, rows, slices, size, comm, alpha, acc_scale,
+    ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION, destination_args,
+    F: tl.constexpr,
+):  # fmt: skip
+    """One tile of one part of the sum."""
+    n = size.n
+    tiles_n = tl.cdiv(n, F.block_n)
+    plane, tile_m, tile_n = ordered(tile, total, size.tiles_m, tiles_n, F.group_m, F.xcds)
+    part = plane % F.split_k
+    z = plane // F.split_k
+    first_row = 0
+    m = size.m
+    scale_block = z * tl.cdiv(m, 128)
+    if slices.schedule is not None:
+        word = tl.load(slices.schedule + tile_m)
+        z = tl.where(word < 0, 0, word & 0xFFFF)
+        tile_m = word >> 16
+        first_row = tl.load(slices.offsets + z)
+        m = tl.where(word < 0, 0, tl.load(slices.sizes + z))
+        if slices.scale_blocks is not None:
+            scale_block = tl.load(slices.scale_blocks + z)
+    k = size.k
+    first_k = z.to(tl.int64) * 0
+    if F.ragged_k:
+        first_k = tl.load(slices.offsets + z).to(tl.int64)
+        k = tl.load(slices.sizes + z)
+    z = z.to(tl.int64)
+    # Slices are in one matrix: rows of a, or columns of a and rows of b.
+    za = z * 0 if slices.schedule is not None or F.ragged_k else z
+    zb = z * 0 if F.ragged_k else z
+    zy = z * 0 if slices.schedule is not None else z
+    if m > 0:
+        i = tile_m * F.block_m + tl.arange(0, F.block_m)
+        inside = i < m
+        place = first_row + tl.where(inside, i, 0)
+        source = place
+        if rows.gather is not None:
+            source = tl.load(rows.gather + place).to(tl.int32)
+        exists = source >= 0  # a row that is gathered from nowhere (-1) is zero
+        target = place.to(tl.int64)
+        if rows.scatter is not None:
+            target = tl.load(rows.scatter + place).to(tl.int64)
+        inside &= target >= 0
+        steps = tl.cdiv(tl.cdiv(k, F.block_k), F.split_k) * F.block_k
+        acc = product(
+            a, b, a_desc, b_desc, za, zb, tl.where(exists, source, 0), scale_block, i,
+            first_row + tile_m * F.block_m, tile_n, n, k, first_k, part * steps,
+            tl.minimum(k, (part + 1) * steps), F,
+        )  # fmt: skip
+        j = tile_n * F.block_n + tl.arange(0, F.block_n)
+        # Scales are those of a batch, or of a slice; results of slices of rows are in one matrix.
+        out = finish(
+            tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside, j,
+            part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
+        )  # fmt: skip
+        rank = target * 0
+        if DESTINATION is not None:
+            rank, target = DESTINATION(target, *destination_args)
+        WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
+        y_ptr = y.ptr + part * y.part
+        if F.subtile == 1:
+            store_columns(out, y, y_ptr, zy, rank, target, inside, tile_n * WIDTH, n // F.n, comm,
+                          EPILOGUE, epilogue_args, F)  # fmt: skip
+        else:
+            halves = tl.permute(tl.reshape(out, (F.block_m, 2, WIDTH)), (0, 2, 1))
+            left, right = tl.split(halves)
+            store_columns(left, y, y_ptr, zy, rank, target, inside, tile_n * 2 * WIDTH, n // F.n,
+                          comm, EPILOGUE, epilogue_args, F)  # fmt: skip
+            store_columns(right, y, y_ptr, zy, rank, target, inside, (tile_n * 2 + 1) * WIDTH,
+                          n // F.n, comm, EPILOGUE, epilogue_args, F)  # fmt: skip
 
 
 @tritium.jit
 def matmul(
-    a_ptr, b_ptr, y_ptr, bias_ptr, a_scale_ptr, b_scale_ptr, gather_ptr, scatter_ptr, betas_ptr,
-    gammas_ptr, offsets_ptr, schedule_ptr, alpha, m, n, k,
-    az, am, ak, bz, bk, bn, yz, ym, yn, biasz, biasn, asz, asm, ask, bsz, bsk, bsn,
-    FN: tl.constexpr, fn_args, N: tl.constexpr, RAGGED_K: tl.constexpr,
-    A_FORMAT: tl.constexpr, B_FORMAT: tl.constexpr, A_PACK: tl.constexpr, B_PACK: tl.constexpr,
-    PRECISION: tl.constexpr, EVEN_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    a, b, y, a_desc, b_desc, bias, rows, slices, size, comm, alpha, acc_scale,
+    ACTIVATION: tl.constexpr, activation_args, EPILOGUE: tl.constexpr, epilogue_args,
+    DESTINATION: tl.constexpr, destination_args, WRITTEN: tl.constexpr, written_args,
+    F: tl.constexpr,
 ):  # fmt: skip
-    """One tile of slice z: y = alpha * FN((a @ b + bias * betas) * gammas).
+    """Tiles of y = EPILOGUE(ACTIVATION(alpha * (a @ b + bias * betas)) * gammas).
 
-    With a schedule, slices are rows of a. With RAGGED_K they are parts of the sum over k. Otherwise
-    the grid's second axis counts batches.
+    With a schedule, slices are rows of a. With `ragged_k` they are parts of the sum over k.
     """
-    across = tl.cdiv(n, BLOCK_N)
-    pid = tl.program_id(0)
-    tile_m = pid // across
-    z = tl.program_id(1)
-    first = 0
-    rows = m
-    if schedule_ptr is not None:
-        word = tl.load(schedule_ptr + tile_m)
-        z = tl.where(word < 0, 0, word & 0xFFFF)
-        tile_m = word >> 16
-        first = tl.load(offsets_ptr + z)
-        rows = tl.where(word < 0, 0, tl.load(offsets_ptr + z + 1) - first)
-    z = z.to(tl.int64)
-    if RAGGED_K:
-        start_k = tl.load(offsets_ptr + z)
-        k = tl.load(offsets_ptr + z + 1) - start_k
-        a_ptr += start_k.to(tl.int64) * ak
-        b_ptr += start_k.to(tl.int64) * bk
+    total = size.z * F.split_k * size.tiles_m * tl.cdiv(size.n, F.block_n)
+    if F.persistent:
+        for tile in tl.range(tl.program_id(0), total, tl.num_programs(0)):
+            compute_tile(
+                tile, total, a, b, y, a_desc, b_desc, bias, rows, slices, size, comm, alpha,
+                acc_scale, ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION,
+                destination_args, F,
+            )  # fmt: skip
     else:
-        b_ptr += z * bz
-    if schedule_ptr is None and not RAGGED_K:
-        a_ptr += z * az
-        if a_scale_ptr is not None:
-            a_scale_ptr += z * asz
-    if rows > 0:
-        i = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-        j = (pid % across) * BLOCK_N + tl.arange(0, BLOCK_N)
-        inside = i < rows
-        place = first + tl.where(inside, i, 0)
-        source = place.to(tl.int64)
-        if gather_ptr is not None:
-            # A row that is gathered from nowhere (-1) is zero.
-            source = tl.load(gather_ptr + place).to(tl.int64)
-        exists = source >= 0
-        source = tl.where(exists, source, 0)
-        column = (j if EVEN_N else j % n).to(tl.int64)
-        ka = tl.arange(0, BLOCK_K // A_PACK)
-        kb = tl.arange(0, BLOCK_K // B_PACK)
-        a_ptrs = a_ptr + source[:, None] * am + ka[None, :].to(tl.int64) * ak
-        b_ptrs = b_ptr + kb[:, None].to(tl.int64) * bk + column[None, :] * bn
-        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for start in tl.range(0, k, BLOCK_K, num_stages=STAGES):
-            x = load_tile(a_ptrs, ka, (k - start) // A_PACK, True)
-            w = load_tile(b_ptrs, kb, (k - start) // B_PACK, False)
-            if B_FORMAT is None:
-                acc = tl.dot(x, w, acc, input_precision=PRECISION)
-            else:
-                s = start // 32 + tl.arange(0, BLOCK_K // 32)
-                used = s[None, :] < tl.cdiv(k, 32)
-                x_scale = None
-                w_scale = None
-                if a_scale_ptr is not None:
-                    places = a_scale_ptr + source[:, None] * asm + s[None, :].to(tl.int64) * ask
-                    x_scale = tl.load(places, mask=used, other=127)
-                if b_scale_ptr is not None:
-                    places = b_scale_ptr + z * bsz + column[:, None] * bsn
-                    places += s[None, :].to(tl.int64) * bsk
-                    w_scale = tl.load(places, mask=used, other=127)
-                acc = tl.dot_scaled(x, x_scale, A_FORMAT, w, w_scale, B_FORMAT, acc)
-            a_ptrs += (BLOCK_K // A_PACK) * ak
-            b_ptrs += (BLOCK_K // B_PACK) * bk
-        acc = tl.where(exists[:, None], acc, 0.0)
-        if bias_ptr is not None:
-            bias = tl.load(bias_ptr + z * biasz + column * biasn).to(tl.float32)[None, :]
-            if betas_ptr is not None:
-                bias = bias * tl.load(betas_ptr + place).to(tl.float32)[:, None]
-            acc += bias
-        if gammas_ptr is not None:
-            acc *= tl.load(gammas_ptr + place).to(tl.float32)[:, None]
-        if FN is not None:
-            acc = FN(acc, *fn_args)
-        if alpha is not None:
-            acc *= alpha
-        target = place.to(tl.int64)
-        if scatter_ptr is not None:
-            target = tl.load(scatter_ptr + place).to(tl.int64)
-        if schedule_ptr is None:
-            y_ptr += z * yz
-        jy = ((pid % across) * (BLOCK_N // N) + tl.arange(0, BLOCK_N // N)).to(tl.int64)
-        mask = (inside & (target >= 0))[:, None] & (jy[None, :] < n // N)
-        places = y_ptr + target[:, None] * ym + jy[None, :] * yn
-        tl.store(places, acc.to(y_ptr.dtype.element_ty), mask=mask)
+        compute_tile(
+            tl.program_id(0), total, a, b, y, a_desc, b_desc, bias, rows, slices, size, comm,
+            alpha, acc_scale, ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION,
+            destination_args, F,
+        )  # fmt: skip
+    if WRITTEN is not None:
+        WRITTEN(*written_args)

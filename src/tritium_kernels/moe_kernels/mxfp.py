@@ -36,8 +36,61 @@ def from_e2m1(code):
 
 
 @tritium.jit
+def cvt_e2m1_to_fp32(input_tensor):
+    """float32 (..., 2 * bytes) of bytes with two codes each, the first in the low bits."""
+    RANK: tl.constexpr = len(input_tensor.shape)
+    y = tl.join(from_e2m1(input_tensor & 15), from_e2m1(input_tensor >> 4))
+    return tl.reshape(y, (*input_tensor.shape[: RANK - 1], 2 * input_tensor.shape[RANK - 1]))
+
+
+@tritium.jit
+def quantize(
+    x, PACKED: tl.constexpr, ROUND_UP: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr
+):
+    """(values, exponents + 127) of blocks of SIZE columns; values are within +-LARGEST, in
+    float32, or two codes of e2m1 a byte."""
+    ROWS: tl.constexpr = x.shape[0]
+    COLUMNS: tl.constexpr = x.shape[1]
+    x = tl.reshape(x.to(tl.float32), (ROWS, COLUMNS // SIZE, SIZE))
+    magnitudes = tl.where(x != x, float("inf"), tl.abs(x))
+    scale = (tl.max(magnitudes, 2) * (1.0 / LARGEST)).to(tl.uint32, bitcast=True)
+    if ROUND_UP:
+        scale += 0x7FFFFF
+    exponent = tl.minimum(scale >> 23, 254)
+    # 2**(127 - exponent), in two factors: one alone may not be a normal number.
+    half = (254 - exponent) // 2
+    factor = (((254 - exponent) - half + 64) << 23).to(tl.float32, bitcast=True)
+    other = ((half + 63) << 23).to(tl.float32, bitcast=True)
+    x = x * factor[:, :, None] * other[:, :, None]
+    x = tl.clamp(x, -LARGEST, LARGEST, propagate_nan=tl.PropagateNan.ALL)
+    if PACKED:
+        low, high = tl.split(tl.reshape(to_e2m1(x), (ROWS, COLUMNS // 2, 2)))
+        return low | (high << 4), exponent.to(tl.uint8)
+    else:
+        return tl.reshape(x, (ROWS, COLUMNS)), exponent.to(tl.uint8)
+
+
+@tritium.jit
+def quantize_e4m3(x):
+    """`quantize` for float8_e4m3fn, blocks of 32, scales rounded up."""
+    return quantize(x, False, True, 32, 448.0)
+
+
+@tritium.jit
+def quantize_e5m2(x):
+    """`quantize` for float8_e5m2, blocks of 32, scales rounded up."""
+    return quantize(x, False, True, 32, 57344.0)
+
+
+@tritium.jit
+def quantize_e2m1(x):
+    """`quantize` for two e2m1 a byte, blocks of 32, scales rounded up."""
+    return quantize(x, True, True, 32, 6.0)
+
+
+@tritium.jit
 def downcast(
-    x_ptr, y_ptr, s_ptr, rows, columns, x_stride, y_stride, s_stride, inverse_most,
+    x_ptr, y_ptr, s_ptr, rows, columns, x_stride, y_stride, s_stride,
     PACKED: tl.constexpr, ROUND_UP: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
     SIZE: tl.constexpr, LARGEST: tl.constexpr,
 ):  # fmt: skip
@@ -49,30 +102,24 @@ def downcast(
     c = first * SIZE + tl.arange(0, BLOCKS * SIZE)[None, :]
     mask = (row < rows) & (c < columns)
     x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0).to(tl.float32)
-    x = tl.reshape(x, (ROWS, BLOCKS, SIZE))
-    magnitudes = tl.where(x != x, float("inf"), tl.abs(x))
-    scale = (tl.max(magnitudes, 2) * inverse_most).to(tl.uint32, bitcast=True)
-    if ROUND_UP:
-        scale += 0x7FFFFF
-    exponent = tl.minimum(scale >> 23, 254)
+    y, exponent = quantize(x, PACKED, ROUND_UP, SIZE, LARGEST)
     b = first + tl.arange(0, BLOCKS)[None, :]
     inside = (row < rows) & (b * SIZE < columns)
-    tl.store(s_ptr + row * s_stride + b, exponent.to(tl.uint8), mask=inside)
-    # 2**(127 - exponent), in two factors: one alone may not be a normal number.
-    half = (254 - exponent) // 2
-    factor = (((254 - exponent) - half + 64) << 23).to(tl.float32, bitcast=True)
-    other = ((half + 63) << 23).to(tl.float32, bitcast=True)
-    x = x * factor[:, :, None] * other[:, :, None]
-    x = tl.clamp(x, -LARGEST, LARGEST, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(s_ptr + row * s_stride + b, exponent, mask=inside)
     if PACKED:
-        pairs = tl.reshape(to_e2m1(x), (ROWS, BLOCKS * SIZE // 2, 2))
-        low, high = tl.split(pairs)
-        half_c = first * (SIZE // 2) + tl.arange(0, BLOCKS * SIZE // 2)[None, :]
-        inside = (row < rows) & (half_c * 2 < columns)
-        tl.store(y_ptr + row * y_stride + half_c, low | (high << 4), mask=inside)
-    else:
-        y = tl.reshape(x, (ROWS, BLOCKS * SIZE)).to(y_ptr.dtype.element_ty)
-        tl.store(y_ptr + row * y_stride + c, y, mask=mask)
+        c = first * (SIZE // 2) + tl.arange(0, BLOCKS * SIZE // 2)[None, :]
+        mask = (row < rows) & (c * 2 < columns)
+    tl.store(y_ptr + row * y_stride + c, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def from_e8m0(exponent):
+    """float32 of scales: 2**(exponent - 127), NaN for 255."""
+    exponent = exponent.to(tl.uint32)
+    # The scale 2**-127 is no normal number: half of twice that.
+    low = exponent == 0
+    scale = (tl.where(low, 1, exponent) << 23).to(tl.float32, bitcast=True)
+    return tl.where(exponent == 255, float("nan"), tl.where(low, scale * 0.5, scale))
 
 
 @tritium.jit
@@ -90,18 +137,14 @@ def upcast(
         half_c = first * (SIZE // 2) + tl.arange(0, BLOCKS * SIZE // 2)[None, :]
         inside = (row < rows) & (half_c * 2 < columns)
         codes = tl.load(x_ptr + row * x_stride + half_c, mask=inside, other=0)
-        x = tl.reshape(tl.join(from_e2m1(codes & 15), from_e2m1(codes >> 4)), (ROWS, BLOCKS, SIZE))
+        x = tl.reshape(cvt_e2m1_to_fp32(codes), (ROWS, BLOCKS, SIZE))
     else:
         mask = (row < rows) & (c < columns)
         x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0).to(tl.float32)
         x = tl.reshape(x, (ROWS, BLOCKS, SIZE))
     b = first + tl.arange(0, BLOCKS)[None, :]
     inside = (row < rows) & (b * SIZE < columns)
-    exponent = tl.load(s_ptr + row * s_stride + b, mask=inside, other=127).to(tl.uint32)
-    # The scale 2**-127 is no normal number: half of twice that.
-    low = exponent == 0
-    scale = (tl.where(low, 1, exponent) << 23).to(tl.float32, bitcast=True)
-    scale = tl.where(exponent == 255, float("nan"), tl.where(low, scale * 0.5, scale))
+    scale = from_e8m0(tl.load(s_ptr + row * s_stride + b, mask=inside, other=127))
     y = tl.reshape(x * scale[:, :, None], (ROWS, BLOCKS * SIZE))
     mask = (row < rows) & (c < columns)
     tl.store(y_ptr + row * y_stride + c, y.to(y_ptr.dtype.element_ty), mask=mask)

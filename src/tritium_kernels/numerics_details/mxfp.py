@@ -9,6 +9,8 @@ import torch
 from tritium_kernels.errors import check_choice, check_operand, check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.moe_kernels import mxfp as kernels
+from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_shift_unsigned
+from tritium_kernels.moe_kernels.mxfp import cvt_e2m1_to_fp32 as cvt_e2m1_to_fp32
 
 MXFP_BLOCK_SIZE = 32
 _SOURCES = (torch.float16, torch.bfloat16, torch.float32)
@@ -84,7 +86,7 @@ def downcast_to_mxfp(
         with on("downcast_to_mxfp", "x", x):
             kernels.downcast[(cdiv(rows, _ROWS) * cdiv(n, _BLOCKS * microblock_size),)](
                 source, target, factors, rows, n, source.stride(0), target.stride(0),
-                factors.stride(0), 1 / _MOST[out_dtype], PACKED=packed,
+                factors.stride(0), PACKED=packed,
                 ROUND_UP=DEQUANT_SCALE_ROUNDING_MODE is DequantScaleRoundingMode.ROUND_UP,
                 ROWS=_ROWS, BLOCKS=_BLOCKS, SIZE=microblock_size, LARGEST=_MOST[out_dtype],
             )  # fmt: skip
@@ -132,12 +134,15 @@ def _padded_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
 def downcast_to_mxfp_torch(
     src_tensor: torch.Tensor, out_quant_type: torch.dtype, axis: int,
     scale_dtype: torch.dtype = torch.uint8, microblock_size: int = MXFP_BLOCK_SIZE,
+    expected_scale: torch.Tensor | None = None,
     DEQUANT_SCALE_ROUNDING_MODE: DequantScaleRoundingMode = DequantScaleRoundingMode.ROUND_UP,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """`downcast_to_mxfp` by torch's functions, for comparison."""
+    """`downcast_to_mxfp` by torch's functions, for comparison; of src_tensor / expected_scale."""
     _check_down(src_tensor, out_quant_type, axis, scale_dtype, microblock_size)
     most = _MOST[out_quant_type]
     x = src_tensor.movedim(axis, -1).float()
+    if expected_scale is not None:
+        x = x / expected_scale
     n = x.shape[-1]
     blocks = _padded_blocks(x, microblock_size)
     magnitudes = torch.where(blocks.isnan(), torch.inf, blocks.abs()).amax(-1)

@@ -1,0 +1,150 @@
+"""Products by torch's functions, for comparison."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from tritium_kernels.errors import refuse
+from tritium_kernels.matmul_details.operands import Operand, read_operands, read_problem
+from tritium_kernels.matmul_details.precision import PrecisionConfig
+from tritium_kernels.numerics_details.mxfp import upcast_from_mxfp_torch
+from tritium_kernels.tensor_details import dtype as types
+from tritium_kernels.tensor_details.layout_details.torch_utils import repack
+from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
+
+
+def scale(val: Tensor, scal: Tensor | None) -> Tensor:
+    """val * scal in float32; `scal` has one element, or one for each batch; None: val."""
+    if scal is None:
+        return val
+    shape = (-1, *(1 for _ in val.shape[1:])) if scal.numel() > 1 else ()
+    return val.float() * scal.reshape(shape)
+
+
+def _numbers(x: Operand, k_axis: int) -> Tensor:
+    """What an operand's elements stand for, in float64."""
+    data, packed = x.data, x.dtype == types.FP4
+    if x.layout is not None:
+        data = x.layout.make_transformation(x.shape, packed).unswizzle_data(data)
+        data = repack(data, -1, k_axis, packed)
+    if x.scale is None:
+        return scale(data.float(), x.flex.scale).double()
+    factors = x.scale
+    if x.scale_layout is not None:
+        shape = list(x.shape)
+        shape[k_axis] = -(-shape[k_axis] // 32)
+        factors = x.scale_layout.make_transformation(shape, False).unswizzle_data(factors)
+    numbers = upcast_from_mxfp_torch(data, factors, torch.float32, k_axis)
+    return scale(numbers, x.flex.scale).double()
+
+
+def apply_precision(
+    x_tri: Any, w_tri: Any, precision_config: PrecisionConfig
+) -> tuple[Tensor, Tensor]:
+    """The numbers that a and b stand for, in float64."""
+    x, w = read_operands(x_tri, w_tri, precision_config)
+    return _numbers(x, -1), _numbers(w, -2)
+
+
+def matmul_torch(
+    a: Any, b: Any, bias: Tensor | None,
+    a_ragged_metadata: RaggedTensorMetadata | None = None,
+    b_ragged_metadata: RaggedTensorMetadata | None = None, gather_indx: Tensor | None = None,
+    scatter_indx: Tensor | None = None, precision_config: PrecisionConfig | None = None,
+    betas: Tensor | None = None, gammas: Tensor | None = None, round_x: Any = None,
+    round_y: Any = None,
+) -> Tensor:  # fmt: skip
+    """`matmul` without functions of the result, in float64; `a` may be float64.
+
+    `round_x` and `round_y` are applied to a's rows and to the result.
+    """
+    config = precision_config or PrecisionConfig()
+    if isinstance(a, Tensor) and a.dtype == torch.float64:
+        x, w, dtype = a, b.double(), torch.float64
+    else:
+        x, w = apply_precision(a, b, config)
+        dtype = a.dtype if isinstance(a, Tensor) and a.element_size() > 1 else torch.bfloat16
+    dtype = config.out_dtype or dtype
+    size = read_problem(
+        x.shape, w.shape, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx
+    )
+    x = x if round_x is None else round_x(x)
+    if b_ragged_metadata is not None:
+        at = b_ragged_metadata.slice_offs.tolist()
+        y = torch.stack([x[:, i:j] @ w[i:j] for i, j in pairwise(at)])
+        if bias is not None:
+            y = y + bias.double()[:, None]
+    else:
+        y = _by_slices(x, w, bias, a_ragged_metadata, gather_indx, scatter_indx, betas, gammas,
+                       size.m)  # fmt: skip
+    y = scale(y, torch.tensor(config.acc_scale)) if config.acc_scale != 1.0 else y
+    return (y if round_y is None else round_y(y)).to(dtype)
+
+
+def _by_slices(
+    x: Tensor, w: Tensor, bias: Tensor | None, ragged: RaggedTensorMetadata | None,
+    gather: Tensor | None, scatter: Tensor | None, betas: Tensor | None, gammas: Tensor | None,
+    m: int,
+) -> Tensor:  # fmt: skip
+    if gather is not None:
+        index = gather.long()
+        x = x[index.clamp(min=0)] * (index >= 0)[:, None]
+    slices = [(0, m)]
+    if ragged is not None:
+        firsts = ragged.slice_offs[:-1].tolist()
+        slices = [
+            (i, i + n) for i, n in zip(firsts, ragged.slice_sizes.tolist(), strict=True)
+        ]
+    y = x.new_zeros((*x.shape[:-1], w.shape[-1]))
+    used = torch.zeros(m, dtype=torch.bool, device=x.device)
+    for number, (i, j) in enumerate(slices):
+        used[i:j] = True
+        y[..., i:j, :] = x[..., i:j, :] @ (w if ragged is None else w[number])
+        if bias is not None:
+            row = (bias if ragged is None else bias[number]).double()
+            row = row[..., None, :] if betas is None else row * betas[i:j, None].double()
+            y[..., i:j, :] += row
+        if gammas is not None:
+            y[..., i:j, :] *= gammas[i:j, None].double()
+    if scatter is None:
+        return y
+    wanted = (scatter >= 0) & used
+    result = torch.zeros_like(y)
+    result[scatter[wanted].long()] = y[wanted]
+    return result
+
+
+def post_matmul_comm_torch(
+    y: Tensor, rank: int, n_reduce_shards: int, world_size: int,
+    scatter_shard_indx: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """What a product with `FusedComm` leaves on process `rank`, of the products y of all of them.
+
+    Processes are in groups of `n_reduce_shards` that follow each other; those of a group write to
+    the parts of a row, which are its columns times their number.
+
+    Args:
+        scatter_shard_indx: (rows,): the process that each row goes to; None: all get all rows.
+    """
+    if world_size % n_reduce_shards:
+        found = f"is {world_size}"
+        raise refuse("post_matmul_comm_torch", "world_size", found,
+                     f"a multiple of {n_reduce_shards}")  # fmt: skip
+    ys = [torch.empty_like(y) for _ in range(world_size)]
+    if world_size == 1:
+        ys = [y]
+    else:
+        dist.all_gather(ys, y.contiguous())
+    groups = [
+        torch.cat(ys[i : i + n_reduce_shards], -1) for i in range(0, world_size, n_reduce_shards)
+    ]
+    rows = torch.stack(groups, -2).flatten(-3, -2)  # row by row, those of all groups
+    if scatter_shard_indx is None:
+        return rows
+    wanted = (scatter_shard_indx == rank).repeat_interleave(len(groups))
+    return rows[..., wanted, :]

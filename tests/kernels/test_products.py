@@ -1,0 +1,400 @@
+"""Products with experts in all the ways of computing them: they agree with float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.kernels.support import close, integers, normal, place, torch
+from tritium_kernels import matmul as module
+from tritium_kernels import swiglu as gates
+from tritium_kernels.errors import ArgumentError
+from tritium_kernels.matmul import (
+    Epilogue,
+    FlexCtx,
+    FusedActivation,
+    FusedComm,
+    PrecisionConfig,
+    apply_allocation,
+    init_allocation,
+    matmul,
+    matmul_torch,
+)
+from tritium_kernels.matmul_details import opt_flags
+from tritium_kernels.matmul_details.launch import can_overflow_int32, should_upcast_indices
+from tritium_kernels.meta import Closure
+from tritium_kernels.numerics import InFlexData, OutFlexData
+from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp_torch
+from tritium_kernels.specialize import FnSpecs
+from tritium_kernels.tensor import (
+    convert_layout,
+    make_ragged_tensor_metadata,
+    remap_ragged_tensor_metadata,
+    wrap_torch_tensor,
+)
+from tritium_kernels.tensor_details import layout as layouts
+from tritium_kernels.tensor_details.dtype import FP4
+
+SLOW = pytest.mark.slow
+EXACT = PrecisionConfig(allow_tf32=False)
+SWIGLU = FusedActivation(FnSpecs("swiglu", gates.swiglu_fn, ("alpha", "limit"), (), 2), (1.5, 1.0))
+WAYS = (
+    {"split_k": 2}, {"is_persistent": True}, {"is_persistent": True, "split_k": 3, "block_k": 32},
+    pytest.param({"group_m": 4, "xcd_swizzle": 4, "block_m": 16, "block_n": 16}, marks=SLOW),
+    pytest.param({"epilogue_subtile": 2}, marks=SLOW),
+)  # fmt: skip
+
+
+def prescribed(given: dict):
+    return opt_flags.scoped_opt_flags_constraints(given)
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """Properties that the heuristics of the CPU do not choose."""
+
+    def force(given: dict):
+        choose = opt_flags.make_opt_flags
+
+        def made(*args, **kwargs):
+            known = {"group_m", "xcd_swizzle", "epilogue_subtile"}
+            with prescribed({k: v for k, v in given.items() if k not in known}):
+                flags = choose(*args, **kwargs)
+            return replace(flags, **{k: v for k, v in given.items() if k in known})
+
+        monkeypatch.setattr("tritium_kernels.matmul_details.launch.make_opt_flags", made)
+
+    return force
+
+
+def slices(*sizes: int):
+    return make_ragged_tensor_metadata(torch.tensor(sizes, device=place()), sum(sizes))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_slices(forced, way):
+    """With bias, an activation, and rows of no slice."""
+    forced(way)
+    ragged = make_ragged_tensor_metadata(torch.tensor([5, 0, 30, 2], device=place()), 40)
+    x, w, bias = normal(40, 160), normal(4, 160, 64), normal(4, 64)
+    y = matmul(x, w, bias, ragged, precision_config=EXACT, fused_activation=SWIGLU)
+    wide = matmul_torch(x.double(), w, bias, ragged)
+    right = gates.swiglu_torch(wide.float(), 1.5, gates.PrecisionConfig(1.0)).double()
+    right[37:] = 0
+    close(y, right, scale=8)
+
+
+@pytest.mark.parametrize("way", [*WAYS[1:2], *(pytest.param(w, marks=SLOW) for w in WAYS[:1])])
+def test_batches(forced, way):
+    forced(way)
+    a, b, bias = normal(3, 20, 36), normal(3, 36, 40), normal(3, 40)
+    right = a.double() @ b.double() + bias[:, None].double()
+    for w in (b, b.mT.contiguous().mT):
+        close(matmul(a, w, bias, precision_config=EXACT), right, scale=4)
+    close(matmul(a.mT.contiguous().mT, b, bias, precision_config=EXACT), right, scale=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_slices_of_k(forced, way):
+    forced({k: v for k, v in way.items() if k != "is_persistent"})
+    ragged = slices(5, 0, 70)
+    a, b = normal(24, 75), normal(75, 40)
+    y = matmul(a, b, None, b_ragged_metadata=ragged, precision_config=EXACT)
+    close(y, matmul_torch(a.double(), b, None, b_ragged_metadata=ragged), scale=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS[1:2])
+def test_gathered_rows_of_persistent_programs(forced, way):
+    forced(way)
+    ragged = slices(5, 0, 30, 2)
+    x, w = normal(20, 48), normal(4, 48, 40)
+    gather = integers(20, 37, dtype=torch.int32)
+    scatter = torch.randperm(37, generator=torch.Generator().manual_seed(0)).int().to(place())
+    options = {"gather_indx": gather, "scatter_indx": scatter}
+    y = matmul(x, w, None, ragged, precision_config=EXACT, **options)
+    close(y, matmul_torch(x.double(), w, None, ragged, **options), scale=4)
+
+
+def test_slices_left_out():
+    """Some of the experts: their rows stay where they are."""
+    whole = slices(5, 9, 30, 2)
+    ragged = remap_ragged_tensor_metadata(whole, torch.tensor([-1, 1, -1, 0], device=place()))
+    x, w = normal(46, 33), normal(2, 33, 40)
+    y = matmul(x, w, None, ragged, precision_config=EXACT)
+    close(y, matmul_torch(x.double(), w, None, ragged), scale=4)
+    assert not y[:5].any() and y[5:14].any() and not y[14:44].any()
+
+
+def test_scatter_is_not_divided():
+    x, w = normal(8, 40), normal(40, 8)
+    scatter = torch.arange(8, device=place())
+    with (
+        prescribed({"split_k": 2}),
+        pytest.raises(opt_flags.InapplicableConstraint, match="split_k=2"),
+    ):
+        matmul(x, w, None, scatter_indx=scatter)
+
+
+def test_rows_do_not_depend_on_others():
+    w = normal(64, 48, dtype=torch.bfloat16)
+    x = normal(150, 64, dtype=torch.bfloat16)
+    config = PrecisionConfig(enforce_bitwise_invariance=True)
+    y = matmul(x, w, None, precision_config=config)
+    for rows in (1, 17):
+        assert torch.equal(matmul(x[:rows], w, None, precision_config=config), y[:rows])
+
+
+@tritium.jit
+def twice_plus(x, offset):
+    return 2 * x + offset
+
+
+def test_epilogue_and_what_is_added(forced):
+    x, w, bias, acc = normal(20, 33), normal(33, 40), normal(40), normal(20, 40, seed=1)
+    epilogue = Epilogue(FnSpecs("twice", twice_plus, ("offset",)), (3.0,), (3.0,))
+    config = replace(EXACT, acc_scale=0.5)
+    alpha = torch.full((1,), 4.0, device=place())
+    right = 8 * (acc.double() + 0.5 * (x.double() @ w.double()) + bias.double()) + 3
+    for way in ({}, {"split_k": 2}):
+        with prescribed(way):
+            y = matmul(x, w, bias, precision_config=config, out_alpha=alpha, epilogue=epilogue,
+                       c_acc_in=acc)  # fmt: skip
+        close(y, right, scale=8)
+
+
+def flex(dtype, *shape, seed=0):
+    """Float8 numbers with a factor, and what they stand for."""
+    x = 50 * normal(*shape, seed=seed)
+    factor = torch.full((1,), 0.25, device=place())
+    stored = (x / factor).clamp(-448, 448).to(dtype)
+    return stored, InFlexData(dtype, factor), stored.double() * 0.25
+
+
+@pytest.mark.parametrize("way", [{}, pytest.param({"split_k": 2}, marks=SLOW)])
+def test_flexpoint(way):
+    kind = torch.float8_e4m3fn
+    a, a_flex, x = flex(kind, 20, 64)
+    b, b_flex, w = flex(kind, 64, 48, seed=1)
+    expected, actual = (torch.full((1,), v, device=place()) for v in (512.0, 0.0))
+    checksum = torch.zeros(1, dtype=torch.int32, device=place())
+    out = OutFlexData(kind, expected, actual, checksum)
+    config = PrecisionConfig(
+        flex_ctx=FlexCtx(a_flex, b_flex, out), out_dtype=kind, flexpoint_saturate_inf=True
+    )
+    with prescribed(way):
+        y = matmul(a.view(torch.uint8), b, None, precision_config=config)
+    right = x @ w
+    assert abs(actual.item() - module.compute_actual_scale(right, kind).item()) < 1e-4
+    assert checksum.item() != 0 and y.dtype == kind
+    stored = (right / 512).clamp(-448, 448).float()
+    assert torch.equal(y.float(), stored.to(kind).float())
+    reference = matmul_torch(a.view(torch.uint8), b, None, precision_config=replace(
+        config, out_dtype=torch.float64
+    ))  # fmt: skip
+    close(reference, right)
+
+
+def test_factors_of_batches():
+    a, b = normal(3, 16, 32), normal(3, 32, 16)
+    a8, b8 = a.to(torch.float8_e5m2), b.to(torch.float8_e5m2)
+    factors = torch.tensor([1.0, 2.0, 3.0], device=place())
+    actual = torch.zeros(3, device=place())
+    config = PrecisionConfig(flex_ctx=FlexCtx(
+        InFlexData(scale=factors), InFlexData(), OutFlexData(None, factors, actual)
+    ), out_dtype=torch.float32)  # fmt: skip
+    y = matmul(a8, b8, None, precision_config=config)
+    close(y, a8.double() @ b8.double(), scale=4)
+    right = (factors[:, None, None] * y).abs().amax((1, 2)) / torch.finfo(torch.float32).max
+    assert torch.allclose(actual, right, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.uint8,
+                                  pytest.param(torch.float8_e5m2, marks=SLOW)])  # fmt: skip
+@pytest.mark.parametrize("way", [{}, pytest.param({"split_k": 2}, marks=SLOW),
+                                 pytest.param({"is_persistent": True}, marks=SLOW)])  # fmt: skip
+def test_quantized_results(kind, way):
+    """Bit for bit the quantization of the result in float32."""
+    ragged = slices(5, 0, 30)
+    x, w = normal(35, 64), normal(3, 64, 160)
+    scales = torch.zeros(35, 3, dtype=torch.uint8, device=place())
+    pack = 2 if kind == torch.uint8 else 1
+    config = replace(EXACT, c_mx_scale=scales, out_dtype=kind, c_value_pack_factor=pack)
+    with prescribed(way):
+        exact = matmul(x, w, None, ragged, precision_config=EXACT, fused_activation=SWIGLU)
+        y = matmul(x, w, None, ragged, precision_config=config, fused_activation=SWIGLU)
+    values, right = downcast_to_mxfp(exact, kind, -1)
+    assert torch.equal(scales, right) and torch.equal(y.float(), values.float())
+
+
+def test_report_of_errors():
+    seen = []
+    config = replace(
+        EXACT, out_dtype=torch.bfloat16,
+        report_quantization_err_fn=lambda exact, stored: seen.append((exact, stored)),
+    )  # fmt: skip
+    x, w = normal(5, 33), normal(33, 16)
+    y = matmul(x, w, None, precision_config=config)
+    ((exact, stored),) = seen
+    assert torch.equal(stored, y.float())
+    close(exact, x.double() @ w.double(), scale=4)
+
+
+def fp4_weights(experts: int, k: int, n: int, value, scale):
+    """(values, scales) in layouts, and the numbers."""
+    plain, factors = downcast_to_mxfp(normal(experts, k, n), torch.uint8, 1)
+    numbers = upcast_from_mxfp_torch(plain, factors, torch.float32, 1)
+    values = convert_layout(wrap_torch_tensor(plain, FP4, (experts, k, n)), value)
+    scales = convert_layout(wrap_torch_tensor(factors), scale)
+    return values, scales, numbers
+
+
+STRIDED = layouts.StridedLayout(-2)
+
+
+@pytest.mark.parametrize(
+    ("value", "scale", "way"),
+    [
+        (layouts.HopperMXValueLayout(-2), layouts.HopperMXScaleLayout(-2), {}),
+        *(
+            pytest.param(*both, marks=SLOW)
+            for both in (
+                (layouts.HopperMXValueLayout(-2, 2), STRIDED, {"split_k": 2}),
+                (STRIDED, layouts.HopperMXScaleLayout(-2, 4), {"is_persistent": True}),
+                (layouts.BlackwellMXValueLayout(), layouts.BlackwellMXScaleLayout(),
+                 {"is_persistent": True}),
+                (layouts.BlackwellMX4ValueShuffledLayout(64, 32), STRIDED, {}),
+                (STRIDED, layouts.CDNA4MXScaleLayout(), {}),
+                (STRIDED, layouts.GFX1250MXScaleLayout(), {}),
+            )
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_weights_in_layouts(value, scale, way):
+    ragged = slices(3, 0, 14)
+    x = normal(17, 160, dtype=torch.bfloat16)
+    w, scales, numbers = fp4_weights(3, 160, 144, value, scale)
+    config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+    with prescribed(way):
+        y = matmul(x, w, None, ragged, precision_config=config)
+    right = matmul_torch(x.double(), numbers, None, ragged)
+    close(y, right, scale=4)
+    close(matmul_torch(x, w, None, ragged, precision_config=config), right, scale=4)
+
+
+@pytest.mark.parametrize("swizzled", [True, pytest.param(False, marks=SLOW)])
+def test_scaled_rows(swizzled: bool):
+    """a of 8 bits; its scales as Blackwell reads them, or by strides. With b for Hopper."""
+    ragged = slices(3, 0, 140)
+    a, a_scale = downcast_to_mxfp(normal(143, 64), torch.float8_e4m3fn, 1)
+    numbers = upcast_from_mxfp_torch(a, a_scale, torch.float32, 1)
+    value = STRIDED if swizzled else layouts.HopperMXValueLayout(-2)
+    w, scales, weights = fp4_weights(3, 64, 32, value, layouts.StridedLayout(-1))
+    if swizzled:
+        wrapped = wrap_torch_tensor(a_scale, layout=layouts.StridedLayout())
+        a_scale = convert_layout(wrapped, layouts.BlackwellActMXScaleLayout(ragged))
+    config = PrecisionConfig(a_mx_scale=a_scale, b_mx_scale=scales, out_dtype=torch.float32)
+    y = matmul(a, w, None, ragged, precision_config=config)
+    close(y, matmul_torch(numbers.double(), weights, None, ragged), scale=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fp4", [False, True])
+def test_exchanged_operands(monkeypatch, fp4: bool):
+    """(b.T @ a.T).T, as for tensor cores with many rows."""
+    monkeypatch.setattr("tritium_kernels.matmul_details.launch.get_swap_xw", lambda *_: True)
+    x = normal(20, 64, dtype=torch.bfloat16)
+    if fp4:
+        w, scales, numbers = fp4_weights(1, 64, 32, STRIDED, STRIDED)
+        config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+        y = matmul(x[None], w, None, precision_config=config)
+    else:
+        numbers = normal(1, 64, 32, dtype=torch.bfloat16)
+        y = matmul(x[None], numbers, None, precision_config=replace(EXACT, out_dtype=torch.float32))
+    close(y, x[None].double() @ numbers.double(), scale=4)
+
+
+@tritium.jit
+def by_parity(row, base):
+    return row % 2, row // 2 + base
+
+
+@tritium.jit
+def count(counter_ptr):
+    tl.atomic_add(counter_ptr, 1)
+
+
+def test_results_of_other_processes():
+    x, w = normal(20, 33), normal(33, 40)
+    y = torch.zeros(20, 80, device=place())
+    parts = [torch.zeros(12, 80, device=place()) for _ in range(2)]
+    handles = torch.tensor([p.data_ptr() for p in parts], device=place())
+    done = torch.zeros(1, dtype=torch.int32, device=place())
+    comm = FusedComm(handles, Closure(by_parity, (1,)), Closure(count, (done,)), 1, 2)
+    matmul(x, w, None, precision_config=EXACT, c=y, fused_comm=comm)
+    right = x.double() @ w.double()
+    assert not y.any() and done.item() == 1
+    for rank in range(2):
+        close(parts[rank][1:11, 40:], right[rank::2], scale=4)
+        assert not parts[rank][:1].any() and not parts[rank][:, :40].any()
+
+
+def test_allocations():
+    x, w = normal(20, 33), normal(33, 40)
+    with prescribed({"split_k": 3}):
+        flags = opt_flags.make_opt_flags(
+            *(wrap_torch_tensor(x).dtype,) * 3, EXACT, 1, 20, 40, 33, None, False, True, None,
+            False, False, None,
+        )  # fmt: skip
+    made = init_allocation(x, w, EXACT, SWIGLU, None, None, 1, 1, flags)
+    assert made.output == ((20, 20), torch.float32)
+    assert made.scratchpads == {"parts": ((3, 20, 40), torch.float32)}
+    memory = apply_allocation(made, None)
+    assert memory["output"].shape == (20, 20)
+    assert memory["scratchpad"]["parts"].shape == (3, 20, 40)
+    with pytest.raises(ArgumentError, match=r"c has shape \(20, 33\); accepted: \(20, 20\)"):
+        apply_allocation(made, x)
+    far = torch.empty(1, device="meta").as_strided((3, 1 << 30), (1 << 30, 1))
+    assert can_overflow_int32(far) and should_upcast_indices(None, x, far)
+    assert not should_upcast_indices(x, None)
+
+
+def config(**given) -> PrecisionConfig:
+    return PrecisionConfig(**given)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: matmul(x, x.T, None, c_acc_in=x), r"c_acc_in has shape \(4, 32\); accepted:"),
+        (lambda x: matmul(x, x.T, None, out_alpha=x[0]), r"out_alpha has shape \(32,\); accepted"),
+        (lambda x: matmul(x, x.T, None, precision_config=config(out_dtype=torch.int32)),
+         "out_dtype is int32; accepted: float16, bfloat16"),
+        (lambda x: matmul(x, x.T, None, precision_config=config(c_mx_scale=x)),
+         "out_dtype is float32; accepted: float8_e4m3fn"),
+        (lambda x: matmul(x, x.T, None, precision_config=config(
+            c_mx_scale=x, out_dtype=torch.float8_e5m2)), "c_mx_scale has dtype float32; accepted"),
+        (lambda x: matmul(x, x.T, None, precision_config=config(c_value_pack_factor=2)),
+         "c_value_pack_factor is 2; accepted: 1, without c_mx_scale"),
+        (lambda x: matmul(x, x.T, None, precision_config=config(
+            flex_ctx=FlexCtx(InFlexData(scale=x[0])))), "lhs_data.scale has 32 elements; accepted"),
+        (lambda x: matmul(wrap_torch_tensor(x), wrap_torch_tensor(
+            x.T.byte(), FP4, (64, 4), layout=layouts.HopperMXValueLayout(-1)), None),
+         "b has mx_axis -1; accepted: -2"),
+        (lambda x: matmul(x, x.T, None, precision_config=config(b_mx_scale=x)),
+         "b_mx_scale is given; accepted: None for b of float32"),
+    ],
+)  # fmt: skip
+def test_errors(call, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call(normal(4, 32))
+
+
+def test_what_is_not_built():
+    with pytest.raises(NotImplementedError, match="a_microblock_size 16 is not built; 32 is"):
+        matmul(normal(4, 32), normal(32, 4), None, precision_config=config(a_microblock_size=16))
