@@ -137,6 +137,8 @@ class Processor:
         copy_bytes: the least and the most bytes of a copy from global to shared memory that a
             thread starts; empty where there are none.
         ahead_in_registers: whether loops without such copies load ahead into registers.
+        transposes_in_threads: whether threads transpose parts of operands of products as they
+            write them to shared memory.
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
         buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
@@ -155,6 +157,7 @@ class Processor:
     bulk_copies: BulkCopies | None = None
     copy_bytes: tuple[int, ...] = ()
     ahead_in_registers: bool = False
+    transposes_in_threads: bool = False
     access_bytes: int = 16
     banks: Banks = Banks()
     buffers: bool = False

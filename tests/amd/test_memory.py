@@ -17,6 +17,13 @@ from tests.simt.backend import installed
 from tests.simt.backend.driver import SimtDriver
 from tritium.backends.active import driver
 from tritium.backends.amd.compiler import HIPBackend
+from tritium.backends.amd.processor import processor
+from tritium.codegen.gpu.context import layout_of
+from tritium.codegen.gpu.memory.shared import place_in
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.ir.layouts.swizzle import access
+from tritium.ops.parsing import parse_module
+from tritium.ops.ttgir import LocalLoadOp, LocalStoreOp
 from tritium.runtime.tensors import MockTensor
 
 
@@ -150,6 +157,71 @@ def test_atomics(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(r"buffer_inv|global_inv|buffer_gl0_inv", text) or arch == "gfx90a"
     monkeypatch.setenv("AMDGCN_USE_BUFFER_ATOMICS", "0")
     assert "buffer" not in found("i32")
+
+
+@tritium.jit
+def products(a, b, out, n, rows, columns, FIRST: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+             K: tl.constexpr):
+    i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    acc = tl.zeros((M, N), out.dtype.element_ty)
+    for start in range(0, n, K):
+        at = start + k
+        if FIRST:  # neighbours along the axis of the sum
+            x = tl.load(a + i[:, None] * rows + at[None, :], mask=at[None, :] < n, other=0)
+            y = tl.load(b + j[None, :] * columns + at[:, None], mask=at[:, None] < n, other=0)
+        else:
+            x = tl.load(a + at[None, :] * rows + i[:, None], mask=at[None, :] < n, other=0)
+            y = tl.load(b + at[:, None] * columns + j[None, :], mask=at[:, None] < n, other=0)
+        acc = tl.dot(x, y, acc)
+    tl.store(out + i[:, None] * N + j[None, :], acc)
+
+
+def shared_accesses(kernel: Any, arch: str) -> list[tuple[int, int]]:
+    """For the accesses of LDS in a kernel's loops: bytes at once, cycles lost by conflicts."""
+    module, found = parse_module(kernel.asm["ttgir"], "kernel"), list[tuple[int, int]]()
+    for op in module.walk():
+        if not isinstance(op, (LocalLoadOp, LocalStoreOp)):
+            continue
+        stores = isinstance(op, LocalStoreOp)
+        tile, memory = (op.src.type, op.dst.type) if stores else (op.results[0].type, op.src.type)
+        size, banks = memory_bytes(tile), processor(arch).banks
+        how = access(place_in(layout_of(tile), memory), size, False, banks)
+        found.append((size << how.width, how.conflicts))
+    return found
+
+
+@pytest.mark.parametrize(("arch", "kind"), [("gfx942", "fp16"), ("gfx950", "i8"),
+                                            ("gfx1100", "fp16")])  # fmt: skip
+def test_operands_in_lds(arch: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = f"*{kind} *{kind} *{'i32' if kind == 'i8' else 'fp32'} i32 i32 i32"
+    sizes = {"M": 64, "N": 64, "K": 64}
+    for first in (True, False):
+        constants = {**sizes, "FIRST": first}
+        kernel = compiled(products, kinds, arch, constants=constants, small=True)
+        found = shared_accesses(kernel, arch)
+        assert len(found) == 6 and not any(lost for _, lost in found)
+        assert not first or {size for size, _ in found} <= {8, 16}
+        assert kernel.metadata.shared == 64 * 64 * 4, "the result's, or both operands"
+        assert kernel.metadata.n_spills == 0
+    wide = kernel.metadata.n_regs
+    monkeypatch.setenv("TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "0")
+    apart = compiled(products, kinds, arch, constants=constants, small=True)
+    assert apart.metadata.n_regs >= wide and apart.asm["ttgir"] != kernel.asm["ttgir"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_values_of_products(stages: int, first: bool, simt: None) -> None:
+    rng, (m, n, k) = np.random.default_rng(7), (64, 32, 100)
+    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in ((m, k), (k, n)))
+    x, y = (a, b.T) if first else (a.T, b)
+    out = np.zeros((m, n), np.float32)
+    launched = products[(1,)](
+        np.ascontiguousarray(x), np.ascontiguousarray(y), out, k, *(s.shape[1] for s in (x, y)),
+        FIRST=first, M=m, N=n, K=32, num_stages=stages,
+    )  # fmt: skip
+    assert ("ttg.local_store" in launched.asm["ttgir"]) == (stages > 1)
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
 def test_specialization(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def ttgir(
         ConvertTTIRToTTGIR(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
-        Coalesce(),
+        Coalesce(transpose=processor.transposes_in_threads),
         AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),

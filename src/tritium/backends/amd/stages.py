@@ -30,6 +30,8 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
     facts = replace(processor(options.arch), buffers=knobs.amd.use_buffer_ops)
     if not knobs.amd.use_buffer_atomics:
         facts = replace(facts, buffer_atomics=())
+    if knobs.amd.use_in_thread_transpose is not None:
+        facts = replace(facts, transposes_in_threads=knobs.amd.use_in_thread_transpose)
     passes = pipelines.ttgir(
         facts, options.num_warps, options.num_stages,
         rows=options.matrix_instr_nonkdim, pack=options.kpack,

@@ -514,13 +514,14 @@ def linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
 
 
 _ALIASES: dict[type[Attribute], str] = {
-    BlockedEncoding: "blocked", LinearEncoding: "linear",
-    SwizzledSharedEncoding: "shared", NVMMASharedEncoding: "shared", SharedMemorySpace: "smem",
+    BlockedEncoding: "blocked", LinearEncoding: "linear", SharedMemorySpace: "smem",
 }  # fmt: skip
 
 
 def alias_of(attribute: Attribute) -> str | None:
     """The stem of the alias under which an encoding is printed, if it is given one."""
+    if isinstance(attribute, SharedEncoding):
+        return "shared"
     return "mma" if isinstance(attribute, MatrixEncoding) else _ALIASES.get(type(attribute))
 
 

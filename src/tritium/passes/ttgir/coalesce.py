@@ -16,18 +16,21 @@ Blocks of descriptors, which go through shared memory, are taken row by row.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding, Cluster, part_of
 from tritium.ops import ttir
+from tritium.ops.elementwise import CastOp
+from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
@@ -43,15 +46,21 @@ from tritium.target import Processor
 
 MANY_ROWS = 32
 """Rows whose addresses, of 64 bits, take a quarter of a thread's registers."""
+RUN_BYTES = 8
+"""Of a run of an operand along the axis of the sum: a thread can write them at once to shared
+memory in which the run is together, as products read it."""
 ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
 
 @dataclass(frozen=True)
 class Coalesce(Pass):
-    """Choose how loads, stores and atomics are distributed over threads."""
+    """Choose how loads, stores and atomics are distributed over threads. `transpose`: a thread
+    loads of operands of products, which run along another axis than that of the sum, runs along
+    both, and transposes them."""
 
     name: ClassVar[str] = "coalesce"
     title: ClassVar[str] = "TritonGPUCoalesce"
+    transpose: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed, num_ctas, processor = False, num_ctas_of(module), processor_of(module)
@@ -63,6 +72,8 @@ class Coalesce(Pass):
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
+            for key, axis in _summed(function).items() if self.transpose else ():
+                wishes[key] = replace(wishes[key], summed=axis)
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
@@ -81,7 +92,8 @@ class Coalesce(Pass):
 class _Wish:
     """The wishes of one access: the axes' order, and how many elements of `size` bytes at
     once, of `most` that an instruction takes; `least` even where threads are left without work
-    then. So many as `together` are neighbours in memory."""
+    then. So many as `together` are neighbours in memory. `summed`: the axis along which a product
+    sums, and of which a thread takes a run, too."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -90,6 +102,7 @@ class _Wish:
     size: int
     least: int = 1
     together: int = 1
+    summed: int | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -102,6 +115,28 @@ def _accesses(function: Operation) -> Iterator[Any]:
         at_tile = isinstance(op, ACCESSES) and is_tile(op.operands[0])
         if at_tile or isinstance(op, ttir.BlockAccess):
             yield op
+
+
+def _summed(function: Operation) -> dict[int, int]:
+    """For loads (by id) of operands of products, the axis that is summed over."""
+    found = dict[int, int]()
+    for op in function.walk():
+        if not isinstance(op, TileProduct):
+            continue
+        rank = len(ir.shape_of(op.results[0].type))
+        pending: list[tuple[SSAValue, int]] = [(op.a, rank - 1), (op.b, rank - 2)]
+        while pending:
+            value, axis = pending.pop()
+            owner = value.owner
+            if isinstance(owner, ttir.ElementAccess):
+                found[id(owner)] = axis
+            elif isinstance(owner, ttir.TransOp):
+                pending.append((owner.src, owner.order[axis]))
+            elif isinstance(owner, ConvertLayoutOp):
+                pending.append((owner.src, axis))
+            elif isinstance(owner, CastOp):
+                pending.append((owner.operands[0], axis))
+    return found
 
 
 def _tile(op: Any) -> Any:
@@ -159,6 +194,9 @@ def _encoding(
     share = max(prod(part) // threads.total, wish.least)
     per_thread = [1] * len(wish.shape)
     width = per_thread[wish.order[0]] = min(width, share, wish.most, part[wish.order[0]])
+    if wish.summed not in (None, wish.order[0]):
+        run = min(share // width, RUN_BYTES // wish.size, part[wish.summed])
+        per_thread[wish.summed] = max(run, 1)
     along = _sector_threads(part, wish, width, processor, threads)
     return blocked_for(wish.shape, tuple(per_thread), wish.order, threads, cluster, along)
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -41,7 +41,18 @@ from tritium.analysis.loops import stages_of
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.regions import functions, outside_values
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
+from tritium.ir.layouts.encodings import (
+    OFFSET,
+    DotOperandEncoding,
+    Encoding,
+    MatrixEncoding,
+    SwizzledSharedEncoding,
+    linear,
+    part_of,
+)
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.shared_linear import SharedLinearEncoding
+from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
 from tritium.ops.attributes import FLATTEN, NUM_STAGES
 from tritium.ops.base import Op
@@ -124,10 +135,39 @@ def plan_of(
 def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     """A load into registers, which are stored to shared memory if other threads need them."""
     moved = (ConvertLayoutOp, LocalAllocOp, ttir.TransOp)
+    kind = cast("ir.TensorType", load.results[0].type)
     if not any(isinstance(use.operation, moved) for use in load.results[0].uses):
         return Stage(load, None, 0, 0)
-    encoding, _ = _memory_for(load, stages, processor)
+    wanted = _read_layout(load.results[0])
+    if wanted is None:
+        return Stage(load, _memory_for(load, stages, processor)[0], 0, stages - 1)
+    size = max(ir.bit_width(kind) // 8, 1)
+    memory = shared_layout(linear(ir.encoding_of(kind), ir.shape_of(kind)), wanted, size,
+                           store=False, load=False, banks=processor.banks)  # fmt: skip
+    encoding = SharedLinearEncoding.make(offset=memory.bases(OFFSET), alignment=16)
     return Stage(load, encoding, 0, stages - 1)
+
+
+def _read_layout(tile: SSAValue) -> LinearLayout | None:
+    """The layout in which a matrix unit wants a tile, perhaps after its axes were permuted."""
+    for user in [use.operation for use in tile.uses]:
+        if isinstance(user, ConvertLayoutOp):
+            kind = user.results[0].type
+            encoding = cast("Encoding", ir.encoding_of(kind))
+            return linear(encoding, ir.shape_of(kind)) if _by_matrix_unit(encoding) else None
+        if isinstance(user, ttir.TransOp):
+            found = _read_layout(user.results[0])
+            if found is None:
+                return None
+            axes = {f"dim{i}": f"dim{axis}" for i, axis in enumerate(user.order)}
+            outs = tuple((axes[name], bits) for name, bits in found.out_dims)
+            return LinearLayout(found.in_dims, outs, found.columns)
+    return None
+
+
+def _by_matrix_unit(encoding: Encoding) -> bool:
+    parent = encoding.get("parent") if isinstance(encoding, DotOperandEncoding) else None
+    return isinstance(parent, MatrixEncoding)
 
 
 def may_write(loop: ForOp, loads: Sequence[Operation]) -> bool:
