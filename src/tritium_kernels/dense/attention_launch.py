@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -128,6 +129,17 @@ def rows_of(x: Tensor) -> tuple[int, int, int]:
     return x.stride(0), x.stride(1), x.stride(2)
 
 
+def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tuple[object, ...]:
+    """Descriptors of the tensors, with blocks of so many rows of a head, if they all can have one;
+    they hold whole sequences."""
+    if call.q_offsets is not None or not all(map(is_readable, tensors)):
+        return (*tensors,)
+    return tuple(
+        describe(t, (1, 1, count, max(16, power_of_two(t.shape[-1]))))
+        for t, count in zip(tensors, rows, strict=True)
+    )
+
+
 def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call) -> None:
     """Write the result and log(sum(exp(scores))) of each query."""
     if o.numel() == 0 or call.most_queries == 0:
@@ -136,13 +148,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call)
     tiles = _tiles("forward", q, max(q.shape[-1], v.shape[-1]), call.most_queries)
     count = cdiv(call.most_queries, tiles.m)
     tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
-    operands: tuple[object, ...] = (q, k, v, o)
-    if call.q_offsets is None and all(is_readable(t) for t in (q, k, v, o)):
-        columns, values = (max(16, power_of_two(t.shape[-1])) for t in (q, v))
-        rows = ((tiles.m, columns), (tiles.n, columns), (tiles.n, values), (tiles.m, values))
-        operands = tuple(
-            describe(t, (1, 1, *block)) for t, block in zip((q, k, v, o), rows, strict=True)
-        )
+    operands = _operands((q, k, v, o), (tiles.m, tiles.n, tiles.n, tiles.m), call)
     with on("attention", "q", q):
         forward_kernels.attention_forward[(call.sequences(q) * q.shape[1] * count,)](
             *operands, lse, *call.scalars(q, count),
@@ -178,15 +184,16 @@ def backward(
         count = cdiv(call.most_keys, tiles.n)
         ragged = call.ragged(call.most_queries, tiles.m) or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dk_dv[(call.sequences(q) * k.shape[1] * count,)](
-            q, k, v, do, lse, delta, dk, dv, *call.scalars(q, count), *strides,
-            *rows_of(dk), *rows_of(dv), **constants, TAIL=call.left != UNLIMITED or ragged,
+            *_operands((q, k, v, do, dk, dv), (*(tiles.m, tiles.n, tiles.n) * 2,), call),
+            lse, delta, *call.scalars(q, count), *strides, *rows_of(dk), *rows_of(dv),
+            **constants, TAIL=call.left != UNLIMITED or ragged,
             BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip
         tiles = _tiles("dq", q, d, call.most_queries)
         count = cdiv(call.most_queries, tiles.m)
         tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dq[(call.sequences(q) * heads * count,)](
-            q, k, v, do, lse, delta, dq, *call.scalars(q, count), *strides, *rows_of(dq),
-            **constants, TAIL=tail, BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages,
-            num_warps=tiles.warps,
+            *_operands((q, k, v, do, dq), (tiles.m, tiles.n, tiles.n, tiles.m, tiles.m), call),
+            lse, delta, *call.scalars(q, count), *strides, *rows_of(dq), **constants, TAIL=tail,
+            BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip

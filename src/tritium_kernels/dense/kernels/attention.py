@@ -66,13 +66,34 @@ def store_block(ptr, value, rows, stride, count, D: tl.constexpr, DP: tl.constex
 
 
 @tritium.jit
+def head_of(source, batch, head, first, batch_stride, head_stride, row_stride):
+    """A head's rows from `first` on: where they begin, or the descriptor that has all heads."""
+    if isinstance(source, tl.tensor_descriptor):
+        return source
+    else:
+        return source + batch * batch_stride + head * head_stride + first * row_stride
+
+
+@tritium.jit
+def put_block(
+    target, value, batch, head, first, rows, stride, count, ROWS: tl.constexpr, D: tl.constexpr,
+    DP: tl.constexpr,
+):  # fmt: skip
+    """Store what `block_at` loads."""
+    if isinstance(target, tl.tensor_descriptor):
+        target.store([batch, head, first, 0], value.to(target.dtype).reshape(1, 1, ROWS, DP))
+    else:
+        store_block(target, value, rows, stride, count, D, DP)
+
+
+@tritium.jit
 def visible(position, keys, count, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr):
-    """Which keys each query sees."""
-    mask = keys[None, :] < count
+    """Which keys each query sees. One of `position` and `keys` is a row, the other a column."""
+    mask = keys < count
     if RIGHT:
-        mask &= keys[None, :] <= position[:, None] + right
+        mask = mask & (keys <= position + right)
     if LEFT:
-        mask &= keys[None, :] >= position[:, None] - left
+        mask = mask & (keys >= position - left)
     return mask
 
 
@@ -91,10 +112,11 @@ def key_parts(
 
 @tritium.jit
 def kept(seed, b, head, position, keys, dropout):
-    """Which probabilities dropout keeps: Philox of (sequence, head, query, key)."""
-    zero = position[:, None] * 0 + keys[None, :] * 0
-    row = (zero + position[:, None]).to(tl.uint32)
-    column = (zero + keys[None, :]).to(tl.uint32)
+    """Which probabilities dropout keeps: Philox of (sequence, head, query, key). One of `position`
+    and `keys` is a row, the other a column."""
+    zero = position * 0 + keys * 0
+    row = (zero + position).to(tl.uint32)
+    column = (zero + keys).to(tl.uint32)
     zero = zero.to(tl.uint32)
     words = zero + head.to(tl.uint32), zero + b.to(tl.uint32)
     bits, _, _, _ = tl.philox(seed, column, row, words[0], words[1])
@@ -103,14 +125,15 @@ def kept(seed, b, head, position, keys, dropout):
 
 @tritium.jit
 def block_scores(
-    q, k, scale, b, head, position, keys, aux, SCORE: tl.constexpr
+    x, y, scale, b, head, position, keys, aux, SCORE: tl.constexpr
 ):
-    """Scores times log2(e): exponentials are powers of two."""
-    scores = tl.dot(q, k.T, input_precision="ieee")
+    """Scores times log2(e): exponentials are powers of two. (x, y, position, keys) are (queries,
+    keys, a column, a row), or (keys, queries, a row, a column) for the transposed scores."""
+    scores = tl.dot(x, y.T, input_precision="ieee")
     if SCORE is None:
         return scores * (scale * LOG2E)
     else:
-        return SCORE(scores * scale, b, head, position[:, None], keys[None, :], aux) * LOG2E
+        return SCORE(scores * scale, b, head, position, keys, aux) * LOG2E
 
 
 @tritium.jit
@@ -125,10 +148,11 @@ def walk_keys(
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         keys = start + tl.arange(0, BLOCK_N)
         x = block_at(k, kv_batch, kv_head, start, keys, kl, count, BLOCK_N, D, DP, MASKED)
+        row, column = keys[None, :], position[:, None]
         if MASKED or SCORE is not None or not POSITIVE:
-            scores = block_scores(q, x, scale, b, head, position, keys, aux, SCORE)
+            scores = block_scores(q, x, scale, b, head, column, row, aux, SCORE)
             if MASKED:
-                mask = visible(position, keys, count, left, right, LEFT, RIGHT)
+                mask = visible(column, row, count, left, right, LEFT, RIGHT)
                 scores = tl.where(mask, scores, float("-inf"))
             more = tl.maximum(largest, tl.max(scores, 1))
             # A query may have seen no key yet.
@@ -143,7 +167,7 @@ def walk_keys(
         shrink = tl.exp2(largest - base)
         total = total * shrink + tl.sum(p, 1)
         if DROPOUT:
-            p = tl.where(kept(seed, b, head, position, keys, dropout), p / (1 - dropout), 0.0)
+            p = tl.where(kept(seed, b, head, column, row, dropout), p / (1 - dropout), 0.0)
         y = block_at(v, kv_batch, kv_head, start, keys, vl, count, BLOCK_N, DV, DVP, MASKED)
         acc = tl.dot(p.to(y.dtype), y, acc * shrink[:, None], input_precision="ieee")
         largest = more
@@ -172,14 +196,12 @@ def attention_forward(
     row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
     if q_offsets is not None and row >= queries:  # a shorter sequence than the longest
         return
-    if not isinstance(q, tl.tensor_descriptor):
-        q += batch * qb + h * qh + first_q * ql
-        k += batch * kb + (h // GROUP) * kh + first_k * kl
-        v += batch * vb + (h // GROUP) * vh + first_k * vl
-    kv_batch = batch.to(tl.int32)
-    kv_head = (h // GROUP).to(tl.int32)
+    z, f, g = batch.to(tl.int32), h.to(tl.int32), (h // GROUP).to(tl.int32)
+    q_head = head_of(q, batch, h, first_q, qb, qh, ql)
+    k_head = head_of(k, batch, h // GROUP, first_k, kb, kh, kl)
+    v_head = head_of(v, batch, h // GROUP, first_k, vb, vh, vl)
     rows = row + tl.arange(0, BLOCK_M)
-    x = block_at(q, kv_batch, h.to(tl.int32), row, rows, ql, queries, BLOCK_M, D, DP, True)
+    x = block_at(q_head, z, f, row, rows, ql, queries, BLOCK_M, D, DP, True)
     acc = tl.zeros((BLOCK_M, DVP), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
@@ -189,31 +211,27 @@ def attention_forward(
     begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
     if LEFT:
         acc, total, largest = walk_keys(
-            acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
+            acc, total, largest, x, k_head, v_head, kl, vl, scale, b, h, z, g, position,
             begin, tl.minimum(whole, end), count, left, right, seed, dropout, aux,
             True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
             POSITIVE,
         )  # fmt: skip
     acc, total, largest = walk_keys(
-        acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
+        acc, total, largest, x, k_head, v_head, kl, vl, scale, b, h, z, g, position,
         whole, cut, count, left, right, seed, dropout, aux,
         False, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
         POSITIVE,
     )  # fmt: skip
     if TAIL:
         acc, total, largest = walk_keys(
-            acc, total, largest, x, k, v, kl, vl, scale, b, h, kv_batch, kv_head, position,
+            acc, total, largest, x, k_head, v_head, kl, vl, scale, b, h, z, g, position,
             cut, end, count, left, right, seed, dropout, aux,
             True, LEFT, RIGHT, SCORE, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
             POSITIVE,
         )  # fmt: skip
     # A query that sees no key gives zeros.
     acc = acc / tl.where(total == 0, 1.0, total)[:, None]
-    if isinstance(o, tl.tensor_descriptor):
-        block = acc.to(o.dtype).reshape(1, 1, BLOCK_M, DVP)
-        o.store([kv_batch, h.to(tl.int32), row, 0], block)
-    else:
-        o += batch * ob + h * oh + first_q * ol
-        store_block(o, acc, rows, ol, queries, DV, DVP)
+    o_head = head_of(o, batch, h, first_q, ob, oh, ol)
+    put_block(o_head, acc, z, f, row, rows, ol, queries, BLOCK_M, DV, DVP)
     lse = (largest + tl.log2(total)) * LN2
     tl.store(lse_ptr + batch * lb + h * lh + first_q + rows, lse, mask=rows < queries)

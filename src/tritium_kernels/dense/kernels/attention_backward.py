@@ -17,12 +17,14 @@ import tritium
 import tritium.language as tl
 from tritium_kernels.dense.kernels.attention import (
     LOG2E,
+    block_at,
     block_scores,
     extent,
+    head_of,
     kept,
     key_parts,
     load_block,
-    store_block,
+    put_block,
     visible,
 )
 
@@ -45,26 +47,41 @@ def attention_delta(
 
 @tritium.jit
 def gradient_of_scores(
-    q, k, v, do, lse, delta, scale, b, head, position, keys, count, queries_mask, left, right,
+    q, k, v, do, lse, delta, scale, b, head, position, keys, count, inside, left, right,
     seed, dropout, aux, MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """(P * M, dS before the scale)."""
-    scores = block_scores(q, k, scale, b, head, position, keys, aux, SCORE)
-    p = tl.exp2(scores - lse[:, None] * LOG2E)
+    """(P * M, dS before the scale), or (TRANSPOSED) their transposes: tensor cores then take them
+    from registers as the left operands of sums over queries."""
+    if TRANSPOSED:
+        lse, delta, inside = lse[None, :], delta[None, :], inside[None, :]
+        position, keys = position[None, :], keys[:, None]
+        scores = block_scores(k, q, scale, b, head, position, keys, aux, SCORE)
+    else:
+        lse, delta, inside = lse[:, None], delta[:, None], inside[:, None]
+        position, keys = position[:, None], keys[None, :]
+        scores = block_scores(q, k, scale, b, head, position, keys, aux, SCORE)
+    p = tl.exp2(scores - lse * LOG2E)
     if MASKED:
-        mask = visible(position, keys, count, left, right, LEFT, RIGHT) & queries_mask[:, None]
+        mask = visible(position, keys, count, left, right, LEFT, RIGHT) & inside
         p = tl.where(mask, p, 0.0)
-    dp = tl.dot(do, v.T, input_precision="ieee")
+    if TRANSPOSED:
+        dp = tl.dot(v, do.T, input_precision="ieee")
+    else:
+        dp = tl.dot(do, v.T, input_precision="ieee")
     weighted = p
     if DROPOUT:
         keep = kept(seed, b, head, position, keys, dropout)
         weighted = tl.where(keep, p / (1 - dropout), 0.0)
         dp = tl.where(keep, dp / (1 - dropout), 0.0)
-    ds = p * (dp - delta[:, None])
+    ds = p * (dp - delta)
     if SCORE_GRADIENT is not None:
-        plain = tl.dot(q, k.T, input_precision="ieee") * scale
-        ds = SCORE_GRADIENT(plain, ds, b, head, position[:, None], keys[None, :], aux)
+        if TRANSPOSED:
+            plain = tl.dot(k, q.T, input_precision="ieee") * scale
+        else:
+            plain = tl.dot(q, k.T, input_precision="ieee") * scale
+        ds = SCORE_GRADIENT(plain, ds, b, head, position, keys, aux)
         if MASKED:
             ds = tl.where(mask, ds, 0.0)
     return weighted, ds
@@ -72,18 +89,18 @@ def gradient_of_scores(
 
 @tritium.jit
 def walk_queries(
-    dk, dv, k, v, q_ptr, do_ptr, lse_ptr, delta_ptr, ql, dl, scale, b, head, keys, begin, end,
+    dk, dv, k, v, q, do, lse_ptr, delta_ptr, ql, dl, scale, b, batch, head, keys, begin, end,
     queries, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Add what queries `begin` to `end` contribute."""
+    """Add what queries `begin` to `end` contribute. `q` and `do`: see `block_at`."""
     for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
         rows = start + tl.arange(0, BLOCK_M)
         inside = rows < queries
-        q = load_block(q_ptr, rows, ql, queries, D, DP, MASKED)
-        do = load_block(do_ptr, rows, dl, queries, DV, DVP, MASKED)
+        x = block_at(q, batch, head, start, rows, ql, queries, BLOCK_M, D, DP, MASKED)
+        y = block_at(do, batch, head, start, rows, dl, queries, BLOCK_M, DV, DVP, MASKED)
         if MASKED:
             lse = tl.load(lse_ptr + rows, mask=inside, other=0.0)
             delta = tl.load(delta_ptr + rows, mask=inside, other=0.0)
@@ -91,12 +108,12 @@ def walk_queries(
             lse = tl.load(lse_ptr + rows)
             delta = tl.load(delta_ptr + rows)
         p, ds = gradient_of_scores(
-            q, k, v, do, lse, delta, scale, b, head, rows + (count - queries), keys, count,
+            x, k, v, y, lse, delta, scale, b, head, rows + (count - queries), keys, count,
             inside, left, right, seed, dropout, aux, MASKED, LEFT, RIGHT, SCORE, SCORE_GRADIENT,
-            DROPOUT,
+            DROPOUT, True,
         )  # fmt: skip
-        dv = tl.dot(p.to(do.dtype).T, do, dv, input_precision="ieee")
-        dk = tl.dot(ds.to(q.dtype).T, q, dk, input_precision="ieee")
+        dv = tl.dot(p.to(y.dtype), y, dv, input_precision="ieee")
+        dk = tl.dot(ds.to(x.dtype), x, dk, input_precision="ieee")
     return dk, dv
 
 
@@ -120,7 +137,7 @@ def query_parts(
 
 @tritium.jit
 def attention_dk_dv(
-    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, q_offsets, k_offsets, aux,
+    q, k, v, do, dk_out, dv_out, lse_ptr, delta_ptr, q_offsets, k_offsets, aux,
     scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
     qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dkb, dkh, dkl, dvb, dvh, dvl,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
@@ -135,68 +152,74 @@ def attention_dk_dv(
     batch, first_q, queries = extent(q_offsets, b, q_length)
     _, first_k, count = extent(k_offsets, b, k_length)
     key = (pid % tiles) * BLOCK_N
-    if key < count:
-        keys = key + tl.arange(0, BLOCK_N)
-        k = load_block(k_ptr + batch * kb + kv * kh + first_k * kl, keys, kl, count, D, DP, True)
-        v = load_block(v_ptr + batch * vb + kv * vh + first_k * vl, keys, vl, count, DV, DVP, True)
-        dk = tl.zeros((BLOCK_N, DP), tl.float32)
-        dv = tl.zeros((BLOCK_N, DVP), tl.float32)
-        begin, whole, cut, end = query_parts(
-            key, queries, count, left, right, LEFT, RIGHT, BLOCK_M, BLOCK_N
-        )
-        for member in range(GROUP):
-            h = kv * GROUP + member
-            q_head = q_ptr + batch * qb + h * qh + first_q * ql
-            do_head = do_ptr + batch * db + h * dh + first_q * dl
-            lse = lse_ptr + batch * lb + h * lh + first_q
-            delta = delta_ptr + batch * lb + h * lh + first_q
-            if RIGHT:
-                dk, dv = walk_queries(
-                    dk, dv, k, v, q_head, do_head, lse, delta, ql, dl, scale, b, h, keys,
-                    begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
-                    aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
-                    BLOCK_M, STAGES,
-                )  # fmt: skip
+    if k_offsets is not None and key >= count:  # a shorter sequence than the longest
+        return
+    z, g = batch.to(tl.int32), kv.to(tl.int32)  # where descriptors are read
+    keys = key + tl.arange(0, BLOCK_N)
+    k_head = head_of(k, batch, kv, first_k, kb, kh, kl)
+    v_head = head_of(v, batch, kv, first_k, vb, vh, vl)
+    x = block_at(k_head, z, g, key, keys, kl, count, BLOCK_N, D, DP, True)
+    y = block_at(v_head, z, g, key, keys, vl, count, BLOCK_N, DV, DVP, True)
+    dk = tl.zeros((BLOCK_N, DP), tl.float32)
+    dv = tl.zeros((BLOCK_N, DVP), tl.float32)
+    begin, whole, cut, end = query_parts(
+        key, queries, count, left, right, LEFT, RIGHT, BLOCK_M, BLOCK_N
+    )
+    for member in tl.range(GROUP):
+        h = (kv * GROUP + member).to(tl.int64)
+        q_head = head_of(q, batch, h, first_q, qb, qh, ql)
+        do_head = head_of(do, batch, h, first_q, db, dh, dl)
+        lse = lse_ptr + batch * lb + h * lh + first_q
+        delta = delta_ptr + batch * lb + h * lh + first_q
+        head = h.to(tl.int32)
+        if RIGHT:
             dk, dv = walk_queries(
-                dk, dv, k, v, q_head, do_head, lse, delta, ql, dl, scale, b, h, keys,
-                whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
+                dk, dv, x, y, q_head, do_head, lse, delta, ql, dl, scale, b, z, head, keys,
+                begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
+                aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
+                BLOCK_M, STAGES,
+            )  # fmt: skip
+        dk, dv = walk_queries(
+            dk, dv, x, y, q_head, do_head, lse, delta, ql, dl, scale, b, z, head, keys,
+            whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
+            SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
+        )  # fmt: skip
+        if TAIL:
+            dk, dv = walk_queries(
+                dk, dv, x, y, q_head, do_head, lse, delta, ql, dl, scale, b, z, head, keys,
+                cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,
                 SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
             )  # fmt: skip
-            if TAIL:
-                dk, dv = walk_queries(
-                    dk, dv, k, v, q_head, do_head, lse, delta, ql, dl, scale, b, h, keys,
-                    cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,
-                    SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
-                )  # fmt: skip
-        store_block(
-            dk_ptr + batch * dkb + kv * dkh + first_k * dkl, dk * scale, keys, dkl, count, D, DP
-        )
-        store_block(dv_ptr + batch * dvb + kv * dvh + first_k * dvl, dv, keys, dvl, count, DV, DVP)
+    dk_head = head_of(dk_out, batch, kv, first_k, dkb, dkh, dkl)
+    dv_head = head_of(dv_out, batch, kv, first_k, dvb, dvh, dvl)
+    put_block(dk_head, dk * scale, z, g, key, keys, dkl, count, BLOCK_N, D, DP)
+    put_block(dv_head, dv, z, g, key, keys, dvl, count, BLOCK_N, DV, DVP)
 
 
 @tritium.jit
 def walk_keys_back(
-    dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, head, rows, position, begin, end,
-    queries, count, left, right, seed, dropout, aux,
+    dq, q, do, lse, delta, k, v, kl, vl, scale, b, head, kv_batch, kv_head, rows, position,
+    begin, end, queries, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         keys = start + tl.arange(0, BLOCK_N)
-        k = load_block(k_ptr, keys, kl, count, D, DP, MASKED)
-        v = load_block(v_ptr, keys, vl, count, DV, DVP, MASKED)
+        x = block_at(k, kv_batch, kv_head, start, keys, kl, count, BLOCK_N, D, DP, MASKED)
+        y = block_at(v, kv_batch, kv_head, start, keys, vl, count, BLOCK_N, DV, DVP, MASKED)
         _, ds = gradient_of_scores(
-            q, k, v, do, lse, delta, scale, b, head, position, keys, count, rows < queries,
+            q, x, y, do, lse, delta, scale, b, head, position, keys, count, rows < queries,
             left, right, seed, dropout, aux, MASKED, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT,
+            False,
         )  # fmt: skip
-        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
+        dq = tl.dot(ds.to(x.dtype), x, dq, input_precision="ieee")
     return dq
 
 
 @tritium.jit
 def attention_dq(
-    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, q_offsets, k_offsets, aux,
+    q, k, v, do, dq_out, lse_ptr, delta_ptr, q_offsets, k_offsets, aux,
     scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
     qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dqb, dqh, dql,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
@@ -211,38 +234,40 @@ def attention_dq(
     batch, first_q, queries = extent(q_offsets, b, q_length)
     _, first_k, count = extent(k_offsets, b, k_length)
     row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
-    if row < queries:
-        k_ptr += batch * kb + (h // GROUP) * kh + first_k * kl
-        v_ptr += batch * vb + (h // GROUP) * vh + first_k * vl
-        rows = row + tl.arange(0, BLOCK_M)
-        q = load_block(q_ptr + batch * qb + h * qh + first_q * ql, rows, ql, queries, D, DP, True)
-        do_ptr += batch * db + h * dh + first_q * dl
-        do = load_block(do_ptr, rows, dl, queries, DV, DVP, True)
-        statistics = batch * lb + h * lh + first_q + rows
-        lse = tl.load(lse_ptr + statistics, mask=rows < queries, other=0.0)
-        delta = tl.load(delta_ptr + statistics, mask=rows < queries, other=0.0)
-        dq = tl.zeros((BLOCK_M, DP), tl.float32)
-        position = rows + (count - queries)
-        first = row + (count - queries)
-        last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)
-        begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
-        if LEFT:
-            dq = walk_keys_back(
-                dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, h, rows, position,
-                begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout, aux,
-                True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
-            )  # fmt: skip
+    if q_offsets is not None and row >= queries:  # a shorter sequence than the longest
+        return
+    z, f, g = batch.to(tl.int32), h.to(tl.int32), (h // GROUP).to(tl.int32)
+    k_head = head_of(k, batch, h // GROUP, first_k, kb, kh, kl)
+    v_head = head_of(v, batch, h // GROUP, first_k, vb, vh, vl)
+    q_head = head_of(q, batch, h, first_q, qb, qh, ql)
+    do_head = head_of(do, batch, h, first_q, db, dh, dl)
+    rows = row + tl.arange(0, BLOCK_M)
+    x = block_at(q_head, z, f, row, rows, ql, queries, BLOCK_M, D, DP, True)
+    y = block_at(do_head, z, f, row, rows, dl, queries, BLOCK_M, DV, DVP, True)
+    statistics = batch * lb + h * lh + first_q + rows
+    lse = tl.load(lse_ptr + statistics, mask=rows < queries, other=0.0)
+    delta = tl.load(delta_ptr + statistics, mask=rows < queries, other=0.0)
+    dq = tl.zeros((BLOCK_M, DP), tl.float32)
+    position = rows + (count - queries)
+    first = row + (count - queries)
+    last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)
+    begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
+    if LEFT:
         dq = walk_keys_back(
-            dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, h, rows, position,
-            whole, cut, queries, count, left, right, seed, dropout, aux,
-            False, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+            dq, x, y, lse, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows, position,
+            begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout, aux,
+            True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
         )  # fmt: skip
-        if TAIL:
-            dq = walk_keys_back(
-                dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, h, rows, position,
-                cut, end, queries, count, left, right, seed, dropout, aux,
-                True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
-            )  # fmt: skip
-        store_block(
-            dq_ptr + batch * dqb + h * dqh + first_q * dql, dq * scale, rows, dql, queries, D, DP
-        )
+    dq = walk_keys_back(
+        dq, x, y, lse, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows, position,
+        whole, cut, queries, count, left, right, seed, dropout, aux,
+        False, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+    )  # fmt: skip
+    if TAIL:
+        dq = walk_keys_back(
+            dq, x, y, lse, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows, position,
+            cut, end, queries, count, left, right, seed, dropout, aux,
+            True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+        )  # fmt: skip
+    dq_head = head_of(dq_out, batch, h, first_q, dqb, dqh, dql)
+    put_block(dq_head, dq * scale, z, f, row, rows, dql, queries, BLOCK_M, D, DP)

@@ -1,0 +1,154 @@
+"""Find the configurations of `tritium_kernels` for a GPU: the entries of its tables.
+
+    python -m benchmarks.tune_kernels [--only forward dk_dv dq matmul thin] [--out FILE]
+
+Each candidate is put into the table in place of the entry, and the kernel is measured on the
+problems that the entry is for (`do_bench`, the median; of attention's gradients all kernels
+together). Candidates that do not compile or fit are left out. Prints the candidates from the
+fastest on; what ships is copied from here by hand. Exits with 3 when the time limit (`--limit`) is
+reached, after writing what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tritium.errors import TritonError
+from tritium.testing import do_bench
+from tritium_kernels.dense import attention_launch, matmul_launch
+from tritium_kernels.dense.attention_launch import Call, Tiles
+from tritium_kernels.dense.matmul_launch import Blocks
+from tritium_kernels.launch import device_class
+
+HEADS, LENGTH, BATCH = 32, 4096, 4
+Trial = tuple[str, str, Callable[[], float]]
+"""The entry, the candidate, and what measures it, in TFLOP/s."""
+
+
+def rate(work: float, run: Callable[[], Any]) -> float:
+    return work / do_bench(run, warmup=5, rep=40, return_mode="median") / 1e9
+
+
+def attention_trials(which: str) -> Iterator[Trial]:
+    """Tiles of one kernel of attention, causal and not."""
+    kind = device_class(torch.device("cuda"))
+    rows, columns = ((64, 128), (32, 64, 128)) if which != "dk_dv" else ((32, 64, 128), (64, 128))
+    shapes = list(product(rows, columns, (4, 8), (1, 2, 3, 4)))
+    products = {"forward": 2, "dk_dv": 4, "dq": 3}[which]
+    for d in (64, 128):
+        shape = (BATCH, HEADS, LENGTH, d)
+        q, k, v, do, o, dq, dk, dv = (torch.randn(shape, device="cuda").half() for _ in range(8))
+        lse = torch.randn(shape[:3], device="cuda") + math.log(LENGTH)
+
+        def run(call: Call) -> None:
+            if which == "forward":
+                attention_launch.forward(q, k, v, o, lse, call)
+            else:
+                attention_launch.backward(q, k, v, o, lse, do, dq, dk, dv, call)
+
+        for (m, n, warps, stages), causal in product(shapes, (False, True)):
+            right = 0 if causal else attention_launch.UNLIMITED
+            call = Call(
+                d**-0.5, attention_launch.UNLIMITED, right, None, 0.0, 0, LENGTH, LENGTH,
+                None, None, None,
+            )  # fmt: skip
+            work = products * 2 * BATCH * HEADS * LENGTH**2 * d * (0.5 if causal else 1)
+
+            def measure(tiles: Tiles, call: Call, work: float, d: int) -> float:
+                table = attention_launch._HALF[kind]
+                entry = {**getattr(table, which), d: tiles}
+                attention_launch._HALF[kind] = replace(table, **{which: entry})
+                try:
+                    return rate(work, lambda: run(call))
+                finally:
+                    attention_launch._HALF[kind] = table
+
+            tiles = Tiles(m, n, warps, stages)
+            name = f"{which} d={d} {'causal' if causal else 'full'}"
+            yield name, str(tiles), lambda t=tiles, c=call, w=work, d=d: measure(t, c, w, d)
+
+
+def matmul_trials(thin: bool) -> Iterator[Trial]:
+    """Blocks of products of two square matrices, or of a few rows with a matrix."""
+    sizes = (
+        [(m, 8192, 8192) for m in (1, 16, 64)] if thin else [(n, n, n) for n in (2048, 4096, 8192)]
+    )
+    if thin:
+        found = [
+            Blocks(16, n, k, warps, stages, split)
+            for n, k, warps, stages, split in product(
+                (32, 64, 128), (64, 128, 256), (4, 8), (3, 5), (1, 2, 4, 8)
+            )
+        ]
+    else:
+        found = [
+            Blocks(m, n, k, warps, stages)
+            for m, n, k, warps, stages in product(
+                (64, 128, 256), (64, 128, 256), (64, 128), (4, 8), (3, 4)
+            )
+            if m * n <= 128 * 256
+        ]
+    choose = matmul_launch.choose
+    for m, n, k in sizes:
+        a, b = (torch.randn(s, device="cuda").bfloat16() for s in ((1, m, k), (1, k, n)))
+        y = torch.empty(1, m, n, device="cuda", dtype=a.dtype)
+        for blocks in found:
+            if thin:
+                blocks = replace(blocks, m=max(16, m))
+
+            def measure(blocks: Blocks, a: Any, b: Any, y: Any, work: float) -> float:
+                matmul_launch.choose = lambda *_: blocks
+                try:
+                    return rate(work, lambda: matmul_launch.launch(a, b, y))
+                finally:
+                    matmul_launch.choose = choose
+
+            work = 2.0 * m * n * k
+            yield (f"{'thin ' if thin else ''}matmul {m}x{n}x{k}", str(blocks),
+                   lambda p=blocks, a=a, b=b, y=y, w=work: measure(p, a, b, y, w))  # fmt: skip
+
+
+PARTS: dict[str, Callable[[], Iterator[Trial]]] = {
+    "forward": lambda: attention_trials("forward"), "dk_dv": lambda: attention_trials("dk_dv"),
+    "dq": lambda: attention_trials("dq"), "matmul": lambda: matmul_trials(False),
+    "thin": lambda: matmul_trials(True),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds")
+    options = parser.parse_args()
+    end = time.monotonic() + options.limit
+    found: dict[str, list[tuple[float, str]]] = {}
+    trials = (trial for part in options.only for trial in PARTS[part]())
+    for name, candidate, measure in trials:
+        if time.monotonic() > end:
+            break
+        try:
+            found.setdefault(name, []).append((measure(), candidate))
+        except (TritonError, RuntimeError) as error:
+            print(f"{name}: {candidate}: {type(error).__name__}")
+    for name, entries in found.items():
+        entries.sort(reverse=True)
+        print(name, *(f"  {speed:7.1f}  {candidate}" for speed, candidate in entries[:5]), sep="\n")
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1))
+    if time.monotonic() > end:
+        raise SystemExit(3)
+
+
+if __name__ == "__main__":
+    main()
