@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -48,14 +49,47 @@ def _check(x: torch.Tensor, k: int, dim: int, y_indx: torch.Tensor | None) -> No
         check_operand("topk", "y_indx", y_indx, shape, "x", x, kinds)
 
 
+def make_empty(
+    offset: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device,
+    all_gather: bool, symm_mem_pool: Any,
+) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, int]:  # fmt: skip
+    """(a tensor of each process, that of this one, where the next begins) in the region "topk".
+
+    Without `all_gather` there is one tensor, in memory of its own.
+    """
+    if not all_gather:
+        made = torch.empty(shape, dtype=dtype, device=device)
+        return (made,), made, 0
+    peers = symm_mem_pool.make_empty(shape, dtype, "topk", offset)
+    own = peers[symm_mem_pool.mesh.local_rank]
+    return peers, own, symm_mem_pool.align_up(offset + own.numel() * own.element_size())
+
+
+def _gather(pool: Any, found: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The rows of all processes, one process's after the other's; all have as many."""
+    rank, size, offset = pool.mesh.local_rank, pool.mesh.world_size, 0
+    pool.hdl.barrier(0)  # nobody reads what was there before
+    result: list[torch.Tensor] = []
+    for part in found:
+        rows, columns = part.shape
+        peers, own, offset = make_empty(
+            offset, (rows * size, columns), part.dtype, part.device, True, pool
+        )
+        for peer in peers:
+            peer[rank * rows : (rank + 1) * rows].copy_(part)
+        result.append(own)
+    pool.hdl.barrier(1)
+    return result
+
+
 def topk_forward(
     x: torch.Tensor, k: int, apply_softmax: bool = True, dim: int = 1,
     y_indx: torch.Tensor | None = None, n_rows: int | torch.Tensor | None = None,
     all_gather: bool = False, symm_mem_pool: Any = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """(values, columns, words of bits (rows, words), one column of words after the other)."""
-    if all_gather or symm_mem_pool is not None:
-        raise NotImplementedError("topk: all_gather over several devices is not built")
+    if all_gather and symm_mem_pool is None:
+        raise refuse("topk", "symm_mem_pool", "is None", "a pool, for all_gather")
     _check(x, k, dim, y_indx)
     rows, columns = x.shape
     x = x if x.stride(1) == 1 else x.contiguous()
@@ -74,6 +108,9 @@ def topk_forward(
                 columns, SOFTMAX=apply_softmax, GIVEN=given, K=k, KP=padded, ROWS=size,
                 BLOCK=block, ONCE=columns <= block, WORDS=words,
             )  # fmt: skip
+    if all_gather:
+        values, index, words_ = _gather(symm_mem_pool, (values, index, bits.T[:rows]))
+        return values, index, words_
     return values, index, bits.T[:rows]
 
 
@@ -107,6 +144,8 @@ class TopK(torch.autograd.Function):
         y_indx: torch.Tensor | None, n_rows: int | torch.Tensor | None, all_gather: bool,
         symm_mem_pool: Any,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+        if all_gather and x.requires_grad:
+            raise NotImplementedError("topk: the gradient with all_gather is not built")
         values, index, bits = topk_forward(
             x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
         )
@@ -136,12 +175,14 @@ def topk(
         apply_softmax: values are the softmax over the k elements.
         y_indx: the columns to take (rows, k), in place of those of the largest; -1 takes none.
         n_rows: rows that are looked at (a number, or a tensor of one); the others have no elements.
-        all_gather, symm_mem_pool: not built.
+        all_gather: rows of all processes follow those of x, or precede them: x has some of the rows
+            of one matrix, as many in each process of the mesh.
+        symm_mem_pool: memory of the mesh, with a region "topk".
     """
     values, index, bits = TopK.apply(
         x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
     )
-    mask = wrap_torch_tensor(bits, BIT, shape=tuple(x.shape))
+    mask = wrap_torch_tensor(bits, BIT, shape=(values.shape[0], x.shape[1]))
     return SparseMatrix(index, values, mask)
 
 
