@@ -46,9 +46,9 @@ from tritium.target import Processor
 
 MANY_ROWS = 32
 """Rows whose addresses, of 64 bits, take a quarter of a thread's registers."""
-RUN_BYTES = 8
-"""Of a run of an operand along the axis of the sum: a thread can write them at once to shared
-memory in which the run is together, as products read it."""
+WORD_BYTES, RUN_BYTES = 4, 8
+"""Of a run of an operand along the axis of the sum, the least and the most: a thread can write
+them at once to shared memory in which the run is together, as products read it."""
 ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
 
@@ -195,6 +195,8 @@ def _encoding(
     per_thread = [1] * len(wish.shape)
     width = per_thread[wish.order[0]] = min(width, share, wish.most, part[wish.order[0]])
     if wish.summed not in (None, wish.order[0]):
+        word = max(WORD_BYTES // wish.size, 1)
+        width = per_thread[wish.order[0]] = min(width, max(share // word, word))
         run = min(share // width, RUN_BYTES // wish.size, part[wish.summed])
         per_thread[wish.summed] = max(run, 1)
     along = _sector_threads(part, wish, width, processor, threads)
