@@ -78,12 +78,14 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def compiled(name: str, package: str = "tritium", arch: int = 90) -> Any:
-    """Compile a case with `tritium` or `triton` for a compute capability."""
+def compiled(name: str, package: str = "tritium", arch: int | str = 90) -> Any:
+    """Compile a case with `tritium` or `triton` for a compute capability, or an AMD GPU."""
     case = CASES[name]
     fn = getattr(gpu_kernels.load(package), case.kernel)
     compiler = importlib.import_module(f"{package}.compiler")
-    target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", arch, 32)
+    amd, lanes = isinstance(arch, str), 64 if str(arch).startswith("gfx9") else 32
+    kind = importlib.import_module(f"{package}.backends.compiler").GPUTarget
+    target = kind("hip" if amd else "cuda", arch, lanes)
     types, constants, attrs = dict[str, str](), dict(case.constants), dict[Any, Any]()
     for index, (parameter, kind) in enumerate(
         zip(fn.arg_names, case.signature.split(), strict=False)
@@ -94,6 +96,8 @@ def compiled(name: str, package: str = "tritium", arch: int = 90) -> Any:
             constants[parameter] = 1
         elif plain == kind and kind[0] in "*i":
             attrs[(index,)] = [["tt.divisibility", 16]]
+            if amd and kind[0] == "*":
+                attrs[(index,)].append(["tt.pointer_range", 32])
     types |= dict.fromkeys(case.constants, "constexpr")
     source = compiler.ASTSource(fn, types, constants, attrs)
     compile = importlib.import_module(package).compile

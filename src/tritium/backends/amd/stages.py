@@ -51,7 +51,7 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
     line_info = not knobs.compilation.disable_line_info
     hardware = AMDGPU(options.arch)
     text, facts = lower_to_llvm(module, hardware, options, line_info=line_info)
-    metadata.update(facts, output=hardware.host.formats)
+    metadata.update(facts, output=hardware.records.formats)
     return text
 
 

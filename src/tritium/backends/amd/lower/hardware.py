@@ -114,7 +114,7 @@ class AMDGPU(Hardware):
         self.memory, self.shared, self.matrices = GlobalAccess(), LocalMemory(), NoMatrixMoves()
         self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
         self.buffers, self.conversions = BufferAccess(arch), SoftwareConversions()
-        self.host = Records()
+        self.host = self.records = Records()
         self.functions, self.products = AMDFunctions(), MatrixProducts(matrix_cores(arch))
 
     def check_cluster(self, num_ctas: int) -> None:

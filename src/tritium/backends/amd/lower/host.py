@@ -14,6 +14,7 @@ from typing import Any
 
 from tritium.backends.amd.output import CAPACITY, HEAD_BYTES, SYMBOL, Format
 from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import Grid
 from tritium.codegen.llvm.writer import Value, const
 
 _POINTER = "ptr addrspace(1)"
@@ -29,12 +30,12 @@ class Records:
     def print(self, e: Emitter, format: str, values: Sequence[Value]) -> None:
         self._write(e, Format(format, False), values)
 
-    def fail(self, e: Emitter, message: str, file: str, line: int) -> None:
-        hardware: Any = e.hardware
-        place = [hardware.grid.program_id(e, axis) for axis in range(3)]
+    def fail(self, e: Any, message: str, file: str, line: int) -> None:
+        grid: Grid = e.hardware.grid
+        place = [grid.program_id(e, axis) for axis in range(3)]
         text = f"{file}:{line}: {e.f.name}: Assertion `{message}` failed.".replace("%", "%%")
         where = "pid (%u, %u, %u) thread %u: "
-        self._write(e, Format(where + text + "\n", True), [*place, hardware.grid.thread(e.f)])
+        self._write(e, Format(where + text + "\n", True), [*place, grid.thread(e.f)])
         e.f.call("void", "llvm.amdgcn.endpgm")
 
     def _write(self, e: Emitter, format: Format, values: Sequence[Value]) -> None:
