@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import device
+from tests.support.browser import chromium
 from tests.support.watchdog import Watchdog
 from tritium import knobs
 from tritium.compat import alias
@@ -76,6 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing.append("cpu")
     if knobs.nvidia.ptxas is None:
         missing.append("ptxas")
+    if chromium() is None:
+        missing.append("chromium")
     left_out = {item for item in items if any(item.get_closest_marker(m) for m in missing)}
     if device.device == "simt":
         from tests.simt.not_run import is_run

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import os
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
 
-from tritium.cli.explore import ExploreError, explore, record
+from tritium.cli.explore import ExploreError, Other, explore, record
+from tritium.profiler import specs
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import assembly_lines, ir_lines, llvm_lines
+from tritium.tools.explore.profile import profile_of
 from tritium.tools.instruction_mix import instruction_mix
 
 pytest.importorskip("jinja2")
@@ -190,3 +194,93 @@ def test_instructions_are_counted_by_opcode():
     assert instruction_mix(".LBB0_1:\n\tvaddps %zmm0, %zmm1, %zmm2\n\tretq\n") == {
         "vaddps": 1, "retq": 1
     }  # fmt: skip
+
+
+def profile(folder: Path) -> Path:
+    """Of a kernel on a GPU whose peak rates are known, and of one without a word of its work."""
+    device = {"arch": "90", "num_sms": 132, "clock_rate": 1755000, "memory_clock_rate": 2619000,
+              "bus_width": 5120}  # fmt: skip
+    place = {"count": 2, "device_type": "CUDA", "device_id": "0"}
+    nodes = [("mean", {"time (ns)": 2e6, "bytes": 4e9, "flops32": 1e9, **place}),
+             ("other", {"time (ns)": 6e6, **place})]  # fmt: skip
+    tree: list[dict] = [
+        {"frame": {"name": name, "type": "function"}, "metrics": metrics, "children": []}
+        for name, metrics in nodes
+    ]
+    root = {"frame": {"name": "ROOT", "type": "function"}, "metrics": {}, "children": tree}
+    file = folder / "p.hatchet"
+    file.write_text(json.dumps([root, {"CUDA": {"0": device}}]))
+    return file
+
+
+def test_a_profile_has_rates_and_a_roofline(file: Path, tmp_path: Path):
+    shown = profile_of(profile(tmp_path))
+    assert [(r["depth"], r["name"], r["share"]) for r in shown["rows"]] == [
+        (0, "ROOT", 1), (1, "mean", 0.25), (1, "other", 0.75)
+    ]  # fmt: skip
+    table = dict(zip(shown["metrics"], shown["rows"][1]["values"], strict=True))
+    assert (table["time/ms"], table["avg_time/us"], table["gbyte/s"]) == (2, 1000, 2000)
+    assert table["gflop32/s"] == 500
+    share = 100 * 2e12 / specs.max_bps("CUDA", "90", 5120, 2619000)
+    text = shown["points"][0]["text"]
+    assert "1000 us in each of 2 launches; 2000 GB/s; 500 GFLOP/s; 0.25 operations" in text
+    assert f"{share:.1f} % of the roof, which is memory" in text
+    (dot,), (roof,) = shown["chart"]["dots"], shown["chart"]["roofs"]
+    (x0, y0), (x1, y1), _ = roof
+    height = y0 + (y1 - y0) * (dot[0] - x0) / (x1 - x0)  # of the roof, above the dot
+    assert height < dot[1] < height + 60
+    out = tmp_path / "page.html"
+    explore([str(file)], out, "mean", "cpu", SIGNATURE, profile=profile(tmp_path))
+    assert "<th>measured</th><td>1000 us in each" in out.read_text()
+    assert explore([str(profile(tmp_path))], out, None, None, None)[1] == ["p.hatchet"]
+    assert "<svg" in out.read_text()
+
+
+def test_a_timeline_is_nested(tmp_path: Path):
+    file = tmp_path / "p.chrome_trace"
+    spans = [("outer", 10, 100, 1), ("inner", 20, 30, 1), ("next", 60, 40, 1), ("away", 10, 5, 2)]
+    named = {"name": "thread_name", "ph": "M", "pid": 1, "tid": 2, "args": {"name": "stream 7"}}
+    file.write_text(json.dumps([named, *(
+        {"ph": "X", "name": n, "ts": t, "dur": d, "pid": 1, "tid": tid} for n, t, d, tid in spans
+    )]))  # fmt: skip
+    first, second = profile_of(file)["timeline"]
+    assert [s[:4] for s in first["spans"]] == [
+        (0, 100, 0, "outer"), (10, 30, 1, "inner"), (50, 40, 1, "next")
+    ]  # fmt: skip
+    assert (first["depth"], second["title"], len(second["spans"])) == (2, "1: stream 7", 1)
+    for text in ("{", "{}", '[{"ph": "X"}]', "[3]"):
+        file.write_text(text)
+        with pytest.raises(ValueError, match="is no timeline in Chrome's JSON"):
+            profile_of(file)
+
+
+def test_two_runs_side_by_side(file: Path, tmp_path: Path):
+    out, saved = tmp_path / "page.html", tmp_path / "other.json"
+    explore([str(file)], saved, "mean", "cpu:haswell", SIGNATURE)
+    explore([str(file)], out, "mean", "cpu:znver4", SIGNATURE, other=Other(str(saved)))
+    text = out.read_text()
+    (pairs,) = re.findall(r'class="pairs" data-pairs="([^"]+)"', text)
+    stages = json.loads(unescape(pairs))
+    data = json.loads(saved.read_text())["kernels"][0]["stages"]
+    assert [index for index, _, _ in stages] == list(range(len(data)))
+    same, *_, assembly = stages
+    assert same[1:] == [[], []] and assembly[1] and assembly[2]
+    assert "against other.json" in text and "<td class=\"plus\">cpu haswell</td>" in text
+    other = Other(settings=["TRITON_DEFAULT_FP_FUSION=0"])
+    explore([str(file)], out, "mean", "cpu", SIGNATURE, other=other)
+    assert "against kernels.py TRITON_DEFAULT_FP_FUSION=0" in out.read_text()
+
+
+def test_errors_of_the_other_run(file: Path, tmp_path: Path):
+    broken = tmp_path / "broken.json"
+    for text, message in (("{", "was not written by explore"), ("[]", "was not written by explore"),
+                          ('{"format": 9}', "has the format 9, not 1")):  # fmt: skip
+        broken.write_text(text)
+        with pytest.raises(ExploreError, match=message):
+            explore([str(file)], broken, "mean", "cpu", SIGNATURE, other=Other(str(broken)))
+    for other, message in (
+        (Other(settings=["MORE"]), "the setting 'MORE' is not NAME=VALUE"),
+        (Other(str(broken), settings=["A=1"]), "is compiled already"),
+    ):
+        with pytest.raises(ExploreError, match=message):
+            explore([str(file)], tmp_path / "p.html", "mean", "cpu", SIGNATURE, other=other)

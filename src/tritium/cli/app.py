@@ -159,7 +159,8 @@ def explore(
         list[str],
         typer.Argument(
             metavar="PROG ARGS...",
-            help="A program, which is run; a .ttir or .ttgir file; a file of --kernel.",
+            help="A program, which is run; a .ttir or .ttgir file; a file of --kernel; a "
+            "profile.",
         ),
     ],
     output: Annotated[
@@ -173,12 +174,28 @@ def explore(
         str | None,
         typer.Option(help='Types and constants of --kernel, "*fp32:16, i32, 64"; nothing runs.'),
     ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="A profile to show beside: .hatchet or .chrome_trace.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="Another program or file beside which to show this one, or its .json."),
+    ] = None,
+    target_b: Annotated[str | None, typer.Option(help="Another target for --against.")] = None,
+    set_b: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An environment variable for --against."),
+    ] = None,
 ) -> None:
     """Write an HTML page that shows kernels at every stage of their compilation."""
+    from tritium.cli.explore import Other
     from tritium.cli.explore import explore as make
 
+    other = Other(against, target_b, set_b or []) if against or target_b or set_b else None
     try:
-        page, names = make(program, output, kernel, target, signature)
+        page, names = make(
+            program, output, kernel, target, signature, profile=profile, other=other
+        )
     except (TritonError, ValueError, TypeError, OSError) as error:
         raise fail(error) from None
     typer.echo(f"{page}: {', '.join(names)}")

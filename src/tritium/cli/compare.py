@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tritium import knobs
-from tritium.cli.explore import record
+from tritium.cli.explore import ExploreError, in_process, record
 from tritium.tools.compare import Snapshot, SnapshotError, snapshot
 
 
@@ -38,25 +35,12 @@ def side(
         if settings:
             raise SnapshotError(f"{source} is a snapshot, which {settings[0]!r} cannot change")
         return Snapshot.load(Path(source))
-    pairs = [setting.partition("=") for setting in settings]
-    wrong = [setting for setting, (_, equals, _) in zip(settings, pairs, strict=True) if not equals]
-    if wrong:
-        raise SnapshotError(f"the setting {wrong[0]!r} is not NAME=VALUE")
     title = " ".join([Path(source).name, *([target] if target else []), *settings])
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "snapshot.json")
-        command = [sys.executable, "-m", "tritium", "compare", "--save", str(place)]
         options = {"kernel": kernel, "target": target, "signature": signature, "title": title}
-        for name, value in options.items():
-            command += [f"--{name}", value] if value else []
-        environment = knobs.child_environment(**{name: value for name, _, value in pairs})
-        done = subprocess.run([*command, source], env=environment, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True)  # fmt: skip
-        if done.returncode or not place.exists():
-            *said, last = done.stderr.strip().splitlines() or ["it ended without a word"]
-            sys.stderr.writelines(f"{line}\n" for line in said)
-            reason = last.removeprefix("tritium: error: ").removeprefix(f"{source}: ")
-            raise SnapshotError(f"{title}: {reason}")
+        try:
+            in_process(["compare", "--save", str(place)], options, [source], settings)
+        except ExploreError as error:
+            raise SnapshotError(f"{title}: {error}") from None
         return Snapshot.load(place)
-
-

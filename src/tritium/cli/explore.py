@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tritium import knobs
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
 from tritium.tools.compile import CompileArgs, compile_given, target_of
@@ -20,31 +26,115 @@ class ExploreError(TritonError):
 
 def explore(
     program: Sequence[str], output: Path, kernel: str | None, target: str | None,
-    signature: str | None,
+    signature: str | None, *, profile: Path | None = None, other: Other | None = None,
 ) -> tuple[Path, list[str]]:  # fmt: skip
     """Write the page; returns its path and the kernels that it shows.
 
     Args:
-        program: a file of IR; or a program with its arguments, which is run; or with `signature` a
-            file that defines the kernel, which is compiled without a launch.
+        program: a file of IR; a profile; or a program with its arguments, which is run; or with
+            `signature` a file that defines the kernel, which is compiled without a launch.
+        output: with the ending `.json` it takes what the page would show, for `--against`.
         kernel: show only kernels of this name.
         target: what to compile for, where nothing is run.
         signature: as of `tritium.tools.compile`.
+        profile: a profile to show, too.
+        other: another run beside which this one is shown.
     """
     try:
-        from tritium.tools.explore.page import render
+        from tritium.tools.explore.page import FORMAT, kernel_data, render
+        from tritium.tools.explore.profile import ENDINGS, profile_of
     except ImportError as error:
         raise ExploreError(
             f"tritium explore needs jinja2 and pygments ({error}): pip install 'tritium[explore]'"
         ) from None
+    title = " ".join(program[:2]) if program[0] in ("-m", "-c") else Path(program[0]).name
+    if program[0].endswith(ENDINGS):
+        shown = profile_of(Path(program[0]))
+        output.write_text(render([], title, profile=shown), encoding="utf-8")
+        return output, [title]
+    shown = None if profile is None else profile_of(profile)
+    beside = None if other is None else _kernels_of(other, program, kernel, target, signature)
     records = record(program, kernel, target, signature)
     chosen = [r for r in records if kernel in (None, r.kernel.name)]
     if not chosen:
         names = ", ".join(dict.fromkeys(r.kernel.name for r in records)) or "none"
         what = f"no kernel called {kernel!r} was compiled" if kernel else "no kernel was compiled"
         raise ExploreError(f"{program[0]}: {what}; compiled: {names}")
-    output.write_text(render(chosen, f"{Path(program[0]).name}"), encoding="utf-8")
+    kernels = [kernel_data(r) for r in chosen]
+    if output.suffix == ".json":
+        data = {"format": FORMAT, "title": title, "kernels": kernels}
+        output.write_text(json.dumps(data), encoding="utf-8")
+    else:
+        run = {} if beside is None else {"others": beside["kernels"], "other": beside["title"]}
+        output.write_text(render(kernels, title, profile=shown, **run), encoding="utf-8")
     return output, [r.label for r in chosen]
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another run.
+
+    Attributes:
+        source: a program, a file of IR, or what was written with `-o NAME.json`; None for the same.
+        target: what it is compiled for, if for something else.
+        settings: its environment variables, `NAME=VALUE`.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    settings: Sequence[str] = ()
+
+
+def _kernels_of(
+    other: Other, program: Sequence[str], kernel: str | None, target: str | None,
+    signature: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The title and the kernels of another run. Raises `ExploreError`."""
+    source = other.source or program[0]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(source)
+        title = " ".join([file.name, *filter(None, [other.target]), *other.settings])
+        if source.endswith(".json"):
+            if other.settings or other.target:
+                raise ExploreError(f"{source} is compiled already; settings cannot change it")
+        else:
+            file = Path(folder, "other.json")
+            options = {"kernel": kernel, "target": other.target or target, "signature": signature}
+            try:
+                in_process(["explore", "-o", str(file)], options, [source, *program[1:]],
+                           other.settings)  # fmt: skip
+            except ExploreError as error:
+                raise ExploreError(f"{title}: {error}") from None
+        try:
+            data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            if data["format"] != 1:
+                raise ExploreError(f"{source} has the format {data['format']}, not 1")
+        except (ValueError, KeyError, TypeError) as error:
+            raise ExploreError(f"{source} was not written by explore: {error}") from None
+    return {**data, "title": title}
+
+
+def in_process(
+    command: Sequence[str], options: Mapping[str, str | None], program: Sequence[str],
+    settings: Sequence[str],
+) -> None:  # fmt: skip
+    """Run a command of ours on a program in a process of its own, with settings (`NAME=VALUE`).
+    Raises `ExploreError` where it fails."""
+    pairs = [setting.partition("=") for setting in settings]
+    wrong = [setting for setting, (_, equals, _) in zip(settings, pairs, strict=True) if not equals]
+    if wrong:
+        raise ExploreError(f"the setting {wrong[0]!r} is not NAME=VALUE")
+    words = [sys.executable, "-m", "tritium", *command]
+    for name, value in options.items():
+        words += [f"--{name}", value] if value else []
+    environment = knobs.child_environment(**{name: value for name, _, value in pairs})
+    done = subprocess.run([*words, *program], env=environment, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True)  # fmt: skip
+    if done.returncode:
+        *said, last = done.stderr.strip().splitlines() or ["it ended without a word"]
+        sys.stderr.writelines(f"{line}\n" for line in said)
+        reason = last.removeprefix("tritium: error: ").removeprefix(f"{program[0]}: ")
+        raise ExploreError(reason)
 
 
 def record(

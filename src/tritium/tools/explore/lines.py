@@ -22,6 +22,7 @@ class Line:
 
 _ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")
 _TRAILING = re.compile(r" loc\((#loc\d*|unknown)\)$")
+_OF_ARGUMENT = re.compile(r' loc\("[^"]*"\(#loc\d*\)\)')
 
 
 def ir_lines(text: str) -> list[Line]:
@@ -47,7 +48,7 @@ def ir_lines(text: str) -> list[Line]:
             continue
         match = _TRAILING.search(line)
         place = place_of(match[1][1:]) if match and match[1] != "unknown" else None
-        lines.append(Line(_TRAILING.sub("", line), place))
+        lines.append(Line(_OF_ARGUMENT.sub("", _TRAILING.sub("", line)), place))
     return lines
 
 

@@ -7,8 +7,10 @@ import gzip
 import linecache
 from collections import Counter
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, cast
+from zlib import crc32
 
 from jinja2 import Environment
 from pygments import highlight
@@ -17,6 +19,7 @@ from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVa
 
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import STAGES, Line, Place
+from tritium.tools.explore.profile import measured
 from tritium.tools.explore.record import KernelRecord, PassRecord
 from tritium.tools.instruction_mix import instruction_mix
 from tritium.version import __version__
@@ -28,33 +31,50 @@ _DIFF_LINES = 400
 """Lines of one pass's diff that are shown."""
 
 
-class Places:
-    """Numbers for source lines, by which lines of all stages are linked."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, int] = {}
-
-    def key(self, place: Place | None) -> str:
-        """The number of a place; empty for none."""
-        if place is None or not place[0]:
-            return ""
-        return f"{self._files.setdefault(place[0], len(self._files))}-{place[1]}"
+FORMAT = 1
+"""Of files with what a page shows of a run."""
 
 
-def render(kernels: Sequence[KernelRecord], title: str) -> str:
-    """The page of some kernels; it needs no other file."""
-    places = Places()
+def key_of(place: Place | None) -> str:
+    """By which lines of all stages, and of other runs, are linked; empty for no place."""
+    if place is None or not place[0]:
+        return ""
+    return f"{crc32(Path(place[0]).name.encode())}-{place[1]}"
+
+
+def render(
+    kernels: Sequence[dict[str, Any]], title: str, *, profile: dict[str, Any] | None = None,
+    others: Sequence[dict[str, Any]] = (), other: str = "",
+) -> str:  # fmt: skip
+    """The page of some kernels (`kernel_data`); it needs no other file.
+
+    Args:
+        profile: as `profile_of` gives it.
+        others, other: the kernels of another run beside which they are shown, and its title.
+    """
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    environment.filters["pick"] = lambda item, *names: [item[name] for name in names]
     styles = cast(Any, HtmlFormatter)(style="default")
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    shown = [dict(kernel) for kernel in kernels]
+    by_label = {kernel["label"]: kernel for kernel in others}
+    if len(kernels) == len(others) == 1:
+        by_label = {kernels[0]["label"]: others[0]}
+    for kernel in shown:
+        if (found := by_label.pop(kernel["label"], None)) is not None:
+            kernel["other"] = _pair(kernel, found, other)
+        if profile is not None:
+            kernel["facts"] = [*measured(profile["points"], kernel["name"]), *kernel["facts"]]
+    shown += [{**kernel, "label": f"{other}: {kernel['label']}"} for kernel in by_label.values()]
     return template.render(
-        title=title, version=__version__, css=styles.get_style_defs(".c"),
-        kernels=[_kernel(number, record, places) for number, record in enumerate(kernels)],
+        title=title, version=__version__, css=styles.get_style_defs(".c"), profile=profile,
+        kernels=[{**kernel, "id": number} for number, kernel in enumerate(shown)],
     )
 
 
-def _kernel(number: int, record: KernelRecord, places: Places) -> dict[str, Any]:
+def kernel_data(record: KernelRecord) -> dict[str, Any]:
+    """What a page shows of a kernel, as JSON holds it."""
     asm = record.kernel.asm
     names = [name for name in (*asm, "asm", "sass") if name in STAGES]
     stages: list[dict[str, Any]] = []
@@ -65,15 +85,34 @@ def _kernel(number: int, record: KernelRecord, places: Places) -> dict[str, Any]
         read, language = STAGES[name]
         lines = read(text)
         stages.append({
-            "name": name, "packed": _packed(_highlighted(lines, language, places)),
+            "name": name, "packed": _packed(_highlighted(lines, language)),
             "linked": any(line.place for line in lines), "seconds": record.stages.get(name),
+            "lines": [line.text for line in lines],
         })  # fmt: skip
     ttgir = _text(asm, "ttgir")
     return {
-        "id": number, "label": record.label, "stages": stages,
-        "source": _source(record, places), "passes": [_pass(p) for p in record.passes],
+        "label": record.label, "name": record.kernel.name, "stages": stages,
+        "source": _source(record), "passes": [_pass(p) for p in record.passes],
         "facts": facts(record), "layouts": layouts_of(ttgir) if ttgir else [],
     }  # fmt: skip
+
+
+def _pair(kernel: dict[str, Any], other: dict[str, Any], title: str) -> dict[str, Any]:
+    """A kernel of another run beside this one: stages that both have, with the ranges of lines
+    (from 0) that only one has, and figures."""
+    found = {stage["name"]: stage for stage in other["stages"]}
+    stages: list[dict[str, Any]] = []
+    for index, stage in enumerate(kernel["stages"]):
+        if (theirs := found.get(stage["name"])) is not None:
+            matcher = SequenceMatcher(None, stage["lines"], theirs["lines"])
+            changes = [c[1:] for c in matcher.get_opcodes() if c[0] != "equal"]
+            stages.append({
+                "name": stage["name"], "index": index, "packed": theirs["packed"],
+                "gone": [c[:2] for c in changes], "new": [c[2:] for c in changes],
+            })  # fmt: skip
+    before, after = dict(kernel["facts"]), dict(other["facts"])
+    rows = [(name, before.get(name, ""), after.get(name, "")) for name in {**before, **after}]
+    return {"title": title, "label": other["label"], "stages": stages, "facts": rows}
 
 
 def _text(asm: Any, name: str) -> str | None:
@@ -85,14 +124,14 @@ def _text(asm: Any, name: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _source(record: KernelRecord, places: Places) -> dict[str, Any]:
+def _source(record: KernelRecord) -> dict[str, Any]:
     """The kernel's function, or the file of IR that it was compiled from."""
     source = record.kernel.src
     function = getattr(source, "fn", None)
     if function is None:
         lines = [Line(text, None) for text in source.src.splitlines()]
         return {"name": source.path.name, "first": 1, "kernel": 1,
-                "lines": _highlighted(lines, "llvm", places)}  # fmt: skip
+                "lines": _highlighted(lines, "llvm")}  # fmt: skip
     file, first = function.fn.__code__.co_filename, function.starting_line_number
     texts = [text.rstrip("\n") for text in function.raw_src]
     whole = [text.rstrip("\n") for text in linecache.getlines(file)]
@@ -101,11 +140,11 @@ def _source(record: KernelRecord, places: Places) -> dict[str, Any]:
     lines = [Line(text, (file, first + i)) for i, text in enumerate(texts)]
     return {
         "name": Path(file).name, "first": first, "kernel": function.starting_line_number,
-        "lines": _highlighted(lines, "python", places),
+        "lines": _highlighted(lines, "python"),
     }  # fmt: skip
 
 
-def _highlighted(lines: Sequence[Line], language: str, places: Places) -> list[tuple[str, str]]:
+def _highlighted(lines: Sequence[Line], language: str) -> list[tuple[str, str]]:
     """(the place's number, HTML) of each line."""
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     text = "\n".join(line.text for line in lines)
@@ -113,7 +152,7 @@ def _highlighted(lines: Sequence[Line], language: str, places: Places) -> list[t
     made: str = highlight(text, lexer, formatter)
     rows = made.split("\n")
     rows += [""] * (len(lines) - len(rows))
-    return [(places.key(line.place), row) for line, row in zip(lines, rows, strict=False)]
+    return [(key_of(line.place), row) for line, row in zip(lines, rows, strict=False)]
 
 
 def _packed(rows: Sequence[tuple[str, str]]) -> str:
