@@ -54,7 +54,6 @@ def render(
     """
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
-    environment.filters["pick"] = lambda item, *names: [item[name] for name in names]
     styles = cast(Any, HtmlFormatter)(style="default")
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     shown = [dict(kernel) for kernel in kernels]
@@ -112,7 +111,9 @@ def _pair(kernel: dict[str, Any], other: dict[str, Any], title: str) -> dict[str
             })  # fmt: skip
     before, after = dict(kernel["facts"]), dict(other["facts"])
     rows = [(name, before.get(name, ""), after.get(name, "")) for name in {**before, **after}]
-    return {"title": title, "label": other["label"], "stages": stages, "facts": rows}
+    ranges = [(stage["index"], stage["gone"], stage["new"]) for stage in stages]
+    return {"title": title, "label": other["label"], "stages": stages, "ranges": ranges,
+            "facts": rows}  # fmt: skip
 
 
 def _text(asm: Any, name: str) -> str | None:

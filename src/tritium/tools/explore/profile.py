@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tritium.profiler import specs
 from tritium.profiler.metrics import Devices, value_of
@@ -133,13 +133,19 @@ def _chart(points: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _timeline(file: Path) -> dict[str, Any]:
     """The spans of a Chrome trace, by process and thread, each at the depth of its nesting."""
+    spans: list[Any] = []
+    named: dict[Any, str] = {}
     try:
-        events: Any = json.loads(file.read_text(encoding="utf-8"))
-        events = events["traceEvents"] if isinstance(events, dict) else events
-        spans: list[Any] = [(e["ts"], e["dur"], str(e["name"]), e.get("pid", 0), e.get("tid", 0))
-                            for e in events if e.get("ph") == "X"]  # fmt: skip
-        named: dict[Any, Any] = {(e["pid"], e.get("tid") if e["name"] == "thread_name" else None): e["args"]["name"]
-                 for e in events if e.get("ph") == "M" and e["name"].endswith("_name")}  # fmt: skip
+        data: Any = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(data, dict):
+            data = cast(Any, data)["traceEvents"]
+        for e in data:
+            place = e.get("pid", 0), e.get("tid", 0)
+            if e.get("ph") == "X":
+                spans.append((e["ts"], e["dur"], str(e["name"]), *place))
+            elif e.get("ph") == "M" and e["name"] in ("process_name", "thread_name"):
+                place = place if e["name"] == "thread_name" else (place[0], None)
+                named[place] = e["args"]["name"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{file} is no timeline in Chrome's JSON ({type(error).__name__}: {error})"
