@@ -1,0 +1,176 @@
+"""Kernels of the library as they are compiled for Hopper: with descriptors, products by warp groups
+and warps that copy for others, run by `simt` and compared with float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.kernels.support import torch
+from tests.ops.descriptors.cases import aligned
+from tests.simt.backend.compiler import run_ttgir
+from tests.simt.engine import descriptor
+from tests.simt.hardware import Simt
+from tritium.compiler import ASTSource
+from tritium.launch.signature import canonical_dtype
+from tritium.ops.parsing import parse_module
+from tritium.target import GPUTarget
+from tritium_kernels.dense.kernels import attention, attention_backward, matmul
+
+assert torch  # the kernels' package needs it
+
+pytestmark = pytest.mark.slow
+
+Described = tuple[np.ndarray, list[int]]
+"""An array and the blocks in which it is read."""
+
+
+def launch(
+    kernel: Any, constants: Mapping[str, Any], values: Mapping[str, Any], warps: int, grid: int
+) -> str:
+    """Compile for sm_90, run, return the ttgir. `values`: descriptors, float32 arrays, numbers."""
+    types: dict[str, str] = {}
+    slots: list[int] = []
+    kept: list[np.ndarray] = []
+    for name in kernel.arg_names:
+        value = values.get(name)
+        if name in constants:
+            types[name] = "constexpr"
+        elif isinstance(value, tuple):
+            array, block = value
+            types[name] = f"tensordesc<{canonical_dtype(array.dtype)}{block}>"
+            kept.append(descriptor(array))
+            steps = [s // array.itemsize for s in array.strides]
+            slots += [kept[-1].ctypes.data, *array.shape, *steps]
+        elif isinstance(value, np.ndarray):
+            types[name] = "*fp32"
+            slots.append(value.ctypes.data)
+        else:
+            types[name] = "fp32" if isinstance(value, float) else "i32"
+            number = np.float32(value).view(np.uint32) if isinstance(value, float) else value
+            slots.append(int(number) & 0xFFFFFFFF)
+    options = {"num_warps": warps, "num_stages": 2}
+    source = ASTSource(kernel, types, dict(constants))
+    text = tritium.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ttgir"]
+    run_ttgir(parse_module(text), warps, slots, (grid, 1, 1), Simt(32))
+    return text
+
+
+HEADS, KV_HEADS, QUERIES, KEYS = 2, 1, 160, 190
+NONE = dict.fromkeys(("q_offsets", "k_offsets", "aux", "SCORE"))
+
+
+class Problem:
+    """Tensors of attention, what is right, and the arguments that all kernels take."""
+
+    def __init__(self, d: int, causal: bool):
+        rng = np.random.default_rng(d)
+        queries, keys = (1, HEADS, QUERIES, d), (1, KV_HEADS, KEYS, d)
+        shapes = {"q": queries, "k": keys, "v": keys, "do": queries}
+        self.given = {
+            name: aligned(rng.standard_normal(shape).astype(np.float16))
+            for name, shape in shapes.items()
+        }
+        self.found = {
+            name: aligned(np.full(shape, 7, np.float16))
+            for name, shape in {"o": queries, "dq": queries, "dk": keys, "dv": keys}.items()
+        }
+        q, k, v, do = (x[0].astype(np.float64) for x in self.given.values())
+        scores = q @ k.swapaxes(1, 2) * d**-0.5
+        if causal:
+            seen = np.arange(KEYS) <= np.arange(QUERIES)[:, None] + KEYS - QUERIES
+            scores = np.where(seen, scores, -np.inf)
+        self.lse = np.logaddexp.reduce(scores, -1, keepdims=True)
+        p = np.exp(scores - self.lse)
+        delta = (do * (p @ v)).sum(-1, keepdims=True)
+        ds = p * (do @ v.swapaxes(1, 2) - delta) * d**-0.5
+        self.right = {
+            "o": p @ v, "dq": ds @ k, "dk": (ds.swapaxes(1, 2) @ q).sum(0, keepdims=True),
+            "dv": (p.swapaxes(1, 2) @ do).sum(0, keepdims=True),
+        }  # fmt: skip
+        self.constants = {
+            **NONE, "GROUP": HEADS // KV_HEADS, "LEFT": False, "RIGHT": causal, "TAIL": True,
+            "DROPOUT": False, **dict.fromkeys(("D", "DV", "DP", "DVP"), d),
+        }  # fmt: skip
+        self.numbers: dict[str, Any] = {
+            "lse_ptr": self.lse.astype(np.float32), "delta_ptr": delta.astype(np.float32),
+            "scale": d**-0.5, "q_length": QUERIES, "k_length": KEYS, "heads": HEADS, "left": -1,
+            "right": 0, "seed": 0, "dropout": 0.0, "lb": HEADS * QUERIES, "lh": QUERIES,
+        }  # fmt: skip
+        tensors = {**self.given, **self.found}
+        for name, array in tensors.items():
+            short = "d" if name == "do" else name
+            for axis, stride in zip("bhl", array.strides, strict=False):
+                self.numbers[short + axis] = stride // 2
+
+    def check(self, *names: str) -> None:
+        for name in names:
+            found = self.found[name][0].astype(np.float64)
+            np.testing.assert_allclose(found, self.right[name], rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("d", "n", "split"), [(64, 64, False), (128, 128, True)])
+def test_attention(d: int, n: int, split: bool, causal: bool) -> None:
+    """Forward, with 128 columns by warps of several kinds; both kernels of the gradients."""
+    problem, tiles = Problem(d, causal), -(-QUERIES // 128)
+    arrays = {**problem.given, **problem.found}
+    rows = {"q": 128, "o": 128, "k": n, "v": n}
+    values = {
+        **problem.numbers, "tiles": tiles, "lse_ptr": np.zeros((HEADS, QUERIES), np.float32),
+        **{name: (arrays[name], [1, 1, count, d]) for name, count in rows.items()},
+    }  # fmt: skip
+    blocks = {"BLOCK_M": 128, "BLOCK_N": n, "STAGES": 2}
+    text = launch(
+        attention.attention_forward, {**problem.constants, **blocks, "POSITIVE": True}, values, 8,
+        HEADS * tiles,
+    )  # fmt: skip
+    assert ("ttg.warp_specialize" in text) == split and "warp_group_dot" in text
+    problem.check("o")
+    np.testing.assert_allclose(values["lse_ptr"], problem.lse[..., 0], rtol=1e-5, atol=1e-5)
+    constants = {**problem.constants, "SCORE_GRADIENT": None, "STAGES": 2}
+    for kernel, m, n, outputs, count in (
+        (attention_backward.attention_dk_dv, 64, 128, ("dk", "dv"), -(-KEYS // 128) * KV_HEADS),
+        (attention_backward.attention_dq, 128, 64, ("dq",), tiles * HEADS),
+    ):
+        rows = {"q": m, "do": m, "dq": m, "k": n, "v": n, "dk": n, "dv": n}
+        values = {**problem.numbers, "tiles": -(-KEYS // n) if "dk" in outputs else tiles}
+        for name, count_ in rows.items():
+            argument = name if name in problem.given else f"{name}_out"
+            values[argument] = (arrays[name], [1, 1, count_, d])
+        launch(kernel, {**constants, "BLOCK_M": m, "BLOCK_N": n}, values, 8, count)
+        problem.check(*outputs)
+
+
+@pytest.mark.parametrize(("a_columns", "b_columns"), [(False, False), (True, True), (False, True)])
+def test_matmul(a_columns: bool, b_columns: bool) -> None:
+    """Operands row by row or column by column, edges, several tiles for each program."""
+    batch, m, n, k = 2, 200, 296, 136
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((batch, m, k), (batch, k, n)))
+    right = a.astype(np.float64) @ b.astype(np.float64)
+    x, w = (
+        aligned(np.ascontiguousarray(t.swapaxes(1, 2) if columns else t))
+        for t, columns in ((a, a_columns), (b, b_columns))
+    )
+    y = aligned(np.full((batch, m, n), 7, np.float16))
+    pointers = ("bias_ptr", "a_scale_ptr", "b_scale_ptr", "residual_ptr", "inner_ptr", "KIND")
+    constants = {
+        **dict.fromkeys(pointers), "PRECISION": "ieee", "ACC": tl.float32, "GROUP": 8,
+        "A_TRANSPOSED": a_columns, "B_TRANSPOSED": b_columns, "BLOCK_M": 128, "BLOCK_N": 256,
+        "BLOCK_K": 64, "STAGES": 3,
+    }  # fmt: skip
+    values = {
+        **dict.fromkeys(matmul.matmul_blocks.arg_names, 0), "batch": batch, "m": m, "n": n, "k": k,
+        "x": (x, [1, 64, 128] if a_columns else [1, 128, 64]),
+        "w": (w, [1, 256, 64] if b_columns else [1, 64, 256]),
+        "y": (y, [1, 128, 256]), "yb": m * n, "ym": n, "yn": 1,
+    }  # fmt: skip
+    text = launch(matmul.matmul_blocks, constants, values, 8, 3)
+    assert "warp_group_dot" in text and "ttng.async_tma_copy" in text
+    np.testing.assert_allclose(y.astype(np.float64), right, rtol=4e-3, atol=4e-2)
