@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import csv
+import math
+import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from typing import Any
 import torch
 
 import tritium
+from tritium.profiler import viewer
 from tritium_kernels.errors import refuse
 
 
@@ -61,12 +66,35 @@ def get_memset_tbps(device: str | None = None, size: int = 1 << 30) -> float:
     return size / _seconds(memory.zero_, device) / 1e12
 
 
-def get_blas_tflops(dtype: torch.dtype, device: str | None = None, size: int = 8192) -> float:
+def get_blas_tflops(
+    dtype: torch.dtype, workspace_size: int = 32 * 1024 * 1024, device: str | None = None,
+    size: int = 8192,
+) -> float:  # fmt: skip
     """10**12 operations a second of torch's product of two `size` x `size` matrices.
 
-    Types of 8 bits are multiplied by `torch._scaled_mm`.
+    Types of 8 bits are multiplied by `torch._scaled_mm`. `workspace_size`: bytes of memory that
+    cuBLAS may use besides.
     """
     device = device or _device()
+    with _workspace(workspace_size if torch.device(device).type == "cuda" else None):
+        return _blas_tflops(dtype, device, size)
+
+
+@contextmanager
+def _workspace(size: int | None) -> Iterator[None]:
+    """Give cuBLAS so much memory, in kibibytes of one block, where it has none yet."""
+    name = "CUBLAS_WORKSPACE_CONFIG"
+    before = os.environ.get(name)
+    if size is not None and before is None:
+        os.environ[name] = f":{size // 1024}:1"
+    try:
+        yield
+    finally:
+        if size is not None and before is None:
+            del os.environ[name]
+
+
+def _blas_tflops(dtype: torch.dtype, device: str, size: int) -> float:
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     if dtype.itemsize == 1:
         one = torch.ones((), device=device)
@@ -79,6 +107,29 @@ def get_blas_tflops(dtype: torch.dtype, device: str | None = None, size: int = 8
             return a @ b
 
     return 2 * size**3 / _seconds(product, device) / 1e12
+
+
+def parse_profile(profile_path: str | Path, useful_op_regex: str) -> PerfRecord:
+    """What the scopes and kernels of a profile (`tritium.profiler`, *.hatchet) did whose whole name
+    matches; operations and bytes are those that launches described."""
+    tree, *_ = viewer.read(str(profile_path))
+    useful = re.compile(useful_op_regex)
+    time_ns = flops = moved = 0.0
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if useful.fullmatch(node.name):
+            time_ns += _total(node, "time (ns)")
+            flops += sum(_total(node, f"flops{bits}") for bits in ("", 8, 16, 32, 64))
+            moved += _total(node, "bytes")
+        else:
+            pending += node.children.values()
+    return PerfRecord(time_ns, flops, moved)
+
+
+def _total(node: Any, metric: str) -> float:
+    value: float = node.total(metric)
+    return 0.0 if math.isnan(value) else value
 
 
 def write_csv(xs: Sequence[float], perfs: Sequence[PerfRecord], fpath: str | Path) -> None:
@@ -137,10 +188,12 @@ def plot_roofline(
     series: Sequence[str | Path], flops_dtype: torch.dtype, out_path: str | Path,
     max_tbps: float | str = "memset", max_tflops: float | str = "cublas", title: str = "",
     xlabel: str = "", labels: Sequence[str] | None = None,
+    points_of_interest: Sequence[float] | None = None,
 ) -> None:  # fmt: skip
     """Draw files of `compute_roofline`, and what the machine can do at the first one's intensities.
 
-    `max_tbps`, `max_tflops`: numbers, or "memset" and "cublas": measured.
+    `points_of_interest`: x of points of which the rates are written down. `max_tbps`, `max_tflops`:
+    numbers, or "memset" and "cublas": measured.
     """
     from matplotlib import pyplot
 
@@ -154,6 +207,9 @@ def plot_roofline(
             roof = [min(tflops, tbps * perf.intensity) for perf in perfs]
             axes.plot(xs, roof, "k--", label=f"{tflops:.0f} TFLOP/s, {tbps:.2f} TB/s")
         axes.plot(xs, [perf.tflops for perf in perfs], marker="o", label=name)
+        for x, perf in zip(xs, perfs, strict=True):
+            if x in (points_of_interest or ()):
+                axes.annotate(f"{perf.tflops:.3g} TFLOP/s", (x, perf.tflops))
     axes.set(xscale="log", yscale="log", title=title, xlabel=xlabel, ylabel="TFLOP/s")
     axes.legend()
     figure.savefig(out_path)

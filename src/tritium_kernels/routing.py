@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from tritium_kernels.errors import INDICES, check_operand, refuse
 from tritium_kernels.tensor import (
     RaggedTensorMetadata,
     SparseMatrix,
@@ -46,6 +47,7 @@ class RoutingData:
         expt_hist: int32, tokens of each expert.
         n_expts_tot, n_expts_act: experts in all, and of a token.
         expt_data: where the experts' tokens are, and the blocks of them.
+        expected_tokens_per_expt: what configurations assume; None: all have as many.
     """
 
     gate_scal: Tensor
@@ -54,25 +56,73 @@ class RoutingData:
     n_expts_act: int
     expt_data: RaggedTensorMetadata
 
+    expected_tokens_per_expt: int | None = None
+
     def n_blocks(self, n_rows: int, block_m: int) -> int:
         """The most blocks of tokens that there can be."""
         return RaggedTensorMetadata.n_blocks(self.n_expts_tot, n_rows, block_m)
 
 
+@dataclass(frozen=True)
+class ExptData:
+    """Blocks of the experts' tokens, for blocks of one size.
+
+    Attributes:
+        hist: int32 (experts,): tokens of each.
+        offs: int32 (experts + 1,): where each expert's tokens begin; the last, where all end.
+        offs_sum: int32 (1,): where all end, in blocks.
+        blocks: int32: (block of its expert << 16) + expert; -1 past the last.
+        buffer: the memory of all of these, one after the other.
+    """
+
+    hist: Tensor
+    offs: Tensor
+    offs_sum: Tensor
+    blocks: Tensor
+    buffer: Tensor
+
+
+def compute_metadata(routing_data: RoutingData, n_rows: int, block_m: int) -> ExptData:
+    """The blocks of `block_m` rows that experts' tokens are in; `n_rows`: tokens times experts."""
+    check_operand("compute_metadata", "routing_data.expt_hist", routing_data.expt_hist,
+                  (routing_data.n_expts_tot,), "expt_data", routing_data.expt_data.slice_sizes,
+                  INDICES)  # fmt: skip
+    made = make_ragged_tensor_metadata(routing_data.expt_hist, n_rows)
+    count = routing_data.n_blocks(n_rows, block_m)
+    parts = (made.slice_sizes, made.slice_offs, made.block_offs(block_m)[-1:],
+             made.block_schedule(block_m)[:count])  # fmt: skip
+    buffer = torch.cat(parts)
+    return ExptData(*buffer.split([part.numel() for part in parts]), buffer)
+
+
+def _first_part(chosen: SparseMatrix, experts: int) -> SparseMatrix:
+    """What is left of a choice on a device that has the first `experts` experts alone."""
+    index = torch.where(chosen.indx < experts, chosen.indx, -1)
+    tokens = chosen.indx.shape[0]
+    mask = replace(chosen.mask, shape=(tokens, experts), shape_max=(tokens, experts))
+    return SparseMatrix(index, torch.where(index >= 0, chosen.vals, 0.0), mask)
+
+
 def _route(
-    logits: Tensor, n_expts_act: int, renormalize: bool, expt_indx: Tensor | None,
+    logits: Tensor, n_expts_act: int, renormalize: bool, expt_indx: Tensor | None, parts: int,
     choose: Callable[..., SparseMatrix],
 ) -> tuple[RoutingData, GatherIndx, ScatterIndx]:
     if not renormalize:
         logits = torch.softmax(logits, -1)
     chosen = choose(logits, n_expts_act, apply_softmax=renormalize, y_indx=expt_indx)
+    experts = logits.shape[1]
+    if parts < 1 or experts % parts:
+        accepted = f"a divisor of {experts}, the experts"
+        raise refuse("routing", "simulated_ep", f"is {parts}", accepted)
+    if parts > 1:
+        chosen, experts = _first_part(chosen, experts // parts), experts // parts
     order = chosen.mask_metadata
     by_expert, by_token = order.col_sorted_indx, order.row_sorted_indx
     used = by_expert >= 0
     gates = chosen.vals.reshape(-1)[by_expert.clamp(min=0).long()]
     metadata = make_ragged_tensor_metadata(order.col_sum, by_expert.shape[0])
     data = RoutingData(
-        torch.where(used, gates, 0.0), order.col_sum, logits.shape[1], n_expts_act, metadata
+        torch.where(used, gates, 0.0), order.col_sum, experts, n_expts_act, metadata
     )
     return data, GatherIndx(by_expert, by_token), ScatterIndx(by_token, by_expert)
 
@@ -88,15 +138,14 @@ def routing(
         renormalize: gates are the softmax over the chosen experts; otherwise they are the chosen
             parts of the softmax over all.
         expt_indx: the experts to take (tokens, n_expts_act), in place of the best.
-        simulated_ep: only 1 is built.
+        simulated_ep: devices among which experts are divided; the result is that of the first one.
     """
-    if simulated_ep != 1:
-        raise NotImplementedError(f"routing: simulated_ep={simulated_ep} is not built; 1 is")
-    return _route(logits, n_expts_act, renormalize, expt_indx, topk)
+    return _route(logits, n_expts_act, renormalize, expt_indx, simulated_ep, topk)
 
 
 def routing_torch(
-    logits: Tensor, n_expts_act: int, renormalize: bool = True, expt_indx: Tensor | None = None
-) -> tuple[RoutingData, GatherIndx, ScatterIndx]:
+    logits: Tensor, n_expts_act: int, renormalize: bool = True, expt_indx: Tensor | None = None,
+    simulated_ep: int = 1,
+) -> tuple[RoutingData, GatherIndx, ScatterIndx]:  # fmt: skip
     """`routing` with the choice made by torch's functions, for comparison."""
-    return _route(logits, n_expts_act, renormalize, expt_indx, topk_torch)
+    return _route(logits, n_expts_act, renormalize, expt_indx, simulated_ep, topk_torch)

@@ -11,16 +11,42 @@ from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.moe_kernels import swiglu as kernels
 from tritium_kernels.moe_kernels.swiglu import swiglu_fn as swiglu_fn
+from tritium_kernels.numerics import (
+    MAX_FINITE,
+    UNSCALED,
+    UNSCALED_RESULT,
+    InFlexData,
+    OutFlexData,
+    compute_actual_scale,
+)
 from tritium_kernels.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @dataclass(frozen=True)
+class FlexCtx:
+    """Scales of the result and of a; `saturate_inf`: results are cut off at the largest number."""
+
+    out_data: OutFlexData = UNSCALED_RESULT
+    inp_data: InFlexData = UNSCALED
+    saturate_inf: bool = False
+
+
+_NO_FLEX = FlexCtx()
+
+
+@dataclass(frozen=True)
 class PrecisionConfig:
-    """`limit`: the most that the gate, and the linear part in magnitude, can be; None: no limit."""
+    """How numbers are limited and scaled.
+
+    Attributes:
+        limit: the most that the gate, and the linear part in magnitude, can be; None: no limit.
+        flex_ctx: flexpoint scales.
+    """
 
     limit: float | None = None
+    flex_ctx: FlexCtx = _NO_FLEX
 
 
 class SwiGLU(torch.autograd.Function):
@@ -35,7 +61,7 @@ class SwiGLU(torch.autograd.Function):
 
 
 def _columns(a: torch.Tensor) -> int:
-    check_tensor("swiglu", "a", a, _FLOATS)
+    check_tensor("swiglu", "a", a, (*_FLOATS, *MAX_FINITE))
     if not a.ndim or a.shape[-1] % 2:
         found = f"has shape {tuple(a.shape)}"
         raise refuse("swiglu", "a", found, "an even number of columns")
@@ -49,8 +75,11 @@ def swiglu(
 
     `routing_data`: only the rows of its experts are computed, the others are left as they come.
     """
+    flex = precision_config.flex_ctx
+    a = flex.inp_data.reinterpret(a)
     columns = _columns(a)
-    y = torch.empty((*a.shape[:-1], columns), dtype=a.dtype, device=a.device)
+    dtype = flex.out_data.dtype or a.dtype
+    y = torch.empty((*a.shape[:-1], columns), dtype=dtype, device=a.device)
     if y.numel() == 0:
         return y
     x = as_rows(a)
@@ -59,7 +88,8 @@ def swiglu(
     with on("swiglu", "a", a):
         kernels.swiglu[(cdiv(x.shape[0], plan.rows) * cdiv(columns, plan.block),)](
             x, y, x.shape[0], used, columns, x.stride(0), alpha, precision_config.limit,
-            ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            flex.inp_data.scale, *flex.out_data, SATURATE=flex.saturate_inf, ROWS=plan.rows,
+            BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip
     return y
 
@@ -68,9 +98,21 @@ def swiglu_torch(
     a: torch.Tensor, alpha: float, precision_config: PrecisionConfig
 ) -> torch.Tensor:
     """`swiglu` by torch's functions, for comparison."""
+    flex, limit = precision_config.flex_ctx, precision_config.limit
+    a = flex.inp_data.reinterpret(a)
     _columns(a)
-    limit = precision_config.limit
-    gate, linear = a[..., ::2].float(), a[..., 1::2].float()
+    numbers = a.float()
+    if flex.inp_data.scale is not None:
+        numbers = numbers * flex.inp_data.scale
+    gate, linear = numbers[..., ::2], numbers[..., 1::2]
     if limit is not None:
         gate, linear = gate.clamp(max=limit), linear.clamp(-limit, limit)
-    return (gate * torch.sigmoid(alpha * gate) * (linear + 1)).to(a.dtype)
+    y = gate * torch.sigmoid(alpha * gate) * (linear + 1)
+    dtype = flex.out_data.dtype or a.dtype
+    if flex.out_data.actual_scale is not None:
+        flex.out_data.actual_scale.copy_(compute_actual_scale(y, dtype))
+    if flex.out_data.expected_scale is not None:
+        y = y / flex.out_data.expected_scale
+    if flex.saturate_inf:
+        y = y.clamp(-torch.finfo(dtype).max, torch.finfo(dtype).max)
+    return y.to(dtype)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+import tritium
 from tests.kernels.support import close, integers, normal, place, torch
 from tritium_kernels import swiglu as gates
 from tritium_kernels.errors import ArgumentError
 from tritium_kernels.matmul import FusedActivation, PrecisionConfig, matmul, matmul_torch
-from tritium_kernels.matmul_ogs import matmul_ogs
+from tritium_kernels.matmul_ogs import matmul_ogs, matmul_ogs_torch
+from tritium_kernels.numerics import InFlexData, OutFlexData
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
-from tritium_kernels.reduce import PostprocessFn, reduce, reduce_torch
+from tritium_kernels.reduce import (
+    InapplicableConstraint,
+    PostprocessFn,
+    reduce,
+    reduce_torch,
+    scoped_opt_flags_constraints,
+)
 from tritium_kernels.routing import routing
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor import make_ragged_tensor_metadata
@@ -110,6 +118,8 @@ def test_layer_of_experts(dtype):
                    fused_activation=activation)  # fmt: skip
     y = matmul_ogs(h, w2, None, data, scatter_indx=scatter, gammas=data.gate_scal,
                    precision_config=EXACT)  # fmt: skip
+    same = matmul_ogs_torch(h, w2, None, data, scatter_indx=scatter, gammas=data.gate_scal)
+    close(y, same.double(), scale=4)
     best, chosen = torch.topk(logits.double(), act)
     weights = torch.softmax(best, 1)
     right = torch.zeros(tokens, width, dtype=torch.float64, device=x.device)
@@ -136,12 +146,80 @@ def test_sums(dim: int):
     close(x.grad, expected.double())
 
 
+KINDS = (torch.float8_e4m3fn, torch.uint8)
+
+
+@pytest.mark.parametrize("out", [KINDS[1], pytest.param(KINDS[0], marks=SLOW)])
+@pytest.mark.parametrize("kind", [KINDS[0], pytest.param(KINDS[1], marks=SLOW)])
+def test_sums_of_mx_terms(kind, out):
+    x = normal(3, 9, 96)
+    values, scales = downcast_to_mxfp(x, kind, 2)
+    terms = upcast_from_mxfp(values, scales, torch.float32, 2)
+    pack = 2 if out == torch.uint8 else 1
+    factor, whole = normal(3, 9, 1, seed=2), torch.full((1,), 2.0, device=place())
+    y, y_scale = reduce(
+        values, 0, scale=factor, x_mxscale=scales, x_global_scale=whole, y_has_mx=True,
+        y_dtype=out, y_value_pack_factor=pack,
+    )  # fmt: skip
+    exact, _ = reduce(terms, 0, scale=factor, x_global_scale=whole)
+    close(exact, 2 * (terms * factor).double().sum(0))
+    right, right_scale = downcast_to_mxfp(exact, out, 1)
+    assert torch.equal(y.float(), right.float()) and torch.equal(y_scale, right_scale)
+    plain = reduce_torch(values, 0, scale=factor, x_mxscale=scales)[0]
+    close(plain, exact.double() / 2, scale=2)
+
+
+@tritium.jit
+def plus(x, value):
+    return x + value
+
+
+def test_ways_of_summing():
+    """Configurations give the same; scales of the result are those of the sums."""
+    x, mask = normal(5, 9, 40), normal(5, 9, 1, seed=1) > 0
+    mask[:, 3] = False
+    after = PostprocessFn(FnSpecs("plus", plus, ("value",)), (1.0,))
+    right = (x * mask).double().sum(0) + 1
+    for given in ({}, {"use_static_loop": True}, {"use_rowidxs": True, "chain_factor": 2},
+                  {"block_x_s1": 16, "block_s0": 2}):  # fmt: skip
+        with scoped_opt_flags_constraints(given):
+            close(reduce(x, 0, mask, postprocess_fn2=after)[0], right)
+    kind = torch.float8_e4m3fn
+    results = []
+    for sums in (reduce, reduce_torch):
+        expected, actual = (torch.full((1,), v, device=place()) for v in (0.01, 0.0))
+        flex = OutFlexData(kind, expected, actual)
+        y, _ = sums(x, 0, mask, y_flex=flex, y_flex_saturate_inf=True)
+        results.append((y.float(), actual))
+    assert torch.equal(results[0][0], results[1][0]) and results[0][0].abs().max() == 448
+    assert torch.allclose(results[0][1], results[1][1], rtol=1e-6)
+    with (
+        scoped_opt_flags_constraints({"block_x_s1": 16, "block_y_s1": 32}),
+        pytest.raises(InapplicableConstraint, match="are prescribed"),
+    ):
+        reduce(x, 0)
+
+
 def test_function_of_sums():
     x = normal(4, 5, 60)
     config = gates.PrecisionConfig(None)
     y, _ = reduce(x, 1, postprocess_fn1=PostprocessFn(SWIGLU, (1.5, None)))
     close(y, gates.swiglu_torch(x.sum(1), 1.5, config).double())
     assert reduce(torch.empty(3, 0, 4, device=place()), 1)[0].tolist() == [[0.0] * 4] * 3
+
+
+def test_swiglu_with_scales():
+    a = (50 * normal(5, 64)).to(torch.float8_e5m2)
+    results = []
+    for function in (gates.swiglu, gates.swiglu_torch):
+        scale, expected, actual = (torch.full((1,), v, device=place()) for v in (0.5, 4.0, 0.0))
+        flex = gates.FlexCtx(
+            OutFlexData(torch.float8_e4m3fn, expected, actual), InFlexData(None, scale), True
+        )
+        y = function(a, 1.7, gates.PrecisionConfig(2.0, flex))
+        results.append((y.float(), actual))
+    close(results[0][0], results[1][0].double(), scale=3000)  # one step of e4m3
+    assert torch.allclose(results[0][1], results[1][1], rtol=1e-5) and results[0][1] > 0
 
 
 def test_swiglu_alone():
@@ -162,6 +240,9 @@ def test_swiglu_alone():
         (lambda x: matmul(x, x.T.byte()[:2], None), "b_mx_scale is None; accepted: scales, for b"),
         (lambda x: matmul(x, x.T, None, c=x), r"c has shape \(3, 4\) and dtype float32; accepted"),
         (lambda x: matmul_ogs(x, x.T, None, gather_indx=x), "gather_indx is given without routing"),
+        (lambda x: reduce(x[None], 0, y_value_pack_factor=2), "y_value_pack_factor is 2; accep"),
+        (lambda x: reduce(x[None], 0, x_mxscale=x), "x_mxscale is given; accepted: None for x of"),
+        (lambda x: reduce(x[None], 0, y_dtype=torch.int8), "y_dtype is int8; accepted: float16"),
         (lambda x: reduce(x, 0), "reduce: x has 2 dimensions; accepted: 3"),
         (lambda x: reduce(x[None], 3), "reduce: dim is 3; accepted: 0, 1, 2"),
         (lambda x: gates.swiglu(x[:, :3], 1.0, gates.PrecisionConfig()), "an even number of col"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.kernels.support import place, torch
-from tritium_kernels import target_info
+from tests.kernels.support import normal, place, torch
+from tritium import knobs
+from tritium_kernels import proton_opts, target_info
 from tritium_kernels.errors import ArgumentError
+from tritium_kernels.matmul import matmul
+from tritium_kernels.reduce import reduce
 from tritium_kernels.roofline import (
     PerfRecord,
     compute_roofline,
@@ -16,15 +21,24 @@ from tritium_kernels.roofline import (
     get_blas_tflops,
     get_memset_tbps,
     load_perf_csv,
+    parse_profile,
     plot_roofline,
     validate_perfs,
     write_csv,
 )
+from tritium_kernels.tensor import make_ragged_tensor_metadata
+from tritium_kernels.tensor_details.dtype import BF16, FP4, FP8_E4M3FN
+from tritium_kernels.tensor_details.layout import HopperMXValueLayout
 from tritium_kernels.testing import (
+    ComputeSanitizerTool,
     assert_close,
     assert_equal,
     compute_actual_scale,
+    compute_sanitizer,
+    make_random_tensor,
     make_slice_sizes,
+    normalize_blocks,
+    pad_rows_to_multiples,
 )
 
 
@@ -47,7 +61,7 @@ def test_records(tmp_path: Path):
 
 def test_limits_are_measured():
     assert get_memset_tbps(place(), 1 << 20) > 0
-    assert get_blas_tflops(torch.float32, place(), 64) > 0
+    assert get_blas_tflops(torch.float32, device=place(), size=64) > 0
     assert target_info.num_sms() > 0 and target_info.is_cpu() == (place() == "cpu")
 
 
@@ -71,3 +85,91 @@ def test_comparison():
     sizes = make_slice_sizes(5, 100, "cpu")
     assert sizes.shape == (5,) and sizes.sum() == 100 and sizes.dtype == torch.int32
     assert compute_actual_scale(torch.tensor([-896.0, 1.0]), torch.float8_e4m3fn) == 2.0
+
+
+def test_profiles(tmp_path: Path):
+    inner = {"frame": {"name": "matmul_x"}, "metrics": {"time (ns)": 5, "flops16": 10, "bytes": 3},
+             "children": []}  # fmt: skip
+    other = {"frame": {"name": "sort"}, "metrics": {"time (ns)": 9}, "children": []}
+    scope = {"frame": {"name": "layer"}, "metrics": {}, "children": [inner, other]}
+    root = {"frame": {"name": "ROOT"}, "metrics": {}, "children": [scope, inner | {
+        "frame": {"name": "matmul"}
+    }]}  # fmt: skip
+    (tmp_path / "p.hatchet").write_text(json.dumps([root]))
+    assert parse_profile(tmp_path / "p.hatchet", "matmul.*") == PerfRecord(10, 20, 6)
+    assert parse_profile(tmp_path / "p.hatchet", "layer|matmul") == PerfRecord(19, 20, 6)
+
+
+def described(call) -> dict:
+    """What a launch's description says."""
+    found: list = []
+    with knobs.runtime.scope():
+        knobs.runtime.launch_enter_hook = lambda data: found.append(data.get())
+        call()
+    return found[-1]
+
+
+def test_descriptions_of_launches():
+    a, b = normal(20, 32, dtype=torch.bfloat16), normal(3, 32, 16, dtype=torch.bfloat16)
+    ragged = make_ragged_tensor_metadata(torch.tensor([5, 0, 9], device=place()), 20)
+    whole = described(lambda: matmul(a, b[0], None))
+    assert whole["name"] == "matmul [m=20, n=16, k=32]"
+    assert whole["flops16"] == 2 * 20 * 16 * 32
+    assert whole["bytes"] == 2 * (20 * 32 + 32 * 16 + 20 * 16)
+    some = described(lambda: matmul(a, b, None, ragged))
+    assert some["flops16"] == 2 * 14 * 16 * 32
+    assert some["bytes"] == 2 * (14 * 32 + 2 * 32 * 16 + 14 * 16)
+    before = proton_opts.launch_metadata_allow_sync()
+    proton_opts.set_launch_metadata_allow_sync(False)
+    try:
+        assert "bytes" not in described(lambda: matmul(a, b, None, ragged))
+    finally:
+        proton_opts.set_launch_metadata_allow_sync(before)
+    sums = described(lambda: reduce(normal(3, 4, 5), 0))
+    assert sums["bytes"] == 4 * (60 + 20) and sums["flops32"] == 60
+
+
+def test_random_tensors():
+    for dtype, mxfp, layout in (
+        (BF16, None, None), (FP8_E4M3FN, 1, None), (FP4, -2, HopperMXValueLayout(-2)),
+    ):  # fmt: skip
+        x, scales, metadata = make_random_tensor(
+            (64, 96), 3, None, False, place(), dtype, mxfp, False, False,
+            value_hbm_swizzling=layout,
+        )  # fmt: skip
+        assert (metadata is None and tuple(x.shape) == (3, 64, 96)) or dtype == FP4
+        assert (scales is None) == (mxfp is None)
+    assert x.storage.layout == layout and tuple(scales.shape) == (3, 2, 96)
+    x, _, metadata = make_random_tensor(
+        (100, 32), 4, 0, True, place(), BF16, None, True, True
+    )  # fmt: skip
+    assert (metadata.slice_sizes % 64 == 0).all() and metadata.slice_sizes_divisibility == 64
+    assert x.shape[0] == metadata.slice_sizes.sum() and x.stride(0) == 1
+    rows = pad_rows_to_multiples(torch.arange(5.0)[:, None], [0, 3], 4, -1.0)
+    assert rows.flatten().tolist() == [0, 1, 2, -1, 3, 4, -1, -1]
+    assert normalize_blocks(torch.tensor([[2.0, -4.0, 0.0, 0.0]]), 2).tolist() == [[0.5, -1, 0, 0]]
+
+
+def test_sanitizer(monkeypatch):
+    commands: list = []
+
+    class Request:
+        class node:
+            nodeid = "test_x.py::test_y"
+
+    def run(command, **options):
+        commands.append((command, options["env"]["SKIP_COMPUTE_SANITIZER"]))
+        return subprocess.CompletedProcess(command, 0, "ERROR SUMMARY: 0 errors", "")
+
+    calls: list = []
+    tools = list(ComputeSanitizerTool)
+    test = compute_sanitizer(tools_to_check=tools, n=3)(lambda n, request: calls.append(n))
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.delenv("SKIP_COMPUTE_SANITIZER", raising=False)
+    test(n=3, request=Request)
+    test(n=4, request=Request)
+    assert calls == [4] and [c[0][3] for c in commands] == [f"--tool={t.value}" for t in tools]
+    assert all(c[0][-1] == "test_x.py::test_y" and c[1] == "1" for c in commands)
+    monkeypatch.setenv("SKIP_COMPUTE_SANITIZER", "1")
+    test(n=3, request=Request)
+    assert calls == [4, 3]

@@ -9,7 +9,7 @@ import tritium.language as tl
 from tests.kernels.support import close, integers, normal, place, torch
 from tritium_kernels.compaction import compaction, compaction_torch
 from tritium_kernels.errors import ArgumentError
-from tritium_kernels.routing import routing, routing_torch
+from tritium_kernels.routing import compute_metadata, routing, routing_torch
 from tritium_kernels.tensor_details.bitmatrix import (
     make_bitmatrix_metadata_torch,
     sum_bitmatrix_rows,
@@ -106,6 +106,24 @@ def test_compaction():
     assert (pairs[0][1] == -2).any() and (pairs[0][1] != -2).any()
 
 
+def test_experts_of_one_device():
+    logits = normal(20, 12)
+    (whole, _, _), (part, gather, scatter) = (
+        routing(logits, 3, simulated_ep=parts) for parts in (1, 2)
+    )
+    assert part.n_expts_tot == 6 and torch.equal(part.expt_hist, whole.expt_hist[:6])
+    count = int(part.expt_hist.sum())
+    assert torch.equal(part.gate_scal[:count], whole.gate_scal[:count])
+    assert (gather.src_indx[count:] == -1).all() and int((scatter.src_indx >= 0).sum()) == count
+    data = compute_metadata(part, 60, 16)
+    assert torch.equal(data.hist, part.expt_hist) and data.offs[-1] == count
+    sizes = part.expt_hist.tolist()
+    words = [(b << 16) + e for e, n in enumerate(sizes) for b in range(-(-n // 16))]
+    assert data.blocks.tolist() == words + [-1] * (len(data.blocks) - len(words))
+    assert data.offs_sum.item() == len(words)
+    assert torch.equal(data.buffer[:6], data.hist)
+
+
 @pytest.mark.parametrize("renormalize", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_routing(renormalize: bool):
     logits = normal(50, 12)
@@ -127,6 +145,7 @@ def test_routing(renormalize: bool):
         (lambda x: topk(torch.zeros(1, 40000, device=x.device), 1), "has 40000 columns; accepted"),
         (lambda x: topk(x, 2, y_indx=x[:, :2].int()[:1]), r"y_indx has shape \(1, 2\); accepted"),
         (lambda x: make_ragged_tensor_metadata(x[0], 1), "slice_sizes has dtype float32; accepted"),
+        (lambda x: routing(x, 1, simulated_ep=3), "simulated_ep is 3; accepted: a divisor of 4"),
         (lambda x: compaction(x, x, x.int()), "compaction: yi has dtype float32; accepted: int16"),
     ],
 )
@@ -138,8 +157,6 @@ def test_errors(call, message: str):
 def test_what_is_not_built():
     with pytest.raises(NotImplementedError, match="the gradient with all_gather"):
         topk(normal(3, 4).requires_grad_(), 1, all_gather=True)
-    with pytest.raises(NotImplementedError, match="simulated_ep=2"):
-        routing(normal(3, 4), 1, simulated_ep=2)
 
 
 def test_some_of_the_slices():

@@ -178,6 +178,31 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
     return _FORMS.setdefault(form, form)
 
 
+def matmul_launch_metadata(grid: Any, kernel: Any, args: dict[str, Any]) -> dict[str, Any]:
+    """Name, operations and bytes of a launch, for profilers."""
+    a, b, y, size, form = (args[name] for name in ("a", "b", "y", "size", "F"))
+    rows, matrices = size.z * size.m, size.z
+    described = {"name": f"{kernel.name} [m={size.m}, n={size.n}, k={size.k}]"}
+    k = size.k
+    slices = args["slices"].sizes
+    if slices is not None:
+        if not proton_opts.launch_metadata_allow_sync():
+            return described
+        if form.ragged_k:
+            k, matrices = int(slices.sum()) / max(1, size.z), int((slices > 0).sum())
+        else:
+            rows, matrices = int(slices.sum()), int((slices > 0).sum())
+    bits = max(a.ptr.element_size() * 8 // form.a_pack, 8)
+    read = rows * k * a.ptr.element_size() / form.a_pack
+    weights = size.n * k * b.ptr.element_size() / form.b_pack
+    written = rows * size.n // form.n * y.ptr.element_size() // form.out_pack * form.split_k
+    return {
+        **described, f"flops{bits}": 2 * rows * size.n * k,
+        "bytes": int(read + weights * (size.z if form.ragged_k else matrices) + written),
+    }  # fmt: skip
+
+
+kernels.matmul.launch_metadata = matmul_launch_metadata
 _FORMS: dict[kernels.Form, kernels.Form] = {}
 _INDEX = {False: tl.int32, True: tl.int64}
 _MATMUL = SpecializationModule(
@@ -256,27 +281,3 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
             call.alpha, None if config.acc_scale == 1.0 else config.acc_scale, *values, form,
             num_warps=flags.num_warps, **flags.target_kernel_kwargs,
         )  # fmt: skip
-
-
-def matmul_launch_metadata(grid: Any, kernel: Any, args: dict[str, Any]) -> dict[str, Any]:
-    """Name, operations and bytes of a launch, for profilers."""
-    a, b, y, size, form = (args[name] for name in ("a", "b", "y", "size", "F"))
-    rows, matrices = size.z * size.m, size.z
-    described = {"name": f"{kernel.name} [m={size.m}, n={size.n}, k={size.k}]"}
-    k = size.k
-    slices = args["slices"].sizes
-    if slices is not None:
-        if not proton_opts.launch_metadata_allow_sync():
-            return described
-        if form.ragged_k:
-            k, matrices = int(slices.sum()) / max(1, size.z), int((slices > 0).sum())
-        else:
-            rows, matrices = int(slices.sum()), int((slices > 0).sum())
-    bits = max(a.ptr.element_size() * 8 // form.a_pack, 8)
-    read = rows * k * a.ptr.element_size() / form.a_pack
-    weights = size.n * k * b.ptr.element_size() / form.b_pack
-    written = rows * size.n // form.n * y.ptr.element_size() // form.out_pack * form.split_k
-    return {
-        **described, f"flops{bits}": 2 * rows * size.n * k,
-        "bytes": int(read + weights * (size.z if form.ragged_k else matrices) + written),
-    }  # fmt: skip

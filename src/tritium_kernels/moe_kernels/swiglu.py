@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tritium
 import tritium.language as tl
+from tritium_kernels.moe_kernels.flexpoint import flex_to_float, float_to_flex
 
 
 @tritium.jit
@@ -24,8 +25,8 @@ def swiglu_fn(x, alpha, limit):
 
 @tritium.jit
 def swiglu(
-    x_ptr, y_ptr, rows, rows_ptr, columns, x_stride, alpha, limit,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, y_ptr, rows, rows_ptr, columns, x_stride, alpha, limit, scale_ptr, expected_ptr,
+    actual_ptr, checksum_ptr, SATURATE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     across = tl.cdiv(columns, BLOCK)
     pid = tl.program_id(0)
@@ -33,7 +34,11 @@ def swiglu(
     used = rows if rows_ptr is None else tl.minimum(tl.load(rows_ptr).to(tl.int32), rows)
     c = (pid % across) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)[None, :]
     mask = (row < used) & (c < 2 * columns)
-    y = swiglu_fn(tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0), alpha, limit)
+    x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0)
+    if scale_ptr is not None:
+        x = flex_to_float(x, scale_ptr)
+    y = swiglu_fn(x, alpha, limit)
     c = (pid % across) * BLOCK + tl.arange(0, BLOCK)[None, :]
     mask = (row < used) & (c < columns)
+    y = float_to_flex(y, expected_ptr, actual_ptr, checksum_ptr, mask, y_ptr, SATURATE)
     tl.store(y_ptr + row * columns + c, y.to(y_ptr.dtype.element_ty), mask=mask)
