@@ -333,6 +333,42 @@ def copies_to_tensor_memory(launch: Launch) -> None:
 
 
 @gluon.jit
+def halves_kernel(a, b, out, BLOCK: gl.constexpr):
+    """A product in blocks of 64 rows; its half is added to it by threads, and it is doubled."""
+    M: gl.constexpr = a.block_shape[0]
+    N: gl.constexpr = b.block_shape[1]
+    left = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
+    right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for i in gl.static_range(2):
+        mbarrier.init(bars.index(i), count=1)
+    mbarrier.expect(bars.index(0), a.nbytes_per_cta + b.nbytes_per_cta)
+    tma.async_load(a, [0, 0], bars.index(0), left)
+    tma.async_load(b, [0, 0], bars.index(0), right)
+    acc = allocate_tensor_memory(gl.float32, [M, N], TensorMemoryLayout([64, BLOCK], 1))
+    mbarrier.wait(bars.index(0), 0)
+    tcgen05_mma(left, right, acc, use_acc=False, mbarriers=[bars.index(1)])
+    mbarrier.wait(bars.index(1), 0)
+    found = acc.load()
+    acc.store(found + 0.5 * found)
+    tcgen05_mma(left, right, acc, mbarriers=[bars.index(1)])
+    mbarrier.wait(bars.index(1), 1)
+    store_2d(out, acc.load(), N)
+
+
+def products_of_64_rows(launch: Launch) -> None:
+    rng = np.random.default_rng(28)
+    for m, n, block, warps in ((64, 32, 32, 4), (128, 64, 64, 4), (64, 64, 32, 4), (64, 64, 64, 8)):
+        a = rng.integers(-4, 5, (m, 64)).astype(np.float16)
+        b = rng.integers(-4, 5, (64, n)).astype(np.float16)
+        out = np.zeros((m, n), np.float32)
+        made = [TensorDescriptor.from_tensor(x, [*x.shape], block_layout([*x.shape]))
+                for x in (a, b)]  # fmt: skip
+        launch(halves_kernel, (1,), *made, out, BLOCK=block, num_warps=warps)
+        np.testing.assert_array_equal(out, 2.5 * (a.astype(np.float32) @ b))
+
+
+@gluon.jit
 def persistent_kernel(out, seen, layout: gl.constexpr):
     """A program does its own work, then that of programs that have not begun."""
     answer = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
@@ -423,6 +459,6 @@ PROGRAMS: dict[str, Any] = {
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
                   products_of_a_partition, scaled_products, work_of_others, pairs,
                   rows_by_their_numbers, scaled_products_of_four_bits,
-                  copies_to_tensor_memory)
+                  copies_to_tensor_memory, products_of_64_rows)
 }  # fmt: skip
 """The programs that sm_100 can run."""

@@ -69,7 +69,8 @@ class TensorEncoding(Encoding):
 @irdl_attr_definition
 class TensorMemoryEncoding(TensorEncoding):
     """Blocks of `blockM` rows and `blockN` columns, down the rows first. `colStride`: 1 where
-    elements fill the columns, 32 / bits where each has a column of its own."""
+    elements fill the columns, 32 / bits where each has a column of its own. A block of 64 rows has
+    the first 16 of every 32 rows of the memory, the next block, if there is one, the others."""
 
     name = "ttng.tensor_memory_encoding"
     KEYS: ClassVar[tuple[str, ...]] = ("blockM", "blockN", "colStride", "CGALayout", "twoCTAs")
@@ -82,8 +83,6 @@ class TensorMemoryEncoding(TensorEncoding):
         for key, value in (("blockN", columns), ("colStride", stride)):
             if value < 1 or value & (value - 1):
                 raise ValueError(f"#{self.name}: {key} is {value}; a power of two is required")
-        if rows == 64:
-            raise NotImplementedError(f"#{self.name} with blockM = 64")
         if self.get("twoCTAs") or self.get("CGALayout"):
             raise NotImplementedError(f"#{self.name} in clusters")
 
@@ -91,9 +90,12 @@ class TensorMemoryEncoding(TensorEncoding):
         m, n = self.get("blockM"), min(self.get("blockN"), shape[1])
         columns = [[0, 0] for _ in _bits(self.get("colStride"))]
         columns += [[0, 1 << i] for i in _bits(n)]
-        columns += [[m << i, 0] for i in _bits(shape[0] // m)]
-        columns += [[0, n << i] for i in _bits(shape[1] // n)]
-        return [[1 << i, 0] for i in _bits(m)], columns
+        blocks = [[m << i, 0] for i in _bits(shape[0] // m)]
+        blocks += [[0, n << i] for i in _bits(shape[1] // n)]
+        rows = [[1 << i, 0] for i in _bits(m)]
+        if m < ROWS:
+            rows.insert(4, blocks.pop(0) if blocks else [0, 0])
+        return rows, columns + blocks
 
 
 @irdl_attr_definition

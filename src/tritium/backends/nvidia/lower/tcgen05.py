@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.tensor_memory import OF_ROW
 from tritium.backends.nvidia.lower.wgmma import Operand, describe
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.memory.shared import memory_layout
@@ -16,6 +17,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import OFFSET, linear
 from tritium.ir.layouts.tensor_memory import (
     COLUMN,
+    ROW,
     ROWS,
     TensorEncoding,
     TensorMemoryScalesEncoding,
@@ -41,14 +43,16 @@ STEP_BYTES = 32
 GROUP = "cta_group::1"
 
 
-def _column(memory: Any, axis: int, place: int) -> int:
-    """The first column, of 32 bits, of what begins at a multiple of a power of two along an
-    axis."""
+def _place(memory: Any, axis: int, place: int) -> int:
+    """The address, of a row and a column of 32 bits, of what begins at a multiple of a power of two
+    along an axis."""
     layout = linear(memory.encoding, memory.allocation_shape()[-2:])
-    column = 0
-    for bit, basis in enumerate(layout.bases(COLUMN)):
-        column |= (1 << bit) if basis[axis] and place & basis[axis] else 0
-    return column * ir.bit_width(memory.element_type) // 32
+    found = {COLUMN: 0, ROW: 0}
+    for name in found:
+        for bit, basis in enumerate(layout.bases(name)):
+            found[name] |= (1 << bit) if basis[axis] and place & basis[axis] else 0
+    column = found[COLUMN] * ir.bit_width(memory.element_type) // 32
+    return found[ROW] << OF_ROW | column
 
 
 def encoded(c: Context, operand: Operand) -> Value:
@@ -148,14 +152,14 @@ class _Product:
     def instruction(self, guard: str, m: int, n: int, k: int) -> list[str]:
         """One product, with the computation of its descriptors."""
         op, memory = self.op, self.c.memory(self.op.d)
-        column = _column(op.d.type, 0, m) + _column(op.d.type, 1, n)
+        column = _place(op.d.type, 0, m) + _place(op.d.type, 1, n)
         to = self.argument(memory.address, "r")
         right = self.argument(encoded(self.c, self.b), "l")
         lines = [f"add.u32 to, {to}, {column};"]
         lines.append(f"add.s64 db, {right}, {self.b.where(dim0=k, dim1=n) >> 4};")
         if self.a is None:
             start = self.argument(self.c.memory(op.a).address, "r")
-            column = _column(op.a.type, 0, m) + _column(op.a.type, 1, k)
+            column = _place(op.a.type, 0, m) + _place(op.a.type, 1, k)
             lines.append(f"add.u32 left, {start}, {column};")
             left = "[left]"
         else:
@@ -171,7 +175,7 @@ class _Product:
         number = (2 if self.packed else 1) * k // run
         for side, scale, first in (("sa", op.a_scale, m), ("sb", op.b_scale, n)):
             start = self.argument(self.c.memory(scale).address, "r")
-            where = _column(scale.type, 0, first) + _column(scale.type, 1, number)
+            where = _place(scale.type, 0, first) + _place(scale.type, 1, number)
             lines.append(f"add.u32 {side}, {start}, {where};")
         lines.append(f"mov.b32 how, {self.descriptor(number % 4)};")
         kind = ("mxf4" if run == 32 else "mxf4nvf4") if self.packed else "mxf8f6f4"
@@ -221,14 +225,15 @@ def _copy_rows(c: Context, op: Any) -> None:
     source, target = describe(c, c.memory(op.src), 1), c.memory(op.dst)
     size, encoding = ir.bit_width(op.src.type.element_type) // 8, op.dst.type.encoding
     rows, columns = op.dst.type.get_shape()
-    if encoding.get("colStride") > 1 or not source.k_major or rows % ROWS or columns * size < 16:
+    whole = encoding.get("colStride") == 1 and encoding.get("blockM") == ROWS
+    if not whole or not source.k_major or columns * size < 16:
         raise c.unsupported(op, f"from {op.src.type} to {op.dst.type}")
     first, width = c.f.icmp("eq", c.thread, c.i32(0)), min(STEP_BYTES, columns * size)
     start = encoded(c, source)
     for row in range(0, rows, ROWS):
         for column in range(0, columns, width // size):
             from_ = c.f.op("add", start, const("i64", source.where(dim0=row, dim1=column) >> 4))
-            place = _column(op.dst.type, 0, row) + _column(op.dst.type, 1, column)
+            place = _place(op.dst.type, 0, row) + _place(op.dst.type, 1, column)
             to = c.f.op("add", target.address, c.i32(place))
             text = f"@$2 tcgen05.cp.{GROUP}.{ROWS}x{8 * width}b [$0], $1;"
             c.asm("void", text, "r,l,b,~{memory}", to, from_, first)

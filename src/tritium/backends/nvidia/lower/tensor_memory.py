@@ -17,7 +17,13 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, linear
-from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding
+from tritium.ir.layouts.tensor_memory import (
+    COLUMN,
+    ROW,
+    ROWS,
+    TensorEncoding,
+    TensorMemoryEncoding,
+)
 from tritium.ops import ttgir
 from tritium.ops.ttgir.tensor_memory import columns_of
 
@@ -67,9 +73,10 @@ def _first_warp(c: Context) -> Value:
     return c.f.icmp("eq", uniform_warp(c), c.i32(0))
 
 
-def place_of(c: Context, op: Any, tile_type: Any, memory: Any) -> dict[int, int]:
-    """The column, in elements, of each register. Raises `NotImplementedError` for layouts in which
-    a warp does not have the rows that it reaches, one a lane."""
+def place_of(c: Context, op: Any, tile_type: Any, memory: Any) -> tuple[dict[int, int], int]:
+    """The column, in elements, of each register, and how much further the upper half of the lanes
+    is, where it has the rows of the lower (0 where it has its own). Raises `NotImplementedError`
+    for layouts in which a warp does not have the rows that it reaches, one a lane."""
     where: dict[tuple[int, ...], tuple[str, int]] = {}
     layout = linear(memory.encoding, memory.allocation_shape()[-2:])
     for name in (COLUMN, ROW):
@@ -79,36 +86,52 @@ def place_of(c: Context, op: Any, tile_type: Any, memory: Any) -> dict[int, int]
     tile = layout_of(tile_type)
     free = [1 << i for i, basis in enumerate(layout.bases(ROW)) if not any(basis)]
     rows = {LANE: [1 << i for i in range(5)], WARP: [32, 64]}
+    half = _column(c, op, tile_type, where, tile.bases(LANE)[4], otherwise=0)
     for name, wanted in rows.items():
         for basis, row in zip(tile.bases(name), wanted, strict=False):
+            if name == LANE and half and row == 16:
+                continue
             there = where.get(tuple(basis)) == (ROW, row)
-            if not there and (any(basis) or row not in free):
+            if not there and (any(basis) or row not in free or _is_half(memory)):
                 raise c.unsupported(op, f"with the layout {tile_type.encoding}")
     columns = [_column(c, op, tile_type, where, basis) for basis in tile.bases(REGISTER)]
     found: dict[int, int] = {}
     for register in range(tile.in_size(REGISTER)):
         found[register] = sum(x for i, x in enumerate(columns) if register >> i & 1)
-    return found
+    return found, half
+
+
+def _is_half(memory: Any) -> bool:
+    """Whether blocks have 64 rows: what lies between them is no copy."""
+    encoding = memory.encoding
+    return isinstance(encoding, TensorMemoryEncoding) and encoding.get("blockM") < ROWS
 
 
 def _column(
-    c: Context, op: Any, type: Any, where: dict[tuple[int, ...], tuple[str, int]], basis: Any
-) -> int:
+    c: Context, op: Any, type: Any, where: dict[tuple[int, ...], tuple[str, int]], basis: Any,
+    otherwise: int | None = None,
+) -> int:  # fmt: skip
+    """The column of what a basis adds. What is in none is unsupported, or `otherwise`."""
     if not any(basis):
         return 0
     name, column = where.get(tuple(basis), (ROW, 0))
     if name != COLUMN:
+        if otherwise is not None:
+            return otherwise
         raise c.unsupported(op, f"with the layout {type.encoding}")
     return column
 
 
 def _words(
     c: Context, op: Any, type: Any, memory: Memory
-) -> tuple[list[list[int]], dict[int, list[tuple[int, int]]]]:
+) -> tuple[list[list[int]], dict[int, list[tuple[int, int]]], tuple[str, str]]:
     """(runs of neighbouring columns that one access takes, for each column the registers in it:
-    which, and at what bit)."""
+    which, and at what bit, the name of the access and its last operand)."""
     size, words = 8 * memory_bytes(type), dict[int, list[tuple[int, int]]]()
-    for register, column in place_of(c, op, type, memory.type).items():
+    places, half = place_of(c, op, type, memory.type)
+    if half * size % 32:
+        raise c.unsupported(op, f"with the layout {type.encoding}")
+    for register, column in places.items():
         word, bit = divmod(column * size, 32)
         words.setdefault(word, []).append((register, bit))
     runs: list[list[int]] = []
@@ -118,7 +141,8 @@ def _words(
         else:
             runs.append([word])
     parts = [part for run in runs for part in _powers_of_two(run)]
-    return parts, words
+    how = ("16x32bx2", f", {half * size // 32}") if half else ("32x32b", "")
+    return parts, words, how
 
 
 def _powers_of_two(run: list[int]) -> list[list[int]]:
@@ -152,13 +176,13 @@ def _start(c: Context, op: Any, type: Any, memory: Memory) -> Value:
 @lowers(NVIDIA, ttgir.TMemLoadOp)
 def load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
-    element, (runs, words) = memory_type(type), _words(c, op, type, memory)
+    element, (runs, words, (shape, half)) = memory_type(type), _words(c, op, type, memory)
     start, found = _start(c, op, type, memory), dict[int, Value]()
     c.asm("void", "tcgen05.fence::after_thread_sync;", "~{memory}")
     for run in runs:
         n = len(run)
         names = ", ".join(f"${i}" for i in range(n))
-        text = f"tcgen05.ld.sync.aligned.32x32b.x{n}.b32 {{{names}}}, [${n}];"
+        text = f"tcgen05.ld.sync.aligned.{shape}.x{n}.b32 {{{names}}}, [${n}]{half};"
         struct = "i32" if n == 1 else "{ " + ", ".join(["i32"] * n) + " }"
         address = c.f.op("add", start, c.i32(run[0])) if run[0] else start
         wait = " tcgen05.wait::ld.sync.aligned;"
@@ -185,7 +209,7 @@ def store(c: Context, op: Any) -> None:
 
 def _store(c: Context, op: Any, memory: Memory, src: Any, condition: Value | None) -> None:
     values, type = c.tile(src), src.type
-    runs, words = _words(c, op, type, memory)
+    runs, words, (shape, half) = _words(c, op, type, memory)
     start = _start(c, op, type, memory)
     c.asm("void", "tcgen05.fence::after_thread_sync;", "~{memory}")
     for run in runs:
@@ -193,7 +217,7 @@ def _store(c: Context, op: Any, memory: Memory, src: Any, condition: Value | Non
         parts = [_word(c, values, words[word]) for word in run]
         names = ", ".join(f"${i + 1}" for i in range(n))
         guard = "" if condition is None else f"@${n + 1} "
-        text = f"{guard}tcgen05.st.sync.aligned.32x32b.x{n}.b32 [$0], {{{names}}};"
+        text = f"{guard}tcgen05.st.sync.aligned.{shape}.x{n}.b32 [$0]{half}, {{{names}}};"
         codes = ["r"] * (n + 1) + ([] if condition is None else ["b"])
         address = c.f.op("add", start, c.i32(run[0])) if run[0] else start
         given = [] if condition is None else [condition]
@@ -227,9 +251,12 @@ def moved(c: Context, memory: Memory, columns: Value | int, type: Any) -> Memory
 def subslice(c: Context, op: Any) -> None:
     type, size = op.src.type, ir.bit_width(op.src.type.element_type)
     layout = linear(type.encoding, type.allocation_shape()[-2:])
-    column = 0
+    column, rest = 0, op.offset
     for bit, basis in enumerate(layout.bases(COLUMN)):
-        column |= (1 << bit) if basis[1] and op.offset & basis[1] else 0
+        if basis[1] and op.offset & basis[1]:
+            column, rest = column | 1 << bit, rest & ~basis[1]
+    if rest:
+        raise c.unsupported(op, f"from column {op.offset} on of {type}")
     c.set(op.results[0], moved(c, c.memory(op.src), column * size // 32, op.results[0].type))
 
 

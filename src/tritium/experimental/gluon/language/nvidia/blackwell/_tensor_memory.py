@@ -86,7 +86,8 @@ def get_tmem_reg_layout(
     cga_layout: Any = (),
 ) -> DistributedLinearLayout:  # fmt: skip
     """The layout of blocks that are loaded from or stored to tensor memory by `num_warps` warps:
-    a lane has a row. Raises `ValueError` for numbers of warps that cannot share it."""
+    a lane has a row, or where a block of 64 rows is alone half of one. Raises `ValueError` for
+    numbers of warps that cannot share it."""
     if instr_variant != "32x32b":
         raise NotImplementedError(f"get_reg_layout(instr_variant={instr_variant!r}) is not built")
     if num_warps < 4 or num_warps & (num_warps - 1):
@@ -95,12 +96,15 @@ def get_tmem_reg_layout(
     columns = [list(basis) for basis in found.bases(COLUMN) if any(basis)]
     rows = [list(basis) for basis in found.bases(ROW)]
     further = num_warps.bit_length() - 3
-    if further > len(columns):
-        raise ValueError(f"{num_warps} warps for tensor memory of {list(shape)}")
+    halved = isinstance(layout, TensorMemoryLayout) and not any(rows[4])
     split = len(columns) - further
-    return DistributedLinearLayout(
-        columns[:split], rows[:5], rows[5:] + columns[split:], [], list(shape)
-    )
+    if split < halved:
+        raise ValueError(f"{num_warps} warps for tensor memory of {list(shape)}")
+    warps = rows[5:] + columns[split:]
+    if halved:
+        split -= 1
+        rows[4] = columns[split]
+    return DistributedLinearLayout(columns[:split], rows[:5], warps, [], list(shape))
 
 
 class tensor_memory_descriptor_type(memory_type):
