@@ -1,9 +1,10 @@
 """Compiles the kernels of the corpus for a processor: `python -m tests.amd.corpus gfx942 [NAME]`.
 A program of its own, because LLVM ends the process where it fails. A line for each kernel: a name,
-registers, spilled ones, bytes of scratch memory; or a name and the error."""
+registers, spilled ones, bytes of scratch memory, matrix instructions; or a name and the error."""
 
 from __future__ import annotations
 
+import re
 import sys
 
 from tests.ir.test_reference_runs import CASES, REFERENCE
@@ -24,7 +25,8 @@ def main(arch: str, names: list[str]) -> None:
             print("error", error, flush=True)
             continue
         assert stages.make_hsaco(text, facts).startswith(b"\x7fELF")
-        print(facts["n_regs"], facts["n_spills"], facts["scratch_bytes"], flush=True)
+        matrix = sorted(set(re.findall(r"\tv_((?:mfma|wmma)_\w+)", text)))
+        print(facts["n_regs"], facts["n_spills"], facts["scratch_bytes"], *matrix, flush=True)
 
 
 main(sys.argv[1], sys.argv[2:])
