@@ -4,6 +4,7 @@ record their calls."""
 from __future__ import annotations
 
 import ctypes
+import gc
 import struct
 import traceback
 from collections.abc import Generator
@@ -25,6 +26,7 @@ from tritium.backends.amd.lower.host import Records
 from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
+from tritium.testing import do_bench
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 OUT_OF_MEMORY = 2
@@ -40,6 +42,7 @@ class FakeHip:
         self.native = list[bool]()  # of each launch: whether Python's launcher made it
         self.output, self.synchronized = c_void_p(), 0
         self.written: Any = None  # what a launch puts into the buffer
+        self.times, self.clock, self.log, self.freed = list[float](), 0.0, list[str](), list[int]()
         self.launch_status, self.lanes = 0, 64 if arch.startswith("gfx9") else 32
         for name, parameters in libhip._FUNCTIONS.items():
             setattr(self, name, ctypes.CFUNCTYPE(c_int, *parameters)(getattr(self, f"_{name}")))
@@ -91,8 +94,44 @@ class FakeHip:
         return 0
 
     def _hipMalloc(self, place: Any, size: int) -> int:
-        self.memory = ctypes.create_string_buffer(b"\xff" * size, size)
+        self.memory = ctypes.create_string_buffer(size)
+        ctypes.memset(self.memory, 0xFF, min(size, 4096))
         place[0] = ctypes.addressof(self.memory)
+        return 0
+
+    def _hipFree(self, memory: int) -> int:
+        self.freed.append(memory)
+        return 0
+
+    def _hipMemset(self, memory: int, value: int, size: int) -> int:
+        assert memory == ctypes.addressof(self.memory) and size == len(self.memory) and value == 0
+        self.log.append("cold")
+        return 0
+
+    def _hipDeviceSynchronize(self) -> int:
+        return 0
+
+    def _hipEventCreateWithFlags(self, event: Any, flags: int) -> int:
+        self.times.append(0.0)
+        event[0] = len(self.times)
+        return flags
+
+    def _hipEventRecord(self, event: int, stream: int | None) -> int:
+        """Each takes 2 ms."""
+        self.clock += 2.0
+        self.times[event - 1] = self.clock
+        self.log.append("event")
+        return 0
+
+    def _hipEventSynchronize(self, event: int) -> int:
+        return 0
+
+    def _hipEventDestroy(self, event: int) -> int:
+        self.freed.append(event)
+        return 0
+
+    def _hipEventElapsedTime(self, found: Any, start: int, end: int) -> int:
+        found[0] = self.times[end - 1] - self.times[start - 1]
         return 0
 
     def _hipMemcpyHtoD(self, to: int, source: int, size: int) -> int:
@@ -343,3 +382,15 @@ def jit(text: str) -> Any:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return engine
+
+
+def test_time_by_events(hip: FakeHip) -> None:
+    calls = list[int]()
+    found = active.active.get_benchmarker()(lambda: calls.append(1), quantiles=[0.5, 0.2], rep=10)
+    assert found == [2.0, 2.0] and len(calls) == 1 + 5 + 12 + 5
+    assert hip.log[:6] == ["cold", "event", "event"] * 2
+    del hip.log[:]
+    assert do_bench(lambda: calls.append(1), warmup=4, rep=8, return_mode="all") == [2.0] * 20
+    gc.collect()
+    assert sorted(hip.freed)[-1] == ctypes.addressof(hip.memory), "the cache's memory"
+    assert set(range(1, len(hip.times) + 1)) <= set(hip.freed)

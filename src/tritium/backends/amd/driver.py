@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tritium.backends.amd import events
 from tritium.backends.amd.libhip import (
     FUNCTION_ATTRIBUTES,
     check,
@@ -113,16 +114,25 @@ class HIPDriver(DriverBase):
         return device if torch is None else torch.device(device)
 
     def get_device_interface(self) -> Any:
-        """Synchronization and timing: `torch.cuda`. Raises `RuntimeError` without torch."""
+        """Synchronization and timing: `torch.cuda`, or the same by HIP's events."""
         torch = hip_torch()
-        if torch is None:
-            raise RuntimeError("timing on a GPU needs torch for ROCm; `import torch` first")
-        return torch.cuda
+        return events.Interface(self.get_current_stream) if torch is None else torch.cuda
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        def benchmark(
-            kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
-        ) -> list[float]:
-            raise NotImplementedError("benchmarking on AMD GPUs")
+        return self._benchmark
 
-        return benchmark
+    def _benchmark(
+        self, kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
+    ) -> list[float]:
+        """Quantiles of a call's time on the device in milliseconds, the caches cold (see
+        `Benchmarker`). Keywords: `warmup` and `rep`, in milliseconds."""
+        cache, device = self.get_empty_cache_for_benchmark(), self.get_device_interface()
+        return events.benchmark(device, cache.zero_, kernel_call, quantiles, **kwargs)
+
+    def get_empty_cache_for_benchmark(self) -> events.Cache:
+        """A buffer larger than the caches."""
+        return events.Cache()
+
+    def clear_cache(self, cache: events.Cache) -> None:
+        """Evict all data from the caches."""
+        cache.zero_()

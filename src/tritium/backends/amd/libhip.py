@@ -6,7 +6,7 @@ import ctypes
 import functools
 import struct
 import sys
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
 
 from tritium import knobs
@@ -20,6 +20,10 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "hipModuleGetFunction": [_HANDLE, c_void_p, c_char_p],
     "hipFuncGetAttribute": [POINTER(c_int), c_int, c_void_p],
     "hipModuleGetGlobal": [_HANDLE, POINTER(c_size_t), c_void_p, c_char_p],
+    "hipEventCreateWithFlags": [_HANDLE, c_uint], "hipEventRecord": [c_void_p, c_void_p],
+    "hipEventSynchronize": [c_void_p], "hipEventDestroy": [c_void_p],
+    "hipEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p], "hipDeviceSynchronize": [],
+    "hipFree": [c_void_p], "hipMemset": [c_void_p, c_int, c_size_t],
     "hipMalloc": [_HANDLE, c_size_t], "hipStreamSynchronize": [c_void_p],
     "hipMemcpyHtoD": [c_void_p, c_void_p, c_size_t],
     "hipMemcpyDtoH": [c_void_p, c_void_p, c_size_t],
