@@ -103,6 +103,42 @@ def test_schedules_in_text(loaded: str, axis: int, stored: str, arch: str, check
     run_filecheck("rows", print_module(module), checks)
 
 
+DEEP = """
+tt.func public @deep(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
+  %i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>
+  %n = arith.constant dense<STRIDE> : tensor<256xi32>
+  %a = arith.muli %i, %n : tensor<256xi32>
+  %ps = tt.splat %p : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>
+  %pa = tt.addptr %ps, %a : tensor<256x!tt.ptr<f32>>, tensor<256xi32>
+  %x = tt.load %pa : tensor<256x!tt.ptr<f32>>
+  %y = math.exp %x : tensor<256xf32>
+  %qs = tt.splat %q : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>
+  %qa = tt.addptr %qs, %i : tensor<256x!tt.ptr<f32>>, tensor<256xi32>
+  tt.store %qa, %y : tensor<256x!tt.ptr<f32>>
+  tt.return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stride", "arch", "shape"),
+    [
+        (1, "haswell", "width 32 unroll 1"), (1, "skylake-avx512", "width 32 unroll 2"),
+        (3, "haswell", "width 8 unroll 4"),
+    ],
+)  # fmt: skip
+def test_long_functions_are_computed_of_several_registers(
+    stride: int, arch: str, shape: str
+) -> None:
+    module = parse_module(DEEP.replace("STRIDE", str(stride)))
+    text = print_module(lower_to_tiles(module, processor(arch)))
+    run_filecheck("deep", text, f"CHECK: tile.nest [256] lane 0 {shape}")
+    x = np.linspace(-20, 5, 256 * stride).astype(np.float32)
+    out = np.empty(256, np.float32)
+    Kernel(module).run((x, out))
+    np.testing.assert_allclose(out, np.exp(x[::stride]), rtol=4e-7)
+
+
 TURNED = """
 tt.func public @turned(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
   %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>

@@ -23,9 +23,10 @@ from tritium.backends.cpu.dot.operand import (
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 SWEEP_BYTES, SWEEP_DEPTH = 64 * 1024, 512
-"""How much of B, and how far along K, the register blocks of a tile go over before the accumulators
-return to scratch. All rows of blocks share that part, so it must stay in L2, which with a power of
-two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88 of MKL)."""
+"""How much of B, and how many cells of K, the register blocks of a tile go over before the
+accumulators return to scratch. All rows of blocks share that part, so it must stay in L2, which
+with a power of two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88
+of MKL)."""
 _ROW_REACH = 1024
 """Rows of A further apart than these bytes are packed for AMX, which reads 16 of them at once."""
 _STEPS_AHEAD = 32
@@ -167,7 +168,7 @@ class Plan:
     @property
     def compact(self) -> Plan:
         """The plan for what runs at the ends of matrices: a register block that divides the rows,
-        which is half of the code, and reaches four fifths of the speed."""
+        which is half of the code, and reaches nine tenths of the speed."""
         rows = self.block_rows if self.method.in_tiles else min(4, self.block_rows)
         return replace(self, block_rows=rows, prefetch=0)
 
@@ -184,7 +185,7 @@ class Plan:
     def iterations(self, columns: int, depth: int) -> int:
         """How many iterations of a k-loop to go over with the accumulators in registers."""
         panel = columns * depth * ELEMENT_BYTES[self.compute]
-        return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH // depth))
+        return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH * self.method.group // depth))
 
 
 def _operands(

@@ -433,7 +433,7 @@ def _stream(e: Emitter, data: Value, start: Value, size: int, mask: Lanes | None
     first lane is on."""
     f, note = e.f, f", !nontemporal {e.context.streaming_note()}"
     if mask is None:
-        f.store(data, start, e.width * size, note)
+        f.store(data, start, min(64, e.width * size), note)
         return
     piece, on = PIECE // size, e.vec(mask)
     for first in range(0, e.width, piece):

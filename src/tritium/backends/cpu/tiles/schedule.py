@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -35,6 +36,8 @@ from tritium.passes.base import Pass
 
 _HEAVY = 24
 """From so many ops on, a chunk has enough parallelism of its own: unroll less."""
+_DEEP = 12
+"""From this cost on, an op is a long chain of instructions that wait for each other."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
         return _scan_shape(facts, nest.scan, domain)
     values = [v for root in nest.roots for v in tiles_of(root)]
     seen: set[SSAValue] = set()
-    bits, weight = 0, 0
+    bits, weight, deep, by_elements = 0, 0, False, True
     stack = list(values)
     while stack:
         value: Any = stack.pop()
@@ -121,6 +124,9 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
         weight += ir.is_float(value.type)
         if not isinstance(owner, Block) and (not leaf or value in values):
             stack.extend(owner.operands)
+            deep |= owner.cost >= _DEEP and not loaded
+            moves = owner.source_axes() is not None or not owner.operands
+            by_elements &= loaded or moves or owner.is_elementwise
     lane = len(domain) - 1 if in_order else store_dimension(facts, nest)
     lane = _lane_dimension(domain) if lane is None else lane
     if any(map(is_scalar_combine, nest.roots)):
@@ -130,8 +136,27 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
     block = block_dimension(facts, nest, lane, min(width, facts.registers))
     if block is not None and not in_order:
         return Shape(lane, min(width, facts.registers), 1, block)
-    unroll = 4 if weight < _HEAVY else 2
-    return Shape(lane, width, max(1, min(unroll, size // width)))
+    unroll = max(1, min(4 if weight < _HEAVY else 2, size // width))
+    if not (deep and by_elements and _in_runs(facts, nest, lane, width)):
+        return Shape(lane, width, unroll)
+    # LLVM computes a vector that is longer than a register by turns, an instruction for each part;
+    # chunks it computes one after the other if registers are few (exp on AVX2: .48 ns an element in
+    # four chunks, .3 in one of four registers; AVX-512: .18 and .14 in two of two).
+    parts = min(unroll, 4 if facts.registers < 32 else 2)
+    return Shape(lane, parts * width, unroll // parts)
+
+
+def _in_runs(facts: Facts, nest: Nest, lane: int, width: int) -> bool:
+    """Whether all that a nest reads and stores are runs of `width` elements along the lanes, or the
+    same for them."""
+    everywhere = tuple(range(len(nest.domain)))
+    stores = [root for root in nest.roots if root.stores_elements]
+    stored = ((everywhere, facts.address_info(root.ptr).contiguity) for root in stores)
+    for dims, contiguity in chain(stored, _reads(facts, nest)):
+        along = [c for d, c in zip(dims, contiguity, strict=True) if d == lane]
+        if along and along[0] % width:
+            return False
+    return True
 
 
 def _scan_shape(facts: Facts, scan: ScanOp, domain: tuple[int, ...]) -> Shape:
