@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -62,7 +62,7 @@ class Overrides(Generic[Flags]):
         self.flags = None
 
     @contextmanager
-    def scoped_opt_flags_constraints(self, constraints: Mapping[str, Any]) -> Iterator[None]:
+    def scoped_opt_flags_constraints(self, constraints: Mapping[str, Any]) -> Generator[None]:
         """Prescribe further properties inside of a `with` block."""
         before = dict(self.constraints)
         self.update_opt_flags_constraints(constraints)
@@ -73,7 +73,7 @@ class Overrides(Generic[Flags]):
             self.constraints.update(before)
 
     @contextmanager
-    def scoped_opt_flags(self, opt_flags: Flags) -> Iterator[None]:
+    def scoped_opt_flags(self, opt_flags: Flags) -> Generator[None]:
         """Prescribe the whole configuration inside of a `with` block."""
         before, self.flags = self.flags, None
         self.set_opt_flags(opt_flags)

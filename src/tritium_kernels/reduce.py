@@ -247,7 +247,7 @@ def reduce_forward(
         return y, y_scale
     flags = _choose(x.device, count, rows, columns, n, mx)
     counts, order = _active_rows(mask, flags)
-    arguments = ReduceForwardCommonArgs(
+    values: list[Any] = [
         terms, *terms.stride(), scales, *_strides(scales), y, *y.stride(), y_scale,
         *((0, 0) if y_scale is None else y_scale.stride()), mask, *_strides(mask), scale,
         *_strides(scale), count, rows, columns, columns // n,
@@ -258,11 +258,11 @@ def reduce_forward(
         tl.constexpr(scale is None), *_broadcasts(scale), tl.constexpr(flags.block_x_s1),
         tl.constexpr(flags.block_y_s1), tl.constexpr(flags.chain_factor),
         tl.constexpr(MXFP_BLOCK_SIZE), tl.constexpr(y_value_pack_factor),
-    )  # fmt: skip
+    ]  # fmt: skip
     with on("reduce", "x", x):
         kernels.reduce_forward[(cdiv(rows, flags.block_s0) * cdiv(columns, flags.block_x_s1),)](
-            arguments, _rows_used(unpadded_batch_size, x), ROWS=flags.block_s0,
-            num_warps=flags.num_warps,
+            ReduceForwardCommonArgs(*values), _rows_used(unpadded_batch_size, x),
+            ROWS=flags.block_s0, num_warps=flags.num_warps,
         )  # fmt: skip
     return y, y_scale
 
@@ -367,7 +367,7 @@ def reduce(
         unpadded_batch_size: rows of the result that are computed (a number, or a tensor of one);
             the others are left as they come.
     """
-    options = {
+    options: dict[str, Any] = {
         "mask": mask, "scale": scale, "x_mxscale": x_mxscale, "x_flex": x_flex,
         "x_global_scale": x_global_scale, "y_dtype": y_dtype, "y_flex": y_flex,
         "y_flex_saturate_inf": y_flex_saturate_inf, "y_has_mx": y_has_mx,
@@ -375,7 +375,7 @@ def reduce(
         "y_value_pack_factor": y_value_pack_factor, "y": y, "postprocess_fn1": postprocess_fn1,
         "postprocess_fn2": postprocess_fn2, "unpadded_batch_size": unpadded_batch_size,
     }  # fmt: skip
-    if torch.is_grad_enabled() and isinstance(x, Tensor) and x.requires_grad:
+    if torch.is_grad_enabled() and x.requires_grad:
         for name in ("y", "postprocess_fn2", "x_global_scale"):
             if options[name] is not None:
                 raise refuse("reduce", name, "is given with a gradient wanted", "None")

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -81,7 +81,7 @@ def get_blas_tflops(
 
 
 @contextmanager
-def _workspace(size: int | None) -> Iterator[None]:
+def _workspace(size: int | None) -> Generator[None]:
     """Give cuBLAS so much memory, in kibibytes of one block, where it has none yet."""
     name = "CUBLAS_WORKSPACE_CONFIG"
     before = os.environ.get(name)

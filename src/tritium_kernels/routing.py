@@ -92,7 +92,8 @@ def compute_metadata(routing_data: RoutingData, n_rows: int, block_m: int) -> Ex
     parts = (made.slice_sizes, made.slice_offs, made.block_offs(block_m)[-1:],
              made.block_schedule(block_m)[:count])  # fmt: skip
     buffer = torch.cat(parts)
-    return ExptData(*buffer.split([part.numel() for part in parts]), buffer)
+    hist, offs, offs_sum, blocks = buffer.split([part.numel() for part in parts])
+    return ExptData(hist, offs, offs_sum, blocks, buffer)
 
 
 def _first_part(chosen: SparseMatrix, experts: int) -> SparseMatrix:

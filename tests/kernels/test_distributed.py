@@ -102,6 +102,7 @@ def test_two_processes(tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
 def test_one_process():
     mesh = Mesh()
     check(mesh, make_expt_dict_uniform(1, EXPERTS))

@@ -42,7 +42,8 @@ SLOW = pytest.mark.slow
 EXACT = PrecisionConfig(allow_tf32=False)
 SWIGLU = FusedActivation(FnSpecs("swiglu", gates.swiglu_fn, ("alpha", "limit"), (), 2), (1.5, 1.0))
 WAYS = (
-    {"split_k": 2}, {"is_persistent": True}, {"is_persistent": True, "split_k": 3, "block_k": 32},
+    {"split_k": 2}, {"is_persistent": True},
+    pytest.param({"is_persistent": True, "split_k": 3, "block_k": 32}, marks=SLOW),
     pytest.param({"group_m": 4, "xcd_swizzle": 4, "block_m": 16, "block_n": 16}, marks=SLOW),
     pytest.param({"epilogue_subtile": 2}, marks=SLOW),
 )  # fmt: skip
@@ -87,7 +88,8 @@ def test_slices(forced, way):
     close(y, right, scale=8)
 
 
-@pytest.mark.parametrize("way", [*WAYS[1:2], *(pytest.param(w, marks=SLOW) for w in WAYS[:1])])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS[:2])
 def test_batches(forced, way):
     forced(way)
     a, b, bias = normal(3, 20, 36), normal(3, 36, 40), normal(3, 40)
@@ -98,9 +100,9 @@ def test_batches(forced, way):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS[:3])
-def test_slices_of_k(forced, way):
-    forced({k: v for k, v in way.items() if k != "is_persistent"})
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_slices_of_k(forced, parts: int):
+    forced({"split_k": parts})
     ragged = slices(5, 0, 70)
     a, b = normal(24, 75), normal(75, 40)
     y = matmul(a, b, None, b_ragged_metadata=ragged, precision_config=EXACT)
@@ -108,9 +110,8 @@ def test_slices_of_k(forced, way):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS[1:2])
-def test_gathered_rows_of_persistent_programs(forced, way):
-    forced(way)
+def test_gathered_rows_of_persistent_programs(forced):
+    forced({"is_persistent": True})
     ragged = slices(5, 0, 30, 2)
     x, w = normal(20, 48), normal(4, 48, 40)
     gather = integers(20, 37, dtype=torch.int32)
@@ -213,8 +214,9 @@ def test_factors_of_batches():
     assert torch.allclose(actual, right, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.uint8,
-                                  pytest.param(torch.float8_e5m2, marks=SLOW)])  # fmt: skip
+@pytest.mark.parametrize("kind", [
+    torch.uint8, *(pytest.param(k, marks=SLOW) for k in (torch.float8_e4m3fn, torch.float8_e5m2))
+])  # fmt: skip
 @pytest.mark.parametrize("way", [{}, pytest.param({"split_k": 2}, marks=SLOW),
                                  pytest.param({"is_persistent": True}, marks=SLOW)])  # fmt: skip
 def test_quantized_results(kind, way):
@@ -287,7 +289,8 @@ def test_weights_in_layouts(value, scale, way):
     close(matmul_torch(x, w, None, ragged, precision_config=config), right, scale=4)
 
 
-@pytest.mark.parametrize("swizzled", [True, pytest.param(False, marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("swizzled", [True, False])
 def test_scaled_rows(swizzled: bool):
     """a of 8 bits; its scales as Blackwell reads them, or by strides. With b for Hopper."""
     ragged = slices(3, 0, 140)

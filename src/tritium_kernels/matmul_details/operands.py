@@ -30,7 +30,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 INDICES = (torch.int32, torch.int64)
 MX_BLOCK = 32
-_FORMATS = {
+_FORMATS: dict[DataType, str] = {
     types.BF16: "bf16", types.FP16: "fp16", types.FP8_E4M3FN: "e4m3", types.FP8_E5M2: "e5m2",
     types.FP4: "e2m1",
 }  # fmt: skip
@@ -115,6 +115,12 @@ def three(t: torch.Tensor | None) -> tuple[int, int, int]:
     return z, i, j
 
 
+def _check_axis(name: str, layout: Any, k_axis: int) -> None:
+    axis = getattr(layout, "mx_axis", k_axis)
+    if axis != k_axis:
+        raise refuse(OP, name, f"has mx_axis {axis}", f"{k_axis}")
+
+
 def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
     if isinstance(x, Tensor):
         layout: Any = x.storage.layout
@@ -129,8 +135,8 @@ def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
         elif isinstance(layout, layouts.BlackwellMXValueLayout):
             # Strides say it all, of the part that is not there to fill columns up.
             layout, data = None, data[..., : x.shape[-2] // (2 if x.dtype == types.FP4 else 1), :]
-        elif getattr(layout, "mx_axis", k_axis) != k_axis:
-            raise refuse(OP, name, f"has mx_axis {layout.mx_axis}", f"{k_axis}")
+        else:
+            _check_axis(name, layout, k_axis)
         operand = Operand(data, x.dtype, x.shape, layout, None, None, flex)
     else:
         check_tensor(OP, name, x, (*FLOATS, torch.uint8, *EIGHT_BITS))
@@ -164,8 +170,7 @@ def _with_scale(name: str, x: Operand, scale: Any, k_axis: int) -> Operand:
         if not isinstance(layout, _SCALE_LAYOUTS[name]):
             accepted = ", ".join(kind.__name__ for kind in _SCALE_LAYOUTS[name])
             raise refuse(OP, label, f"has the layout {layout.name}", accepted)
-        if getattr(layout, "mx_axis", k_axis) != k_axis:
-            raise refuse(OP, label, f"has mx_axis {layout.mx_axis}", f"{k_axis}")
+        _check_axis(label, layout, k_axis)
         layout = None if isinstance(layout, layouts.StridedLayout) else layout
         scale = scale.data
         check_tensor(OP, label, scale, (torch.uint8,))
