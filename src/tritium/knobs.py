@@ -23,8 +23,6 @@ import importlib
 import importlib.util
 import os
 import re
-import shutil
-import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
@@ -335,6 +333,8 @@ class NvidiaTool:
         """The tool at `path`, or None when that is not a program that reports a version."""
         if not os.access(path, os.X_OK) or os.path.isdir(path):
             return None
+        import subprocess  # which bundles start without
+
         try:
             done = subprocess.run([path, "--version"], capture_output=True, timeout=20, check=True)
         except (OSError, subprocess.SubprocessError):
@@ -351,6 +351,8 @@ def _nvidia_tool_candidates(binary: str) -> Iterator[str]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := getenv(variable):
             yield os.path.join(home, "bin", binary)
+    import shutil  # as above
+
     if found := shutil.which(binary):
         yield found
     yield f"/usr/local/cuda/bin/{binary}"

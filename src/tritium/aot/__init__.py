@@ -9,11 +9,11 @@ has written, with no compiler in the process.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import struct
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,10 +21,10 @@ from operator import index
 from pathlib import Path
 from typing import Any
 
-from tritium import knobs
 from tritium.errors import TritonError
 from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar, label
+from tritium.system import system
 
 ABOUT = "tritium_about"
 """The symbol of a library that describes it, as JSON."""
@@ -137,13 +137,15 @@ def _check(status: int) -> None:
         raise _FAULTS[status]
 
 
+_opened_so_far = itertools.count()
+
+
 def _opened(place: Path) -> ctypes.CDLL:
     """The library in a file. The dynamic loader takes a name that it knows for the file that had
     it, which may have been replaced since: each time it gets a new one."""
-    with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
-        link = Path(folder) / place.name
-        link.symlink_to(place.resolve())
-        return ctypes.CDLL(str(link))
+    whole = place.resolve()
+    same = "".join("./" if digit == "1" else "/" for digit in f"{next(_opened_so_far):b}")
+    return ctypes.CDLL(f"{whole.parent}/{same}{whole.name}")
 
 
 def _is_cut_off(data: bytes) -> bool:
@@ -179,7 +181,7 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     except (OSError, ValueError) as error:
         raise BundleError(f"{place} is no library of a compiled kernel: {error}") from None
     described: dict[str, Any] = json.loads(ctypes.string_at(ctypes.addressof(about)))
-    flags = knobs.system().processor_flags()  # none where the system does not tell
+    flags = system(portable=False).processor_flags()  # none where the system does not tell
     missing = sorted({*described["features"]} - {*flags})
     if flags and missing:
         raise BundleError(

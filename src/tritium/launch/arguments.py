@@ -12,8 +12,6 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tritium.launch.scalars import SCALARS, label, type_name
 
 ELEMENT_NAMES = {
@@ -114,8 +112,9 @@ def extract_pointer(
         ValueError: in a device's memory, or read-only though written to.
     """
     where = label(index, name)
+    np: Any = sys.modules.get("numpy")  # imported by whoever has its arrays, as torch is
     torch: Any = sys.modules.get("torch")
-    if isinstance(obj, np.ndarray):
+    if np is not None and isinstance(obj, np.ndarray):
         return _from_array(obj, where, expected_dtype, writes)
     if torch is not None and isinstance(obj, torch.Tensor):
         return _from_tensor(obj, where, expected_dtype)
@@ -140,6 +139,8 @@ def extract_pointer(
             "the buffer protocol or data_ptr()"
         ) from None
     _check_writable(where, not view.readonly, writes)
+    import numpy as np  # few launches come here
+
     array = np.asarray(view)
     if view.format not in ("B", "b", "c"):  # plain bytes stand for any element type
         _check_element(where, array.dtype, expected_dtype)
@@ -182,6 +183,8 @@ def _from_interface(interface: Any, where: str, expected: str | None, writes: bo
     if data is None:
         raise TypeError(f"{where} has an __array_interface__ without a data pointer")
     address, readonly = data
+    import numpy as np  # as above
+
     dtype = np.dtype(interface["typestr"])
     if dtype.kind != "V":
         _check_element(where, dtype, expected)

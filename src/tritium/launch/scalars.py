@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
+import sys
 from typing import Any
-
-import numpy as np
 
 SCALARS = (
     "i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",
@@ -35,7 +35,8 @@ def type_name(obj: object) -> str:
 
 def type_is_bool(value: object) -> bool:
     """Whether this is NumPy's truth value, which is no integer to Python."""
-    return isinstance(value, np.generic) and value.dtype == np.bool_
+    np: Any = sys.modules.get("numpy")  # which whoever has such a value has imported
+    return np is not None and isinstance(value, np.bool_)
 
 
 def extract_scalar(value: Any, index: int, name: str, type: str) -> int:
@@ -73,19 +74,21 @@ def extract_scalar(value: Any, index: int, name: str, type: str) -> int:
 
 def float_bits(value: float, type: str) -> int:
     """The bits of a number rounded to `fp16`, `bf16`, `fp32` or `fp64` (overflow: infinity)."""
-    if type == "fp64":
-        return struct.unpack("<Q", struct.pack("<d", value))[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if type == "fp16":
-            return int(np.float64(value).astype(np.float16).view(np.uint16))
-        single = np.float32(value)
-    bits = int(single.view(np.uint32))
-    if type == "fp32":
-        return bits
-    if np.isnan(single):
+    if type != "bf16":
+        format, bits = {"fp16": ("<e", "<H"), "fp32": ("<f", "<I"), "fp64": ("<d", "<Q")}[type]
+        return struct.unpack(bits, _packed(format, value))[0]
+    data = _packed("<f", value)
+    (single,), (bits,) = struct.unpack("<f", data), struct.unpack("<I", data)
+    if math.isnan(single):
         return (bits >> 16) | 0x40
     # Rounded to odd first, so that rounding twice equals rounding once.
-    if float(single) != value and not np.isinf(single):
-        below = abs(float(single)) < abs(value)
-        bits = bits if bits & 1 else bits | 1 if below else bits - 1
+    if single != value and not math.isinf(single):
+        bits = bits if bits & 1 else bits | 1 if abs(single) < abs(value) else bits - 1
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+
+
+def _packed(format: str, value: float) -> bytes:
+    try:
+        return struct.pack(format, value)
+    except OverflowError:
+        return struct.pack(format, math.copysign(math.inf, value))
