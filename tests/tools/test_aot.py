@@ -203,7 +203,8 @@ def test_a_library_that_is_compiled_again_is_another_one(tmp_path: Path):
 
 def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.MonkeyPatch):
     (_, library) = compiled(source, "add", ADD, "1, 1, 1")
-    monkeypatch.setattr(type(aot.system(portable=False)), "processor_flags", lambda self: ["popcnt"])
+    system = type(aot.system(portable=False))
+    monkeypatch.setattr(system, "processor_flags", lambda self: ["popcnt"])
     with pytest.raises(aot.BundleError, match="this processor lacks"):
         aot.load(library)
 
