@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -82,6 +83,78 @@ def test_products_interpreted(arch: str) -> None:
     wanted = left.astype(np.float32) @ b
     np.testing.assert_array_equal(out[:, :40], wanted[:, :40])
     assert not out[:, 40:].any()
+
+
+@gluon.jit
+def scaled_kernel(a, b, a_scale, b_scale, out, result: gl.constexpr, rows: gl.constexpr,
+                  width: gl.constexpr, of_scales: gl.constexpr, multiply: gl.constexpr,
+                  formats: gl.constexpr):
+    """Of a left operand with two elements a byte; `b_scale` is one number for all."""
+    i = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    at = i * 64 + j
+    left = gl.convert_layout(gl.load(a + at), gl.DotOperandLayout(0, result, width))
+    right = gl.load(b + (i * 64 + j))
+    right = gl.join(right, right).permute((0, 2, 1)).reshape((128, 64))
+    right = gl.convert_layout(right, gl.DotOperandLayout(1, result, width))
+    layout: gl.constexpr = of_scales(gl.DotOperandLayout(0, result, width), [64, 4])
+    m = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
+    k = gl.arange(0, 4, gl.SliceLayout(0, layout))[None, :]
+    acc = multiply(left, gl.load(a_scale + m * 4 + k), formats[0], right, b_scale, formats[1],
+                   gl.zeros([64, 64], gl.float32, result))  # fmt: skip
+    gl.store(out + at, gl.convert_layout(acc, rows))
+
+
+SCALED = {
+    "gfx950": (AMDMFMALayout(4, [32, 32, 64], True, [2, 2]), 16, gl.amd.cdna4.mfma_scaled,
+               gl.amd.cdna4.get_mfma_scale_layout, "v_mfma_scale_f32_32x32x64"),
+    "gfx1250": (AMDWMMALayout(3, True, [[0, 1], [1, 0]], None, [16, 16, 128]), 16,
+                gl.amd.cdna5.wmma_scaled, gl.amd.cdna5.get_wmma_scale_layout, "v_wmma_scale"),
+}  # fmt: skip
+HALVES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+@pytest.mark.parametrize("arch", SCALED)
+def test_scaled_products(arch: str) -> None:
+    result, width, multiply, of_scales, instruction = SCALED[arch]
+    constants = {
+        "result": result, "rows": rows_of(64 if arch.startswith("gfx9") else 32), "width": width,
+        "of_scales": of_scales, "multiply": multiply, "formats": ("e2m1", "e5m2"),
+    }  # fmt: skip
+    rng = np.random.default_rng(31)
+    codes, b = rng.integers(0, 16, (64, 128)).astype(np.uint8), rng.integers(-3, 4, (64, 64))
+    scales = rng.integers(125, 130, (64, 4)).astype(np.uint8)
+    out = np.zeros((64, 64), np.float32)
+    packed = codes[:, ::2] | codes[:, 1::2] << 4
+    launcher("interpreted")(scaled_kernel, (1,), packed, b.astype(ml_dtypes.float8_e5m2), scales,
+                            128, out, **constants)  # fmt: skip
+    factors = np.repeat(np.exp2(scales - 127.0), 32, 1)
+    np.testing.assert_array_equal(out, 2 * (HALVES[codes] * factors) @ np.repeat(b, 2, 0))
+    text = compiled(scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, arch).asm["amdgcn"]
+    assert instruction in text
+
+
+@gluon.jit
+def copies_kernel(src, out, n, layout: gl.constexpr, copies: gl.constexpr):
+    i = gl.arange(0, 1024, layout)
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    memory = gl.allocate_shared_memory(gl.float32, [2, 1024], shared)
+    copies.buffer_load_to_shared(memory.index(0), src, i, mask=i < n, other=-1.0)
+    copies.commit_group()
+    copies.global_load_to_shared(memory.index(1), src + i)
+    copies.commit_group()
+    copies.wait_group(1)
+    x = copies.load_shared_relaxed(memory.index(0), layout)
+    copies.wait_group(0)
+    gl.store(out + i, x + memory.index(1).load(layout))
+
+
+def test_copies_to_shared_memory() -> None:
+    src, out = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    copies = gl.amd.cdna4.async_copy
+    launcher("interpreted")(copies_kernel, (1,), src, out, 512, copies=copies,
+                            layout=gl.BlockedLayout([4], [64], [4], [0]))  # fmt: skip
+    np.testing.assert_array_equal(out, np.where(src < 512, src, -1) + src)
 
 
 @gluon.jit

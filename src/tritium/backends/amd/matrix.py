@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 from tritium.ir import types as ir
-from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
-from tritium.ir.layouts.encodings import Cluster, DotOperandEncoding, LinearEncoding, linear
+from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding, scale_encoding
+from tritium.ir.layouts.encodings import Cluster, LinearEncoding
 from tritium.ops.ttir.dot import (
     DotScaledOp,
     InputPrecision,
@@ -93,7 +93,7 @@ _WMMA: dict[tuple[int, str], tuple[int, str, str]] = {
 _SCALED = {("mfma", 4): ((32, 64), (16, 128)), ("wmma", 3): ((16, 128),)}
 """Rows and K of products of operands with a scale for each 32 elements along K."""
 SCALED_FORMATS = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 4}
-SCALED_RUN, SCALED_BYTES = 32, 16
+SCALED_BYTES = 16
 """The elements with one scale; the bytes of an operand that are neighbours in a lane."""
 
 
@@ -144,20 +144,9 @@ class MatrixCores:
     def scales(
         self, product: DotScaledOp, encoding: AMDMfmaEncoding | AMDWmmaEncoding, index: int
     ) -> LinearEncoding:
-        """A lane has the scale of its part of a row (MFMA), or all of a row's (WMMA), of which the
-        lanes of the other half have copies, as they have of operands in version 1."""
+        """The layout of an operand's scales."""
         scale: Any = (product.a_scale, product.b_scale)[index]
-        rows_first, parent, width = ir.shape_of(scale.type), encoding, 1
-        if self.family == "wmma":
-            width = encoding.get("instrShape")[2] // SCALED_RUN
-            kept: Any = {k: encoding.get(k) for k in ("warpsPerCTA", "CGALayout", "isTranspose")}
-            parent = AMDWmmaEncoding.make(version=1, **kept)
-        operand = DotOperandEncoding.make(opIdx=index, parent=parent, kWidth=width)
-        names = ["dim0", "dim1"]
-        layout = linear(operand, rows_first if index == 0 else rows_first[::-1])
-        if index:
-            layout = layout.rename_outs(dict(zip(names, names[::-1], strict=True)))
-        return LinearEncoding.from_layout(layout.transpose_outs(names))
+        return scale_encoding(encoding, index, ir.shape_of(scale.type))
 
     def instructions(self, product: Any) -> list[Instruction]:
         """The instructions for a product's types, the largest first."""

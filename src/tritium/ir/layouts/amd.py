@@ -15,12 +15,37 @@ from tritium.ir.layouts.encodings import (
     LANE,
     REGISTER,
     WARP,
+    DotOperandEncoding,
+    LinearEncoding,
     MatrixEncoding,
     dim,
     identity_nd,
+    linear,
     spread,
 )
 from tritium.ir.layouts.linear import LinearLayout
+
+SCALED_RUN = 32
+"""Elements along K with one scale."""
+
+
+def scale_encoding(
+    result: AMDMfmaEncoding | AMDWmmaEncoding, index: int, shape: tuple[int, ...]
+) -> LinearEncoding:
+    """The layout of an operand's scales, rows (columns of the right operand) by K, for products of
+    a result. A lane has the scale of its part of a row (MFMA), or all of a row's (WMMA), of which
+    the lanes of the other half have copies, as they have of operands in version 1."""
+    parent, width = result, 1
+    if isinstance(result, AMDWmmaEncoding):
+        width = result.get("instrShape")[2] // SCALED_RUN
+        kept: Any = {k: result.get(k) for k in ("warpsPerCTA", "CGALayout", "isTranspose")}
+        parent = AMDWmmaEncoding.make(version=1, **kept)
+    operand = DotOperandEncoding.make(opIdx=index, parent=parent, kWidth=width)
+    names = ["dim0", "dim1"]
+    layout = linear(operand, shape if index == 0 else shape[::-1])
+    if index:
+        layout = layout.rename_outs(dict(zip(names, names[::-1], strict=True)))
+    return LinearEncoding.from_layout(layout.transpose_outs(names))
 
 
 class _Tiled(MatrixEncoding):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tritium.backends.amd.matrix import SCALED_FORMATS, SCALED_RUN, Instruction, MatrixCores
+from tritium.backends.amd.matrix import SCALED_FORMATS, Instruction, MatrixCores
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
-from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
+from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ops.ttir.dot import DotScaledOp, ScaleFormat
 
 

@@ -15,7 +15,9 @@ from tritium.language.values.types import int1, int32
 from tritium.ops import ttgir
 
 
-def _checked(name: str, ptr: Any, offsets: Any, mask: Any) -> tuple[tensor, tensor, tensor | None]:
+def checked_buffer(
+    name: str, ptr: Any, offsets: Any, mask: Any
+) -> tuple[tensor, tensor, tensor | None]:
     """The pointer, offsets and mask. Raises `TypeError` for others than the instructions take."""
     pointer, at = check_pointer(name, ptr), casts.to_tensor(offsets)
     if pointer.type.is_block() or not at.type.is_block() or at.dtype != int32:
@@ -37,7 +39,7 @@ def buffer_load(
 ) -> tensor:
     """The elements at `ptr + offsets` where the mask is true, `other` (or zero) elsewhere. Offsets
     are int32 and not negative."""
-    pointer, at, chosen = _checked("buffer_load", ptr, offsets, mask)
+    pointer, at, chosen = checked_buffer("buffer_load", ptr, offsets, mask)
     element: Any = pointer.dtype
     rest = None
     if other is not None:
@@ -55,7 +57,7 @@ def buffer_store(
     stored_value: Any, ptr: Any, offsets: Any, mask: Any = None, cache: Any = None
 ) -> None:
     """Write a block to `ptr + offsets` where the mask is true."""
-    pointer, at, chosen = _checked("buffer_store", ptr, offsets, mask)
+    pointer, at, chosen = checked_buffer("buffer_store", ptr, offsets, mask)
     element: Any = pointer.dtype
     value = casts.cast(casts.to_tensor(stored_value), element.element_ty)
     value, at = arithmetic.broadcast_values(value, at)
@@ -68,7 +70,7 @@ def _atomic(kind: str) -> Callable[..., Any]:
     def function(
         ptr: Any, offsets: Any, value: Any, mask: Any = None, sem: Any = None, scope: Any = None
     ) -> tensor:
-        pointer, at, chosen = _checked(function.__name__, ptr, offsets, mask)
+        pointer, at, chosen = checked_buffer(function.__name__, ptr, offsets, mask)
         return update(pointer + at, value, mask=chosen, sem=sem, scope=scope)
 
     function.__name__ = f"buffer_atomic_{kind}"

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tritium.experimental.gluon.language._layouts import DotOperandLayout
+from tritium.experimental.gluon.language._layouts import (
+    DistributedLinearLayout,
+    DotOperandLayout,
+    layout_of,
+)
+from tritium.experimental.gluon.language._types import distributed_type
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout, AMDWMMALayout
+from tritium.ir.layouts.amd import SCALED_RUN, scale_encoding
 from tritium.language import core as tl
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.values.constexpr import constexpr_function
 from tritium.language.values.tensor import tensor
+from tritium.language.values.types import uint8
 
 
 def product(
@@ -16,13 +25,22 @@ def product(
     b: tensor, acc: tensor,
 ) -> tensor:  # fmt: skip
     """`a @ b + acc`. Raises `ValueError` for other layouts than those of the matrix unit."""
+    check_operands(name, kind, versions, (a, b), acc)
+    return tl.dot(a, b, acc, input_precision="ieee", out_dtype=acc.dtype)
+
+
+def check_operands(
+    name: str, kind: type[AMDMFMALayout | AMDWMMALayout], versions: Sequence[int],
+    operands: Sequence[tensor], acc: tensor,
+) -> Any:  # fmt: skip
+    """The layout of the result. Raises `ValueError` for operands in other layouts than it needs."""
     layout = getattr(acc.type, "layout", None)
     if not isinstance(layout, kind) or layout.version not in versions:
         wanted = " or ".join(map(str, versions))
         raise ValueError(
             f"{name}: acc has {layout}; an {kind.__name__} of version {wanted} is required"
         )
-    for index, operand in enumerate((a, b)):
+    for index, operand in enumerate(operands):
         found = getattr(operand.type, "layout", None)
         fits = isinstance(found, DotOperandLayout) and found.parent == layout
         if not fits or found.operand_index != index:  # pyright: ignore
@@ -30,7 +48,41 @@ def product(
                 f"{name}: operand {index} has {found}; a DotOperandLayout({index}, {layout}, ...) "
                 "is required"
             )
-    return tl.dot(a, b, acc, input_precision="ieee", out_dtype=acc.dtype)
+    return layout
+
+
+@constexpr_function
+def scale_layout(
+    dot_operand_layout: Any, shape: Any, scale_factor: int = SCALED_RUN
+) -> DistributedLinearLayout:
+    """The layout of the scales, of this shape, of an operand in a `DotOperandLayout`."""
+    if scale_factor != SCALED_RUN:
+        raise ValueError(f"scale_factor is {scale_factor}; {SCALED_RUN} is required")
+    parent: Any = dot_operand_layout.parent.to_encoding()
+    found = scale_encoding(parent, dot_operand_layout.operand_index, tuple(shape))
+    return layout_of(found)
+
+
+def scaled_product(
+    name: str, kind: type[AMDMFMALayout | AMDWMMALayout], version: int, operands: Sequence[tensor],
+    scales: Sequence[Any], formats: Sequence[str], acc: tensor,
+) -> tensor:  # fmt: skip
+    """`(a * a_scale) @ (b * b_scale) + acc`. Raises `ValueError` for other layouts."""
+    layout = check_operands(name, kind, (version,), operands, acc)
+    found: list[tensor | None] = []
+    for index, (operand, scale, format) in enumerate(zip(operands, scales, formats, strict=True)):
+        rows, k = operand.type.shape if index == 0 else operand.type.shape[::-1]
+        shape = [rows, k * (2 if format == "e2m1" else 1) // SCALED_RUN]
+        wanted = scale_layout(DotOperandLayout(index, layout, 1), shape)
+        if scale is not None and not (isinstance(scale, tensor) and scale.type.is_block()):
+            code = casts.cast(casts.to_tensor(scale), uint8)
+            scale = arithmetic.broadcast_like(code, distributed_type(uint8, shape, wanted))
+        given: Any = None if scale is None else scale.type.layout
+        if given is not None and given.to_encoding() != wanted.to_encoding():
+            raise ValueError(f"{name}: scales {index} have {given}; {wanted} is required")
+        found.append(scale)
+    (a, b), (left, right), (a_format, b_format) = operands, found, formats
+    return tl.dot_scaled(a, left, a_format, b, right, b_format, acc)
 
 
 def check_class(value: Any) -> None:

@@ -2,9 +2,15 @@
 
 from tritium.experimental.gluon.language.amd.cdna5 import (
     __getattr__,
+    async_copy,
     buffer_load,
     buffer_store,
+    get_wmma_scale_layout,
     wmma,
+    wmma_scaled,
 )
 
-__all__ = ["__getattr__", "buffer_load", "buffer_store", "wmma"]
+__all__ = [
+    "__getattr__", "async_copy", "buffer_load", "buffer_store", "get_wmma_scale_layout", "wmma",
+    "wmma_scaled",
+]  # fmt: skip

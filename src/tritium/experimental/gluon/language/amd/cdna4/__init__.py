@@ -1,4 +1,4 @@
-"""CDNA4 (gfx950): what CDNA3 has."""
+"""CDNA4 (gfx950): what CDNA3 has; products of operands with scales, asynchronous copies."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from typing import Any
 from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
-from tritium.experimental.gluon.language.amd._products import check_class, product
+from tritium.experimental.gluon.language.amd._products import (
+    check_class,
+    product,
+    scale_layout,
+    scaled_product,
+)
 from tritium.experimental.gluon.language.amd.cdna4 import async_copy as async_copy
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 
+get_mfma_scale_layout = scale_layout
+
 __getattr__ = not_built(
     __name__, "",
-    "compute_efficient_padded_shared_layout get_mfma_scale_layout "
-    "get_scaled_upcast_fp4_scale_layout load_shared_fp4_repacked mfma_scaled scaled_downcast "
-    "scaled_upcast",
+    "compute_efficient_padded_shared_layout get_scaled_upcast_fp4_scale_layout "
+    "load_shared_fp4_repacked scaled_downcast scaled_upcast",
 )  # fmt: skip
 
 
@@ -25,3 +31,24 @@ def mfma(a: tensor, b: tensor, acc: tensor, cd_regclass: Any = None) -> tensor:
     """`a @ b + acc` by MFMA; as `cdna3.mfma`."""
     check_class(cd_regclass)
     return product("mfma", AMDMFMALayout, (4,), a, b, acc)
+
+
+@builtin
+def mfma_scaled(
+    a: tensor, a_scale: Any, a_format: str, b: tensor, b_scale: Any, b_format: str, acc: tensor,
+    cd_regclass: Any = None,
+) -> tensor:  # fmt: skip
+    """`(a * a_scale) @ (b * b_scale) + acc` by MFMA.
+
+    Args:
+        a, b: in a `DotOperandLayout` of `acc`'s layout; of "e2m1" bytes with two elements along K.
+        a_scale, b_scale: bytes (powers of two, 127 is 1), one for 32 elements along K, in the
+            layout of `get_mfma_scale_layout`; one number for all; or None.
+        a_format, b_format: "e2m1", "e4m3" or "e5m2".
+        acc: float32 in an `AMDMFMALayout` of version 4.
+
+    Raises `ValueError` for other layouts.
+    """
+    check_class(cd_regclass)
+    given = (a, b), (a_scale, b_scale), (a_format, b_format)
+    return scaled_product("mfma_scaled", AMDMFMALayout, 4, *given, acc)

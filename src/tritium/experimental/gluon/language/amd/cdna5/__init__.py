@@ -1,0 +1,44 @@
+"""CDNA5 (gfx1250): WMMA on operands in registers, with scales or without, buffer instructions,
+asynchronous copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.experimental.gluon.language._not_built import not_built
+from tritium.experimental.gluon.language.amd._buffers import buffer_load, buffer_store
+from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
+from tritium.experimental.gluon.language.amd._products import product, scaled_product
+from tritium.experimental.gluon.language.amd._products import (
+    scale_layout as get_wmma_scale_layout,
+)
+from tritium.experimental.gluon.language.amd.cdna5 import async_copy as async_copy
+from tritium.language.decorators import builtin
+from tritium.language.values.tensor import tensor
+
+__all__ = [
+    "async_copy", "buffer_load", "buffer_store", "get_wmma_scale_layout", "wmma", "wmma_scaled",
+]  # fmt: skip
+
+__getattr__ = not_built(
+    __name__, "PartitionedSharedLayout",
+    "get_scaled_upcast_fp4_scale_layout load_shared_fp4_repacked make_partitioned_dot_layouts "
+    "scaled_downcast scaled_upcast",
+)  # fmt: skip
+
+
+@builtin
+def wmma(a: tensor, b: tensor, acc: tensor) -> tensor:
+    """`a @ b + acc` by WMMA. `acc` has an `AMDWMMALayout` of version 3, the operands a
+    `DotOperandLayout` of it. Raises `ValueError` for other layouts."""
+    return product("wmma", AMDWMMALayout, (3,), a, b, acc)
+
+
+@builtin
+def wmma_scaled(
+    a: tensor, a_scale: Any, a_format: str, b: tensor, b_scale: Any, b_format: str, acc: tensor
+) -> tensor:
+    """`(a * a_scale) @ (b * b_scale) + acc` by WMMA; arguments as of `cdna4.mfma_scaled`. `acc` has
+    an `AMDWMMALayout` of version 3, scales the layout of `get_wmma_scale_layout`."""
+    given = (a, b), (a_scale, b_scale), (a_format, b_format)
+    return scaled_product("wmma_scaled", AMDWMMALayout, 3, *given, acc)
