@@ -20,12 +20,12 @@ def main(arch: str, names: list[str]) -> None:
         options = make_options({}, arch)
         try:
             module = stages.make_ttgir(stages.make_ttir(module, facts), facts, options)
-            text = stages.make_amdgcn(stages.make_llir(module, facts, options), facts, options)
+            code = stages.make_amdgcn(stages.make_llir(module, facts, options), facts, options)
         except NotImplementedError as error:
             print("error", error, flush=True)
             continue
-        assert stages.make_hsaco(text, facts).startswith(b"\x7fELF")
-        matrix = sorted(set(re.findall(r"\tv_((?:mfma|wmma)_\w+)", text)))
+        assert stages.make_hsaco(code, facts).startswith(b"\x7fELF")
+        matrix = sorted(set(re.findall(r"\tv_((?:mfma|wmma)_\w+)", str(code))))
         print(facts["n_regs"], facts["n_spills"], facts["scratch_bytes"], *matrix, flush=True)
 
 

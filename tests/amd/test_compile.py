@@ -254,3 +254,22 @@ def test_packed_operations_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMDGCN_SCALARIZE_PACKED_FOPS", "1")
     apart = code(compiled(pairs, "*fp32 *fp32", enable_fp_fusion=False))
     assert "v_pk_mul_f32" in packed and "v_pk_" not in apart
+
+
+def test_assembly_is_written_when_it_is_asked_for(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = {"BLOCK": 512}
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("AMDGCN_SCALARIZE_PACKED_FOPS", "1")
+    made = compiled(add, "*fp32 *fp32 *fp32 i32", constants=constants)
+    monkeypatch.delenv("AMDGCN_SCALARIZE_PACKED_FOPS")  # which the assembly of `made` still has
+    assert "v_pk_" not in made.asm["amdgcn"] and "v_add_f32" in made.asm["amdgcn"]
+    assert not list(tmp_path.rglob("*.amdgcn")) and list(tmp_path.rglob("*.hsaco"))
+    monkeypatch.setenv("TRITON_KERNEL_DUMP", "1")
+    monkeypatch.setenv("TRITON_DUMP_DIR", str(tmp_path / "dump"))
+    dumped = compiled(add, "*fp32 *fp32 *fp32 i32", constants=constants)
+    (written,) = tmp_path.rglob("*.amdgcn")
+    assert written.read_text().startswith(dumped.asm["amdgcn"])
+    again = compiled(add, "*fp32 *fp32 *fp32 i32", constants=constants)
+    assert again.asm["amdgcn"] == dumped.asm["amdgcn"]

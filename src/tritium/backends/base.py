@@ -120,6 +120,9 @@ class BaseBackend(ABC):
         `path`, holds; None for a stage whose text holds none."""
         return None
 
+    late_stages: ClassVar[tuple[str, ...]] = ()
+    """Stages whose text is not stored, but made when it is asked for (one of `asm_views`)."""
+
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         """Further texts that `kernel.asm` has: name -> function of the stages' results."""
         return {}

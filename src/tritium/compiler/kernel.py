@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cache
 from operator import itemgetter
 from typing import Any, cast
@@ -80,8 +80,11 @@ class AsmDict(dict[str, Any]):
         files: Mapping[str, bytes],
         binary: str,
         views: Mapping[str, Callable[[Mapping[str, Any]], str]],
+        late: Sequence[str] = (),
     ):
-        super().__init__((name, None) for name in files)
+        """`late`: views that are stages, in front of the binary."""
+        texts = [name for name in files if name != binary]
+        super().__init__((name, None) for name in (*texts, *(late if texts else ()), binary))
         self._files, self._binary, self._views = files, binary, views
 
     def __getitem__(self, stage: str) -> Any:
@@ -147,7 +150,9 @@ class CompiledKernel:
             for name, content in contents.items()
             if not name.endswith(".json")
         }
-        self.asm = AsmDict(files, backend.binary_ext, backend.asm_views(self.metadata))
+        self.asm = AsmDict(
+            files, backend.binary_ext, backend.asm_views(self.metadata), backend.late_stages
+        )
         self.metadata_group = metadata_group
         self.module: Any = None
         self.function: Any = None

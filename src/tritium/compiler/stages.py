@@ -150,15 +150,18 @@ class _Keeper:
     """Collects the stages' results, and dumps them where that is asked for."""
 
     def __init__(self, src: ASTSource | IRSource, backend: BaseBackend, name: str):
-        self.binary, self.name = backend.binary_ext, name
+        self.binary, self.name, self.late = backend.binary_ext, name, backend.late_stages
         self.results: Files = {}
         self.dump = get_dump_manager(source_hash(src)) if knobs.compilation.dump_ir else None
 
     def __call__(self, stage: str, value: Any, note: str = "") -> None:
+        if stage in self.late and self.dump is None:
+            return
         filename, text = f"{self.name}.{stage}", _as_text(value)
         if note and isinstance(text, str):
             text = f"{text.rstrip()}\n{note}"
-        if not knobs.compilation.store_binary_only or stage == self.binary:
+        kept = stage not in self.late and not knobs.compilation.store_binary_only
+        if kept or stage == self.binary:
             self.results[filename] = text
         if self.dump is not None:
             self.dump.put(text, filename)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -23,19 +25,44 @@ _NOT_SELECTED = re.compile(
 """Operations rounded in one direction for which LLVM ends the process on this target."""
 
 
-class Assembly(str):
-    """Assembly text. `code`: the object that LLVM wrote of the same code, as it has no assembler
-    here."""
+@dataclass(frozen=True)
+class How:
+    """How code is made of LLVM IR.
 
-    code: bytes = b""
+    Attributes:
+        arch: LLVM's name of the processor.
+        optimize: run IR passes.
+        packed: let one instruction compute two floats.
+        libraries: paths of LLVM bitcode that the module calls.
+    """
+
+    arch: str
+    optimize: bool = True
+    packed: bool = True
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Code:
+    """The object that LLVM makes of a module. Its assembly is written when it is asked for, as
+    that takes LLVM as long as the object."""
+
+    text: str
+    how: How
+    object: bytes
+
+    def __str__(self) -> str:
+        return assembly(self.text, self.how)
 
 
 @functools.cache
-def machine(arch: str) -> Any:
-    """LLVM's target machine of a processor."""
+def machine(arch: str, packed: bool = True) -> Any:
+    """LLVM's target machine of a processor; `packed`: one instruction computes two floats."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     features = "-real-true16" if arch.startswith("gfx11") else ""
+    if not packed and arch.startswith("gfx9"):
+        features = "-packed-fp32-ops"
     made = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=arch, features=features, opt=3, reloc="pic", codemodel="default"
     )
@@ -49,24 +76,26 @@ def data_layout(arch: str) -> str:
         return str(machine(arch).target_data)
 
 
-def emit(
-    text: str, arch: str, *, optimize: bool = True, packed: bool = True,
-    libraries: Sequence[str] = (),
-) -> Assembly:  # fmt: skip
-    """The assembly of a module.
-
-    Args:
-        text: LLVM IR.
-        arch: LLVM's name of the processor.
-        optimize: run IR passes.
-        packed: let one instruction compute two floats.
-        libraries: paths of LLVM bitcode that the module calls.
+def emit(text: str, how: How) -> Code:
+    """The code of a module.
 
     Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override),
     and for functions that are in no library; `NotImplementedError` for what LLVM has no code for.
     """
     if (missing := _NOT_SELECTED.search(text)) is not None:
         raise NotImplementedError(f"{missing[1]} rounded in one direction on AMD GPUs")
+    with _optimized(text, how) as module:
+        return Code(text, how, machine(how.arch, how.packed).emit_object(module))
+
+
+def assembly(text: str, how: How) -> str:
+    """The assembly of the code that `emit` makes."""
+    with _optimized(text, how) as module:
+        return machine(how.arch, how.packed).emit_assembly(module)
+
+
+@contextmanager
+def _optimized(text: str, how: How) -> Generator[Any]:
     with _lock, llvm.create_context() as context:
         try:
             module = llvm.parse_assembly(text, context=context)
@@ -74,13 +103,9 @@ def emit(
         except RuntimeError as error:
             raise RuntimeError(f"invalid LLVM IR: {error}") from error
         with module:
-            _link(module, libraries, context)
-            _optimize(module, machine(arch), 2 if optimize else 0, packed)
-            bitcode = module.as_bitcode()  # code generation changes the module
-            result = Assembly(machine(arch).emit_assembly(module))
-        with llvm.parse_bitcode(bitcode, context=context) as module:
-            result.code = machine(arch).emit_object(module)
-    return result
+            _link(module, how.libraries, context)
+            _optimize(module, machine(how.arch, how.packed), 2 if how.optimize else 0, how.packed)
+            yield module
 
 
 def _link(module: Any, libraries: Sequence[str], context: Any) -> None:
@@ -105,14 +130,18 @@ def _optimize(module: Any, target: Any, level: int, packed: bool) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-_COUNTS = {
-    "n_regs": r"^\s*\.vgpr_count:\s*(\d+)", "n_spills": r"^\s*\.vgpr_spill_count:\s*(\d+)",
-    "scratch_bytes": r"^; ScratchSize: (\d+)", "occupancy": r"^; Occupancy: (\d+)",
-}  # fmt: skip
+_COUNTS = {"n_regs": ".vgpr_count", "n_spills": ".vgpr_spill_count",
+           "scratch_bytes": ".private_segment_fixed_size"}  # fmt: skip
 
 
-def report(text: str) -> dict[str, int]:
-    """Registers of a thread, those spilled, bytes of scratch memory, and waves that a SIMD has room
-    for, from assembly."""
-    found = {name: re.findall(form, text, re.M) for name, form in _COUNTS.items()}
-    return {name: int(numbers[-1]) if numbers else 0 for name, numbers in found.items()}
+def report(code: bytes) -> dict[str, int]:
+    """Registers of a thread, those spilled, and bytes of scratch memory, from the notes of an
+    object, a map in MessagePack."""
+    return {name: _number_behind(code, key) for name, key in _COUNTS.items()}
+
+
+def _number_behind(notes: bytes, key: str) -> int:
+    place = notes.rindex(bytes([0xA0 | len(key)]) + key.encode()) + 1 + len(key)
+    first = notes[place]
+    size = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(first, 0)
+    return int.from_bytes(notes[place + 1 : place + 1 + size], "big") if size else first

@@ -46,7 +46,7 @@ def _bytes_of(tensor: object) -> int:
 class HIPBackend(BaseBackend):
     """Compiles for AMD GPUs; no GPU is needed for that."""
 
-    binary_ext = "hsaco"
+    binary_ext, late_stages = "hsaco", ("amdgcn",)
     supports_native_tensor_specialization = False
 
     @staticmethod
@@ -104,6 +104,14 @@ class HIPBackend(BaseBackend):
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
         return metadata.num_warps, metadata.num_ctas, metadata.shared
+
+    def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+        def assembly(asm: Mapping[str, Any]) -> str:
+            from tritium.backends.amd import amdgcn  # it loads LLVM
+
+            return amdgcn.assembly(asm["llir"], amdgcn.How(**metadata.code))
+
+        return {"amdgcn": assembly}
 
     def load_dialects(self, context: Any) -> None:
         """The dialects are known to every context."""

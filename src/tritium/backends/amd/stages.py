@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,27 +55,28 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
     return text
 
 
-def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amdgcn.Assembly:
-    """The assembly, with the object of the same code; the metadata gets registers and spills."""
-    optimize = not knobs.compilation.disable_llvm_opt
-    result = amdgcn.emit(
-        text, options.arch, optimize=optimize, packed=not knobs.amd.scalarize_packed_fops,
-        libraries=[path for _, path in options.extern_libs] + metadata.get("libraries", []),
+def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amdgcn.Code:
+    """The code, as an object; the metadata gets registers and spills, and how the code is made."""
+    libraries = (path for _, path in options.extern_libs)
+    how = amdgcn.How(
+        options.arch, not knobs.compilation.disable_llvm_opt, not knobs.amd.scalarize_packed_fops,
+        (*libraries, *metadata.get("libraries", ())),
     )  # fmt: skip
-    metadata.update(amdgcn.report(result))
+    result = amdgcn.emit(text, how)
+    metadata.update(amdgcn.report(result.object), code=asdict(how))
     if knobs.amd.dump_amdgcn:
         print(f"// -----// AMDGCN Dump //----- //\n{result}", file=sys.stderr)
     return result
 
 
-def make_hsaco(text: str, metadata: dict[str, Any]) -> bytes:
-    """The code object of assembly that `make_amdgcn` gave."""
-    if not isinstance(text, amdgcn.Assembly):
+def make_hsaco(code: Any, metadata: dict[str, Any]) -> bytes:
+    """The code object of what `make_amdgcn` gave."""
+    if not isinstance(code, amdgcn.Code):
         raise NotImplementedError(
             "assembly that was edited, or read from a file: the LLVM of llvmlite has no assembler "
             "for AMD GPUs; replace llir, or hsaco"
         )
-    return link_with(knobs.amd.lld_path, text.code) if knobs.amd.lld_path else link(text.code)
+    return link_with(knobs.amd.lld_path, code.object) if knobs.amd.lld_path else link(code.object)
 
 
 def link_with(program: str, code: bytes) -> bytes:
