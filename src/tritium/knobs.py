@@ -630,6 +630,9 @@ class nvidia_knobs(base_knobs):
     disable_mma_v5 = env_bool("DISABLE_MMA_V5")
     auto_warp_specialize = env_bool("TRITIUM_AUTO_WARP_SPECIALIZE", True)
     """Give copies a warp of their own in loops that do not ask for it, where it pays."""
+    mbarrier_timeout = env_int("TRITIUM_MBARRIER_TIMEOUT", 0, minimum=0)
+    """Milliseconds after which a kernel that waits for an mbarrier ends with an error that has the
+    line; 0 for never. Where a kernel hangs, that is the way to find where."""
 
 
 class amd_knobs(base_knobs):
@@ -691,7 +694,7 @@ CACHE_INVALIDATING: tuple[str, ...] = (
     "TRITON_HIP_LLD_PATH", "TRITON_HIP_USE_ASYNC_COPY", "TRITON_HIP_USE_BLOCK_PINGPONG",
     "TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "TRITON_INSTRUMENTATION_MODE", "TRITON_LIBDEVICE_PATH",
     "TRITON_OVERRIDE_ARCH", "TRITON_OVERRIDE_PTX_VERSION", "USE_IR_LOC",
-    "TRITIUM_AUTO_WARP_SPECIALIZE",
+    "TRITIUM_AUTO_WARP_SPECIALIZE", "TRITIUM_MBARRIER_TIMEOUT",
 )  # fmt: skip
 """The variables whose values change what is compiled (or printed while compiling)."""
 

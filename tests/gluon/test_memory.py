@@ -3,6 +3,7 @@ do not fit when a kernel is compiled, missing waits when it is interpreted."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -74,6 +75,22 @@ def test_products_of_warp_groups_and_bulk_copies() -> None:
              "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16",
              "cp.async.bulk.tensor.2d.global")  # fmt: skip
     assert kernel.asm["ptx"].count("wgmma.mma_async") == 2 * 4  # rows of 64, k of 16
+
+
+def test_waits_that_last_too_long_name_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the code, which passes ptxas; on a GPU the driver reports the failed assertion."""
+    monkeypatch.setenv("TRITIUM_MBARRIER_TIMEOUT", "250")
+    desc = f"tensordesc<fp32[16,64],{block_layout([16, 64], gl.float32)!r}>"
+    kernel = compiled(hopper_programs.ring_kernel, f"{desc} *fp32 i32", {"STAGES": 2})
+    ptx, source = kernel.asm["ptx"], inspect.getsourcelines(hopper_programs.ring_kernel.fn)
+    (place,) = [n for n, line in enumerate(source[0]) if "mbarrier.wait(" in line]
+    in_order(ptx, "globaltimer", "mbarrier.try_wait", "setp.lt.u64 P, now, 250000000;",
+             "__assertfail")  # fmt: skip
+    assert re.search(rf"__assertfail\(.*, i32 {source[1] + place}, ", kernel.asm["llir"])
+    assert "waited for 250 ms" in kernel.asm["llir"]
+    monkeypatch.delenv("TRITIUM_MBARRIER_TIMEOUT")
+    plain = compiled(hopper_programs.ring_kernel, f"{desc} *fp32 i32", {"STAGES": 2})
+    assert "globaltimer" not in plain.asm["ptx"]
 
 
 def test_partitions() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import product, zip_longest
 from typing import Any
 
+from tritium import knobs
 from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
@@ -19,6 +20,7 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
+from tritium.ir.locations import source_position
 from tritium.ir.tensor_maps import box
 from tritium.ops import ttgir
 
@@ -117,12 +119,35 @@ def wait_barrier(c: Context, op: Any) -> None:
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
     how = "try_wait" if _arch(c) >= 90 else "test_wait"
     order = ".acquire.cluster" if c.num_ctas > 1 else ""
+    ask = f"mbarrier.{how}.parity{order}.shared::cta.b64 P, "
+    limit = knobs.nvidia.mbarrier_timeout
+    if limit:
+        _wait_so_long(c, op, ask, limit, arguments)
+        return
     text = (
         "{ .reg .pred P; " + skip
-        + f"AGAIN: mbarrier.{how}.parity{order}.shared::cta.b64 P, [$0], $1; "
+        + f"AGAIN: {ask}[$0], $1; "
         "@P bra DONE; bra AGAIN; DONE: }"
     )
     c.asm("void", text, constraints, *arguments)
+
+
+def _wait_so_long(
+    c: Context, op: Any, ask: str, limit: int, arguments: Sequence[Value]
+) -> None:
+    """Wait for so many milliseconds; then the kernel ends with the line of the wait."""
+    skip = "@!$3 bra DONE; " if len(arguments) > 2 else ""
+    text = (
+        "{ .reg .pred P; .reg .b64 start, now; mov.u64 start, %globaltimer; mov.u32 $0, 0; " + skip
+        + f"AGAIN: {ask}[$1], $2; @P bra DONE; mov.u64 now, %globaltimer; sub.u64 now, now, start; "
+        f"setp.lt.u64 P, now, {limit * 1_000_000}; @P bra AGAIN; mov.u32 $0, 1; DONE: }}"
+    )
+    constraints = ",".join(["=&r,r,r", *["b"] * (len(arguments) - 2), "~{memory}"])
+    late = c.f.icmp("ne", c.asm("i32", text, constraints, *arguments), c.i32(0))
+    file, line, _ = source_position(op.location) or ("<unknown>", 0, 0)
+    with c.f.when(late, "late", "arrived"):
+        message = f"mbarrier: waited for {limit} ms (TRITIUM_MBARRIER_TIMEOUT)"
+        c.hardware.host.fail(c, message, file, line)
 
 
 @lowers(NVIDIA, ttgir.AsyncCopyMbarrierArriveOp)
@@ -169,7 +194,7 @@ def _own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
     bases = memory_layout(memory.type).bases(BLOCK)
     if any(basis[0] for basis in bases):
         raise c.unsupported(op, "pixels of patches shared out to blocks of a cluster")
-    *pixels, channel = [c.scalar(v) for v in op.coord]
+    *pixels, channel = map(c.scalar, op.coord)
     further = c.linear_map(c.block, [basis[1] for basis in bases])
     return [*pixels, channel if further is None else c.f.op("add", channel, further, "nsw")]
 

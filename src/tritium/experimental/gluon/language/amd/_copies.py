@@ -24,7 +24,7 @@ def _start(
         rest = arithmetic.broadcast_like(casts.cast(casts.to_tensor(other), dest.dtype),
                                          pointer.type)  # fmt: skip
     emit(
-        ttgir.AsyncCopyGlobalToLocalOp, pointer, dest, check_mask(pointer, mask), rest,
+        ttgir.AsyncCopyGlobalToLocalOp, pointer, dest, check_mask(pointer, mask), rest,  # pyright: ignore
         **cache_options(cache_modifier or None, None),
     )  # fmt: skip
 

@@ -77,7 +77,7 @@ def scaled_product(
         if scale is not None and not (isinstance(scale, tensor) and scale.type.is_block()):
             code = casts.cast(casts.to_tensor(scale), uint8)
             scale = arithmetic.broadcast_like(code, distributed_type(uint8, shape, wanted))
-        given: Any = None if scale is None else scale.type.layout
+        given = None if scale is None else getattr(scale.type, "layout", None)
         if given is not None and given.to_encoding() != wanted.to_encoding():
             raise ValueError(f"{name}: scales {index} have {given}; {wanted} is required")
         found.append(scale)
