@@ -7,17 +7,15 @@ that inlining leaves of it only what the kernel uses.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tritium import knobs
-from tritium.codegen.llvm.bitcode import link_files, make_internal
+from tritium.codegen.llvm.bitcode import link_called, link_files, make_internal
 
 NAME = "libdevice.10.bc"
-_CALLED = re.compile(r"^declare .*@(__nv_\w+)\(", re.MULTILINE)
 
 
 def _candidates() -> Iterator[Path]:
@@ -42,31 +40,27 @@ def find() -> Path | None:
     return next((path for path in _candidates() if path.is_file()), None)
 
 
-def called(text: str) -> list[str]:
-    """The functions of libdevice that LLVM IR declares."""
-    return _CALLED.findall(text)
-
-
-def link(module: Any, text: str, paths: Sequence[str], context: Any) -> bool:
-    """Link into a module (parsed from `text`) the bitcode files `paths`, and libdevice if it is
-    called; whether anything was linked.
+def link(module: Any, paths: Sequence[str], machine: Any, context: Any) -> bool:
+    """Link into a module the bitcode files `paths`, and libdevice if it is called; whether
+    anything was linked.
 
     Raises: `FileNotFoundError` that says how to get libdevice; `RuntimeError` for bad bitcode, and
     for a function that is in none of the files.
     """
-    own = {f.name for f in module.functions if not f.is_declaration}
+    here = {f.name: not f.is_declaration for f in module.functions}
     link_files(module, paths, context)
-    needed = called(text)
+    needed = [name for name, own in here.items() if name.startswith("__nv_") and not own]
     missing = [name for name in needed if module.get_function(name).is_declaration]
     if missing:
         path = find()
         if path is None:
             raise FileNotFoundError(_advice(missing))
-        link_files(module, [str(path)], context)
+        link_called(module, path, machine, context)
         for name in missing:
             if module.get_function(name).is_declaration:
                 raise RuntimeError(f"{path} has no function {name!r}")
-    make_internal(module, own)
+    if paths or missing:
+        make_internal(module, {name for name, own in here.items() if own})
     return bool(paths or missing)
 
 
@@ -78,4 +72,3 @@ def _advice(missing: Sequence[str]) -> str:
         f"{where}. It is in a CUDA toolkit and in the package nvidia-nvvm (pip install "
         "nvidia-nvvm); TRITON_LIBDEVICE_PATH may name the file."
     )
-

@@ -76,12 +76,13 @@ def emit_ptx(
     # Closed here, in this order: a module that an error keeps alive must not outlive its context.
     with _lock, llvm.create_context() as context, _parsed(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
-        linked = libdevice.link(module, text, libraries, context)
+        linked = libdevice.link(module, libraries, machine, context)
         if optimize or linked:  # what is linked must be inlined
             packing = optimize and _PACKABLE.search(text) is not None
             _optimize(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
-    ptx = re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
+    number = f".version {version // 10}.{version % 10}"
+    ptx = re.sub(r"^\.version .*$", number, ptx, count=1, flags=re.M)
     return shift_factors(ptx) if optimize else ptx
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Set
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,46 @@ def link_files(module: Any, paths: Iterable[str], context: Any) -> None:
     """Link files into a module. Raises `RuntimeError` for bad bitcode."""
     # An option and an op may name the same file.
     for path in dict.fromkeys(os.path.realpath(p) for p in paths):
-        try:
-            with llvm.parse_bitcode(Path(path).read_bytes(), context=context) as library:
-                library.triple, library.data_layout = module.triple, module.data_layout
-                module.link_in(library)
-        except RuntimeError as error:
-            raise RuntimeError(f"cannot link {path}: {error}") from error
+        with _linking(path):
+            _link(module, Path(path).read_bytes(), context)
 
 
-def make_internal(module: Any, own: set[str]) -> None:
+def link_called(module: Any, path: Path, machine: Any, context: Any) -> None:
+    """Link what a module declares and a large file defines, with what that calls in turn."""
+    wanted = frozenset(f.name for f in module.functions if f.is_declaration)
+    with _linking(path):
+        _link(module, _part(path, path.stat().st_mtime_ns, wanted, machine), context)
+
+
+def _link(module: Any, bitcode: bytes, context: Any) -> None:
+    with llvm.parse_bitcode(bitcode, context=context) as library:
+        library.triple, library.data_layout = module.triple, module.data_layout
+        module.link_in(library)
+
+
+@contextmanager
+def _linking(path: str | Path) -> Generator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(f"cannot link {path}: {error}") from error
+
+
+@lru_cache(64)
+def _part(path: Path, modified: int, wanted: frozenset[str], machine: Any) -> bytes:
+    """The bitcode of the functions `wanted` of a file alone: to link and to optimize the hundreds
+    that a library has takes longer than to compile most kernels."""
+    content = path.read_bytes()
+    with llvm.create_context() as context, llvm.parse_bitcode(content, context=context) as library:
+        make_internal(library, wanted)
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_global_dead_code_eliminate_pass()
+        tuning = llvm.create_pipeline_tuning_options(speed_level=0)
+        passes.run(library, llvm.create_pass_builder(machine, tuning))
+        return library.as_bitcode()
+
+
+def make_internal(module: Any, own: Set[str]) -> None:
     """Make what was linked internal, so that inlining leaves of it only what the module's `own`
     functions use."""
     for function in module.functions:
