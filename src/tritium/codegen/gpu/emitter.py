@@ -40,6 +40,10 @@ class Emitter(ABC):
         default_factory=dict[tuple[tuple[int, ...], ...], tuple[Value, int]], init=False
     )
 
+    _words: dict[tuple[Value, ...], Value] = field(
+        default_factory=dict[tuple[Value, ...], Value], init=False
+    )
+    """The words that elements were unpacked from."""
     _entry_values: dict[str, Value] = field(default_factory=dict[str, Value], init=False)
 
     def at_entry(self, name: str, compute: Callable[[], Value]) -> Value:
@@ -255,10 +259,14 @@ class Emitter(ABC):
             return [self.as_type(p, word) for p in parts]
         words: list[Value] = []
         for start in range(0, len(parts), per_word):
-            vector = Value(f"<{per_word} x {element}>", "poison")
-            for lane in range(per_word):
-                vector = self.f.insert(vector, parts[start + lane], lane)
-            words.append(self.f.cast("bitcast", vector, word))
+            chosen = tuple(parts[start : start + per_word])
+            whole = self._words.get(chosen)
+            if whole is None or whole.type != word:
+                vector = Value(f"<{per_word} x {element}>", "poison")
+                for lane, part in enumerate(chosen):
+                    vector = self.f.insert(vector, part, lane)
+                whole = self.f.cast("bitcast", vector, word)
+            words.append(whole)
         return words
 
     def unpack(self, words: Sequence[Value], element: str) -> list[Value]:
@@ -269,7 +277,9 @@ class Emitter(ABC):
         parts: list[Value] = []
         for word in words:
             vector = self.f.cast("bitcast", word, f"<{per_word} x {element}>")
-            parts += [self.f.extract(vector, lane) for lane in range(per_word)]
+            held = tuple(self.f.extract(vector, lane) for lane in range(per_word))
+            self._words[held] = word
+            parts += held
         return parts
 
     def as_type(self, value: Value, type: str) -> Value:
