@@ -8,8 +8,8 @@ from functools import cache
 from itertools import takewhile
 from typing import Any, ClassVar, TypeVar, cast
 
-from xdsl.dialects.builtin import LocationAttr
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr
+from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue, SSAValues, Use
 
 from tritium.errors import OpError
 from tritium.ops.fields import AttrField, OperandField, i32_array
@@ -17,6 +17,7 @@ from tritium.ops.fields import AttrField, OperandField, i32_array
 OpT = TypeVar("OpT", bound="DeclaredOp")
 
 SEGMENTS = "operandSegmentSizes"
+NOTHING: Mapping[str, Attribute] = {}
 
 
 class OpMeta(ABCMeta):
@@ -139,6 +140,34 @@ class DeclaredOp(Operation, metaclass=OpMeta):
             successors=successors,
             location=location,
         )
+
+    @classmethod
+    def create(
+        cls: type[OpT],
+        *,
+        operands: Sequence[SSAValue] = (),
+        result_types: Sequence[Attribute] = (),
+        properties: Mapping[str, Attribute] = NOTHING,
+        attributes: Mapping[str, Attribute] = NOTHING,
+        location: LocationAttr | None = None,
+        successors: Sequence[Block] = (),
+        regions: Sequence[Region] = (),
+    ) -> OpT:
+        """As xDSL's, which takes twice as long for the setters that it goes through."""
+        op = cls.__new__(cls)
+        uses = [Use(op, index) for index in range(len(operands))]
+        for operand, use in zip(operands, uses, strict=True):
+            operand.add_use(use)
+        op._operands, op._operand_uses = SSAValues(operands), tuple(uses)
+        op.results = SSAValues([OpResult(type, op, i) for i, type in enumerate(result_types)])
+        op.properties, op.attributes = dict(properties), dict(attributes)
+        op.location = UNKNOWN_LOC if location is None else location
+        op.regions = ()
+        if successors:
+            op.successors = successors
+        for region in regions:
+            op.add_region(region)
+        return op
 
     @classmethod
     def _flatten(cls, operands: Sequence[Any]) -> tuple[list[SSAValue], list[Any], list[int]]:

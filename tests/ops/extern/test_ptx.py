@@ -12,6 +12,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.nvidia.support import compiled
+from tritium.backends.nvidia import libdevice, ptx
 from tritium.compiler import ASTSource
 from tritium.errors import CompilationError
 from tritium.ir.layouts.encodings import linear
@@ -62,6 +63,25 @@ def packed(x, o):
         "not.b32 $0, $1;", "=r,r", [tl.load(x + i)], dtype=tl.int8, is_pure=True, pack=4
     )
     tl.store(o + i, y)
+
+
+def test_only_called_functions_of_libdevice_are_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    define = "define float @__nv_{0}(float %x) {{ {1} }}"
+    texts = [
+        define.format("used", "%y = call float @__nv_inner(float %x) ret float %y"),
+        *(define.format(name, "ret float %x") for name in ("inner", "unused")),
+    ]
+    path = tmp_path / "three.bc"
+    monkeypatch.setattr(libdevice, "find", lambda: path)
+    with llvm.create_context() as context:
+        path.write_bytes(llvm.parse_assembly("\n".join(texts), context).as_bitcode())
+        module = llvm.parse_assembly("declare float @__nv_used(float)", context)
+        assert libdevice.link(module, (), ptx._machine(90, 87), context)
+        linked = {f.name: f.linkage.name for f in module.functions if not f.is_declaration}
+        module.close()
+    assert linked == {"__nv_used": "internal", "__nv_inner": "internal"}
 
 
 def test_assembly_takes_four_bytes_at_once():

@@ -9,7 +9,7 @@ Demands go backwards, as masks (bit r is register r; -1 is all), around loops un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -36,6 +36,7 @@ class Demand:
         self._hardware = hardware
         self._axis_info = axis_info
         self._masks: dict[SSAValue, int] = {}
+        self._accesses: dict[Operation, list[int]] = {}
 
     def of(self, value: SSAValue) -> int:
         """The mask of a value's registers that are used; 0 where nothing uses it."""
@@ -86,25 +87,29 @@ class Demand:
 
     def _operands(self, op: Any) -> list[int]:
         """The demand for an op's operands, given the demand for its results."""
-        masks = [ALL] * len(op.operands)
-        if isinstance(op, ttir.ElementAccess):
-            if ir.shape_of(op.ptr.type):
-                firsts = _firsts(register_groups(self._axis_info, op.ptr, op.mask))
-                masks = [firsts if v is op.ptr or v is op.mask else ALL for v in op.operands]
-        elif isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
-            firsts = _firsts(copy_groups(self._axis_info, op))
-            masks = [firsts if v is op.src or v is op.mask else ALL for v in op.operands]
-        elif type(op) in self._hardware.elementwise:
+        if isinstance(op, (ttir.ElementAccess, ttgir.AsyncCopyGlobalToLocalOp)):
+            if op not in self._accesses:
+                self._accesses[op] = self._accessed(op)
+            return self._accesses[op]
+        if type(op) in self._hardware.elementwise:
             result = op.results[0]
             used = self.of(result)
             if used and (repeating := repeating_bits(self._axis_info, result)):
                 used = first_of_equal(used, repeating, register_count(result.type))
-            masks = [used if ir.shape_of(v.type) else ALL for v in op.operands]
-        elif (source := moved_registers(op)) is not None:
+            return [used if ir.shape_of(v.type) else ALL for v in op.operands]
+        if (source := moved_registers(op)) is not None:
             used = self.of(op.results[0])
-            masks = [sum({1 << s for r, s in enumerate(source) if used >> r & 1})]
-        return masks
+            return [sum({1 << s for r, s in enumerate(source) if used >> r & 1})]
+        return [ALL] * len(op.operands)
 
-
-def _firsts(groups: Iterable[Sequence[int]]) -> int:
-    return sum(1 << group[0] for group in groups)
+    def _accessed(self, op: Any) -> list[int]:
+        """The demand of an access to memory, whatever is used of its results: of addresses and
+        masks, those of the first register of each group."""
+        if isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
+            address, groups = op.src, copy_groups(self._axis_info, op)
+        elif ir.shape_of(op.ptr.type):
+            address, groups = op.ptr, register_groups(self._axis_info, op.ptr, op.mask)
+        else:
+            return [ALL] * len(op.operands)
+        firsts = sum(1 << group[0] for group in groups)
+        return [firsts if v is address or v is op.mask else ALL for v in op.operands]

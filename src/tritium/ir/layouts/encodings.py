@@ -79,6 +79,21 @@ class Encoding(ParametrizedAttribute):
     KEYS: ClassVar[tuple[str, ...]] = ()
     DEFAULTS: ClassVar[dict[str, Any]] = {}
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__hash__ = Encoding._kept_hash  # before dataclass() writes one
+
+    def _kept_hash(self) -> int:
+        """The hash, computed once: layouts are looked up by encoding thousands of times."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((type(self), self.parameters_dict))
+            object.__setattr__(self, "_hash", found)
+        return found
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.parameters_dict,)  # another process has other hashes
+
     @classmethod
     def make(cls: type[EncodingT], **values: Any) -> EncodingT:
         """The encoding with these parameters (ints, bools, sequences of ints, encodings).

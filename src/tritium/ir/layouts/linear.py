@@ -216,9 +216,8 @@ class LinearLayout:
         theirs = {n: other.columns_of(n) for n in other.in_names}
         columns: list[int] = []
         for name, _ in ins:
-            columns += [_place(c, self.out_dims, outs, {}) for c in mine.get(name, ())]
-            above = dict(self.out_dims)
-            columns += [_place(c, other.out_dims, outs, above) for c in theirs.get(name, ())]
+            columns += _placed(mine.get(name, ()), self.out_dims, outs)
+            columns += _placed(theirs.get(name, ()), other.out_dims, outs, dict(self.out_dims))
         return LinearLayout(ins, outs, tuple(columns))
 
     def compose(self, outer: LinearLayout) -> LinearLayout:
@@ -310,10 +309,11 @@ class LinearLayout:
 
     def transpose_outs(self, names: Sequence[str]) -> LinearLayout:
         """The same map with its outputs in another order."""
+        if tuple(names) == self.out_names:
+            return self
         assert sorted(names) == sorted(self.out_names), (names, self.out_names)
         outs = tuple((n, self.out_bits(n)) for n in names)
-        columns = tuple(_place(c, self.out_dims, outs, {}) for c in self.columns)
-        return LinearLayout(self.in_dims, outs, columns)
+        return LinearLayout(self.in_dims, outs, _placed(self.columns, self.out_dims, outs))
 
     def transpose_ins(self, names: Sequence[str]) -> LinearLayout:
         """The same map with its inputs in another order."""
@@ -330,8 +330,9 @@ class LinearLayout:
     def resize_outs(self, sizes: Mapping[str, int]) -> LinearLayout:
         """The same map into larger outputs."""
         outs = tuple((n, _log2(sizes.get(n, 1 << b), f"the size of {n}")) for n, b in self.out_dims)
-        columns = tuple(_place(c, self.out_dims, outs, {}) for c in self.columns)
-        return LinearLayout(self.in_dims, outs, columns)
+        if outs == self.out_dims:
+            return self
+        return LinearLayout(self.in_dims, outs, _placed(self.columns, self.out_dims, outs))
 
     def flatten_outs(self, name: str = "dim0") -> LinearLayout:
         """All outputs as one, the first in the lowest bits."""
@@ -347,12 +348,10 @@ class LinearLayout:
         """The part of the map between some inputs and some outputs; the others are dropped."""
         out_dims = tuple((n, self.out_bits(n)) for n in outs)
         in_dims = tuple((n, self.in_bits(n)) for n in ins)
-        columns: list[int] = []
-        for name in ins:
-            for basis in self.bases(name):
-                coordinates = dict(zip(self.out_names, basis, strict=True))
-                columns.append(_pack([coordinates[n] for n in outs], out_dims, name))
-        return LinearLayout(in_dims, out_dims, tuple(columns))
+        if (in_dims, out_dims) == (self.in_dims, self.out_dims):
+            return self
+        columns = [c for name in ins for c in self.columns_of(name)]
+        return LinearLayout(in_dims, out_dims, _placed(columns, self.out_dims, out_dims))
 
     def with_columns(self, name: str, columns: Sequence[int]) -> LinearLayout:
         """The map with one input's columns replaced (the input's size becomes their number)."""
@@ -395,14 +394,20 @@ def _merged(first: Dims, second: Dims) -> Dims:
     return tuple(sizes.items())
 
 
-def _place(value: int, dims: Dims, into: Dims, above: Mapping[str, int]) -> int:
-    """A packed value of `dims` repacked into `into`, shifted up in each dimension by `above`."""
-    parts = dict(zip((n for n, _ in dims), _unpack(value, dims), strict=True))
-    result, shift = 0, 0
-    for name, bits in into:
-        result |= (parts.get(name, 0) << above.get(name, 0)) << shift
+def _placed(
+    values: Sequence[int], dims: Dims, into: Dims, above: Mapping[str, int] | None = None
+) -> tuple[int, ...]:
+    """Packed values of `dims` repacked into `into`, shifted up in each dimension by `above`."""
+    starts, moves, shift = dict[str, tuple[int, int]](), list[tuple[int, int, int]](), 0
+    for name, bits in dims:
+        starts[name] = shift, (1 << bits) - 1
         shift += bits
-    return result
+    shift = 0
+    for name, bits in into:
+        if name in starts:
+            moves.append((*starts[name], shift + (above or {}).get(name, 0)))
+        shift += bits
+    return tuple(sum((v >> start & mask) << to for start, mask, to in moves) for v in values)
 
 
 def _bit_names(dims: Dims) -> list[tuple[str, int]]:

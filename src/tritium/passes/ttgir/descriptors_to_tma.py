@@ -96,7 +96,7 @@ class DescriptorsToTMA(Pass):
     title: ClassVar[str] = "TritonNvidiaGPUTMALowering"
 
     def run(self, module: ModuleOp) -> bool:
-        if not processor_of(module).bulk_copies:
+        if not processor_of(module).bulk_copies or next(descriptors(module), None) is None:
             return False
         changed = False
         _take_bits(module)
