@@ -131,3 +131,59 @@ def test_a_masked_row_multiplies_by_zero() -> None:
         with np.errstate(invalid="ignore"):
             wanted = (a * (np.arange(16) < rows)[:, None]) @ b
         np.testing.assert_array_equal(out, wanted)
+
+
+@tritium.jit
+def few_rows(
+    a_ptr, b_ptr, c_ptr, sums_ptr, M, STORED, K, HOW: tl.constexpr, BM: tl.constexpr
+):  # fmt: skip
+    """The first M rows of A times B, and more after it: HOW says what is done with the result."""
+    rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, 32)
+    acc = tl.full((BM, 32), 2, tl.float32)
+    for k in range(0, K, 32):
+        depth = k + tl.arange(0, 32)
+        of_a = (rows[:, None] < M) & (depth[None, :] < K)
+        a = tl.load(a_ptr + rows[:, None] * K + depth[None, :], mask=of_a, other=0)
+        of_b = depth[:, None] < K
+        b = tl.load(b_ptr + depth[:, None] * 32 + columns[None, :], mask=of_b, other=0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    places = c_ptr + rows[:, None] * 32 + columns[None, :]
+    if HOW == "sum":
+        tl.store(sums_ptr + tl.program_id(0) * 32 + columns, tl.sum(acc, 0))
+    if HOW == "other":
+        tl.store(places, acc, mask=rows[:, None] < STORED)
+    elif HOW == "columns":
+        tl.store(places, acc, mask=columns[None, :] < M)
+    elif HOW == "turned":
+        tl.store(places, acc * 0.5, mask=(rows[:, None] < M) & (columns[None, :] < STORED))
+        tl.store(c_ptr + STORED * 32 + columns[:, None] * BM + tl.arange(0, BM)[None, :], acc.T)
+    else:
+        tl.store(places, tl.maximum(acc * 0.5 + 1, -3), mask=rows[:, None] < M)
+
+
+@pytest.mark.parametrize("how", ["same", "other", "columns", "turned", "sum"])
+@pytest.mark.parametrize(("rows", "m"), [(16, 1), (16, 7), (4, 9)])
+def test_rows_that_are_used(how: str, rows: int, m: int) -> None:
+    """Rows beyond the mask of A are left out only if nothing uses them."""
+    rng, stored, k = np.random.default_rng(2), 12, 70
+    (a, _one) = guarded(random(rng, (m, k), "fp32"))
+    b = random(rng, (k, 32), "fp32")
+    programs = 1 if how == "turned" else 2
+    out, sums = np.full((64, 32), 77, np.float32), np.zeros((2, 32), np.float32)
+    few_rows[(programs,)](a, b, out, sums, m, stored, k, HOW=how, BM=rows)
+    whole = np.full((programs * rows, 32), 2, np.float32)
+    whole[:m] += (a @ b)[: len(whole)]
+    wanted, index = np.full((64, 32), 77, np.float32), np.arange(len(whole))[:, None]
+    kept: dict[str, np.ndarray] = {
+        "other": index < stored, "columns": np.arange(32) < m,
+        "turned": (index < m) & (np.arange(32) < stored),
+    }  # fmt: skip
+    new = {"other": whole, "columns": whole, "turned": whole / 2}.get(
+        how, np.maximum(whole / 2 + 1, -3)
+    )
+    wanted[: len(whole)] = np.where(kept.get(how, index < m), new, 77)
+    if how == "turned":
+        wanted.reshape(-1)[stored * 32 : stored * 32 + 32 * rows] = whole.T.reshape(-1)
+    np.testing.assert_array_equal(out, wanted)
+    if how == "sum":
+        np.testing.assert_array_equal(sums, whole.reshape(2, rows, 32).sum(1))

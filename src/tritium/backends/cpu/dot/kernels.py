@@ -86,7 +86,7 @@ def _emit_part(
     _sweep(plan)(
         plan, rows, columns, sources[0].cells, sources[1].cells,
         cells if k_extent is None else k_extent, k_extent is not None, None,
-        a_span, b_span, acc, zero_init, sums,
+        a_span, b_span, acc, zero_init, sums, a.rows,
     ).emit(f)  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def emit_dot_loop(
         a_span, b_span = (_span(f, source, sweep.index) for source in sources)
         _sweep(plan)(
             plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
-            sweep_trips, a_span, b_span, acc, zero_init and once, sums,
+            sweep_trips, a_span, b_span, acc, zero_init and once, sums, a.rows,
         ).emit(f)  # fmt: skip
     if tail is not None:
         rest, done = f.new_label("rest"), f.new_label("done")

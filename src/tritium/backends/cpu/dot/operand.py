@@ -96,6 +96,8 @@ class View:
         align: alignment in bytes of every element (default: the size of one).
         convert: maps a loaded scalar or vector of `element` to the same number of lanes of `float`,
             numbers that bfloat16 holds exactly; for the formats LLVM has no type for (fp8).
+        rows: so many rows of A there are (an i64 of at least 1); what is computed of others does
+            not matter.
     """
 
     element: str
@@ -105,6 +107,7 @@ class View:
     unsigned: bool = False
     align: int = 0
     convert: Convert | None = None
+    rows: Value | None = None
 
     def at(self, f: Function, row: Value, col: Value) -> Value:
         """The address of element (row, col)."""
@@ -138,7 +141,7 @@ class Chunks:
             all over the tile (int or i64 value). None: no such step, so the tile is copied to
             scratch before use. With a step, `address` is only called at k = 0 and outside of the k
             loops.
-        unsigned, align, convert: as in `View`.
+        unsigned, align, convert, rows: as in `View`.
     """
 
     element: str
@@ -148,6 +151,7 @@ class Chunks:
     unsigned: bool = False
     align: int = 0
     convert: Convert | None = None
+    rows: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -225,6 +229,8 @@ def _operand(source: View | Chunks, outer: int, inner: int, swap: bool) -> Opera
     at = source.at if isinstance(source, View) else source.address
 
     def pointer(f: Function, place: Value, k: Value) -> Value:
+        if source.rows is not None:  # others are read as the last
+            place = f.intrinsic("smin", place, f.op("sub", source.rows, const("i64", 1)))
         return at(f, k, place) if swap else at(f, place, k)
 
     if isinstance(source, View):
@@ -239,6 +245,8 @@ def _operand(source: View | Chunks, outer: int, inner: int, swap: bool) -> Opera
         outer_run = min(run, outer) if swap else 1
         if k_step is not None and static(k_step) == 1:
             k_run = inner
+    if source.rows is not None:
+        outer_step, outer_run = None, 1
     return Operand(
         source.element, pointer, k_step, outer_step, k_run, outer_run,
         source.unsigned, align, source.convert,

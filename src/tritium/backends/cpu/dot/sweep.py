@@ -45,6 +45,7 @@ class Sweep:
         a_span, b_span: bytes to the first iteration, and from one to the next.
         acc: the result tile; `from_zero`: its old content does not count.
         sums: what to take off of each column at the start (VNNI).
+        limit: how many rows, at least one, matter; None: all.
     """
 
     plan: Plan
@@ -60,6 +61,7 @@ class Sweep:
     acc: Value
     from_zero: bool
     sums: Value | None
+    limit: Value | None
 
     def corner(self, f: Function, m: Value, n: Value) -> Value:
         """The address of an element of the result tile."""
@@ -85,7 +87,11 @@ class VectorSweep(Sweep):
             offsets = [i * plan.lanes for i in range(plan.block_vectors)]
             places = self.b.places(f, n.index, offsets)
             whole = self.rows // plan.block_rows * plan.block_rows
-            with count(f, whole, plan.block_rows) as m:
+            rows = count(f, whole, plan.block_rows)
+            if self.limit is not None and whole > plan.block_rows:
+                step = const("i64", plan.block_rows)
+                rows = f.loop(_ZERO, self.limit, step, at_least_once=True)
+            with rows as m:
                 self._block(f, m.index, n.index, plan.block_rows, places)
             if whole != self.rows:
                 self._block(f, const("i64", whole), n.index, self.rows - whole, places)

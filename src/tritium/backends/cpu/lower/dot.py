@@ -32,7 +32,7 @@ from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.index_arithmetic import index_arithmetic
 from tritium.backends.cpu.tiles.ir import ZERO, is_scalar, views_of
-from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_masks
+from tritium.backends.cpu.tiles.views import Prefix, is_stored_within, peel, prefix_masks
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 from tritium.ir import types as ir
@@ -41,6 +41,10 @@ from tritium.ops.tile import BUFFERS, BufferOp
 from tritium.ops.ttir.dot import MatrixProduct
 
 Operand = View | Chunks
+
+_FEW_ROWS = 16
+"""Up to so many rows of A, those that a mask leaves are computed in blocks of four, for less
+than all of them: memory is waited for."""
 
 
 @dataclass(frozen=True)
@@ -296,14 +300,17 @@ def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -
 def _prefixes(c: Context, step: Dot) -> list[Prefix]:
     """The masks of the operands that are views."""
     op: Any = step.op
-    found: list[Prefix] = []
-    for value, view, axis in ((op.a, step.a_is_view, 1), (op.b, step.b_is_view, 0)):
-        value, swapped = peel(value, c.filled)
-        if view and value not in c.filled:  # what is in a buffer has been loaded under its mask
-            masks = prefix_masks(value.owner, 1 - axis if swapped else axis)
-            assert masks is not None
-            found.extend(masks)
-    return found
+    return [*_masks(c, op.a, step.a_is_view, 1), *_masks(c, op.b, step.b_is_view, 0)]
+
+
+def _masks(c: Context, value: SSAValue, view: bool, axis: int) -> list[Prefix]:
+    """The mask of an operand, K running along its `axis`, if it is a view."""
+    value, swapped = peel(value, c.filled)
+    if not view or value in c.filled:  # what is in a buffer has been loaded under its mask
+        return []
+    masks = prefix_masks(value.owner, 1 - axis if swapped else axis)
+    assert masks is not None
+    return masks
 
 
 def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
@@ -338,12 +345,14 @@ def _first_extent(c: Context, prefix: Prefix) -> Value:
 @dataclass(frozen=True)
 class _Loop:
     """A loop around one dot: its step, how far each operand moves in an iteration (bytes), how many
-    elements along K take part if masks say so, and whether other masks are true."""
+    elements along K take part if masks say so, whether other masks are true, and which rows of A
+    there are, if only these matter."""
 
     dot: Dot
     advance: tuple[Step, Step]
     extent: Value | None
     within: Value | None
+    rows: Prefix | None
 
 
 def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool:
@@ -368,10 +377,11 @@ def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool
     given = _assumption(c, [dot], op, trips)
     if given is None:
         return False
+    rows = _rows_used(c, dot, op.results[carried[0]])
     outside = dict(c.scalars)
     c.assumed = given.then
     _first_iteration(c, op)
-    found = _analyse(c, Steps(c, op), dot)
+    found = _analyse(c, Steps(c, op), dot, rows)
     if found is None:
         c.assumed = NOTHING_ASSUMED
         return False
@@ -415,7 +425,7 @@ def _first_iteration(c: Context, op: ForOp) -> None:
         scalar_op(c, inner)
 
 
-def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
+def _analyse(c: Context, steps: Steps, dot: Dot, rows: Prefix | None) -> _Loop | None:
     op: Any = dot.op
     advances: list[Step] = []
     for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
@@ -441,7 +451,18 @@ def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
             return None
         if not prefix.along_k and any(known):
             return None
-    return _Loop(dot, (advances[0], advances[1]), _extent(c, dot), _within(c, prefixes))
+    within = _within(c, (prefix for prefix in prefixes if prefix != rows))
+    return _Loop(dot, (advances[0], advances[1]), _extent(c, dot), within, rows)
+
+
+def _rows_used(c: Context, dot: Dot, result: SSAValue) -> Prefix | None:
+    """The mask of a few rows of A if no others of the result are used."""
+    op: Any = dot.op
+    if ir.shape_of(op.a.type)[0] > _FEW_ROWS:
+        return None
+    masks = _masks(c, op.a, dot.a_is_view, 1)
+    rows = next((mask for mask in masks if not mask.along_k and mask.compared), None)
+    return rows if rows is not None and is_stored_within(result, rows, 0) else None
 
 
 def _emit_loop(c: Context, steps: Steps, found: _Loop, trips: Value) -> None:
@@ -459,7 +480,15 @@ def _emit_loop(c: Context, steps: Steps, found: _Loop, trips: Value) -> None:
         trips = f.intrinsic("smin", trips, whole)
     with c.temporary() as scratch:
         a, b = (operand(c, steps, found.dot, is_b) for is_b in (False, True))
+        if found.rows is not None:
+            rows = f.intrinsic("smin", _first_extent(c, found.rows), const("i64", shape[0]))
+            none = f.icmp("slt", rows, const("i64", 1))
+            trips = f.select(none, const("i64", 0), trips)
+            tail = None if tail is None else f.select(none, const("i64", 0), tail)
+            a = replace(a, rows=rows)
         plan = make_plan(c.host, a, b, value_type(op.results[0].type), shape, _precision(op))
+        if found.rows is not None:
+            plan = replace(plan.compact, prefetch=plan.prefetch)
         emit_dot_loop(
             f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
             a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,

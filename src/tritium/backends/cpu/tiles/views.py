@@ -18,6 +18,7 @@ from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
 from tritium.ops.base import Op
+from tritium.ops.tile import CopyOp
 from tritium.ops.ttir.shape import MakeRangeOp, TransOp
 
 
@@ -54,28 +55,62 @@ def prefix_masks(load: Any, axis: int) -> list[Prefix] | None:
         other = constant_value(load.other)
         if other is None or other.astype("float64").any():
             return None
-    found, masks = list[Prefix](), [(load.mask, 1 - axis, axis)]
+    found = [
+        _prefix(mask, outer, False) or _prefix(mask, along_k, True)
+        for mask, (outer, along_k) in conjuncts(load.mask, (1 - axis, axis))
+    ]
+    given = [prefix for prefix in found if prefix is not None]
+    return given if len(given) == len(found) else None
+
+
+Axes = tuple[int | None, ...]
+"""Axes of a value; None for those along which it is the same."""
+
+
+def conjuncts(mask: SSAValue, axes: Axes) -> Generator[tuple[SSAValue, Axes]]:
+    """The conditions that a mask is the conjunction of, each with its axes that are those of the
+    mask."""
+    masks = [(mask, axes)]
     while masks:
-        mask, *axes = masks.pop()
+        mask, axes = masks.pop()
         while isinstance(mask.owner, Op) and (sources := mask.owner.source_axes()) is not None:
-            axes = [None if along is None else sources[along] for along in axes]
+            axes = tuple(None if axis is None else sources[axis] for axis in axes)
             mask = mask.owner.operands[0]
-        if not isinstance(mask.type, ir.TensorType):
-            found.append(Prefix(mask))
-            continue
         if isinstance(mask.owner, AndIOp):
-            masks += ((operand, *axes) for operand in mask.owner.operands)
-            continue
-        outer, along_k = axes
-        prefix = _prefix(mask.owner, outer, False) or _prefix(mask.owner, along_k, True)
-        if prefix is None:
-            return None
-        found.append(prefix)
-    return found
+            masks += ((operand, axes) for operand in mask.owner.operands)
+        else:
+            yield mask, axes
 
 
-def _prefix(compare: Any, axis: int | None, along_k: bool) -> Prefix | None:
-    """A comparison as a prefix along one axis of what it compares."""
+def is_stored_within(value: SSAValue, prefix: Prefix, axis: int) -> bool:
+    """Whether of a tile only elements are used for which a prefix holds that runs along `axis`: in
+    stores whose masks contain its condition, after elementwise ops."""
+    values, seen = [value], set[SSAValue]()
+    while values:
+        value = values.pop()
+        for use in value.uses:
+            op: Any = use.operation
+            if isinstance(op, CopyOp):
+                continue  # to be read where the value is used
+            if op.stores_elements and use.index == op.operand_names().index("value"):
+                if op.mask is None or all(
+                    (condition, axes) != (prefix.condition, (prefix.axis,))
+                    for condition, axes in conjuncts(op.mask, (axis,))
+                ):
+                    return False
+            elif isinstance(op, Op) and op.is_elementwise and not op.memory_effects():
+                values += (result for result in op.results if result not in seen)
+                seen.update(op.results)
+            else:
+                return False
+    return True
+
+
+def _prefix(mask: SSAValue, axis: int | None, along_k: bool) -> Prefix | None:
+    """A condition as a prefix along one axis of what it compares."""
+    if not isinstance(mask.type, ir.TensorType):
+        return Prefix(mask)
+    compare = mask.owner
     if not isinstance(compare, CmpIOp) or axis is None:
         return None
     index, bound = compare.lhs, compare.rhs
@@ -87,7 +122,7 @@ def _prefix(compare: Any, axis: int | None, along_k: bool) -> Prefix | None:
         grows = int(along == axis and size > 1)
         if slope(index, along) != grows or slope(bound, along) != 0:
             return None
-    return Prefix(compare.results[0], axis, along_k, (index, bound))
+    return Prefix(mask, axis, along_k, (index, bound))
 
 
 def slope(value: SSAValue, axis: int) -> int | None:
