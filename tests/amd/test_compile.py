@@ -119,13 +119,24 @@ def directed(x, y, out, WHICH: tl.constexpr):
         tl.store(out, tl.extra.libdevice.fma_rd(a, a, tl.extra.libdevice.add_ru(a, a)))
 
 
-def test_rounding_in_one_direction() -> None:
-    """LLVM would end the process for most."""
-    for which in ("div", "sqrt", "rcp", "long"):
-        with pytest.raises(NotImplementedError, match="rounded in one direction on AMD GPUs"):
-            compiled(directed, "*fp32 *i64 *fp32", constants={"WHICH": which})
-    text = code(compiled(directed, "*fp32 *i64 *fp32", constants={"WHICH": "fma"}))
-    assert text.count("s_round_mode") + text.count("s_setreg") >= 4
+@pytest.mark.parametrize("which", ["div", "sqrt", "rcp", "long", "fma"])
+def test_rounding_in_one_direction(which: str) -> None:
+    text = code(compiled(directed, "*fp32 *i64 *fp32", constants={"WHICH": which}))
+    assert text.count("s_round_mode") + text.count("s_setreg") >= 2
+
+
+@tritium.jit
+def directed_doubles(x, y, out):
+    a, n = tl.load(x), tl.load(y)
+    value = tl.extra.libdevice.div_rz(a, 3.0) + tl.extra.libdevice.sqrt_ru(a)
+    value += tl.extra.libdevice.rcp_rd(a) + tl.extra.libdevice.ll2double_rd(n)
+    tl.store(out, value)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100", "gfx1250"])
+def test_doubles_rounded_in_one_direction(arch: str) -> None:
+    text = code(compiled(directed_doubles, "*fp64 *i64 *fp64", arch))
+    assert "v_div_fmas_f64" in text and text.count("s_round_mode") + text.count("s_setreg") > 10
 
 
 @pytest.mark.parametrize("name", libdevice.NAMES)

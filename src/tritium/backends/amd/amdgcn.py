@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -17,12 +16,6 @@ from tritium.codegen.llvm.bitcode import link_files, make_internal
 
 TRIPLE = "amdgcn-amd-amdhsa"
 _lock = forking.held_while_forking(threading.RLock())
-
-
-_NOT_SELECTED = re.compile(
-    r"^declare .*constrained\.(fdiv|sqrt|[su]itofp\.f\d+\.i64)\.?", re.MULTILINE
-)
-"""Operations rounded in one direction for which LLVM ends the process on this target."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +73,8 @@ def emit(text: str, how: How) -> Code:
     """The code of a module.
 
     Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override),
-    and for functions that are in no library; `NotImplementedError` for what LLVM has no code for.
+    and for functions that are in no library.
     """
-    if (missing := _NOT_SELECTED.search(text)) is not None:
-        raise NotImplementedError(f"{missing[1]} rounded in one direction on AMD GPUs")
     with _optimized(text, how) as module:
         return Code(text, how, machine(how.arch, how.packed).emit_object(module))
 

@@ -151,6 +151,8 @@ class Module:
         self.debug_nodes: dict[Any, str] = {}
         self.outlined = "noinline"
         """The attribute of functions of vector math that are not written where they are used."""
+        self.nearest_only: frozenset[tuple[str, str]] = frozenset()
+        """Operations, by instruction and operands' type, that the processor rounds to nearest."""
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
         """Declare a function (or intrinsic) that is called but not defined here."""

@@ -24,6 +24,13 @@ from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 
 _CODE_OBJECT_VERSION = 500
+_NEAREST_ONLY = frozenset(
+    (operation, type) for operation, types in (
+        ("fdiv", ("float", "double")), ("sqrt", ("float", "double")), ("sitofp", ("i64",)),
+        ("uitofp", ("i64",)),
+    ) for type in types
+)  # fmt: skip
+"""What takes several instructions, for which LLVM does not know the rounding mode."""
 _CLUSTERS = "several workgroups of one program"
 
 
@@ -122,6 +129,7 @@ class AMDGPU(Hardware):
             raise Unsupported(_CLUSTERS)
 
     def prepare(self, module: Module, options: Any) -> None:
+        module.nearest_only = _NEAREST_ONLY
         module.outlined = "alwaysinline"  # a call saves registers in scratch memory
         version = f'!{{i32 1, !"amdhsa_code_object_version", i32 {_CODE_OBJECT_VERSION}}}'
         module.named_metadata["llvm.module.flags"] = [module.add_metadata(version)]

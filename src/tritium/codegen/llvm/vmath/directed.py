@@ -7,6 +7,7 @@ the functions take whole tiles' chunks of lanes.
 
 from __future__ import annotations
 
+from tritium.codegen.llvm.vmath import corrected
 from tritium.codegen.llvm.vmath.lanes import Lanes
 from tritium.codegen.llvm.writer import Function, const, mangle, vector
 
@@ -27,6 +28,8 @@ def compute(operation: str, direction: str, *args: Lanes, result: str = "") -> L
             return args[0].cast(operation, base)
         return args[0].intrinsic(operation, *args[1:])
     first, type = args[0], vector(base, args[0].count)
+    if (operation, first.base) in first.function.module.nearest_only:
+        return corrected.compute(compute, operation, direction, *args, result=result)
     name = f"tritium.{operation}.{direction}.{mangle(type)}" + (
         f".{mangle(first.value.type)}" if result else ""
     )
