@@ -1,6 +1,6 @@
 """Find the configurations of `tritium_kernels` for a GPU: the entries of its tables.
 
-    python -m benchmarks.tune_kernels [--only forward dk_dv dq matmul thin] [--out FILE]
+    python -m benchmarks.tune_kernels [--only forward dk_dv dq together matmul thin] [--out FILE]
 
 Each candidate is put into the table in place of the entry, and the kernel is measured on the
 problems that the entry is for (`do_bench`, the median; of attention's gradients all kernels
@@ -42,9 +42,10 @@ def rate(work: float, run: Callable[[], Any]) -> float:
 def attention_trials(which: str) -> Iterator[Trial]:
     """Tiles of one kernel of attention, causal and not."""
     kind = device_class(torch.device("cuda"))
-    rows, columns = ((64, 128), (32, 64, 128)) if which != "dk_dv" else ((32, 64, 128), (64, 128))
+    by_keys = which in ("dk_dv", "together")
+    rows, columns = ((32, 64, 128), (64, 128)) if by_keys else ((64, 128), (32, 64, 128))
     shapes = list(product(rows, columns, (4, 8), (1, 2, 3, 4)))
-    products = {"forward": 2, "dk_dv": 4, "dq": 3}[which]
+    products = 2 if which == "forward" else 5
     for d in (64, 128):
         shape = (BATCH, HEADS, LENGTH, d)
         q, k, v, do, o, dq, dk, dv = (torch.randn(shape, device="cuda").half() for _ in range(8))
@@ -120,7 +121,8 @@ def matmul_trials(thin: bool) -> Iterator[Trial]:
 
 PARTS: dict[str, Callable[[], Iterator[Trial]]] = {
     "forward": lambda: attention_trials("forward"), "dk_dv": lambda: attention_trials("dk_dv"),
-    "dq": lambda: attention_trials("dq"), "matmul": lambda: matmul_trials(False),
+    "dq": lambda: attention_trials("dq"), "together": lambda: attention_trials("together"),
+    "matmul": lambda: matmul_trials(False),
     "thin": lambda: matmul_trials(True),
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.kernels.support import (
@@ -86,6 +88,21 @@ def test_by_descriptors(monkeypatch: pytest.MonkeyPatch, sizes, options):
     want = exact(q.double(), k.double(), v.double(), **options)
     torch.testing.assert_close(attention(q, k, v, **options).double(), want, rtol=2e-3, atol=2e-3)
     assert taken == [4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [True, False])
+def test_gradients_by_one_kernel(monkeypatch: pytest.MonkeyPatch, causal: bool):
+    """dQ is added to memory by the copy engine, unless results may not vary."""
+    table = replace(attention_launch._HOST, together={256: attention_launch.Tiles(32, 64, 4, 1)})
+    monkeypatch.setattr(attention_launch, "_HOST", table)
+    taken = with_copy_engine(monkeypatch, attention_launch.backward_kernels, "attention_dk_dv")
+    check(70, 90, 2, 1, 24, 16, dtype=torch.float16, causal=causal)
+    assert taken == [7]
+    if not causal:
+        monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+        check(70, 90, 2, 1, 24, 16, dtype=torch.float16)
+        assert taken == [7, 6]
 
 
 @pytest.mark.slow

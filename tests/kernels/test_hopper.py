@@ -133,18 +133,37 @@ def test_attention(d: int, n: int, split: bool, causal: bool) -> None:
     assert ("ttg.warp_specialize" in text) == split and "warp_group_dot" in text
     problem.check("o")
     np.testing.assert_allclose(values["lse_ptr"], problem.lse[..., 0], rtol=1e-5, atol=1e-5)
-    constants = {**problem.constants, "SCORE_GRADIENT": None, "STAGES": 2}
-    for kernel, m, n, outputs, count in (
-        (attention_backward.attention_dk_dv, 64, 128, ("dk", "dv"), -(-KEYS // 128) * KV_HEADS),
-        (attention_backward.attention_dq, 128, 64, ("dq",), tiles * HEADS),
-    ):
-        rows = {"q": m, "do": m, "dq": m, "k": n, "v": n, "dk": n, "dv": n}
-        values = {**problem.numbers, "tiles": -(-KEYS // n) if "dk" in outputs else tiles}
-        for name, count_ in rows.items():
-            argument = name if name in problem.given else f"{name}_out"
-            values[argument] = (arrays[name], [1, 1, count_, d])
-        launch(kernel, {**constants, "BLOCK_M": m, "BLOCK_N": n}, values, 8, count)
-        problem.check(*outputs)
+    gradients(problem, d, attention_backward.attention_dk_dv, 64, 128, None)
+    problem.check("dk", "dv")
+    gradients(problem, d, attention_backward.attention_dq, 128, 64, None)
+    problem.check("dq")
+
+
+def gradients(problem: Problem, d: int, kernel: Any, m: int, n: int, sums: Any) -> None:
+    """Launch a kernel of the gradients, with `n` keys or `m` queries a program."""
+    arrays, by_keys = {**problem.given, **problem.found}, "dk_out" in kernel.arg_names
+    tiles = -(-KEYS // n) if by_keys else -(-QUERIES // m)
+    values = {**problem.numbers, "tiles": tiles}
+    for name, count in {"q": m, "do": m, "dq": m, "k": n, "v": n, "dk": n, "dv": n}.items():
+        values[name if name in problem.given else f"{name}_out"] = (arrays[name], [1, 1, count, d])
+    constants = {
+        **problem.constants, "SCORE_GRADIENT": None, "STAGES": 2, "BLOCK_M": m, "BLOCK_N": n
+    }  # fmt: skip
+    if sums is not None:
+        values["dq_sum"] = (sums, [1, 1, m, d])
+    elif by_keys:
+        constants["dq_sum"] = None
+    launch(kernel, constants, values, 8, tiles * (KV_HEADS if by_keys else HEADS))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [64, 128])
+def test_all_gradients_by_one_kernel(d: int, causal: bool) -> None:
+    problem = Problem(d, causal)
+    sums = aligned(np.zeros((1, HEADS, QUERIES, d), np.float32))
+    gradients(problem, d, attention_backward.attention_dk_dv, 64, 128, sums)
+    problem.check("dk", "dv")
+    np.testing.assert_allclose(sums[0] * d**-0.5, problem.right["dq"], rtol=4e-3, atol=4e-3)
 
 
 @pytest.mark.parametrize(("a_columns", "b_columns"), [(False, False), (True, True), (False, True)])

@@ -26,7 +26,7 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import OFFSET
-from tritium.ops import ttgir
+from tritium.ops import ttgir, ttir
 
 
 def descriptor(host: Any) -> np.ndarray:
@@ -192,6 +192,25 @@ def copy_out(c: Context, op: Any) -> None:
             return []
 
         c.f.choose_all(inside, [], store)
+
+    _each(c, op, memory, _first(c), write)
+
+
+@lowers(SIMT, ttgir.AsyncTMAReduceOp)
+def reduce_out(c: Context, op: Any) -> None:
+    """Sums of floating-point numbers; blocks of the grid run one after the other."""
+    memory = c.memory(op.src)
+    element = memory_type(memory.type.element_type)
+    if op.kind is not ttir.DescriptorReduceKind.ADD or element[0] == "i":
+        raise c.unsupported(op, f"{op.kind.name.lower()} of {element}")
+
+    def write(source: Value, to: Value, inside: Value, size: int) -> None:
+        def add() -> Sequence[Value]:
+            old, new = c.f.load(element, to, size), c.f.load(element, source, size)
+            c.f.store(c.f.op("fadd", old, new), to, size)
+            return []
+
+        c.f.choose_all(inside, [], add)
 
     _each(c, op, memory, _first(c), write)
 

@@ -76,7 +76,7 @@ def tiles() -> list[Pass]:
 def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
-    rows: int = 0, pack: int = 1,
+    late: bool = False, rows: int = 0, pack: int = 1,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -90,6 +90,7 @@ def ttgir(
         spare: bytes of shared memory that loops leave whose copies are started by warps of their
             own.
         automatic: whether loops that do not ask for such warps get them, where it pays.
+        late: whether stores by descriptors in loops have shared memory of their own.
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
     """
     return [
@@ -114,7 +115,7 @@ def ttgir(
         *([FuseNestedLoops()] if flatten else []),
         Pipeline(num_stages=num_stages),
         StageOperands(),
-        DescriptorsToTMA(),
+        DescriptorsToTMA(late=late),
         AsyncDots(),
         *([BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
         Canonicalize(),

@@ -30,11 +30,13 @@ class Tiles:
 
 @dataclass(frozen=True)
 class AttentionTable:
-    """Tiles of each kernel, by the largest head dimension that they are for."""
+    """Tiles of each kernel, by the largest head dimension that they are for. `together`: of the
+    kernel for all gradients; for larger dimensions there are two."""
 
     forward: dict[int, Tiles]
     dk_dv: dict[int, Tiles]
     dq: dict[int, Tiles]
+    together: dict[int, Tiles] = field(default_factory=dict[int, Tiles])
 
 
 _HALF = {
@@ -59,14 +61,17 @@ _HOST = AttentionTable(_CPU, _CPU, _CPU)
 MOST_DIMENSIONS = 256
 
 
+def _table(q: Tensor) -> AttentionTable:
+    kind = device_class(q.device)
+    if kind == "cpu":
+        return _HOST
+    return _FLOAT if q.dtype == torch.float32 else _HALF[kind]
+
+
 def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
     """The tiles of a kernel; no more rows of queries than there are."""
     kind = device_class(q.device)
-    if kind == "cpu":
-        table = _HOST
-    else:
-        table = _FLOAT if q.dtype == torch.float32 else _HALF[kind]
-    tiles: dict[int, Tiles] = getattr(table, which)
+    tiles: dict[int, Tiles] = getattr(_table(q), which)
     found = next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
     rows = max(1 if kind == "cpu" else 16, power_of_two(queries))
     return found if rows >= found.m else replace(found, m=rows, warps=4)
@@ -140,6 +145,15 @@ def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tup
     )
 
 
+def _adds_dq(tensors: Sequence[Tensor], dimension: int, call: Call) -> bool:
+    """Whether one kernel computes all gradients: dQ by sums whose order varies."""
+    return (
+        any(limit >= dimension for limit in _table(tensors[0]).together)
+        and call.q_offsets is None and all(map(is_readable, tensors))
+        and tensors[0].shape[-1] % 4 == 0 and not torch.are_deterministic_algorithms_enabled()
+    )  # fmt: skip
+
+
 def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call) -> None:
     """Write the result and log(sum(exp(scores))) of each query."""
     if o.numel() == 0 or call.most_queries == 0:
@@ -180,15 +194,22 @@ def backward(
             o, do, delta, heads, length, count, *rows_of(o), *rows_of(do), *lse.stride()[:2],
             DV=constants["DV"], DVP=constants["DVP"], BLOCK=64,
         )  # fmt: skip
-        tiles = _tiles("dk_dv", q, d, call.most_queries)
+        kernels = "together" if _adds_dq((q, k, v, do, dk, dv), d, call) else "dk_dv"
+        tiles = _tiles(kernels, q, d, call.most_queries)
+        sums = torch.zeros(q.shape, device=q.device) if kernels == "together" else None
+        columns = max(16, power_of_two(q.shape[-1]))
         count = cdiv(call.most_keys, tiles.n)
         ragged = call.ragged(call.most_queries, tiles.m) or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dk_dv[(call.sequences(q) * k.shape[1] * count,)](
             *_operands((q, k, v, do, dk, dv), (*(tiles.m, tiles.n, tiles.n) * 2,), call),
+            None if sums is None else describe(sums, (1, 1, tiles.m, columns)),
             lse, delta, *call.scalars(q, count), *strides, *rows_of(dk), *rows_of(dv),
             **constants, TAIL=call.left != UNLIMITED or ragged,
             BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip
+        if sums is not None:
+            torch.mul(sums, call.scale, out=dq)
+            return
         tiles = _tiles("dq", q, d, call.most_queries)
         count = cdiv(call.most_queries, tiles.m)
         tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)

@@ -20,8 +20,9 @@ after:
     ttng.tensormap_fenceproxy_acquire %0
     %d = ttng.reinterpret_tensor_descriptor %0
 
-A store to memory that the program also loads from is waited for to its end (`complete`). In
-consumers' loops other stores have memory of their own, and are waited for when it is written again.
+A store to memory that the program also loads from is waited for to its end (`complete`). Other
+stores in loops have memory of their own (in loops of all warps with `late`), and are waited for
+when it is written again.
 
 Loads that only go to shared memory of the same encoding are left there. The types of descriptors
 are given the encoding of their blocks, which whoever makes a descriptor must use. `pipeline`, which
@@ -90,10 +91,12 @@ from tritium.passes.ttir.descriptors.memory import is_loaded, memory_of
 
 @dataclass(frozen=True)
 class DescriptorsToTMA(Pass):
-    """Let the copy engine (TMA) do the loads and stores of tensor descriptors."""
+    """Let the copy engine (TMA) do the loads and stores of tensor descriptors. `late`: stores in
+    loops are read from memory of their own while the next iteration runs."""
 
     name: ClassVar[str] = "descriptors-to-tma"
     title: ClassVar[str] = "TritonNvidiaGPUTMALowering"
+    late: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         if not processor_of(module).bulk_copies or next(descriptors(module), None) is None:
@@ -102,7 +105,7 @@ class DescriptorsToTMA(Pass):
         _take_bits(module)
         awaited = _awaited(module)
         for function in functions(module):
-            late = _late_stores(function, awaited)
+            late = _late_stores(function, awaited, self.late)
             for op in list(function.walk()):
                 if not isinstance(op, ttir.RowAccess) and not (
                     isinstance(op, ttir.BlockAccess) and op.missing_axes is not None
@@ -191,22 +194,40 @@ def _awaited(module: ModuleOp) -> set[SSAValue]:
     return found
 
 
-def _late_stores(function: Any, awaited: set[SSAValue]) -> dict[Operation, tuple[ForOp, int]]:
-    """The stores of consumers' loops (`warp_specialize`) that are read from shared memory while
-    the next iteration runs: the outermost loop of each, and how many are under way then."""
+def _late_stores(
+    function: Any, awaited: set[SSAValue], everywhere: bool
+) -> dict[Operation, tuple[ForOp, int]]:
+    """The stores of loops (`everywhere`, or of consumers: `warp_specialize`) that are read from
+    shared memory while the next iteration runs: the outermost loop of each, and how many are under
+    way then."""
     found: dict[ForOp, list[Any]] = {}
     for op in function.walk():
         stores = isinstance(op, ttir.BlockAccess) and not op.is_load
         if stores and op.missing_axes is not None and op.desc not in awaited:
-            loop, around = None, op.parent_op()
-            while isinstance(around, ForOp):
-                loop, around = around, around.parent_op()
-            if loop is not None and isinstance(around, Op) and around.concurrent:
+            loop, alone = _loop_around(op)
+            if loop is not None and (alone or everywhere):
                 found.setdefault(loop, []).append(op)
     return {
         op: (loop, len(ops) - 1 if len({other.parent for other in ops}) == 1 else 0)
         for loop, ops in found.items() for op in ops
     }  # fmt: skip
+
+
+def _loop_around(op: Operation) -> tuple[ForOp | None, bool]:
+    """The outermost loop around an op, and whether it is one of consumers."""
+    loop, around = None, op.parent_op()
+    while isinstance(around, Op) and not around.concurrent and not isinstance(around, ttir.FuncOp):
+        loop = around if isinstance(around, ForOp) else loop
+        around = around.parent_op()
+    return loop, isinstance(around, Op) and around.concurrent
+
+
+def has_stores_in_loops(module: ModuleOp) -> bool:
+    """Whether there are stores by descriptors in loops."""
+    return any(
+        isinstance(op, ttir.BlockAccess) and not op.is_load and _loop_around(op)[0] is not None
+        for op in module.walk()
+    )
 
 
 def _staged(op: Any, loop: ForOp, pendings: int) -> SSAValue:

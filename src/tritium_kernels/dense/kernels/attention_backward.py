@@ -8,7 +8,8 @@ dropout (0 or 1 / (1 - probability)):
 
 A function of scores stands between S and Q @ K.T: its derivative is applied to dS. One kernel sums
 dK and dV over the queries (of all heads that share the keys), another dQ over the keys: nothing is
-added atomically, results do not vary from run to run.
+added atomically, results do not vary from run to run. The copy engine can add: where results may
+vary in their last bits, the first kernel adds dQ to float32 memory too, and there is no second one.
 """
 
 from __future__ import annotations
@@ -89,13 +90,14 @@ def gradient_of_scores(
 
 @tritium.jit
 def walk_queries(
-    dk, dv, k, v, q, do, lse_ptr, delta_ptr, ql, dl, scale, b, batch, head, keys, begin, end,
+    dk, dv, k, v, q, do, dq, lse_ptr, delta_ptr, ql, dl, scale, b, batch, head, keys, begin, end,
     queries, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Add what queries `begin` to `end` contribute. `q` and `do`: see `block_at`."""
+    """Add what queries `begin` to `end` contribute. `q` and `do`: see `block_at`. `dq`: None, or a
+    descriptor of float32 memory to which dQ is added, before the scale."""
     for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
         rows = start + tl.arange(0, BLOCK_M)
         inside = rows < queries
@@ -113,7 +115,11 @@ def walk_queries(
             DROPOUT, True,
         )  # fmt: skip
         dv = tl.dot(p.to(y.dtype), y, dv, input_precision="ieee")
-        dk = tl.dot(ds.to(x.dtype), x, dk, input_precision="ieee")
+        ds = ds.to(x.dtype)
+        dk = tl.dot(ds, x, dk, input_precision="ieee")
+        if dq is not None:
+            part = tl.dot(ds.T, k, input_precision="ieee")
+            dq.atomic_add([batch, head, start, 0], part.reshape(1, 1, BLOCK_M, DP))
     return dk, dv
 
 
@@ -137,7 +143,7 @@ def query_parts(
 
 @tritium.jit
 def attention_dk_dv(
-    q, k, v, do, dk_out, dv_out, lse_ptr, delta_ptr, q_offsets, k_offsets, aux,
+    q, k, v, do, dk_out, dv_out, dq_sum, lse_ptr, delta_ptr, q_offsets, k_offsets, aux,
     scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
     qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dkb, dkh, dkl, dvb, dvh, dvl,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
@@ -174,19 +180,19 @@ def attention_dk_dv(
         head = h.to(tl.int32)
         if RIGHT:
             dk, dv = walk_queries(
-                dk, dv, x, y, q_head, do_head, lse, delta, ql, dl, scale, b, z, head, keys,
+                dk, dv, x, y, q_head, do_head, dq_sum, lse, delta, ql, dl, scale, b, z, head, keys,
                 begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
                 aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
                 BLOCK_M, STAGES,
             )  # fmt: skip
         dk, dv = walk_queries(
-            dk, dv, x, y, q_head, do_head, lse, delta, ql, dl, scale, b, z, head, keys,
+            dk, dv, x, y, q_head, do_head, dq_sum, lse, delta, ql, dl, scale, b, z, head, keys,
             whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
             SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
         )  # fmt: skip
         if TAIL:
             dk, dv = walk_queries(
-                dk, dv, x, y, q_head, do_head, lse, delta, ql, dl, scale, b, z, head, keys,
+                dk, dv, x, y, q_head, do_head, dq_sum, lse, delta, ql, dl, scale, b, z, head, keys,
                 cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,
                 SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
             )  # fmt: skip
