@@ -136,6 +136,8 @@ class Processor:
         bulk_copies: of the engine that copies blocks of tensors, where there is one.
         copy_bytes: the least and the most bytes of a copy from global to shared memory that a
             thread starts; empty where there are none.
+        lane_copy_bytes: the sizes, ascending, of copies from global to shared memory by which the
+            lanes of a warp fill neighbouring places; empty where there are none.
         ahead_in_registers: whether loops without such copies load ahead into registers.
         transposes_in_threads: whether threads transpose parts of operands of products as they
             write them to shared memory.
@@ -156,6 +158,7 @@ class Processor:
     product_part: tuple[int, int] = (1, 1)
     bulk_copies: BulkCopies | None = None
     copy_bytes: tuple[int, ...] = ()
+    lane_copy_bytes: tuple[int, ...] = ()
     ahead_in_registers: bool = False
     transposes_in_threads: bool = False
     access_bytes: int = 16

@@ -13,7 +13,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.amd.kernels import TARGETS, add, compiled
-from tests.simt.backend import installed
+from tests.simt.backend import compiler, installed
 from tests.simt.backend.driver import SimtDriver
 from tritium.backends.active import driver
 from tritium.backends.amd.compiler import HIPBackend
@@ -24,7 +24,9 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir.layouts.swizzle import access
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttgir import LocalLoadOp, LocalStoreOp
+from tritium.passes import pipelines
 from tritium.runtime.tensors import MockTensor
+from tritium.target import GPUTarget
 
 
 def code(kernel: Any) -> str:
@@ -222,6 +224,52 @@ def test_values_of_products(stages: int, first: bool, simt: None) -> None:
     )  # fmt: skip
     assert ("ttg.local_store" in launched.asm["ttgir"]) == (stages > 1)
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize(("kind", "stages"), [("float16", 2), ("float16", 3), ("float32", 2)])
+def test_values_of_copies(
+    kind: str, stages: int, simt: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def passes(lanes: int, num_warps: int, num_stages: int, num_ctas: int = 1) -> list[Any]:
+        target = GPUTarget("simt", lanes, lanes)
+        made = pipelines.ttgir(compiler.SimtBackend.processor(target), num_warps, num_stages,
+                               direct=True)  # fmt: skip
+        return [compiler.SmallArguments(), *made]
+
+    monkeypatch.setattr(compiler, "gpu_passes", passes)
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    rng, (m, n, k) = np.random.default_rng(8), (64, 64, 112)
+    used = 96 if kind == "float16" else 103  # lanes copy 16 bytes of the one, 4 of the other
+    a, b = (rng.integers(-4, 5, s).astype(kind) for s in ((m, k), (n, k)))
+    out = np.zeros((m, n), np.float32)
+    launched = products[(1,)](a, b, out, used, k, k, FIRST=True, M=m, N=n, K=32,
+                              num_stages=stages)  # fmt: skip
+    assert launched.asm["ttgir"].count("amdg.buffer_load_to_local") == 2 * stages
+    assert "ttg.local_store" not in launched.asm["ttgir"]
+    wanted = a[:, :used].astype(np.float32) @ b[:, :used].astype(np.float32).T
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(("arch", "width", "waits"), [("gfx950", "dwordx4", 4),
+                                                      ("gfx942", "dword", 16)])  # fmt: skip
+def test_copies_to_lds(
+    arch: str, width: str, waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
+    sizes = {"M": 64, "N": 64, "K": 64, "FIRST": True}
+    kernel = compiled(products, "*fp16 *fp16 *fp32 i32 i32 i32", arch, constants=sizes, small=True,
+                      num_stages=3)  # fmt: skip
+    text = code(kernel)
+    assert len(re.findall(rf"buffer_load_{width} .* lds$", text, re.M)) == 3 * waits
+    loop = text[text.index("loop1") :]
+    assert re.search(rf"s_waitcnt vmcnt\({waits}\)", loop), "for all but the newest copies"
+    assert loop[: loop.index("s_cbranch")].count("s_barrier") == 1
+    assert not any(lost for _, lost in shared_accesses(kernel, arch))
+    kernel = compiled(products, "*fp16 *fp16 *fp32 i32 i32 i32", arch, constants=sizes)
+    assert re.search(rf"global_load_lds_{width} ", code(kernel)), "beyond the reach of buffers"
+    monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "0")
+    assert " lds" not in code(compiled(products, "*fp16 *fp16 *fp32 i32 i32 i32", arch,
+                                       constants=sizes, small=True))  # fmt: skip
 
 
 def test_specialization(monkeypatch: pytest.MonkeyPatch) -> None:

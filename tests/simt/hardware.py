@@ -123,6 +123,16 @@ class Buffers:
 
         e.f.choose_all(self._inside(e, resource, offset), [], write)
 
+    def copy(
+        self, e: Emitter, resource: Any, offset: Value, to: Value, size: int, caching: Caching
+    ) -> None:
+        lane = e.f.op("mul", e.lane, e.i32(size))
+        place = e.f.emit(to.type, f"getelementptr i8, {to}, {lane}")
+        source = plain(e, self._place(e, resource, offset, size))
+        inside = self._inside(e, resource, offset)
+        source = e.f.select(inside, source, Value("ptr", "null"))
+        e.f.call("void", "simt_copy", plain(e, place), source, const("i64", size))
+
     def update(
         self, e: Emitter, kind: AtomicKind, resource: Any, offset: Value, operand: Value
     ) -> Value:
@@ -146,6 +156,9 @@ class Buffers:
 
 
 class SharedMemory:
+    def read_metadata(self, e: Emitter) -> str:
+        return ""
+
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
     ) -> None:
@@ -196,7 +209,7 @@ class Barriers:
     def __init__(self, dropped: frozenset[int]):
         self.count, self._dropped = 0, dropped
 
-    def block(self, e: Emitter, proxy: bool) -> None:
+    def block(self, e: Emitter, proxy: bool, everything: bool) -> None:
         if e.barrier_number is None:
             self._meet(e, 0, 0)
         else:

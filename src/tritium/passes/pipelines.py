@@ -76,7 +76,7 @@ def tiles() -> list[Pass]:
 def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
-    late: bool = False, rows: int = 0, pack: int = 1,
+    late: bool = False, rows: int = 0, pack: int = 1, direct: bool = False,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -92,6 +92,7 @@ def ttgir(
         automatic: whether loops that do not ask for such warps get them, where it pays.
         late: whether stores by descriptors in loops have shared memory of their own.
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
+        direct: whether the lanes of a warp copy to shared memory (`Processor.lane_copy_bytes`).
     """
     return [
         ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
@@ -105,7 +106,7 @@ def ttgir(
         ConvertTTIRToTTGIR(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
-        Coalesce(transpose=processor.transposes_in_threads),
+        Coalesce(processor.transposes_in_threads, direct),
         AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
@@ -113,7 +114,7 @@ def ttgir(
         LICM(),
         WarpSpecialize(num_stages=num_stages, spare=spare, automatic=automatic),
         *([FuseNestedLoops()] if flatten else []),
-        Pipeline(num_stages=num_stages),
+        Pipeline(num_stages=num_stages, direct=direct),
         StageOperands(),
         DescriptorsToTMA(late=late),
         AsyncDots(),

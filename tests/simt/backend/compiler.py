@@ -138,7 +138,7 @@ class SimtBackend(BaseBackend):
             least_depth=LEAST_DEPTH, matrix_units=(mfma if wide else MmaSync(float8=True),),
             float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
             copy_bytes=() if wide else (4, 16), ahead_in_registers=wide,
-            transposes_in_threads=wide, buffers=wide,
+            transposes_in_threads=wide, lane_copy_bytes=(4, 16), buffers=wide,
             buffer_atomics=("i32", "i64", "f32", "f64"),
         )  # fmt: skip
 

@@ -18,18 +18,20 @@ class Facts:
         shared: bytes of LDS that a workgroup may have.
         banks: of LDS.
         pairs: the 16-bit floats of which one instruction adds two to global memory.
+        copies: the bytes that a lane copies to LDS beside the program.
     """
 
     lanes: int
     shared: int = 1 << 16
     banks: int = 32
     pairs: tuple[str, ...] = ("f16", "bf16")
+    copies: tuple[int, ...] = ()
 
 
 FACTS = {
-    "gfx90a": Facts(64, pairs=("f16",)),
-    "gfx942": Facts(64),
-    "gfx950": Facts(64, shared=160 << 10, banks=64),
+    "gfx90a": Facts(64, pairs=("f16",), copies=(4,)),
+    "gfx942": Facts(64, copies=(4,)),
+    "gfx950": Facts(64, shared=160 << 10, banks=64, copies=(4, 16)),
     **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151"), Facts(32, pairs=())),
     **dict.fromkeys(("gfx1200", "gfx1201"), Facts(32)),
     "gfx1250": Facts(32, shared=320 << 10, banks=64),
@@ -55,6 +57,7 @@ def processor(arch: str) -> Processor:
         name=f"hip:{arch}", lanes=facts.lanes, max_shared=facts.shared,
         sum_widths=tuple((kind, 2) for kind in facts.pairs), banks=Banks(facts.banks),
         buffers=True, ahead_in_registers=True, transposes_in_threads=True,
+        lane_copy_bytes=facts.copies,
         buffer_atomics=("i32", "i64", "f32", *(["f64"] if facts.lanes == 64 else [])),
         least_depth=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
     )  # fmt: skip

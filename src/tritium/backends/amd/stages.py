@@ -11,6 +11,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.amd import amdgcn
+from tritium.backends.amd.lower import copies as copies  # registers its rules
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
 from tritium.backends.amd.processor import processor
@@ -34,7 +35,7 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
         facts = replace(facts, transposes_in_threads=knobs.amd.use_in_thread_transpose)
     passes = pipelines.ttgir(
         facts, options.num_warps, options.num_stages,
-        rows=options.matrix_instr_nonkdim, pack=options.kpack,
+        rows=options.matrix_instr_nonkdim, pack=options.kpack, direct=knobs.amd.use_async_copy,
     )  # fmt: skip
     return run_pipeline(module, passes, "make_ttgir")
 

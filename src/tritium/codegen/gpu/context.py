@@ -173,15 +173,16 @@ class Context(Emitter):
             return self.i32(0)
         return self.at_entry("block", lambda: self.hardware.grid.block_in_cluster(self))
 
-    def barrier(self, proxy: bool = False) -> None:
-        """Synchronize the threads that run this code. `proxy`: what they wrote to shared memory is
-        then also visible to matrix units and copy engines that read it on their own."""
-        self.hardware.barriers.block(self, proxy)
+    def barrier(self, proxy: bool = False, everything: bool = False) -> None:
+        """Synchronize the threads that run this code; each sees what the others wrote to shared
+        memory, with `everything` to all memory. `proxy`: what they wrote to shared memory is then
+        also visible to matrix units and copy engines that read it on their own."""
+        self.hardware.barriers.block(self, proxy, everything)
 
     def synchronize(self) -> None:
         """Synchronize the threads of the program; each sees what the others wrote to memory."""
         if self.num_ctas == 1:
-            self.barrier()
+            self.barrier(everything=True)
         else:
             self.hardware.barriers.cluster(self)
 

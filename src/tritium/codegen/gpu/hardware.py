@@ -119,6 +119,14 @@ class Buffers(Protocol):
         """Write neighbours, at such an offset."""
         ...
 
+    def copy(
+        self, e: Emitter, resource: Any, offset: Value, to: Value, size: int, caching: Caching
+    ) -> None:
+        """Start a copy of `size` bytes of each lane of the warp, at offsets of their own, to
+        neighbouring places of shared memory from `to` on, the first lane's; of zeros from beyond
+        the buffer. It is waited for as `AsyncCopies` are."""
+        ...
+
     def update(
         self, e: Emitter, kind: AtomicKind, resource: Any, offset: Value, operand: Value
     ) -> Value:
@@ -133,6 +141,10 @@ class Buffers(Protocol):
 
 class SharedMemory(Protocol):
     """Memory that the threads of a block share. Elements are as in memory."""
+
+    def read_metadata(self, e: Emitter) -> str:
+        """LLVM metadata of loads."""
+        ...
 
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
@@ -228,9 +240,10 @@ class AsyncCopies(Protocol):
 class Barriers(Protocol):
     """Synchronization of threads."""
 
-    def block(self, e: Emitter, proxy: bool) -> None:
+    def block(self, e: Emitter, proxy: bool, everything: bool) -> None:
         """Synchronize the threads that run this code: a thread block, or a partition of it
-        (`e.barrier_number`). `proxy`: what was written to shared memory is then also visible to
+        (`e.barrier_number`). Each sees what the others wrote to shared memory, with `everything` to
+        all memory. `proxy`: what was written to shared memory is then also visible to
         matrix units and copy engines that read it on their own."""
         ...
 

@@ -253,12 +253,10 @@ class LinearLayout:
         solutions = gf2.solve(outer.columns, mine.columns)
         if solutions is None:
             raise ValueError("the outer layout does not hold every element of this one")
-        free = _redundant_bits(outer)
         columns: list[int] = []
         for (name, bit), solution in zip(_bit_names(mine.in_dims), solutions, strict=True):
-            place = outer.slice_of(name)
-            if bit < len(place) and place[bit] in free and mine.columns_of(name)[bit] == \
-                    outer.columns[place[bit]]:  # fmt: skip
+            place, column = outer.slice_of(name), mine.columns_of(name)[bit]
+            if bit < len(place) and column == outer.columns[place[bit]]:
                 solution = 1 << place[bit]
             columns.append(solution)
         return LinearLayout(mine.in_dims, outer.in_dims, tuple(columns))
@@ -412,8 +410,3 @@ def _placed(
 
 def _bit_names(dims: Dims) -> list[tuple[str, int]]:
     return [(name, bit) for name, bits in dims for bit in range(bits)]
-
-
-def _redundant_bits(layout: LinearLayout) -> set[int]:
-    """The positions of zero columns: bits that do not change what a position holds."""
-    return {i for i, column in enumerate(layout.columns) if column == 0}

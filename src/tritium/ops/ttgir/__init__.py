@@ -16,6 +16,7 @@ from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyM
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
 from tritium.ops.ttgir.buffers import BufferAtomicRMWOp as BufferAtomicRMWOp
 from tritium.ops.ttgir.buffers import BufferLoadOp as BufferLoadOp
+from tritium.ops.ttgir.buffers import BufferLoadToLocalOp as BufferLoadToLocalOp
 from tritium.ops.ttgir.buffers import BufferStoreOp as BufferStoreOp
 from tritium.ops.ttgir.clc import CLCGetProgramIdOp as CLCGetProgramIdOp
 from tritium.ops.ttgir.clc import CLCIsCanceledOp as CLCIsCanceledOp

@@ -9,10 +9,12 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.effects import GLOBAL, reads, writes
+from tritium.ops.effects import GLOBAL, SHARED, Queue, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, optional
 from tritium.ops.memory import Context
+from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.types import TOKEN, check_memory, check_same_tile
 from tritium.ops.ttir.atomic import AtomicKind, AtomicOp, combine
 from tritium.ops.ttir.memory import CachedOp
 
@@ -89,6 +91,37 @@ class BufferStoreOp(CachedOp):
     def evaluate(self, context: Context, value: Any, ptr: Any, offsets: Any, mask: Any) -> None:
         value = np.asarray(value)
         context.memory.store(_addresses(ptr, offsets, value.dtype.itemsize), value, mask)
+
+
+class BufferLoadToLocalOp(CachedOp):
+    """Start copying the elements at `ptr + offsets` into the memory `dest`, zeros where the mask is
+    false. The copy is part of the next `async_commit_group`, and done after a wait for that."""
+
+    name = "amdg.buffer_load_to_local"
+    effects = (reads(GLOBAL, "ptr"), writes(SHARED, "dest", Queue.COPY_GROUP))
+    syntax = (
+        "$ptr ~ '[' $offsets ']' [mask $mask] 'into' $dest [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : type(ptr), type(offsets) -> type(dest)"
+    )
+    dest = operand()
+    ptr = operand()
+    offsets = operand()
+    mask = optional()
+
+    @classmethod
+    def infer(
+        cls, dest: ir.Type, ptr: ir.Type, offsets: ir.Type, mask: ir.Type | None, **attrs: Any
+    ) -> ir.Type:
+        found = _check(cls.name, ptr, offsets, mask)
+        check_same_tile(cls.name, found, check_memory(cls.name, dest, mutable=True))
+        return TOKEN
+
+    def evaluate(
+        self, context: Context, dest: Buffer, ptr: Any, offsets: Any, mask: Any
+    ) -> None:
+        state, dtype = state_of(context), dest.data.dtype
+        loaded = context.memory.load(_addresses(ptr, offsets, dtype.itemsize), dtype, mask)
+        state.own.issued.append(Copy(state.check_write(dest), loaded))
 
 
 class BufferAtomicRMWOp(AtomicOp):

@@ -41,7 +41,14 @@ from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.ops.base import Op
-from tritium.ops.ttgir import BufferAtomicRMWOp, BufferLoadOp, BufferStoreOp, ConvertLayoutOp
+from tritium.ops.ttgir import (
+    AsyncCopyGlobalToLocalOp,
+    BufferAtomicRMWOp,
+    BufferLoadOp,
+    BufferLoadToLocalOp,
+    BufferStoreOp,
+    ConvertLayoutOp,
+)
 from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase, insert_before
@@ -51,7 +58,7 @@ REACH = (1 << 31) - 16
 """Bytes of which each can be reached, whatever is accessed at once."""
 
 
-_Access: TypeAlias = ttir.ElementAccess | ttir.AtomicRMWOp
+_Access: TypeAlias = ttir.ElementAccess | ttir.AtomicRMWOp | AsyncCopyGlobalToLocalOp
 
 
 class _Address(NamedTuple):
@@ -82,22 +89,34 @@ class BufferAccesses(Pass):
 
 
 def _is_candidate(op: Operation, atomics: Sequence[str]) -> TypeGuard[_Access]:
-    if not isinstance(op, _Access) or not isinstance(op.ptr.type, ir.TensorType):
+    if not isinstance(op, _Access) or not isinstance(_pointer(op).type, ir.TensorType):
         return False
-    kind: Any = ir.element_type(cast("ir.Type", op.ptr.type))
+    kind: Any = ir.element_type(_pointer(op).type)
+    if isinstance(op, AsyncCopyGlobalToLocalOp):
+        return op.other is None or _is_zero(op.other)
     if isinstance(op, ttir.AtomicRMWOp):
         return str(kind.pointee) in atomics and op.scope is not ttir.MemScope.SYSTEM
     return not (op.is_load and op.isVolatile) and not ir.is_pointer(kind.pointee)
 
 
+def _pointer(op: _Access) -> SSAValue:
+    return op.src if isinstance(op, AsyncCopyGlobalToLocalOp) else op.ptr
+
+
+def _is_zero(value: SSAValue) -> bool:
+    number = constant_value(value)
+    return number is not None and not number.any()
+
+
 def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
     """Rewrite an access, if that is possible."""
     at = Builder(op)
-    address = _address_of(op.ptr, at)
+    pointers = _pointer(op)
+    address = _address_of(pointers, at)
     if address is None:
         return False
-    size = _size(op.ptr)
-    tile = ir.with_element(op.ptr.type, ir.i32)
+    size = _size(pointers)
+    tile = ir.with_element(pointers.type, ir.i32)
     scalars = tuple(filter(_is_uniform, address.scalars))
     others = (v for v in address.scalars if v not in scalars)
     moved = *address.offsets, *(_repeated(at, v, tile) for v in others)
@@ -106,7 +125,7 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
             return False
         if not all(analysis.of(v).non_negative for v in (*moved, *scalars)):
             moved, scalars = (*moved, *(_repeated(at, v, tile) for v in scalars)), ()
-    pointer, wanted = address.pointer, ir.element_type(op.ptr.type)
+    pointer, wanted = address.pointer, ir.element_type(pointers.type)
     if pointer.type != wanted:
         pointer = at.value(ttir.BitcastOp, pointer, result=wanted)
     pointer = reduce(lambda p, scalar: at.value(ttir.AddPtrOp, p, scalar), scalars, pointer)
@@ -118,6 +137,9 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
             BufferAtomicRMWOp, pointer, op.val, offsets, op.mask, sem=op.sem, scope=op.scope,
             atomic_rmw_op=op.atomic_rmw_op,
         )  # fmt: skip
+    elif isinstance(op, AsyncCopyGlobalToLocalOp):
+        new = at.make(BufferLoadToLocalOp, op.result, pointer, offsets, op.mask, cache=op.cache,
+                      evict=op.evict)  # fmt: skip
     elif op.is_load:
         new = at.make(BufferLoadOp, pointer, offsets, op.mask, op.other, cache=op.cache,
                       evict=op.evict)  # fmt: skip

@@ -26,11 +26,20 @@ from xdsl.ir import Operation, SSAValue
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BlockedEncoding, Cluster, part_of
+from tritium.ir.layouts.encodings import (
+    OFFSET,
+    BlockedEncoding,
+    Cluster,
+    Encoding,
+    LinearEncoding,
+    linear,
+    part_of,
+)
 from tritium.ops import ttir
 from tritium.ops.elementwise import CastOp
+from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
-from tritium.ops.ttir.dot import TileProduct
+from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
@@ -42,6 +51,7 @@ from tritium.passes.ttgir.layout_propagation import (
     processor_of,
     threads_of,
 )
+from tritium.passes.ttgir.pipeline import swizzled_encoding
 from tritium.target import Processor
 
 MANY_ROWS = 32
@@ -56,11 +66,13 @@ ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 class Coalesce(Pass):
     """Choose how loads, stores and atomics are distributed over threads. `transpose`: a thread
     loads of operands of products, which run along another axis than that of the sum, runs along
-    both, and transposes them."""
+    both, and transposes them. `direct`: operands in loops, which run along the axis of the sum, are
+    distributed for copies by lanes (`Processor.lane_copy_bytes`)."""
 
     name: ClassVar[str] = "coalesce"
     title: ClassVar[str] = "TritonGPUCoalesce"
     transpose: bool = False
+    direct: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed, num_ctas, processor = False, num_ctas_of(module), processor_of(module)
@@ -72,7 +84,8 @@ class Coalesce(Pass):
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
-            for key, axis in _summed(function).items() if self.transpose else ():
+            products = _summed(function) if self.transpose or self.direct else {}
+            for key, (axis, _) in products.items() if self.transpose else ():
                 wishes[key] = replace(wishes[key], summed=axis)
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
@@ -84,7 +97,13 @@ class Coalesce(Pass):
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
                 if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
-                changed |= _apply(op, wish, width, processor, threads_of(module), cluster)
+                encoding = _encoding(wish, width, processor, threads_of(module), cluster)
+                axis, product = products.get(id(op), (0, None))
+                if self.direct and isinstance(product, MatrixProduct) and _in_loop(op):
+                    run = processor.matrix_units[0].neighbours(product) * wish.size
+                    direct = _for_lanes(wish, axis, run, processor, threads_of(module))
+                    encoding = direct or encoding
+                changed |= _apply(op, encoding)
         return changed
 
 
@@ -117,9 +136,9 @@ def _accesses(function: Operation) -> Iterator[Any]:
             yield op
 
 
-def _summed(function: Operation) -> dict[int, int]:
-    """For loads (by id) of operands of products, the axis that is summed over."""
-    found = dict[int, int]()
+def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
+    """For loads (by id) of operands of products, the axis that is summed over, and the product."""
+    found = dict[int, tuple[int, TileProduct]]()
     for op in function.walk():
         if not isinstance(op, TileProduct):
             continue
@@ -129,7 +148,7 @@ def _summed(function: Operation) -> dict[int, int]:
             value, axis = pending.pop()
             owner = value.owner
             if isinstance(owner, ttir.ElementAccess):
-                found[id(owner)] = axis
+                found[id(owner)] = axis, op
             elif isinstance(owner, ttir.TransOp):
                 pending.append((owner.src, owner.order[axis]))
             elif isinstance(owner, ConvertLayoutOp):
@@ -218,10 +237,33 @@ def _sector_threads(
     return sector // piece
 
 
-def _apply(
-    op: Any, wish: _Wish, width: int, processor: Processor, threads: Threads, cluster: Cluster
-) -> bool:
-    encoding = _encoding(wish, width, processor, threads, cluster)
+def _in_loop(op: Operation) -> bool:
+    return isinstance(op.parent_op(), ForOp)
+
+
+def _for_lanes(
+    wish: _Wish, axis: int, run: int, processor: Processor, threads: Threads
+) -> LinearEncoding | None:
+    """The encoding in which the lanes of each warp have what is together in swizzled memory; None
+    for operands that do not run along `axis`. `run`: bytes of a row that are read at once."""
+    widths = [n for n in processor.lane_copy_bytes if n <= wish.width * wish.size]
+    if not widths or wish.order[0] != axis or len(wish.shape) != 2:
+        return None
+    access = max(widths[-1], run)
+    memory = swizzled_encoding(wish.shape, wish.order, wish.size, access, processor)
+    bases = linear(memory, wish.shape).bases(OFFSET)
+    first = (widths[-1] // wish.size).bit_length() - 1
+    lanes = first + threads.lanes.bit_length() - 1
+    warps = lanes + threads.warps.bit_length() - 1
+    if len(bases) < warps:
+        return None
+    return LinearEncoding.make(
+        register=[*bases[:first], *bases[warps:]], lane=bases[first:lanes],
+        warp=bases[lanes:warps], block=(),
+    )  # fmt: skip
+
+
+def _apply(op: Any, encoding: Encoding) -> bool:
     if ir.encoding_of(_tile(op)) == encoding:
         return False
     for index, value in enumerate(op.operands):

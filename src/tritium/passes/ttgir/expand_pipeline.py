@@ -58,12 +58,15 @@ class Stage:
         encoding: of its buffers in shared memory; None where what is loaded stays in registers.
         width: elements that a thread copies at once; 0 where they are loaded into registers.
         buffers: how many there are.
+        early: the copies start in the beginning of an iteration, rather than its end: there is a
+            buffer that is not read in it.
     """
 
     load: Any
     encoding: Any
     width: int
     buffers: int
+    early: bool = False
 
     @property
     def held(self) -> bool:
@@ -134,7 +137,7 @@ class _Expansion:
                 going = before.value(AndIOp, going, some)
             slots = {n: before.constant(iteration % n, ir.i32) for n in self.sizes}
             ahead = self._begin(before, counter, going, state)
-            self._copies(before, rings, slots, ahead)
+            self._copies(before, rings, slots, ahead, self.plan)
             state = ahead.state
             held += [ahead.loaded[s.load] for s in self.held]
         new = self._new_loop(before, state, held)
@@ -173,16 +176,16 @@ class _Expansion:
 
     def _copies(
         self, at: Builder, rings: Mapping[Operation, SSAValue], slots: Mapping[int, SSAValue],
-        ahead: _Ahead,
+        ahead: _Ahead, stages: Sequence[Stage],
     ) -> None:  # fmt: skip
-        """Start the copies of one iteration, and store what was loaded for it."""
+        """Start the copies of some stages for one iteration, and store what was loaded for it."""
         going, values = ahead.going, ahead.values
         barrier: SSAValue | None = None
         if self.barriers is not None:
             barrier = buffer(at, self.barriers, slots[self.bulk[0].buffers])
             expect(at, barrier, self.bulk, going)
         tokens: list[SSAValue] = []
-        for stage in self.plan:
+        for stage in stages:
             if stage.held:
                 continue
             ring, slot = rings[stage.load], slots[stage.buffers]
@@ -229,7 +232,11 @@ class _Expansion:
         last = 2 * rest + bool(self.bulk)
         phase, held = list[SSAValue](indices[2 * rest : last]), list[SSAValue](indices[last:])
         ahead: _Ahead | None = None
-        if any(s.by_registers for s in self.plan):
+        filling = {n: _following(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
+        early, late_stages = ([s for s in self.plan if s.early == e] for e in (True, False))
+        if self.copied:
+            at.make(AsyncWaitOp, [], num=self.stages - 2)
+        if early or any(s.by_registers for s in self.plan):
             ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
         reading: dict[int, SSAValue] = {}
         for n, index in zip(self.sizes, read, strict=True):
@@ -238,8 +245,8 @@ class _Expansion:
                 await_phase(at, self.barriers, reading[n], phase[0])
             else:
                 reading[n] = _following(at, index, n)
-        if self.copied:
-            at.make(AsyncWaitOp, [], num=self.stages - 2)
+        if early and ahead is not None:
+            self._copies(at, rings, filling, ahead, early)
         views = {
             stage.load.results[0]: at.value(
                 MemDescIndexOp, rings[stage.load], reading[stage.buffers]
@@ -255,8 +262,7 @@ class _Expansion:
                 at.copy(op, values)
         if ahead is None:
             ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
-        filling = {n: _following(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
-        self._copies(at, rings, filling, ahead)
+        self._copies(at, rings, filling, ahead, late_stages)
         for op in late:
             at.copy(op, values)
         yielded: list[SSAValue] = list(terminator(old.body).operands)

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -42,9 +43,14 @@ from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.regions import functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
+    LANE,
     OFFSET,
+    REGISTER,
+    WARP,
+    Cluster,
     DotOperandEncoding,
     Encoding,
+    LinearEncoding,
     MatrixEncoding,
     SwizzledSharedEncoding,
     linear,
@@ -54,6 +60,7 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.shared_linear import SharedLinearEncoding
 from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
+from tritium.ops.arith import constant_value
 from tritium.ops.attributes import FLATTEN, NUM_STAGES
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL
@@ -75,11 +82,13 @@ from tritium.target import Processor
 @dataclass(frozen=True)
 class Pipeline(Pass):
     """Start the loads of loops some iterations ahead. `num_stages`: iterations under way at
-    once."""
+    once; `direct`: lanes copy to shared memory (`Processor.lane_copy_bytes`) what `coalesce` has
+    distributed for that."""
 
     name: ClassVar[str] = "pipeline"
     title: ClassVar[str] = "TritonGPUPipeline"
     num_stages: int = 3
+    direct: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed, processor = False, processor_of(module)
@@ -89,7 +98,8 @@ class Pipeline(Pass):
                 stages = stages_of(loop, self.num_stages)
                 if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
                     continue
-                plan = plan_of(loop, AxisAnalysis(function, trust=True), stages, processor)
+                analysis = AxisAnalysis(function, trust=True)
+                plan = plan_of(loop, analysis, stages, processor, self.direct)
                 if plan:
                     expand(loop, plan, stages)
                     changed = True
@@ -97,7 +107,7 @@ class Pipeline(Pass):
 
 
 def plan_of(
-    loop: ForOp, analysis: AxisAnalysis, stages: int, processor: Processor
+    loop: ForOp, analysis: AxisAnalysis, stages: int, processor: Processor, direct: bool = False
 ) -> list[Stage]:
     """The loads to start ahead, each with what computes its operands."""
     told = NUM_STAGES in loop.attributes
@@ -119,7 +129,8 @@ def plan_of(
         if not told and not _feeds_product(op):
             continue
         if not processor.copy_bytes:
-            found.append(_by_registers(op, stages, processor))
+            stage = _by_lanes(op, stages, analysis, processor) if direct else None
+            found.append(stage or _by_registers(op, stages, processor))
             continue
         least, most = processor.copy_bytes
         width = copy_width(op, analysis, most)
@@ -130,6 +141,33 @@ def plan_of(
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
     return [] if not told and may_write(loop, [s.load for s in ahead]) else ahead
+
+
+def _by_lanes(
+    load: ttir.ElementAccess, stages: int, analysis: AxisAnalysis, processor: Processor
+) -> Stage | None:
+    """A load that the lanes of each warp copy to neighbouring places of shared memory; None where
+    it is not distributed for that, or fills in other numbers than zero."""
+    kind = load.results[0].type
+    encoding, shape = ir.encoding_of(kind), ir.shape_of(kind)
+    if not isinstance(encoding, LinearEncoding):
+        return None
+    layout, size = linear(encoding, shape), max(ir.bit_width(kind) // 8, 1)
+    axis = order_of(encoding, shape)[0]
+    along = [tuple(1 << i if a == axis else 0 for a in range(len(shape))) for i in range(8)]
+    registers = layout.bases(REGISTER)
+    pairs = zip(registers, along, strict=False)
+    run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    filled = None if load.other is None else constant_value(load.other)
+    zeros = load.other is None or (filled is not None and not filled.any())
+    enough = copy_width(load, analysis, size << run, per_thread=1 << run) == 1 << run
+    if not zeros or not enough or size << run not in processor.lane_copy_bytes:
+        return None
+    if any(layout.free_variables().values()):
+        return None
+    bases = [*registers[:run], *layout.bases(LANE), *layout.bases(WARP), *registers[run:]]
+    memory = SharedLinearEncoding.make(offset=bases, alignment=16)
+    return Stage(load, memory, 1 << run, stages, early=True)
 
 
 def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
@@ -215,8 +253,11 @@ def _feeds_product(load: Operation) -> bool:
     return False
 
 
-def copy_width(load: Any, analysis: AxisAnalysis, most: int) -> int:
-    """How many elements a thread can copy at once, in at most so many bytes."""
+def copy_width(
+    load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None
+) -> int:
+    """How many elements a thread can copy at once, in at most so many bytes. `per_thread`: how many
+    neighbours a thread has, if that is known."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)
     encoding = ir.encoding_of(kind)
@@ -228,8 +269,10 @@ def copy_width(load: Any, analysis: AxisAnalysis, most: int) -> int:
     )
     if load.mask is not None:
         width = min(width, analysis.of(load.mask).constancy[axis])
-    per_thread = encoding.get("sizePerThread")[axis] if "sizePerThread" in encoding.KEYS else 1
-    return min(width, per_thread)
+    if per_thread is not None:
+        return min(width, per_thread)
+    held = encoding.get("sizePerThread")[axis] if "sizePerThread" in encoding.KEYS else 1
+    return min(width, held)
 
 
 def _along_rows(load: Operation, encoding: Any) -> bool:
@@ -266,15 +309,23 @@ def operand_encoding(
             vec=1, perPhase=1, maxPhase=1, order=order, CGALayout=cluster
         )
     size, shape = max(ir.bit_width(kind) // 8, 1), part_of(cluster, shape)
-    row = shape[order[0]] * size
-    access, full = processor.access_bytes, processor.banks.row_bytes
-    vec, per_phase = access // size, max(1, full // row)
+    return swizzled_encoding(shape, order, size, processor.access_bytes, processor, cluster)
+
+
+def swizzled_encoding(
+    shape: tuple[int, ...], order: tuple[int, ...], size: int, access: int, processor: Processor,
+    cluster: Cluster = (),
+) -> SwizzledSharedEncoding:  # fmt: skip
+    """The encoding of shared memory for elements of `size` bytes, of which threads access as many
+    as `access` bytes of a row at once, in several rows."""
+    row, full = shape[order[0]] * size, processor.banks.row_bytes
+    per_phase = max(1, full // row)
     phases = min(full // access, row // access, shape[order[1]])
     phases = max(1, phases // (per_phase if row >= full else 1))
     return SwizzledSharedEncoding.make(
-        vec=min(vec, shape[order[0]]), perPhase=per_phase, maxPhase=phases, order=order,
-        CGALayout=cluster,
-    )
+        vec=min(access // size, shape[order[0]]), perPhase=per_phase, maxPhase=phases,
+        order=order, CGALayout=cluster,
+    )  # fmt: skip
 
 
 def _computable_ahead(loop: ForOp, load: Operation) -> bool:

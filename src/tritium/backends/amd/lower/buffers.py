@@ -25,14 +25,14 @@ _UPDATES = {
 
 
 class BufferAccess:
-    """Buffer loads and stores of a processor."""
+    """Buffer instructions of a processor. `copies`: whether there was a copy to LDS."""
 
     def __init__(self, arch: str):
         self._format = _by_prefix(_FORMATS, arch, 0)
         streaming, uncached = _by_prefix(_STREAMING, arch, 2), _by_prefix(_UNCACHED, arch, 0)
         self._policies = {CacheModifier.CG: streaming, CacheModifier.CS: streaming,
                           CacheModifier.CV: uncached, CacheModifier.WT: uncached}  # fmt: skip
-        self._streaming = streaming
+        self._streaming, self.copies = streaming, False
 
     def resource(self, e: Emitter, start: Value, size: int) -> Value:
         name = "llvm.amdgcn.make.buffer.rsrc.p8.p1"
@@ -61,6 +61,16 @@ class BufferAccess:
         e.f.call("void", f"llvm.amdgcn.raw.ptr.buffer.store.{name}", _joined(e, parts, kind),
                  resource, offset, e.i32(0), self._policy(e, caching))  # fmt: skip
 
+    def copy(
+        self, e: Emitter, resource: Value, offset: Value, to: Value, size: int, caching: Caching
+    ) -> None:
+        name = "llvm.amdgcn.raw.ptr.buffer.load.lds"
+        e.f.module.declare(name, "void", [resource.type, to.type, *["i32"] * 5])
+        numbers = [e.i32(size), offset, e.i32(0), e.i32(0), self._policy(e, caching)]
+        passed = ", ".join(map(str, (resource, to, *numbers)))
+        e.f.line(f"call void @{name}({passed}), !alias.scope {copies_scope(e)}")
+        self.copies = True
+
     def update(
         self, e: Emitter, kind: AtomicKind, resource: Value, offset: Value, operand: Value
     ) -> Value:
@@ -74,6 +84,14 @@ class BufferAccess:
     def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
         scope = "workgroup" if order.scope is MemScope.CTA else "agent"
         e.f.line(f'fence syncscope("{scope}") {"release" if release else "acquire"}')
+
+
+def copies_scope(e: Emitter) -> str:
+    """The alias scope of copies to LDS. LLVM lets loads wait for all copies under way but for those
+    that they are said not to alias: those that the program has not waited for."""
+    domain = e.f.module.add_metadata('!{!"tritium.amd"}')
+    scope = e.f.module.add_metadata(f'!{{!"tritium.copies", {domain}}}')
+    return e.f.module.add_metadata(f"!{{{scope}}}")
 
 
 def _by_prefix(table: dict[str, int], arch: str, default: int) -> int:

@@ -31,6 +31,8 @@ _NEAREST_ONLY = frozenset(
     ) for type in types
 )  # fmt: skip
 """What takes several instructions, for which LLVM does not know the rounding mode."""
+LDS_DONE = 0xC07F
+"""To wait, on gfx9, for accesses of LDS alone."""
 _CLUSTERS = "several workgroups of one program"
 
 
@@ -86,13 +88,22 @@ def _convergent(e: Emitter, name: str, *arguments: Value) -> Value:
 
 
 class WorkgroupBarriers:
-    """`s_barrier`, between fences of the workgroup."""
+    """`s_barrier`, between fences of the workgroup. For these LLVM waits for all copies to LDS, so
+    that fences of one thread, and a wait for its accesses of LDS alone, stand in their places where
+    there are copies."""
 
-    def block(self, e: Emitter, proxy: bool) -> None:
+    def __init__(self, buffers: BufferAccess):
+        self._buffers = buffers
+
+    def block(self, e: Emitter, proxy: bool, everything: bool) -> None:
+        apart = self._buffers.copies and not everything
+        scope = "singlethread" if apart else "workgroup"
         e.f.module.declare("llvm.amdgcn.s.barrier", "void", [])
-        e.f.line('fence syncscope("workgroup") release')
+        e.f.line(f'fence syncscope("{scope}") release')
+        if apart:
+            e.f.call("void", "llvm.amdgcn.s.waitcnt", e.i32(LDS_DONE))
         e.f.line(f"call void @llvm.amdgcn.s.barrier() {e.convergent}")
-        e.f.line('fence syncscope("workgroup") acquire')
+        e.f.line(f'fence syncscope("{scope}") acquire')
 
     def named(self, e: Emitter, number: int, warps: int) -> None:
         raise Unsupported("barriers of some waves of a workgroup")
@@ -113,14 +124,15 @@ class AMDGPU(Hardware):
     reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")
 
     def __init__(self, arch: str):
-        self.arch, facts = arch, processor(arch)
+        self.arch, facts, buffers = arch, processor(arch), BufferAccess(arch)
         self.data_layout = data_layout(arch)
         self.lanes, self.banks = facts.lanes, facts.banks
-        self.grid, self.barriers = Grid(), WorkgroupBarriers()
+        self.grid, self.barriers = Grid(), WorkgroupBarriers(buffers)
         self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
-        self.memory, self.shared, self.matrices = GlobalAccess(), LocalMemory(), NoMatrixMoves()
+        self.memory, self.shared = GlobalAccess(), LocalMemory(buffers)
+        self.matrices = NoMatrixMoves()
         self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
-        self.buffers, self.conversions = BufferAccess(arch), SoftwareConversions()
+        self.buffers, self.conversions = buffers, SoftwareConversions()
         self.host = self.records = Records()
         self.functions, self.products = AMDFunctions(), MatrixProducts(matrix_cores(arch))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Caching, Order, Unsupported
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
@@ -57,7 +58,13 @@ def _store(
 
 
 class LocalMemory:
-    """LDS."""
+    """LDS, to which `buffers` may copy."""
+
+    def __init__(self, buffers: BufferAccess):
+        self._buffers = buffers
+
+    def read_metadata(self, e: Emitter) -> str:
+        return f", !noalias {copies_scope(e)}" if self._buffers.copies else ""
 
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
@@ -76,14 +83,17 @@ class LocalMemory:
 
 
 class NoAsyncCopies:
-    """Copies to LDS that go on beside the program are not used."""
+    """Copies to LDS are those of whole warps, by buffers; `copies` has the waits for them."""
 
     least_bytes = 4
 
     def copy(self, *arguments: Any, **named: Any) -> None:
-        raise Unsupported("asynchronous copies")
+        raise Unsupported("asynchronous copies to places of each thread")
 
-    commit = wait = copy
+    wait = copy
+
+    def commit(self, e: Emitter) -> None:
+        pass
 
 
 class GlobalAtomics(LLVMAtomics):

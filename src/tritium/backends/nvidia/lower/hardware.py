@@ -62,7 +62,7 @@ class CudaGrid:
 class CudaBarriers:
     """`bar.sync`, and the barrier of a cluster."""
 
-    def block(self, e: Emitter, proxy: bool) -> None:
+    def block(self, e: Emitter, proxy: bool, everything: bool) -> None:
         if proxy:
             e.asm("void", "fence.proxy.async.shared::cta;", "~{memory}")
         if e.barrier_number is not None and e.num_warps == 1:

@@ -99,6 +99,9 @@ class PtxGlobalMemory:
 class PtxSharedMemory:
     """`st.shared`, and the shared memory of other blocks of a cluster."""
 
+    def read_metadata(self, e: Emitter) -> str:
+        return ""
+
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
     ) -> None:

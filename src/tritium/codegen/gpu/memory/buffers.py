@@ -25,12 +25,13 @@ from tritium.codegen.gpu.memory.access import (
 )
 from tritium.codegen.gpu.memory.async_copy import are_zero
 from tritium.codegen.gpu.memory.atomic import handed_on, scratch_bytes
+from tritium.codegen.gpu.memory.shared import neighbour_bits, place_in, shared_pointers
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.encodings import LANE, REGISTER
 from tritium.ops import ttgir
 from tritium.ops.base import Op
 from tritium.ops.ttir import MemSemantic
@@ -43,7 +44,9 @@ the parts of a wide access, whose offsets do not wrap around."""
 BOTH = 0x100000000 - MAX_BYTES
 
 
-BufferOp: TypeAlias = ttgir.BufferLoadOp | ttgir.BufferStoreOp | ttgir.BufferAtomicRMWOp
+BufferOp: TypeAlias = (
+    ttgir.BufferLoadOp | ttgir.BufferStoreOp | ttgir.BufferAtomicRMWOp | ttgir.BufferLoadToLocalOp
+)
 
 
 class _Buffer(NamedTuple):
@@ -128,6 +131,48 @@ def store(c: Context, op: ttgir.BufferStoreOp) -> None:
         parts = [to_memory(c, values[r]) for r in group]
         place = buffer.offset(c, offsets[group[0]], memory_bytes(type), condition)
         buffers.store(c, buffer.resource, place, parts, caching)
+
+
+def memory_of(value: SSAValue) -> ttgir.MemDescType:
+    """The type of shared memory."""
+    assert isinstance(value.type, ttgir.MemDescType)
+    return value.type
+
+
+def lane_groups(tile: ir.Type, memory: ttgir.MemDescType) -> tuple[tuple[int, ...], ...]:
+    """The registers of a tile that one copy of a warp is for: neighbours in shared memory."""
+    place = place_in(layout_of(tile), memory)
+    bits = neighbour_bits(place, memory_bytes(memory.element_type))
+    return grouped(distinct_registers(layout_of(tile)), bits)
+
+
+def lane_places(
+    c: Context, op: Op, tile: ir.Type, to: SSAValue
+) -> list[tuple[tuple[int, ...], Value]]:
+    """The registers of each copy of a warp, and where its first lane copies to. Raises
+    `NotImplementedError` where the other lanes' places do not follow."""
+    memory, place = c.memory(to), place_in(layout_of(tile), to.type)
+    groups, lanes = lane_groups(tile, memory_of(to)), place.columns_of(LANE)
+    width = len(groups[0]).bit_length() - 1
+    together = [1 << width + i for i in range(len(lanes))]
+    if list(lanes) != together or memory.origin or c.owner(layout_of(tile)) is not None:
+        raise c.unsupported(op, "lanes whose places are not together")
+    first = place.with_columns(LANE, [0] * len(lanes))
+    places = shared_pointers(c, memory.address, first, [g[0] for g in groups],
+                             memory_type(memory.type.element_type))  # fmt: skip
+    return list(zip(groups, places, strict=True))
+
+
+@lowers(GPU, ttgir.BufferLoadToLocalOp)
+def copy(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
+    offsets, masks, caching = c.tile(op.offsets), _tile(c, op.mask), Caching(op.cache, op.evict)
+    buffer, buffers = _buffer(c, op), _hardware(c, op)
+    size = memory_bytes(memory_of(op.dest).element_type)
+    for group, pointer in lane_places(c, op, op.offsets.type, op.dest):
+        mask = None if masks is None else masks[group[0]]
+        offset = buffer.offset(c, offsets[group[0]], size, mask)
+        buffers.copy(c, buffer.resource, offset, pointer, size * len(group), caching)
+    c.set(op.results[0], None)
 
 
 @lowers(GPU, ttgir.BufferAtomicRMWOp, scratch=scratch_bytes)

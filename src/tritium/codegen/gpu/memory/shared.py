@@ -266,5 +266,7 @@ def conversion_of(
 
 def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:
     """Neighbours of a tile of this type in shared memory."""
-    return [from_memory(c, v, type) for v in c.load_neighbours(pointer, element, count)]
+    metadata = c.hardware.shared.read_metadata(c)
+    parts = c.load_neighbours(pointer, element, count, "", metadata)
+    return [from_memory(c, v, type) for v in parts]
 
