@@ -25,6 +25,7 @@ from tritium.backends.amd.driver import HIPDriver
 from tritium.backends.amd.lower.host import Records
 from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
+from tritium.sanitize.launch import SanitizerError
 from tritium.target import GPUTarget
 from tritium.testing import do_bench
 from tritium.tools.tensor_descriptor import TensorDescriptor
@@ -41,6 +42,7 @@ class FakeHip:
         self.kinds, self.launches, self.cooperative = "", list[Any](), 0
         self.native = list[bool]()  # of each launch: whether Python's launcher made it
         self.output, self.synchronized = c_void_p(), 0
+        self.reported: Any = None  # what a launch puts into the report of checks
         self.written: Any = None  # what a launch puts into the buffer
         self.times, self.clock, self.log, self.freed = list[float](), 0.0, list[str](), list[int]()
         self.launch_status, self.lanes = 0, 64 if arch.startswith("gfx9") else 32
@@ -103,6 +105,14 @@ class FakeHip:
         self.freed.append(memory)
         return 0
 
+    def _hipHostMalloc(self, place: Any, size: int, flags: int) -> int:
+        self.host = ctypes.create_string_buffer(b"\xff" * size, size)
+        place[0] = ctypes.addressof(self.host)
+        return 0
+
+    def _hipMallocManaged(self, place: Any, size: int, flags: int) -> int:
+        return 1
+
     def _hipMemset(self, memory: int, value: int, size: int) -> int:
         assert memory == ctypes.addressof(self.memory) and size == len(self.memory) and value == 0
         self.log.append("cold")
@@ -159,6 +169,8 @@ class FakeHip:
         values = [struct.unpack(k, ctypes.string_at(p, struct.calcsize(k)))[0]
                   for k, p in zip(self.kinds, places, strict=True)]  # fmt: skip
         self.launches.append((tuple(numbers), stream, values))
+        if self.reported:
+            ctypes.memmove(self.host, self.reported, len(self.reported))
         if self.written:
             ctypes.memmove(self.output.value or 0, self.written, len(self.written))
         callers = [frame.name for frame in traceback.extract_stack()]
@@ -394,3 +406,20 @@ def test_time_by_events(hip: FakeHip) -> None:
     gc.collect()
     assert ctypes.addressof(hip.memory) in hip.freed, "the cache's memory"
     assert set(range(1, len(hip.times) + 1)) <= set(hip.freed)
+
+
+def test_accesses_out_of_bounds(
+    hip: FakeHip, arrays: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the setting of the reference's address sanitizer."""
+    monkeypatch.setenv("TRITON_ENABLE_ASAN", "1")
+    hip.kinds = "QQQi" + "Q" * 7
+    kernel = add[(3,)](*arrays, 1000, BLOCK=256)
+    assert "cmpxchg" in kernel.asm["llir"] and hip.synchronized == 1
+    (values,) = [values for _, _, values in hip.launches]
+    ends = [address(x) + x.nbytes for x in arrays]
+    assert values[4] == ctypes.addressof(hip.host) and set(ends) <= set(values[5:])
+    hip.reported = struct.pack("<6iq", 1, 0, 2, 0, 0, 0, ends[0])
+    with pytest.raises(SanitizerError, match=r"(?s)program \(2, 0, 0\).*1024 of argument 'x'"):
+        add[(3,)](*arrays, 1000, BLOCK=256)
+    assert hip.native == [False, False]

@@ -109,3 +109,12 @@ def reproducing() -> Generator[None]:
         yield
     finally:
         _reproducing.reset(token)
+
+
+def instrument(module: Any, metadata: dict[str, Any], mode: str) -> None:
+    """Put the checks or records of a mode into a kernel for a GPU."""
+    if mode:
+        from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with
+
+        passes, metadata["sanitizer"] = sanitizer(module, mode, on_gpu=True)
+        run_pipeline(module, passes, "instrument")

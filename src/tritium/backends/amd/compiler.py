@@ -85,7 +85,7 @@ class HIPBackend(BaseBackend):
 
         if language is Language.GLUON:
             stages["glir"] = lambda module, facts: module
-            stages["ttgir"] = amd.make_ttgir_of_gluon
+            stages["ttgir"] = lambda module, facts: amd.make_ttgir_of_gluon(module, facts, options)
         else:
             stages["ttir"] = amd.make_ttir
             stages["ttgir"] = lambda module, facts: amd.make_ttgir(module, facts, options)

@@ -6,14 +6,17 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
+from tritium.backends.amd import checked
 from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
 from tritium.backends.amd.output import report
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
 from tritium.launch.packing import Pack, leaves, packer, parameters
+from tritium.sanitize.checked import Checked
 
 
 def address_of(arg: Any, position: int) -> int:
@@ -75,6 +78,10 @@ class HIPLauncher:
         self._name, self._metadata, self._function = metadata.name, metadata, function
         self._params, self._nested = parameters(src, metadata)
         self._threads = metadata.warp_size * metadata.num_warps
+        data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
+        self._checked = Checked(checked, data, self._params, metadata.name) if data else None
+        if self._checked is not None:
+            self._params = [*self._params, *self._checked.parameters]
         self._output = getattr(metadata, "output", ())
         self._packers: list[tuple[int, str, int, Pack]] = []
         self._count = 0
@@ -92,7 +99,7 @@ class HIPLauncher:
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
-        if self._output:
+        if self._output or self._checked is not None:
             return None
         # Here, because a program's first launches do not need it.
         from tritium.backends.amd.native_launch import Calls, make_end
@@ -112,7 +119,12 @@ class HIPLauncher:
         if enter_hook:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
-            self._launch((gx, gy, gz), stream, leaves(args) if self._nested else args)
+            flat = leaves(args) if self._nested else args
+            launch = partial(self._launch, (gx, gy, gz), stream)
+            if self._checked is None:
+                launch(flat)
+            else:
+                self._checked.run(launch, flat, (gx, gy, gz), stream)
         if exit_hook:
             exit_hook(launch_metadata)
 

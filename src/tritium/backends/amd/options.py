@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tritium.backends.amd.processor import facts_of
 from tritium.backends.base import check_counts, digest_of_options, option_values
@@ -34,6 +34,7 @@ class HIPOptions:
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         extern_libs: name and path of LLVM bitcode to link.
         arch: the processor; `make_options` fills it in.
+        instrumentation_mode: the sanitizer's checks, as `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
     num_warps: int = 4
@@ -59,6 +60,7 @@ class HIPOptions:
     arch: str = ""
     backend_name: str = "hip"
     instrumentation_mode: str = ""
+    instrumentations: ClassVar[tuple[str, ...]] = ("bounds",)
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

@@ -15,7 +15,7 @@ from tritium.backends.amd.lower import copies as copies  # registers its rules
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
 from tritium.backends.amd.processor import processor
-from tritium.backends.pipeline import run_pipeline
+from tritium.backends.pipeline import instrument, run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.native.code_object import link
 from tritium.passes import pipelines
@@ -28,6 +28,7 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Choose layouts, use shared memory and the matrix units."""
+    instrument(module, metadata, options.instrumentation_mode)
     facts = replace(processor(options.arch), buffers=knobs.amd.use_buffer_ops)
     if not knobs.amd.use_buffer_atomics:
         facts = replace(facts, buffer_atomics=())
@@ -40,15 +41,15 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
     return run_pipeline(module, passes, "make_ttgir")
 
 
-def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any]) -> Any:
+def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
-    return run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+    run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+    instrument(module, metadata, options.instrumentation_mode)
+    return module
 
 
 def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
-    if knobs.compilation.enable_asan:
-        raise NotImplementedError("the AMD backend has no address sanitizer (TRITON_ENABLE_ASAN)")
     line_info = not knobs.compilation.disable_line_info
     hardware = AMDGPU(options.arch)
     text, facts = lower_to_llvm(module, hardware, options, line_info=line_info)

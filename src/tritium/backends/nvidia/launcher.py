@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tritium.backends.nvidia import tensormap
-from tritium.backends.nvidia.checked import Checked
+from tritium.backends.nvidia import checked, tensormap
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
@@ -24,6 +23,7 @@ from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
 from tritium.launch.packing import Pack, leaves, packer, parameters
 from tritium.sanitize import ring
+from tritium.sanitize.checked import Checked
 
 PORTABLE_CLUSTER = 8
 """Blocks of a cluster that every device takes that has clusters."""
@@ -179,7 +179,7 @@ class CudaLauncher:
         if self._labels is not None:
             self._params = [*self._params, *((name, "i64") for name in ring.PARAMETERS)]
         elif data:
-            self._checked = Checked(data, self._params, metadata.name)
+            self._checked = Checked(checked, data, self._params, metadata.name)
             self._params = [*self._params, *self._checked.parameters]
         self._packers = self._make_packers()
         self._slots: list[_Slot] = []

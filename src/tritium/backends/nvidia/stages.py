@@ -13,7 +13,7 @@ from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
-from tritium.backends.pipeline import run_pipeline
+from tritium.backends.pipeline import instrument, run_pipeline
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
@@ -33,7 +33,7 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead. Loops that ask for what
     takes more shared memory than there is get less of it."""
-    _instrument(module, metadata, options)
+    instrument(module, metadata, options.instrumentation_mode)
     asking = [op for op in module.walk() if {FLATTEN, WARP_SPECIALIZE} & op.attributes.keys()]
     automatic = knobs.nvidia.auto_warp_specialize and may_split(module)
     late = processor(arch).bulk_copies is not None and has_stores_in_loops(module)
@@ -71,18 +71,8 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
     run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
-    _instrument(module, metadata, options)
+    instrument(module, metadata, options.instrumentation_mode)
     return module
-
-
-def _instrument(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> None:
-    """Put in the checks or records that the options ask for."""
-    if options.instrumentation_mode:
-        from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with
-
-        mode = options.instrumentation_mode
-        passes, metadata["sanitizer"] = sanitizer(module, mode, on_gpu=True)
-        run_pipeline(module, passes, "instrument")
 
 
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
