@@ -272,6 +272,47 @@ def test_copies_to_lds(
                                        constants=sizes, small=True))  # fmt: skip
 
 
+def test_priority_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    def instructions(**options: Any) -> list[str]:
+        kernel = compiled(products, "*fp16 *fp16 *fp32 i32 i32 i32", constants=sizes, small=True,
+                          **options)  # fmt: skip
+        return re.findall(r"s_setprio \d|sched_barrier|v_mfma|ds_read|ds_write", code(kernel))
+
+    sizes = {"M": 128, "N": 128, "K": 64, "FIRST": True}
+    assert "s_setprio 1" not in instructions(num_warps=8)
+    monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "1")
+    found = instructions(num_warps=8)
+    start, end = found.index("s_setprio 1"), found.index("s_setprio 0")
+    assert set(found[start + 1 : end]) == {"v_mfma"} and found[start - 1] == "sched_barrier"
+    assert "v_mfma" not in found[:start] + found[end:] and found[end + 1] == "sched_barrier"
+    assert "s_setprio 1" not in instructions() and "s_setprio 1" not in instructions(
+        num_warps=8, num_stages=1
+    )
+
+
+@tritium.jit
+def attention(q, k, v, out, n, M: tl.constexpr, D: tl.constexpr):
+    i, j, d = tl.arange(0, M), tl.arange(0, M), tl.arange(0, D)
+    x = tl.load(q + i[:, None] * D + d[None, :])
+    acc, total = tl.zeros((M, D), tl.float32), tl.zeros((M,), tl.float32)
+    for start in range(0, n, M):
+        rows = start + j
+        weights = tl.exp2(tl.dot(x, tl.load(k + rows[None, :] * D + d[:, None])))
+        total += tl.sum(weights, 1)
+        acc = tl.dot(weights.to(tl.float16), tl.load(v + rows[:, None] * D + d[None, :]), acc)
+    tl.store(out + i[:, None] * D + d[None, :], acc / total[:, None])
+
+
+def test_hints_to_the_scheduler() -> None:
+    def found(hint: str) -> str:
+        kernel = compiled(attention, "*fp16 *fp16 *fp16 *fp32 i32", small=True,
+                          constants={"M": 32, "D": 32}, schedule_hint=hint)  # fmt: skip
+        assert ("iterative-ilp" in kernel.asm["llir"]) == ("memory-bound" in hint)
+        return code(kernel)
+
+    assert found("attention") != found("attention,memory-bound-attention")
+
+
 def test_specialization(monkeypatch: pytest.MonkeyPatch) -> None:
     def tensor(size: int, address: int = 32) -> Any:
         storage = SimpleNamespace(size=lambda: size)

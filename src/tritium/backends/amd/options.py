@@ -27,7 +27,8 @@ class HIPOptions:
             round), 16 or 32; 0 leaves them to the product.
         kpack: of how many matrix instructions a thread has operands as neighbours, 1 or 2; 1 on
             gfx950.
-        schedule_hint: hints to LLVM's scheduler; it has no effect.
+        schedule_hint: hints to LLVM's scheduler, with commas between them:
+            "memory-bound-attention" chooses another strategy, "attention" has no effect.
         allow_flush_denorm: float32 arithmetic may take subnormal numbers for zero.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         debug: compile in `device_assert`.
@@ -82,11 +83,15 @@ class HIPOptions:
             raise ValueError(f"kpack is {self.kpack!r}; 1 or 2 is required")
         if not 0 <= self.waves_per_eu <= 20:
             raise ValueError(f"waves_per_eu is {self.waves_per_eu!r}; 0 to 20 is required")
-        unknown = [h for h in str(self.schedule_hint).split(",") if h.strip() not in _HINTS]
-        if unknown:
+        if not set(self.hints) <= set(_HINTS):
             raise ValueError(
                 f"schedule_hint is {self.schedule_hint!r}; {', '.join(_HINTS)} are known"
             )
+
+    @property
+    def hints(self) -> list[str]:
+        """Each of the hints to the scheduler."""
+        return [hint.strip() for hint in self.schedule_hint.split(",")]
 
     def hash(self) -> str:
         """A digest of all options and of the contents of the linked libraries."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tritium import knobs
 from tritium.backends.amd.amdgcn import TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.functions import AMDFunctions
@@ -15,7 +16,7 @@ from tritium.backends.amd.lower.memory import (
     LocalMemory,
     NoAsyncCopies,
 )
-from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.conversions import SoftwareConversions
@@ -134,13 +135,15 @@ class AMDGPU(Hardware):
         self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
         self.buffers, self.conversions = buffers, SoftwareConversions()
         self.host = self.records = Records()
-        self.functions, self.products = AMDFunctions(), MatrixProducts(matrix_cores(arch))
+        self.functions = AMDFunctions()
 
     def check_cluster(self, num_ctas: int) -> None:
         if num_ctas != 1:
             raise Unsupported(_CLUSTERS)
 
     def prepare(self, module: Module, options: Any) -> None:
+        wanted = bool(knobs.amd.use_block_pingpong) and options.num_stages > 1
+        self.products = ScheduledProducts(matrix_cores(self.arch), pingpong=wanted)
         module.nearest_only = _NEAREST_ONLY
         module.outlined = "alwaysinline"  # a call saves registers in scratch memory
         version = f'!{{i32 1, !"amdhsa_code_object_version", i32 {_CODE_OBJECT_VERSION}}}'
@@ -156,5 +159,7 @@ class AMDGPU(Hardware):
         ]  # fmt: skip
         if options.waves_per_eu:
             parts.append(f'"amdgpu-waves-per-eu"="{options.waves_per_eu},{options.waves_per_eu}"')
+        if "memory-bound-attention" in options.hints:
+            parts.append('"amdgpu-sched-strategy"="iterative-ilp"')
         mode = "preserve-sign" if options.allow_flush_denorm else "ieee"
         return " ".join([*parts, f'"denormal-fp-math-f32"="{mode},{mode}"'])

@@ -1,0 +1,34 @@
+"""Products with priority over other instructions of the waves of a SIMD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.matrix import MatrixCores
+from tritium.codegen.gpu.context import Context
+from tritium.codegen.llvm.writer import const
+from tritium.ops.scf import ForOp
+
+_PINGPONG_WARPS = 8
+"""Two waves of a workgroup on each SIMD: while one multiplies, the other moves operands."""
+
+
+class ScheduledProducts(MatrixProducts):
+    """With `pingpong`, products in loops of eight waves have priority, and LLVM moves nothing into
+    them or out of them."""
+
+    def __init__(self, unit: MatrixCores, *, pingpong: bool):
+        super().__init__(unit)
+        self._pingpong = pingpong
+
+    def multiply(self, c: Context, op: Any) -> None:
+        in_loop = isinstance(op.parent_op(), ForOp)
+        if not (self._pingpong and in_loop and c.num_warps == _PINGPONG_WARPS):
+            super().multiply(c, op)
+            return
+        c.f.call("void", "llvm.amdgcn.sched.barrier", c.i32(0))  # nothing moves across it
+        c.f.call("void", "llvm.amdgcn.s.setprio", const("i16", 1))
+        super().multiply(c, op)
+        c.f.call("void", "llvm.amdgcn.s.setprio", const("i16", 0))
+        c.f.call("void", "llvm.amdgcn.sched.barrier", c.i32(0))
