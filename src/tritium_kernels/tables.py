@@ -19,29 +19,37 @@ class RowTable:
     Attributes:
         whole: the longest row that a program holds at once; longer ones are walked over.
         whole_sums: the same where it holds sums over rows besides.
+        whole_again: the same where reading elements again is all that a walk costs more.
         chunk: the columns of one step of a walk.
         elements: what a program takes at least of short rows: several rows.
         warp_elements: elements for each warp.
         waves: programs for each processor, where programs keep sums over many rows.
+        walk: rows and columns of a step where sums over rows are kept in memory; None: they are
+            kept in registers.
     """
 
     whole: int
     whole_sums: int
+    whole_again: int
     chunk: int
     elements: int
     warp_elements: int
     waves: int
+    walk: tuple[int, int] | None = None
 
 
 ROWS = {
     "cpu": RowTable(
-        whole=16384, whole_sums=8192, chunk=512, elements=256, warp_elements=1 << 30, waves=4
+        whole=16384, whole_sums=8192, whole_again=2048, chunk=512, elements=256,
+        warp_elements=1 << 30, waves=4, walk=(4, 64),
     ),
     "hopper": RowTable(
-        whole=16384, whole_sums=8192, chunk=8192, elements=1024, warp_elements=1024, waves=2
+        whole=16384, whole_sums=8192, whole_again=16384, chunk=8192, elements=1024,
+        warp_elements=1024, waves=2,
     ),
     "gpu": RowTable(
-        whole=16384, whole_sums=8192, chunk=4096, elements=1024, warp_elements=1024, waves=2
+        whole=16384, whole_sums=8192, whole_again=16384, chunk=4096, elements=1024,
+        warp_elements=1024, waves=2,
     ),
 }
 
@@ -57,6 +65,7 @@ class RowPlan:
         step: columns of one step in kernels that walk over every row, short ones too.
         warps: of a program.
         programs: of a launch in which each program takes many rows.
+        even: tiles have no rows and no columns past the last.
     """
 
     rows: int
@@ -65,19 +74,26 @@ class RowPlan:
     step: int
     warps: int
     programs: int
+    even: bool
 
 
-def plan_rows(device: torch.device, rows: int, columns: int, sums: bool = False) -> RowPlan:
-    """The configuration for `rows` rows of `columns` elements; `sums`: over rows besides."""
+def plan_rows(
+    device: torch.device, rows: int, columns: int, sums: bool = False, again: bool = False
+) -> RowPlan:
+    """The configuration for `rows` rows of `columns` elements; `sums`: over rows besides; `again`:
+    a walk over a row computes no more than one tile of it."""
     table = ROWS[device_class(device)]
     block = power_of_two(columns)
     step = min(block, table.chunk)
-    whole = block <= (table.whole_sums if sums else table.whole)
+    whole = block <= (
+        table.whole_sums if sums else table.whole_again if again else table.whole
+    )  # fmt: skip
     block = block if whole else table.chunk
     many = max(1, min(table.elements // block, power_of_two(rows))) if whole else 1
     warps = min(max(power_of_two(block * many // table.warp_elements), 4), 16)
     programs = max(1, min(cdiv(rows, many), processors(device) * table.waves))
-    return RowPlan(many, block, whole, step, warps, programs)
+    even = rows % many == 0 and columns % block == 0
+    return RowPlan(many, block, whole, step, warps, programs, even)
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,7 @@ class FlatTable:
 FLAT = {"cpu": FlatTable(8192, 4), "hopper": FlatTable(2048, 4), "gpu": FlatTable(1024, 4)}
 
 
-def plan_flat(device: torch.device) -> FlatTable:
-    """The configuration for elements one by one."""
-    return FLAT[device_class(device)]
+def plan_flat(device: torch.device, n: int) -> tuple[FlatTable, bool]:
+    """The configuration for n elements one by one, and whether programs have no more than these."""
+    table = FLAT[device_class(device)]
+    return table, n % table.block == 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.kernels.support import FLOATS, compare, is_op, normal, place, torch
 from tritium_kernels.dense import layer_norm, log_softmax, rms_norm, softmax
 from tritium_kernels.errors import ArgumentError
+from tritium_kernels.tables import ROWS
 
 F = torch.nn.functional
 LONG = 20000  # above the longest row that any table takes whole
@@ -34,7 +37,16 @@ def test_float32():
 
 
 def test_bfloat16():
-    check_rows(5, 100, torch.bfloat16)
+    """In tiles that have no rows and no columns too many."""
+    check_rows(8, 128, torch.bfloat16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(8, 128), (5, 100), (3, LONG)])
+def test_sums_in_registers(monkeypatch, shape):
+    """As on GPUs, whose tables have no sums in memory."""
+    monkeypatch.setitem(ROWS, "cpu", replace(ROWS["cpu"], walk=None))
+    check_rows(*shape, torch.float32)
 
 
 @pytest.mark.slow

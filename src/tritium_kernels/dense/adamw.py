@@ -36,13 +36,13 @@ def adamw_op(
     # What has another order of elements is worked on in a copy.
     is_copied = len(flat) < len(tensors)
     copies = [t.contiguous() for t in tensors] if is_copied else flat
-    table = plan_flat(parameter.device)
     corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
     n = parameter.numel()
+    table, even = plan_flat(parameter.device, n)
     with on("adamw_", "parameter", parameter):
         kernel[(cdiv(n, table.block),)](
             *copies, n, rate, beta1, beta2, eps, rate * decay, *corrections,
-            -1.0 if maximize else 1.0, BLOCK=table.block, num_warps=table.warps,
+            -1.0 if maximize else 1.0, BLOCK=table.block, EVEN=even, num_warps=table.warps,
         )  # fmt: skip
     if is_copied:
         for target, copy in ((parameter, copies[0]), (first, copies[2]), (second, copies[3])):

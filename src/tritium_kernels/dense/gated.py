@@ -32,7 +32,8 @@ def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     with on("gated", "gate", gate):
         kernels.gated_forward[grid](
             *matrices, rows, columns, *(m.stride(0) for m in matrices),
-            KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+            num_warps=plan.warps,
         )  # fmt: skip
     return y
 
@@ -52,7 +53,8 @@ def gated_backward_op(
     with on("gated", "gate", gate):
         kernels.gated_backward[grid](
             *matrices, rows, columns, *(m.stride(0) for m in matrices),
-            KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+            num_warps=plan.warps,
         )  # fmt: skip
     return dgate, dup
 

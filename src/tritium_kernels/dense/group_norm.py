@@ -26,12 +26,13 @@ def group_norm_op(
     if y.numel() == 0:
         return y, mean, rstd
     size = x.numel() // (batch * groups)
+    positions = size * groups // channels
     plan = plan_rows(x.device, batch * groups, size)
     given = [None if t is None else t.contiguous() for t in (weight, bias)]
     with on("group_norm", "x", x):
         kernels.group_norm_forward[(batch * groups,)](
-            x.contiguous(), *given, y, mean, rstd, groups, size, size * groups // channels, eps,
-            BLOCK=plan.step, num_warps=plan.warps,
+            x.contiguous(), *given, y, mean, rstd, groups, size, positions, eps,
+            BLOCK=plan.step, EVEN=positions % plan.step == 0, num_warps=plan.warps,
         )  # fmt: skip
     return y, mean, rstd
 
@@ -50,9 +51,10 @@ def group_norm_backward_op(
     x, dy = x.contiguous(), dy.contiguous()
     positions = x.numel() // (batch * channels)
     plan = plan_rows(x.device, batch * channels, positions)
+    even = positions % plan.step == 0
     with on("group_norm", "x", x):
         kernels.channel_sums[(batch * channels,)](
-            x, dy, sums, products, positions, BLOCK=plan.step, num_warps=plan.warps
+            x, dy, sums, products, positions, BLOCK=plan.step, EVEN=even, num_warps=plan.warps
         )
         group, wide_mean, wide_rstd = (
             channels // groups, *(t.repeat_interleave(channels // groups, 1) for t in (mean, rstd))
@@ -67,7 +69,7 @@ def group_norm_backward_op(
         shift = -rstd * mean_g - slope * mean
         kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
             x, dy, (scale * wide_rstd).contiguous(), slope.contiguous(), shift.contiguous(), dx,
-            channels, group, positions, BLOCK=plan.step, num_warps=plan.warps,
+            channels, group, positions, BLOCK=plan.step, EVEN=even, num_warps=plan.warps,
         )  # fmt: skip
     return dx, ((products - wide_mean * sums) * wide_rstd).sum(0), sums.sum(0)
 

@@ -113,12 +113,12 @@ def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if dx.numel() == 0:
         return dx
-    table = plan_flat(x.device)
     n = x.numel()
+    table, even = plan_flat(x.device, n)
     with on("matmul", "a", x):
         activation_backward[(cdiv(n, table.block),)](
             x.contiguous(), dy.contiguous(), dx, n,
-            KIND=constant(activation), BLOCK=table.block, num_warps=table.warps,
+            KIND=constant(activation), BLOCK=table.block, EVEN=even, num_warps=table.warps,
         )  # fmt: skip
     return dx
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import norm as kernels
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
-from tritium_kernels.tables import RowPlan, plan_rows
+from tritium_kernels.launch import as_rows, cdiv, device_class, on
+from tritium_kernels.tables import ROWS, RowPlan, plan_rows
 
 
 def statistics_dtype(x: Tensor) -> torch.dtype:
@@ -31,12 +31,13 @@ def norm_op(
         return y, mean, rstd
     source, target = as_rows(x), as_rows(y)
     rows, columns = source.shape
-    plan = plan_rows(x.device, rows, columns)
+    plan = plan_rows(x.device, rows, columns, again=True)
     with on("norm", "x", x):
         kernels.norm_forward[(cdiv(rows, plan.rows),)](
             source, _contiguous(weight), _contiguous(bias), target, mean, rstd,
             rows, columns, source.stride(0), target.stride(0), eps,
-            MEAN=center, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            MEAN=center, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+            num_warps=plan.warps,
         )  # fmt: skip
     return y, mean, rstd
 
@@ -57,23 +58,41 @@ def norm_backward_op(
     source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
     rows, columns = source.shape
     plan = plan_rows(x.device, rows, columns, sums=True)
-    dtype = statistics_dtype(x)
+    walk = ROWS[device_class(x.device)].walk
+    make, dtype = torch.zeros if walk else torch.empty, statistics_dtype(x)
 
     def parts(gradient: Tensor) -> Tensor | None:
         shape = (plan.programs, columns)
-        return torch.empty(shape, dtype=dtype, device=x.device) if gradient.numel() else None
+        return make(shape, dtype=dtype, device=x.device) if gradient.numel() else None
 
     parts_w, parts_b = parts(dw), parts(db)
     saved = (source, _contiguous(weight), given, mean, rstd)
     with on("norm", "x", x):
-        launch = _backward_whole if plan.whole else _backward_long
-        launch(saved, target, parts_w, parts_b, center, plan)
+        if walk is not None:
+            _backward_walk(saved, target, parts_w, parts_b, center, plan.programs, *walk)
+        else:
+            launch = _backward_whole if plan.whole else _backward_long
+            launch(saved, target, parts_w, parts_b, center, plan)
         for part, gradient in ((parts_w, dw), (parts_b, db)):
             if part is not None:
                 kernels.sum_rows[(cdiv(columns, 128),)](
                     part, gradient, plan.programs, columns, ROWS=16, BLOCK=128
                 )
     return dx, dw, db
+
+
+def _backward_walk(
+    saved: tuple[Tensor | None, ...], dx: Tensor, dw: Tensor | None, db: Tensor | None,
+    center: bool, programs: int, height: int, block: int,
+) -> None:  # fmt: skip
+    x, weight, dy, mean, rstd = saved
+    assert x is not None and dy is not None
+    rows, columns = x.shape
+    kernels.norm_backward_walk[(programs,)](
+        x, weight, dy, mean, rstd, dx, dw, db, rows, columns, x.stride(0), dy.stride(0),
+        dx.stride(0), MEAN=center, ROWS=height, BLOCK=block,
+        EVEN=rows % height == 0 and columns % block == 0,
+    )  # fmt: skip
 
 
 def _backward_whole(
@@ -84,7 +103,7 @@ def _backward_whole(
     assert x is not None and dy is not None
     kernels.norm_backward_whole[(plan.programs,)](
         x, weight, dy, mean, rstd, dx, dw, db, *x.shape, x.stride(0), dy.stride(0), dx.stride(0),
-        MEAN=center, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        MEAN=center, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even, num_warps=plan.warps,
     )  # fmt: skip
 
 
@@ -97,12 +116,12 @@ def _backward_long(
     rows, columns = x.shape
     kernels.norm_backward_rows[(rows,)](
         x, weight, dy, mean, rstd, dx, rows, columns, x.stride(0), dy.stride(0), dx.stride(0),
-        MEAN=center, ROWS=1, BLOCK=plan.block, num_warps=plan.warps,
+        MEAN=center, ROWS=1, BLOCK=plan.block, EVEN=plan.even, num_warps=plan.warps,
     )  # fmt: skip
     if dw is not None:
         kernels.norm_backward_columns[(plan.programs, cdiv(columns, plan.block))](
             x, dy, mean, rstd, dw, db, rows, columns, x.stride(0), dy.stride(0),
-            MEAN=center, ROWS=1, BLOCK=plan.block, num_warps=plan.warps,
+            MEAN=center, ROWS=1, BLOCK=plan.block, EVEN=plan.even, num_warps=plan.warps,
         )  # fmt: skip
 
 

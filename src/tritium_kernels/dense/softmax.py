@@ -24,7 +24,8 @@ def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     with on("softmax", "x", x):
         kernels.softmax_forward[(cdiv(rows, plan.rows),)](
             source, target, rows, columns, source.stride(0), target.stride(0),
-            LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+            num_warps=plan.warps,
         )  # fmt: skip
     return y
 
@@ -36,12 +37,13 @@ def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.T
         return dx
     result, given, target = as_rows(y), as_rows(dy), as_rows(dx)
     rows, columns = result.shape
-    plan = plan_rows(y.device, rows, columns)
+    plan = plan_rows(y.device, rows, columns, again=True)
     with on("softmax", "x", y):
         kernels.softmax_backward[(cdiv(rows, plan.rows),)](
             result, given, target, rows, columns,
             result.stride(0), given.stride(0), target.stride(0),
-            LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+            num_warps=plan.warps,
         )  # fmt: skip
     return dx
 

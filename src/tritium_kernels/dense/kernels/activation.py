@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tritium
 import tritium.language as tl
-from tritium_kernels.dense.kernels.common import tile, wide
+from tritium_kernels.dense.kernels.common import inside, tile, wide
 
 ACTIVATIONS = ("relu", "relu2", "sigmoid", "silu", "tanh", "gelu", "gelu_tanh")
 
@@ -80,15 +80,15 @@ def tile_of_program(rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 @tritium.jit
 def gated_forward(
     gate_ptr, up_ptr, y_ptr, rows, columns, gate_stride, up_stride, y_stride,
-    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """activation(gate) * up."""
     row, start = tile_of_program(rows, columns, ROWS, BLOCK)
-    offsets, mask = tile(row, rows, start, columns, gate_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, gate_stride, ROWS, BLOCK, EVEN)
     gate = wide(tl.load(gate_ptr + offsets, mask=mask, other=0.0))
-    offsets, mask = tile(row, rows, start, columns, up_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, up_stride, ROWS, BLOCK, EVEN)
     up = wide(tl.load(up_ptr + offsets, mask=mask, other=0.0))
-    offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK, EVEN)
     y = activate(gate, KIND) * up
     tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
 
@@ -97,28 +97,32 @@ def gated_forward(
 def gated_backward(
     gate_ptr, up_ptr, dy_ptr, dgate_ptr, dup_ptr, rows, columns,
     gate_stride, up_stride, dy_stride, dgate_stride, dup_stride,
-    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     row, start = tile_of_program(rows, columns, ROWS, BLOCK)
-    offsets, mask = tile(row, rows, start, columns, gate_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, gate_stride, ROWS, BLOCK, EVEN)
     gate = wide(tl.load(gate_ptr + offsets, mask=mask, other=0.0))
-    offsets, mask = tile(row, rows, start, columns, up_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, up_stride, ROWS, BLOCK, EVEN)
     up = wide(tl.load(up_ptr + offsets, mask=mask, other=0.0))
-    offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK, EVEN)
     dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
     dgate = dy * up * derivative(gate, KIND)
     dup = dy * activate(gate, KIND)
-    offsets, mask = tile(row, rows, start, columns, dgate_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, dgate_stride, ROWS, BLOCK, EVEN)
     tl.store(dgate_ptr + offsets, dgate.to(dgate_ptr.dtype.element_ty), mask=mask)
-    offsets, mask = tile(row, rows, start, columns, dup_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, dup_stride, ROWS, BLOCK, EVEN)
     tl.store(dup_ptr + offsets, dup.to(dup_ptr.dtype.element_ty), mask=mask)
 
 
 @tritium.jit
-def activation_backward(x_ptr, dy_ptr, dx_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def activation_backward(
+    x_ptr, dy_ptr, dx_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr
+):
     """dy * derivative(x) of contiguous elements."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    x = wide(tl.load(x_ptr + at, mask=at < n, other=0.0))
-    dy = wide(tl.load(dy_ptr + at, mask=at < n, other=0.0))
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    at = start + tl.arange(0, BLOCK)
+    mask = inside(start, n, BLOCK, EVEN)
+    x = wide(tl.load(x_ptr + at, mask=mask, other=0.0))
+    dy = wide(tl.load(dy_ptr + at, mask=mask, other=0.0))
     dx = dy * derivative(x, KIND)
-    tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=at < n)
+    tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)

@@ -19,8 +19,26 @@ def zeros_like_wide(ptr, SHAPE: tl.constexpr):
 
 
 @tritium.jit
-def tile(row, rows, start, columns, stride, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """(offsets, mask) of ROWS rows from `row` on, BLOCK columns from `start` on."""
+def tile(
+    row, rows, start, columns, stride, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN: tl.constexpr = False,
+):  # fmt: skip
+    """(offsets, mask) of ROWS rows from `row` on, BLOCK columns from `start` on.
+
+    EVEN: all of them exist; a mask that is always true costs nothing.
+    """
     r = row.to(tl.int64) + tl.arange(0, ROWS)[:, None]
     c = start + tl.arange(0, BLOCK)[None, :]
-    return r * stride + c, (r < rows) & (c < columns)
+    if EVEN:
+        return r * stride + c, tl.full((ROWS, BLOCK), True, tl.int1)
+    else:
+        return r * stride + c, (r < rows) & (c < columns)
+
+
+@tritium.jit
+def inside(start, columns, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    """Which of BLOCK columns from `start` on exist."""
+    if EVEN:
+        return tl.full((BLOCK,), True, tl.int1)
+    else:
+        return start + tl.arange(0, BLOCK) < columns

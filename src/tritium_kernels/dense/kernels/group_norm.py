@@ -8,51 +8,65 @@ from __future__ import annotations
 
 import tritium
 import tritium.language as tl
-from tritium_kernels.dense.kernels.common import wide, zeros_like_wide
+from tritium_kernels.dense.kernels.common import inside, wide, zeros_like_wide
+
+
+@tritium.jit
+def of_channels(ptr, start, positions, mask, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    """The weight or bias of the channel of each element of a block."""
+    if EVEN:
+        return wide(tl.load(ptr + start // positions))
+    else:
+        channel = (start + tl.arange(0, BLOCK)) // positions
+        return wide(tl.load(ptr + channel, mask=mask, other=0.0))
 
 
 @tritium.jit
 def group_norm_forward(
     x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, size, positions,
-    eps: tl.float64, BLOCK: tl.constexpr,
+    eps: tl.float64, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """One group, whose `size` elements are adjacent."""
+    """One group, whose `size` elements are adjacent. EVEN: blocks are of one channel."""
     pid = tl.program_id(0).to(tl.int64)
     x_ptr += pid * size
     y_ptr += pid * size
     c = tl.arange(0, BLOCK)
     sums = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, size, BLOCK):
-        sums += wide(tl.load(x_ptr + start + c, mask=start + c < size, other=0.0))
+        mask = inside(start, size, BLOCK, EVEN)
+        sums += wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
     mean = tl.sum(sums, 0) / size
     squares = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, size, BLOCK):
-        x = wide(tl.load(x_ptr + start + c, mask=start + c < size, other=0.0))
-        x = tl.where(start + c < size, x - mean, 0.0)
+        mask = inside(start, size, BLOCK, EVEN)
+        x = wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
+        x = tl.where(mask, x - mean, 0.0)
         squares += x * x
     rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps.to(mean.dtype))
     tl.store(mean_ptr + pid, mean)
     tl.store(rstd_ptr + pid, rstd)
     channel = (pid % groups) * (size // positions)
     for start in range(0, size, BLOCK):
-        mask = start + c < size
+        mask = inside(start, size, BLOCK, EVEN)
         y = (wide(tl.load(x_ptr + start + c, mask=mask, other=0.0)) - mean) * rstd
         if w_ptr is not None:
-            y *= wide(tl.load(w_ptr + channel + (start + c) // positions, mask=mask, other=0.0))
+            y *= of_channels(w_ptr + channel, start, positions, mask, BLOCK, EVEN)
         if b_ptr is not None:
-            y += wide(tl.load(b_ptr + channel + (start + c) // positions, mask=mask, other=0.0))
+            y += of_channels(b_ptr + channel, start, positions, mask, BLOCK, EVEN)
         tl.store(y_ptr + start + c, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @tritium.jit
-def channel_sums(x_ptr, dy_ptr, sum_ptr, product_ptr, positions, BLOCK: tl.constexpr):
+def channel_sums(
+    x_ptr, dy_ptr, sum_ptr, product_ptr, positions, BLOCK: tl.constexpr, EVEN: tl.constexpr
+):
     """Sums of dy and dy * x over the positions of one channel."""
     pid = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, BLOCK)
     sums = zeros_like_wide(x_ptr, (BLOCK,))
     products = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, positions, BLOCK):
-        mask = start + c < positions
+        mask = inside(start, positions, BLOCK, EVEN)
         x = wide(tl.load(x_ptr + pid * positions + start + c, mask=mask, other=0.0))
         dy = wide(tl.load(dy_ptr + pid * positions + start + c, mask=mask, other=0.0))
         sums += dy
@@ -64,14 +78,15 @@ def channel_sums(x_ptr, dy_ptr, sum_ptr, product_ptr, positions, BLOCK: tl.const
 @tritium.jit
 def group_norm_backward(
     x_ptr, dy_ptr, factor_ptr, slope_ptr, shift_ptr, dx_ptr, channels, group, positions,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """dx = factor[channel] * dy + slope[group] * x + shift[group]."""
     across = tl.cdiv(positions, BLOCK)
     pid = tl.program_id(0).to(tl.int64)
     row = pid // across
-    at = (pid % across) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < positions
+    start = (pid % across) * BLOCK
+    at = start + tl.arange(0, BLOCK)
+    mask = inside(start, positions, BLOCK, EVEN)
     x = wide(tl.load(x_ptr + row * positions + at, mask=mask, other=0.0))
     dy = wide(tl.load(dy_ptr + row * positions + at, mask=mask, other=0.0))
     factor = tl.load(factor_ptr + row)

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import tritium
 import tritium.language as tl
-from tritium_kernels.dense.kernels.common import tile, wide, zeros_like_wide
+from tritium_kernels.dense.kernels.common import inside, tile, wide, zeros_like_wide
 
 
 @tritium.jit
-def scaled(h, w_ptr, b_ptr, c, inside):
+def scaled(h, w_ptr, b_ptr, c, mask):
     """h * w + b, where there are weights and biases."""
     if w_ptr is not None:
-        h *= wide(tl.load(w_ptr + c, mask=inside, other=0.0))[None, :]
+        h *= wide(tl.load(w_ptr + c, mask=mask, other=0.0))[None, :]
     if b_ptr is not None:
-        h += wide(tl.load(b_ptr + c, mask=inside, other=0.0))[None, :]
+        h += wide(tl.load(b_ptr + c, mask=mask, other=0.0))[None, :]
     return h
 
 
@@ -40,58 +40,58 @@ def store_statistics(
 def norm_forward(
     x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, rows, columns, x_stride, y_stride,
     eps: tl.float64, MEAN: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS
     c = tl.arange(0, BLOCK)
     if WHOLE:
-        offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK, EVEN)
         x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
         mean = tl.sum(x, 1)[:, None] / columns if MEAN else 0.0
         if MEAN:
             x = tl.where(mask, x - mean, 0.0)
         rstd = 1 / tl.sqrt(tl.sum(x * x, 1)[:, None] / columns + eps.to(x.dtype))
         store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
-        y = scaled(x * rstd, w_ptr, b_ptr, c, c < columns)
-        offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK)
+        y = scaled(x * rstd, w_ptr, b_ptr, c, inside(0, columns, BLOCK, EVEN))
+        offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK, EVEN)
         tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
     else:
         mean = 0.0
         if MEAN:
             sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
             for start in range(0, columns, BLOCK):
-                offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
+                offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
                 sums += wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
             mean = tl.sum(sums, 1)[:, None] / columns
         squares = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         for start in range(0, columns, BLOCK):
-            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
             x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
             x = tl.where(mask, x - mean, 0.0)
             squares += x * x
         rstd = 1 / tl.sqrt(tl.sum(squares, 1)[:, None] / columns + eps.to(squares.dtype))
         store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
         for start in range(0, columns, BLOCK):
-            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
             h = (wide(tl.load(x_ptr + offsets, mask=mask, other=0.0)) - mean) * rstd
-            y = scaled(h, w_ptr, b_ptr, start + c, start + c < columns)
-            offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK)
+            y = scaled(h, w_ptr, b_ptr, start + c, inside(start, columns, BLOCK, EVEN))
+            offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK, EVEN)
             tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @tritium.jit
 def load_rows(
     x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """(h, dy, g) of a tile."""
-    offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
     x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
-    offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK)
+    offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK, EVEN)
     dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
     h = tl.where(mask, (x - mean) * rstd, 0.0)
     c = start + tl.arange(0, BLOCK)
-    return h, dy, scaled(dy, w_ptr, None, c, c < columns)
+    return h, dy, scaled(dy, w_ptr, None, c, inside(start, columns, BLOCK, EVEN))
 
 
 @tritium.jit
@@ -107,7 +107,7 @@ def load_statistics(
 def norm_backward_whole(
     x_ptr, w_ptr, dy_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr,
     rows, columns, x_stride, dy_stride, dx_stride,
-    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """dx, and each program's part of dw and db (a row of (programs, columns))."""
     c = tl.arange(0, BLOCK)
@@ -117,7 +117,7 @@ def norm_backward_whole(
         mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
         h, dy, g = load_rows(
             x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, 0, columns, x_stride, dy_stride,
-            ROWS, BLOCK,
+            ROWS, BLOCK, EVEN,
         )  # fmt: skip
         dx = g - h * (tl.sum(g * h, 1)[:, None] / columns)
         if MEAN:
@@ -126,7 +126,7 @@ def norm_backward_whole(
             dw += tl.sum(dy * h, 0)
         if db_ptr is not None:
             db += tl.sum(dy, 0)
-        offsets, mask = tile(row, rows, 0, columns, dx_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, dx_stride, ROWS, BLOCK, EVEN)
         tl.store(dx_ptr + offsets, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=mask)
     part = tl.program_id(0).to(tl.int64) * columns + c
     if dw_ptr is not None:
@@ -136,10 +136,50 @@ def norm_backward_whole(
 
 
 @tritium.jit
+def norm_backward_walk(
+    x_ptr, w_ptr, dy_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr,
+    rows, columns, x_stride, dy_stride, dx_stride,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """`norm_backward_whole` in steps of BLOCK columns, with the parts of dw and db in memory: for
+    processors that have fast memory, and few registers. The parts begin as zeros."""
+    part = tl.program_id(0).to(tl.int64) * columns
+    for row in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        sum_g = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+        sum_gh = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+        for start in range(0, columns, BLOCK):
+            h, _, g = load_rows(
+                x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
+                ROWS, BLOCK, EVEN,
+            )  # fmt: skip
+            sum_g += g
+            sum_gh += g * h
+        mean_g = tl.sum(sum_g, 1)[:, None] / columns if MEAN else 0.0
+        mean_gh = tl.sum(sum_gh, 1)[:, None] / columns
+        for start in range(0, columns, BLOCK):
+            h, dy, g = load_rows(
+                x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
+                ROWS, BLOCK, EVEN,
+            )  # fmt: skip
+            dx = rstd * (g - mean_g - h * mean_gh)
+            offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK, EVEN)
+            tl.store(dx_ptr + offsets, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+            places = part + start + tl.arange(0, BLOCK)
+            mask = inside(start, columns, BLOCK, EVEN)
+            if dw_ptr is not None:
+                before = tl.load(dw_ptr + places, mask=mask, other=0.0)
+                tl.store(dw_ptr + places, before + tl.sum(dy * h, 0), mask=mask)
+            if db_ptr is not None:
+                before = tl.load(db_ptr + places, mask=mask, other=0.0)
+                tl.store(db_ptr + places, before + tl.sum(dy, 0), mask=mask)
+
+
+@tritium.jit
 def norm_backward_rows(
     x_ptr, w_ptr, dy_ptr, mean_ptr, rstd_ptr, dx_ptr,
     rows, columns, x_stride, dy_stride, dx_stride,
-    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """dx of long rows."""
     row = tl.program_id(0) * ROWS
@@ -149,7 +189,7 @@ def norm_backward_rows(
     for start in range(0, columns, BLOCK):
         h, _, g = load_rows(
             x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-            ROWS, BLOCK,
+            ROWS, BLOCK, EVEN,
         )  # fmt: skip
         sum_g += g
         sum_gh += g * h
@@ -158,17 +198,17 @@ def norm_backward_rows(
     for start in range(0, columns, BLOCK):
         h, _, g = load_rows(
             x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-            ROWS, BLOCK,
+            ROWS, BLOCK, EVEN,
         )  # fmt: skip
         dx = rstd * (g - mean_g - h * mean_gh)
-        offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK, EVEN)
         tl.store(dx_ptr + offsets, dx.to(dx_ptr.dtype.element_ty), mask=mask)
 
 
 @tritium.jit
 def norm_backward_columns(
     x_ptr, dy_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, rows, columns, x_stride, dy_stride,
-    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """The parts of dw and db that the rows of a program give, for long rows."""
     start = tl.program_id(1) * BLOCK
@@ -179,14 +219,14 @@ def norm_backward_columns(
         mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
         h, dy, _ = load_rows(
             x_ptr, dy_ptr, None, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-            ROWS, BLOCK,
+            ROWS, BLOCK, EVEN,
         )  # fmt: skip
         dw += tl.sum(dy * h, 0)
         db += tl.sum(dy, 0)
     part = tl.program_id(0).to(tl.int64) * columns + c
-    tl.store(dw_ptr + part, dw, mask=c < columns)
+    tl.store(dw_ptr + part, dw, mask=inside(start, columns, BLOCK, EVEN))
     if db_ptr is not None:
-        tl.store(db_ptr + part, db, mask=c < columns)
+        tl.store(db_ptr + part, db, mask=inside(start, columns, BLOCK, EVEN))
 
 
 @tritium.jit

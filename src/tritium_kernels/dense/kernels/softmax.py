@@ -25,21 +25,22 @@ def finite_or_zero(largest):
 def softmax_forward(
     x_ptr, y_ptr, rows, columns, x_stride, y_stride,
     LOG: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS
     if WHOLE:
-        offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK, EVEN)
         x = wide(tl.load(x_ptr + offsets, mask=mask, other=float("-inf")))
         largest = tl.max(x, 1)[:, None]
         total = tl.sum(tl.exp(x - largest), 1)[:, None]
-        offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK, EVEN)
         y = normalized(x, largest, total, LOG)
         tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
     else:
         most = zeros_like_wide(x_ptr, (ROWS, BLOCK)) - float("inf")
         sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         for start in range(0, columns, BLOCK):
-            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
             x = wide(tl.load(x_ptr + offsets, mask=mask, other=float("-inf")))
             more = tl.maximum(most, x, propagate_nan=tl.PropagateNan.ALL)
             base = finite_or_zero(more)
@@ -48,9 +49,9 @@ def softmax_forward(
         largest = tl.max(most, 1)[:, None]
         total = tl.sum(sums * tl.exp(finite_or_zero(most) - largest), 1)[:, None]
         for start in range(0, columns, BLOCK):
-            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
             x = wide(tl.load(x_ptr + offsets, mask=mask, other=float("-inf")))
-            offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK, EVEN)
             y = normalized(x, largest, total, LOG)
             tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
 
@@ -67,33 +68,34 @@ def softmax_gradient(y, dy, total, LOG: tl.constexpr):
 def softmax_backward(
     y_ptr, dy_ptr, dx_ptr, rows, columns, y_stride, dy_stride, dx_stride,
     LOG: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS
     if WHOLE:
-        offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK, EVEN)
         y = wide(tl.load(y_ptr + offsets, mask=mask, other=0.0))
-        offsets, mask = tile(row, rows, 0, columns, dy_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, dy_stride, ROWS, BLOCK, EVEN)
         dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
         total = tl.sum(dy if LOG else y * dy, 1)[:, None]
-        offsets, mask = tile(row, rows, 0, columns, dx_stride, ROWS, BLOCK)
+        offsets, mask = tile(row, rows, 0, columns, dx_stride, ROWS, BLOCK, EVEN)
         dx = softmax_gradient(y, dy, total, LOG)
         tl.store(dx_ptr + offsets, dx.to(dx_ptr.dtype.element_ty), mask=mask)
     else:
         sums = zeros_like_wide(y_ptr, (ROWS, BLOCK))
         for start in range(0, columns, BLOCK):
-            offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK, EVEN)
             dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
             if LOG:
                 sums += dy
             else:
-                offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK)
+                offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK, EVEN)
                 sums += dy * wide(tl.load(y_ptr + offsets, mask=mask, other=0.0))
         total = tl.sum(sums, 1)[:, None]
         for start in range(0, columns, BLOCK):
-            offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK, EVEN)
             y = wide(tl.load(y_ptr + offsets, mask=mask, other=0.0))
-            offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK, EVEN)
             dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
-            offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK)
+            offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK, EVEN)
             dx = softmax_gradient(y, dy, total, LOG)
             tl.store(dx_ptr + offsets, dx.to(dx_ptr.dtype.element_ty), mask=mask)
