@@ -267,6 +267,9 @@ def test_copies_to_lds(
     assert not any(lost for _, lost in shared_accesses(kernel, arch))
     kernel = compiled(products, "*fp16 *fp16 *fp32 i32 i32 i32", arch, constants=sizes)
     assert re.search(rf"global_load_lds_{width} ", code(kernel)), "beyond the reach of buffers"
+    small = {"M": 16, "N": 16, "K": 16, "FIRST": True}
+    kernel = compiled(products, "*i8 *i8 *i32 i32 i32 i32", arch, constants=small, small=True)
+    assert " lds" not in code(kernel), "no matrix unit takes it"
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "0")
     assert " lds" not in code(compiled(products, "*fp16 *fp16 *fp32 i32 i32 i32", arch,
                                        constants=sizes, small=True))  # fmt: skip

@@ -98,10 +98,9 @@ class Coalesce(Pass):
                 if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
                 encoding = _encoding(wish, width, processor, threads_of(module), cluster)
-                axis, product = products.get(id(op), (0, None))
-                if self.direct and isinstance(product, MatrixProduct) and _in_loop(op):
-                    run = processor.matrix_units[0].neighbours(product) * wish.size
-                    direct = _for_lanes(wish, axis, run, processor, threads_of(module))
+                if self.direct and id(op) in products and isinstance(op.parent_op(), ForOp):
+                    axis, product = products[id(op)]
+                    direct = _for_lanes(wish, axis, product, processor, threads_of(module))
                     encoding = direct or encoding
                 changed |= _apply(op, encoding)
         return changed
@@ -237,19 +236,19 @@ def _sector_threads(
     return sector // piece
 
 
-def _in_loop(op: Operation) -> bool:
-    return isinstance(op.parent_op(), ForOp)
-
-
 def _for_lanes(
-    wish: _Wish, axis: int, run: int, processor: Processor, threads: Threads
+    wish: _Wish, axis: int, product: TileProduct, processor: Processor, threads: Threads
 ) -> LinearEncoding | None:
     """The encoding in which the lanes of each warp have what is together in swizzled memory; None
-    for operands that do not run along `axis`. `run`: bytes of a row that are read at once."""
+    for operands that do not run along `axis`, and products that matrix units do not take."""
     widths = [n for n in processor.lane_copy_bytes if n <= wish.width * wish.size]
     if not widths or wish.order[0] != axis or len(wish.shape) != 2:
         return None
-    access = max(widths[-1], run)
+    shape = ir.shape_of(product.results[0].type)
+    units = [u for u in processor.matrix_units if u.takes(product, threads.warps, shape)]
+    if not units or not isinstance(product, MatrixProduct):
+        return None
+    access = max(widths[-1], units[0].neighbours(product) * wish.size)
     memory = swizzled_encoding(wish.shape, wish.order, wish.size, access, processor)
     bases = linear(memory, wish.shape).bases(OFFSET)
     first = (widths[-1] // wish.size).bit_length() - 1
