@@ -82,7 +82,7 @@ class MatrixUnit(Protocol):
         product is an operand of another."""
         ...
 
-    def neighbours(self, product: Any) -> int:
+    def neighbours(self, product: Any, encoding: Any = None) -> int:
         """The elements along K of an operand that are neighbours in a thread (`kWidth`)."""
         ...
 

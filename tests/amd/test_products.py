@@ -134,6 +134,8 @@ CASES = [
     ("gfx942", "f32", (128, 4, 16), 0, 2), ("gfx942", "f16", (64, 64, 64), 16, 2),
     ("gfx942", "f16", (64, 64, 64), 32, 2), ("gfx950", "i8", (64, 64, 128), 16, 1),
     ("gfx942", "f16", (8, 4, 32), 16, 1), ("gfx942", "f16", (16, 64, 32), 32, 1),
+    ("gfx950", "f8E4M3FN", (32, 32, 256), 0, 1), ("gfx950", "f8E5M2", (64, 64, 32), 0, 1),
+    ("gfx950", "f16", (64, 64, 16), 16, 1), ("gfx950", "i8", (32, 32, 32), 0, 2),
     ("gfx1100", "f16", (16, 4, 32), 16, 2), ("gfx1200", "f16", (32, 32, 64), 16, 2),
 ]  # fmt: skip
 """Processor, elements, extents, `matrix_instr_nonkdim`, `kpack`."""
@@ -179,7 +181,7 @@ def check(arch: str, unit: Any, op: Any, encoding: Any) -> None:
     (m, n), k = ir.shape_of(op.results[0].type), op.k
     element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
     kind = str(element)
-    width, rng = unit.neighbours(op), np.random.default_rng(m + n + k)
+    width, rng = unit.neighbours(op, encoding), np.random.default_rng(m + n + k)
     a, b, c = (rng.integers(-4, 5, s).astype(float) for s in ((m, k), (k, n), (m, n)))
     operands = [DotOperandEncoding.make(opIdx=i, parent=encoding, kWidth=width) for i in (0, 1)]
     op.a = held(a, ir.tensor_of((m, k), element, operands[0]), LLVM.get(kind, "i8"))
@@ -208,7 +210,7 @@ WANTED = {
     "gfx942": {"fp16": "f32_32x32x8_f16", "i8": "i32_32x32x16_i8", "fp64": "f64_16x16x4_f64",
                "fp8e4b8": "f32_32x32x16_fp8_fp8", "fp8e5b16": "f32_32x32x16_bf8_bf8"},
     "gfx950": {"bf16": "f32_32x32x16_bf16", "i8": "i32_32x32x32_i8",
-               "fp8e4nv": "f32_32x32x16_fp8_fp8"},
+               "fp8e4nv": "f32_32x32x64_f8f6f4", "fp8e5": "f32_32x32x64_f8f6f4"},
     "gfx1100": {"fp16": "f32_16x16x16_f16", "i8": "i32_16x16x16_iu8"},
     "gfx1200": {"bf16": "f32_16x16x16_bf16", "fp8e5": "f32_16x16x16_bf8_bf8"},
     "gfx1250": {"fp16": "f32_16x16x32_f16", "i8": "i32_16x16x64_iu8", "fp32": "f32_16x16x4_f32"},

@@ -102,7 +102,8 @@ def test_scaled_products(
     assert unit.takes(op, 4, (m, n))
     encoding = unit.encoding(op, 4, (), False)
     for index in (0, 1):
-        layout = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=unit.neighbours(op))
+        width = unit.neighbours(op, encoding)
+        layout = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=width)
         kinds[index] = ir.tensor_of(arrays[index].shape, ir.i8, layout)
         scale = unit.scales(op, encoding, index)
         kinds[2 + index] = ir.tensor_of(factors[index].shape, ir.i8, scale)

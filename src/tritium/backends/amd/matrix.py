@@ -63,6 +63,8 @@ _MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
                 (4, 4, "i32.4x4x4i8", "i32")),
     (3, "i8"): ((32, 16, "i32.32x32x16.i8", "i64"), (16, 32, "i32.16x16x32.i8", "i64")),
     (3, "f8"): ((32, 16, "f32.32x32x16.{}.{}", "i64"), (16, 32, "f32.16x16x32.{}.{}", "i64")),
+    (4, "f8"): ((32, 64, "scale.f32.32x32x64.f8f6f4", "<8 x i32>"),
+                (16, 128, "scale.f32.16x16x128.f8f6f4", "<8 x i32>")),
     (4, "f16"): ((32, 16, "f32.32x32x16.f16", "<8 x half>"),
                  (16, 32, "f32.16x16x32.f16", "<8 x half>")),
     (4, "bf16"): ((32, 16, "f32.32x32x16.bf16", "<8 x bfloat>"),
@@ -71,6 +73,8 @@ _MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
 }  # fmt: skip
 """By the first version that has them and the operands' elements: rows, K, intrinsic, operand. Those
 of 4 rows and columns are 16 products, which share one of their operands here."""
+_FIRST = ("i32.32x32x8i8", "i32.16x16x16i8")
+"""Those that later versions lack."""
 _XF32 = ((32, 4, "f32.32x32x4.xf32", "<2 x float>"), (16, 8, "f32.16x16x8.xf32", "<2 x float>"))
 """tf32, of version 3 alone."""
 
@@ -92,6 +96,8 @@ _WMMA: dict[tuple[int, str], tuple[int, str, str]] = {
 
 _SCALED = {("mfma", 4): ((32, 64), (16, 128)), ("wmma", 3): ((16, 128),)}
 """Rows and K of products of operands with a scale for each 32 elements along K."""
+FLOAT8_FORMATS: dict[ir.Type, int] = {ir.f8e4m3fn: 0, ir.f8e5m2: 1}
+"""The numbers of formats in instructions for several."""
 SCALED_FORMATS = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 4}
 SCALED_BYTES = 16
 """The elements with one scale; the bytes of an operand that are neighbours in a lane."""
@@ -186,20 +192,20 @@ class MatrixCores:
         if not exact:
             return list(_XF32)
         known = sorted(key for key in _MFMA if key[1] == kind and key[0] <= self.version)
-        newest = {row[0]: row for key in known for row in _MFMA[key]}
-        return sorted(newest.values(), reverse=True)
+        rows = [row for key in known for row in _MFMA[key]]
+        return sorted((r for r in rows if self.version == 2 or r[2] not in _FIRST), reverse=True)
 
     def instruction(
-        self, product: TileProduct, rows: int = 0, columns: int = 0
+        self, product: TileProduct, rows: int, columns: int, k: int
     ) -> Instruction | None:
-        """The instruction for a product, of so many rows and columns where they are not 0; of a
-        tile that is smaller it computes copies."""
-        m, n = ir.shape_of(product.results[0].type)[-2:]
-        for found in self.instructions(product):
-            fits = m >= found.rows and n >= found.columns and not rows
-            if product.k >= found.k and (fits or (rows, columns) == (found.rows, found.columns)):
-                return found
-        return None
+        """The instruction of so many rows and columns, and of this K if there is one; of a tile
+        that is smaller it computes copies."""
+        size = rows, columns
+        fitting = [
+            i for i in self.instructions(product) if (i.rows, i.columns) == size
+            and product.k >= i.k
+        ]  # fmt: skip
+        return next((i for i in fitting if i.k == k), fitting[0] if fitting else None)
 
     def takes(self, product: TileProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         return len(part) == 2 and bool(self._fitting(product))
@@ -256,11 +262,19 @@ class MatrixCores:
         fitting = self._fitting(product)
         m, n = ir.shape_of(product.results[0].type)
         busy = [i for i in fitting if (m // i.rows) * (n // i.columns) >= num_warps]
-        return busy[0] if busy else fitting[-1]
+        return busy[0] if busy else min(fitting, key=lambda i: i.rows * i.columns)
 
-    def neighbours(self, product: TileProduct) -> int:
-        """As many as an instruction takes, or several if K is long enough."""
-        chosen = self._fitting(product)[0]
+    def neighbours(
+        self, product: TileProduct, encoding: AMDMfmaEncoding | AMDWmmaEncoding | None = None
+    ) -> int:
+        """As many as an instruction takes, or several if K is long enough; 1 of products that none
+        computes."""
+        if encoding is None:
+            chosen = next(iter(self._fitting(product)), None)
+        else:
+            chosen = self.instruction(product, *encoding.get("instrShape"))
+        if chosen is None:
+            return 1
         if isinstance(product, DotScaledOp):
             return chosen.count
         return chosen.count * (self.pack if product.k >= chosen.k * self.pack else 1)

@@ -74,7 +74,7 @@ class Wgmma:
             instrShape=(16, width, 256 // ir.bit_width(product.a.type)), CGALayout=cluster,
         )  # fmt: skip
 
-    def neighbours(self, product: MatrixProduct) -> int:
+    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
         return 32 // ir.bit_width(product.a.type)
 
     def tuned(self, rows: int, pack: int) -> MatrixUnit:
@@ -126,7 +126,7 @@ class MmaSync:
             CGALayout=cluster,
         )  # fmt: skip
 
-    def neighbours(self, product: MatrixProduct) -> int:
+    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
         return max(32 // ir.bit_width(product.a.type), 1)
 
     def tuned(self, rows: int, pack: int) -> MatrixUnit:

@@ -147,7 +147,8 @@ def _from_shared_memory(
     encoding = unit.encoding(op, num_warps, cluster, False)
     a: SSAValue
     if bits == 16 and _computed_from_product(op.a):
-        operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=unit.neighbours(op))
+        width = unit.neighbours(op, encoding)
+        operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=width)
         a = convert(source_of(op.a), operand, op)
     else:
         a = _in_shared_memory(op, op.a, 1, bits, operand_cluster(cluster, 1))
@@ -192,7 +193,7 @@ def _from_registers(
 ) -> None:
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
     encoding = unit.encoding(op, num_warps, cluster, chained)
-    width = unit.neighbours(op)
+    width = unit.neighbours(op, encoding)
     for index in (0, 1):
         operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=width)
         op.operands[index] = convert(source_of(op.operands[index]), operand, op)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tritium.backends.amd.matrix import SCALED_FORMATS, Instruction, MatrixCores
+from tritium.backends.amd.matrix import FLOAT8_FORMATS, SCALED_FORMATS, Instruction, MatrixCores
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.shape import register_coordinates
@@ -30,8 +30,8 @@ class MatrixProducts:
         encoding, shape = result.encoding, ir.shape_of(result)
         if not isinstance(encoding, (AMDMfmaEncoding, AMDWmmaEncoding)):
             raise c.unsupported(op, f"a result in {encoding}")
-        rows, columns = encoding.get("instrShape")[:2]
-        chosen = self._unit.instruction(op, rows, columns)
+        rows, columns, k = encoding.get("instrShape")
+        chosen = self._unit.instruction(op, rows, columns, k)
         if chosen is None or encoding.get("version") != self._unit.version:
             raise c.unsupported(op, f"{ir.element_type(op.a.type)} in {encoding}")
         out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
@@ -131,7 +131,15 @@ def _scales(c: Context, scale: Any) -> dict[tuple[int, ...], tuple[Value, int]]:
 
 
 def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
-    return [_fragments(c, value, index, chosen) for index, value in enumerate((op.a, op.b))]
+    found: list[Fragments] = []
+    for index, value in enumerate((op.a, op.b)):
+        format = FLOAT8_FORMATS.get(ir.element_type(value.type), 0)
+        parts = _fragments(c, value, index, chosen)
+        found.append({
+            row: [part._replace(format=format) for part in row_parts]
+            for row, row_parts in parts.items()
+        })  # fmt: skip
+    return found
 
 
 def _fragments(c: Context, value: Any, k_first: int, chosen: Instruction) -> Fragments:
