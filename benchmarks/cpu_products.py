@@ -4,9 +4,10 @@
         [--tiles 64x64x64] [--out benchmarks/results/cpu_products.json]
 
 The product is that of tutorial 03: grouped order, rows and columns modulo the sizes, a mask along
-K. All libraries run in one process, interleaved, one process for each number of threads; the table
-shows medians, and after the stroke the ratio of the least times. On one thread the time is the
-processor's, which other programs disturb little, else the clock's.
+K; "masked" has masks along rows and columns instead. All libraries run in one process, interleaved,
+one process for each number of threads; the table shows medians, and after the stroke the ratio of
+the least times. On one thread the time is the processor's, which other programs disturb little,
+else the clock's.
 """
 
 # Parameters of kernels are untyped: they are whatever the kernel is launched with.
@@ -39,6 +40,7 @@ KINDS = (*TYPES, "thin", "attention")
 def matmul_kernel(
     a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bk, stride_cm,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    MASKED: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     down, across = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
@@ -47,16 +49,21 @@ def matmul_kernel(
     height = min(down - first, GROUP)
     pid_m = first + (program % in_group) % height
     pid_n = (program % in_group) // height
-    rows = (pid_m * BLOCK_M + tl.arange(0, BLOCK_M)) % M
-    columns = (pid_n * BLOCK_N + tl.arange(0, BLOCK_N)) % N
+    rows = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    if MASKED:
+        of_a, of_b = rows[:, None] < M, columns[None, :] < N
+    else:
+        rows, columns = rows % M, columns % N
+        of_a = of_b = tl.full((1, 1), 1, tl.int1)
     depth = tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + rows[:, None] * stride_am + depth[None, :]
     b_ptrs = b_ptr + depth[:, None] * stride_bk + columns[None, :]
     kind: tl.constexpr = tl.int32 if a_ptr.dtype.element_ty == tl.int8 else tl.float32
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=kind)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        a = tl.load(a_ptrs, mask=depth[None, :] < K - k * BLOCK_K, other=0)
-        b = tl.load(b_ptrs, mask=depth[:, None] < K - k * BLOCK_K, other=0)
+        a = tl.load(a_ptrs, mask=of_a & (depth[None, :] < K - k * BLOCK_K), other=0)
+        b = tl.load(b_ptrs, mask=of_b & (depth[:, None] < K - k * BLOCK_K), other=0)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=kind)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K * stride_bk
@@ -104,7 +111,9 @@ def _random(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tens
     return torch.randn(shape, generator=generator).to(dtype)
 
 
-def product(kind: str, shape: tuple[int, int, int], tile: str) -> tuple[Result, dict[str, Run]]:
+def product(
+    kind: str, shape: tuple[int, int, int], tile: str, masked: bool = False
+) -> tuple[Result, dict[str, Run]]:
     """C (M, N) = A (M, K) @ B (K, N), `shape` being (M, N, K)."""
     m, n, k = shape
     dtype = TYPES[kind]
@@ -113,7 +122,7 @@ def product(kind: str, shape: tuple[int, int, int], tile: str) -> tuple[Result, 
     ours, theirs = (torch.empty(m, n, dtype=result) for _ in range(2))
     bm, bn, bk = map(int, tile.split("x"))
     grid = (-(-m // bm) * -(-n // bn),)
-    meta = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP": 8}
+    meta = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP": 8, "MASKED": masked}
 
     def tritium() -> None:
         matmul_kernel[grid](a, b, ours, m, n, k, k, n, n, **meta)
@@ -129,7 +138,8 @@ def product(kind: str, shape: tuple[int, int, int], tile: str) -> tuple[Result, 
     tritium()
     error = (ours.double() - a.double() @ b.double()).abs().max().item()
     size = f"{m}" if m == n == k else f"{m}x{n}x{k}"
-    return Result(f"{kind} {tile}", size, 0, 2.0 * m * n * k, "GFLOP/s", error), runs
+    name = f"{kind} {tile}{' masked' if masked else ''}"
+    return Result(name, size, 0, 2.0 * m * n * k, "GFLOP/s", error), runs
 
 
 def attention(kind: str, causal: bool) -> tuple[Result, dict[str, Run]]:
@@ -171,6 +181,7 @@ def cases(
             yield product(kind, (1, 4096, 4096), "1x128x128")
             yield product(kind, (1, 4096, 4096), "1x4096x8")
             yield product(kind, (16, 4096, 4096), "16x128x128")
+            yield product(kind, (1, 4096, 4096), "16x128x128", masked=True)
     if "attention" in names:
         for kind in ("fp32", "bf16"):
             yield attention(kind, False)
