@@ -24,8 +24,8 @@ class RowTable:
         elements: what a program takes at least of short rows: several rows.
         warp_elements: elements for each warp.
         waves: programs for each processor, where programs keep sums over many rows.
-        walk: rows and columns of a step where sums over rows are kept in memory; None: they are
-            kept in registers.
+        walk: rows and columns of a step, and sums over rows are kept in memory; None: steps are of
+            one row and `chunk` columns, and sums over rows are kept in registers.
     """
 
     whole: int
@@ -90,6 +90,8 @@ def plan_rows(
     )  # fmt: skip
     block = block if whole else table.chunk
     many = max(1, min(table.elements // block, power_of_two(rows))) if whole else 1
+    if again and not whole and table.walk is not None:
+        many, block = table.walk  # of several rows at a time memory delivers more
     warps = min(max(power_of_two(block * many // table.warp_elements), 4), 16)
     programs = max(1, min(cdiv(rows, many), processors(device) * table.waves))
     even = rows % many == 0 and columns % block == 0

@@ -401,3 +401,26 @@ def test_errors(call, message: str):
 def test_what_is_not_built():
     with pytest.raises(NotImplementedError, match="a_microblock_size 16 is not built; 32 is"):
         matmul(normal(4, 32), normal(32, 4), None, precision_config=config(a_microblock_size=16))
+
+
+@pytest.mark.parametrize("way", [
+    {}, *(pytest.param(w, marks=SLOW) for w in ({"split_k": 2}, {"is_persistent": True}))
+])
+def test_nothing_to_multiply(forced, way):
+    """No rows, no experts, no columns, nothing to sum, and a result in memory of the caller."""
+    forced(way)
+    empty = slices(0, 0)
+    assert matmul(normal(0, 32), normal(2, 32, 16), None, empty).shape == (0, 16)
+    none = make_ragged_tensor_metadata(torch.zeros(0, dtype=torch.int32, device=place()), 4)
+    if "is_persistent" not in way:
+        assert not matmul(normal(4, 32), normal(0, 32, 16), None, none).any()
+        bias = normal(16)
+        y = matmul(normal(4, 0), normal(0, 16), bias, precision_config=EXACT)
+        close(y, bias.double().expand(4, 16))
+    assert matmul(normal(4, 32), normal(32, 0), None).shape == (4, 0)
+    memory = torch.zeros(6, 40, device=place())
+    x, w = normal(6, 64)[:, ::2], normal(16, 32).mT
+    c = memory[:, ::2][:, :16]
+    assert matmul(x, w, None, precision_config=EXACT, c=c) is c
+    close(c, x.double() @ w.double(), scale=4)
+    assert not memory[:, 1::2].any()
