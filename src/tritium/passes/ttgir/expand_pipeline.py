@@ -232,11 +232,8 @@ class _Expansion:
         last = 2 * rest + bool(self.bulk)
         phase, held = list[SSAValue](indices[2 * rest : last]), list[SSAValue](indices[last:])
         ahead: _Ahead | None = None
-        filling = {n: _following(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
         early, late_stages = ([s for s in self.plan if s.early == e] for e in (True, False))
-        if self.copied:
-            at.make(AsyncWaitOp, [], num=self.stages - 2)
-        if early or any(s.by_registers for s in self.plan):
+        if not early and any(s.by_registers for s in self.plan):
             ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
         reading: dict[int, SSAValue] = {}
         for n, index in zip(self.sizes, read, strict=True):
@@ -245,7 +242,12 @@ class _Expansion:
                 await_phase(at, self.barriers, reading[n], phase[0])
             else:
                 reading[n] = _following(at, index, n)
-        if early and ahead is not None:
+        if self.copied:
+            at.make(AsyncWaitOp, [], num=self.stages - 2)
+        filling: dict[int, SSAValue] = {}
+        if early:  # after the wait, which counts what began before it
+            filling = self._filling(at, filled)
+            ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
             self._copies(at, rings, filling, ahead, early)
         views = {
             stage.load.results[0]: at.value(
@@ -262,6 +264,7 @@ class _Expansion:
                 at.copy(op, values)
         if ahead is None:
             ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
+        filling = filling or self._filling(at, filled)
         self._copies(at, rings, filling, ahead, late_stages)
         for op in late:
             at.copy(op, values)
@@ -272,6 +275,10 @@ class _Expansion:
             YieldOp, [*yields, *ahead.state, *filling.values(), *reading.values(), *phase, *held]
         )
         erase(end)
+
+    def _filling(self, at: Builder, filled: Sequence[SSAValue]) -> dict[int, SSAValue]:
+        """The buffers to fill next, by the number of them."""
+        return {n: _following(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
 
     def _finish(self, after: Builder, new: ForOp, rings: Sequence[SSAValue]) -> None:
         """Wait for what is in flight, free the buffers, and hand on the results."""
