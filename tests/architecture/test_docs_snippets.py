@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tritium.backends.amd.processor import processor as amd_processor
 from tritium.backends.nvidia.processor import processor
 from tritium.cli.app import app
 from tritium.ir.printing import print_module
@@ -92,8 +94,9 @@ def test_the_page_of_passes_lists_all():
     assert sorted(rows) == sorted(shared)
     later = rows[rows.index("convert-ttir-to-ttgir"):]
     seen: set[str] = set()
-    for blocks in (1, 2):
-        used = [item.name for item in pipelines.ttgir(processor(90), 4, 3, blocks)]
+    amd = dataclasses.replace(amd_processor("gfx942"), buffers=True)
+    for target, blocks in ((processor(90), 1), (processor(90), 2), (amd, 1)):
+        used = [item.name for item in pipelines.ttgir(target, 4, 3, blocks)]
         assert [n for n in later if n in used] == [name for name in used if name in later]
         seen |= set(used)
     assert set(later) <= seen
