@@ -18,13 +18,15 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.amd.kernels import add
+from tests.amd.kernels import add, compiled
 from tritium.backends.active import driver as active
 from tritium.backends.amd import launcher, libhip, native_launch, output
 from tritium.backends.amd.driver import HIPDriver
+from tritium.backends.amd.launcher import HIPLauncher
 from tritium.backends.amd.lower.host import Records
 from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
+from tritium.launch import native
 from tritium.sanitize.launch import SanitizerError
 from tritium.target import GPUTarget
 from tritium.testing import do_bench
@@ -251,6 +253,14 @@ def test_native_launches(hip: FakeHip, arrays: list[np.ndarray]) -> None:
     for _ in range(3):
         add[(1,)](*arrays, 1000, BLOCK=256, launch_cooperative_grid=True)
     assert hip.cooperative == 3 and hip.native[-1]
+
+
+def test_kernels_for_tensors_of_less_than_2_gib(hip: FakeHip) -> None:
+    """The native launcher would take them for larger tensors, too."""
+    for small in (False, True):
+        kernel = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 64}, small=small)
+        made = HIPLauncher(kernel.src, kernel.metadata, 0x2000)
+        assert (made.native_end(native.link) is None) == small
 
 
 def test_descriptors_made_on_the_host(hip: FakeHip, arrays: list[np.ndarray]) -> None:
