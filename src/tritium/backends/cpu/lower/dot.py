@@ -164,7 +164,8 @@ def _lower_by_elements(c: Context, step: Dot) -> None:
             loop.next = [
                 f.fma(a, b, total) if c.host.fma else f.op("fadd", total, f.op("fmul", a, b))
             ]
-        store_buffer(e, buffer, (i, j), Vec(loop.results[0], e.depth))
+        result = (Vec if width > 1 else Uniform)(loop.results[0], e.depth)
+        store_buffer(e, buffer, (i, j), result)
     e.pop()
 
 
