@@ -96,14 +96,6 @@ def compute_metadata(routing_data: RoutingData, n_rows: int, block_m: int) -> Ex
     return ExptData(hist, offs, offs_sum, blocks, buffer)
 
 
-def _first_part(chosen: SparseMatrix, experts: int) -> SparseMatrix:
-    """What is left of a choice on a device that has the first `experts` experts alone."""
-    index = torch.where(chosen.indx < experts, chosen.indx, -1)
-    tokens = chosen.indx.shape[0]
-    mask = replace(chosen.mask, shape=(tokens, experts), shape_max=(tokens, experts))
-    return SparseMatrix(index, torch.where(index >= 0, chosen.vals, 0.0), mask)
-
-
 def _route(
     logits: Tensor, n_expts_act: int, renormalize: bool, expt_indx: Tensor | None, parts: int,
     choose: Callable[..., SparseMatrix],
@@ -116,7 +108,9 @@ def _route(
         accepted = f"a divisor of {experts}, the experts"
         raise refuse("routing", "simulated_ep", f"is {parts}", accepted)
     if parts > 1:
-        chosen, experts = _first_part(chosen, experts // parts), experts // parts
+        experts //= parts  # what is no expert of the first device is none
+        mask = replace(chosen.mask, shape=(logits.shape[0], experts))
+        chosen = replace(chosen, mask=mask)
     order = chosen.mask_metadata
     by_expert, by_token = order.col_sorted_indx, order.row_sorted_indx
     used = by_expert >= 0

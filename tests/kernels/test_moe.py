@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tritium
+import tritium.language as tl
 from tests.kernels.support import close, integers, normal, place, torch
 from tritium_kernels import swiglu as gates
 from tritium_kernels.errors import ArgumentError
@@ -146,22 +147,34 @@ def test_sums(dim: int):
     close(x.grad, expected.double())
 
 
+@tritium.jit
+def plus(x, value):
+    return x + value
+
+
+@tritium.jit
+def without_zeros(x):
+    return tl.where(x == 0, 1e6, x)
+
+
 KINDS = (torch.float8_e4m3fn, torch.uint8)
+PLUS = PostprocessFn(FnSpecs("plus", plus, ("value",)), (1.0,))
+FULL = PostprocessFn(FnSpecs("without_zeros", without_zeros))
 
 
 @pytest.mark.parametrize("out", [KINDS[1], pytest.param(KINDS[0], marks=SLOW)])
 @pytest.mark.parametrize("kind", [KINDS[0], pytest.param(KINDS[1], marks=SLOW)])
 def test_sums_of_mx_terms(kind, out):
-    x = normal(3, 9, 96)
+    x = normal(3, 9, 80)  # columns past the last count in no block, whatever is added
     values, scales = downcast_to_mxfp(x, kind, 2)
     terms = upcast_from_mxfp(values, scales, torch.float32, 2)
     pack = 2 if out == torch.uint8 else 1
     factor, whole = normal(3, 9, 1, seed=2), torch.full((1,), 2.0, device=place())
     y, y_scale = reduce(
         values, 0, scale=factor, x_mxscale=scales, x_global_scale=whole, y_has_mx=True,
-        y_dtype=out, y_value_pack_factor=pack,
+        y_dtype=out, y_value_pack_factor=pack, postprocess_fn2=FULL,
     )  # fmt: skip
-    exact, _ = reduce(terms, 0, scale=factor, x_global_scale=whole)
+    exact, _ = reduce(terms, 0, scale=factor, x_global_scale=whole, postprocess_fn2=FULL)
     close(exact, 2 * (terms * factor).double().sum(0))
     right, right_scale = downcast_to_mxfp(exact, out, 1)
     assert torch.equal(y.float(), right.float()) and torch.equal(y_scale, right_scale)
@@ -169,21 +182,17 @@ def test_sums_of_mx_terms(kind, out):
     close(plain, exact.double() / 2, scale=2)
 
 
-@tritium.jit
-def plus(x, value):
-    return x + value
-
-
 def test_ways_of_summing():
     """Configurations give the same; scales of the result are those of the sums."""
     x, mask = normal(5, 9, 40), normal(5, 9, 1, seed=1) > 0
     mask[:, 3] = False
-    after = PostprocessFn(FnSpecs("plus", plus, ("value",)), (1.0,))
     right = (x * mask).double().sum(0) + 1
     for given in ({}, {"use_static_loop": True}, {"use_rowidxs": True, "chain_factor": 2},
                   {"block_x_s1": 16, "block_s0": 2}):  # fmt: skip
         with scoped_opt_flags_constraints(given):
-            close(reduce(x, 0, mask, postprocess_fn2=after)[0], right)
+            close(reduce(x, 0, mask, postprocess_fn2=PLUS)[0], right)
+    with scoped_opt_flags_constraints({"chain_factor": 4}):
+        close(reduce(x[:3], 0)[0], x[:3].double().sum(0))  # the term after the last is not added
     kind = torch.float8_e4m3fn
     results = []
     for sums in (reduce, reduce_torch):
