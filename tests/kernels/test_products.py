@@ -141,6 +141,7 @@ def test_scatter_is_not_divided():
         matmul(x, w, None, scatter_indx=scatter)
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_others():
     w = normal(64, 48, dtype=torch.bfloat16)
     x = normal(150, 64, dtype=torch.bfloat16)
@@ -200,6 +201,7 @@ def test_flexpoint(way):
     close(reference, right)
 
 
+@pytest.mark.slow
 def test_factors_of_batches():
     a, b = normal(3, 16, 32), normal(3, 32, 16)
     a8, b8 = a.to(torch.float8_e5m2), b.to(torch.float8_e5m2)
@@ -233,6 +235,7 @@ def test_quantized_results(kind, way):
     assert torch.equal(scales, right) and torch.equal(y.float(), values.float())
 
 
+@pytest.mark.slow
 def test_report_of_errors():
     seen = []
     config = replace(
