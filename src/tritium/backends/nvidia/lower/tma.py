@@ -7,7 +7,7 @@ block is copied in as many pieces as it takes; the launcher makes maps of the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product, zip_longest
+from itertools import product
 from typing import Any
 
 from tritium import knobs
@@ -201,9 +201,10 @@ def _own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
 
 def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int]) -> list[Value]:
     """The map's coordinates, innermost first."""
+    further = dict(enumerate(reversed(start)))
     return [
-        c.f.op("add", v, c.i32(x), "nsw") if x else v
-        for v, x in zip_longest(reversed(coordinates), reversed(start), fillvalue=0)
+        c.f.op("add", v, c.i32(further[i]), "nsw") if further.get(i) else v
+        for i, v in enumerate(reversed(coordinates))
     ]
 
 

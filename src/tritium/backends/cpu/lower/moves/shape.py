@@ -23,7 +23,7 @@ from tritium.backends.cpu.lower.values import (
     result_axes,
 )
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import Value, const, vector
+from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops.arith import ConstantOp, attr_value
@@ -318,8 +318,3 @@ def load_tile(e: Emitter, op: LoadOp, number: int, at: At) -> Lanes:
     found = read(at, False)
     assert found is not None
     return found
-
-
-def vector_of(type: ir.Type, count: int) -> str:
-    """The LLVM type of `count` elements of a ttir type."""
-    return vector(value_type(type), count)

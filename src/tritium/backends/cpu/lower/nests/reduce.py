@@ -18,7 +18,7 @@ from tritium.backends.cpu.lower.values import Uniform, Vec
 from tritium.backends.cpu.tiles.ir import runs_on_scalars
 from tritium.backends.cpu.tiles.version import extreme_of
 from tritium.codegen.llvm.types import FORMATS
-from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
+from tritium.codegen.llvm.writer import Value, const, lanes, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.arith import CmpFOp, ConstantOp, OrIOp, SelectOp, attr_value
@@ -201,9 +201,3 @@ class Reduction:
                 width, e.width = e.width, 1
                 store_buffer(e, buffer, at, Uniform(value, e.depth))
                 e.width = width
-
-
-def zero_of(type: ir.Type, width: int) -> Value:
-    """Zero, or null, in all lanes."""
-    held = value_type(type)
-    return const(vector(held, width), 0) if scalar(held) != "ptr" else Value(held, "null")
