@@ -171,6 +171,7 @@ def untiled(shape: tuple[int, int, int], element: ir.Type, out: ir.Type) -> Any:
     m, n, k = shape
     return SimpleNamespace(
         a=SimpleNamespace(type=ir.tensor_of((m, k), element)), k=k, location="here",
+        has_scales=False,
         b=SimpleNamespace(type=ir.tensor_of((k, n), element)), inputPrecision=InputPrecision.IEEE,
         results=[SimpleNamespace(type=ir.tensor_of((m, n), out))],
     )  # fmt: skip

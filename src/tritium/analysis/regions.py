@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.terminators import is_terminator
-from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.function import CallOp, FuncOp
 
 
 def functions(module: ModuleOp) -> Iterator[FuncOp]:
@@ -19,6 +19,11 @@ def functions(module: ModuleOp) -> Iterator[FuncOp]:
     for op in module.body.block.ops:
         if isinstance(op, FuncOp) and op.regions[0].blocks:
             yield op
+
+
+def calls_in(op: Operation) -> Iterator[CallOp]:
+    """The calls in an op and its regions."""
+    return (inner for inner in op.walk() if isinstance(inner, CallOp))
 
 
 def is_removable(op: Operation) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tritium.analysis.regions import functions
 from tritium.ops.ttir.function import FuncOp
 
 T = TypeVar("T")
@@ -26,6 +27,5 @@ def result_of(function: FuncOp, analysis: Callable[[FuncOp], T]) -> T:
 
 def forget_results(module: ModuleOp) -> None:
     """Forget what is known of the functions of a module."""
-    for op in module.body.block.ops:
-        if isinstance(op, FuncOp):
-            vars(op).pop("analyses", None)
+    for function in functions(module):
+        vars(function).pop("analyses", None)

@@ -10,9 +10,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.regions import calls_in, functions
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
-from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.inline import Inline
 
 Site = dict[str, Any]
@@ -31,16 +32,14 @@ def kernel_of(module: ModuleOp) -> FuncOp:
 
     Raises `NotImplementedError` where a call remains.
     """
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    if any(function.attributes.pop("noinline", None) for function in functions):
+    if any(function.attributes.pop("noinline", None) for function in functions(module)):
         Inline().run(module)
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    calls = [op for op in module.walk() if isinstance(op, CallOp)]
-    if calls:
+    call = next(calls_in(module), None)
+    if call is not None:
         raise NotImplementedError(
-            f"the sanitizer: calls of {calls[0].callee}, whose branches form a cycle"
+            f"the sanitizer: calls of {call.callee}, whose branches form a cycle"
         )
-    return next(f for f in functions if f.sym_visibility != "private")
+    return next(f for f in functions(module) if f.sym_visibility != "private")
 
 
 def add_arguments(kernel: FuncOp, names: Sequence[str]) -> list[SSAValue]:

@@ -12,7 +12,6 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding, scale_encoding
 from tritium.ir.layouts.encodings import Cluster, LinearEncoding
 from tritium.ops.ttir.dot import (
-    DotScaledOp,
     InputPrecision,
     MatrixProduct,
     ScaleFormat,
@@ -131,7 +130,7 @@ class MatrixCores:
     def scaled(self) -> bool:
         return (self.family, self.version) in _SCALED
 
-    def _scaled_instructions(self, product: DotScaledOp) -> list[Instruction]:
+    def _scaled_instructions(self, product: Any) -> list[Instruction]:
         scales = [s for s in (product.a_scale, product.b_scale) if s is not None]
         known = {product.a_elem_type, product.b_elem_type} <= set(SCALED_FORMATS)
         whole = product.lhs_k_pack and product.rhs_k_pack
@@ -148,7 +147,7 @@ class MatrixCores:
         ]  # fmt: skip
 
     def scales(
-        self, product: DotScaledOp, encoding: AMDMfmaEncoding | AMDWmmaEncoding, index: int
+        self, product: Any, encoding: AMDMfmaEncoding | AMDWmmaEncoding, index: int
     ) -> LinearEncoding:
         """The layout of an operand's scales."""
         scale: Any = (product.a_scale, product.b_scale)[index]
@@ -156,7 +155,7 @@ class MatrixCores:
 
     def instructions(self, product: Any) -> list[Instruction]:
         """The instructions for a product's types, the largest first."""
-        if isinstance(product, DotScaledOp):
+        if product.has_scales:
             return self._scaled_instructions(product)
         a, b = (ir.element_type(v.type) for v in (product.a, product.b))
         out = ir.element_type(product.results[0].type)
@@ -275,7 +274,7 @@ class MatrixCores:
             chosen = self.instruction(product, *encoding.get("instrShape"))
         if chosen is None:
             return 1
-        if isinstance(product, DotScaledOp):
+        if product.has_scales:
             return chosen.count
         return chosen.count * (self.pack if product.k >= chosen.k * self.pack else 1)
 

@@ -7,9 +7,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import functions
 from tritium.backends.remarks import remark, wanted
 from tritium.ir import types as ir
-from tritium.ops.ttir import ElementAccess, FuncOp
+from tritium.ops.ttir import ElementAccess
 
 
 def remark_on(module: ModuleOp) -> None:
@@ -17,12 +18,11 @@ def remark_on(module: ModuleOp) -> None:
     elements are neither neighbours in memory nor the same one: they are gathered or scattered."""
     if not wanted():
         return
-    for function in module.body.block.ops:
-        if isinstance(function, FuncOp):
-            analysis = AxisAnalysis(function)
-            for op in function.walk():
-                if isinstance(op, ElementAccess):
-                    _on_access(analysis, op)
+    for function in functions(module):
+        analysis = AxisAnalysis(function)
+        for op in function.walk():
+            if isinstance(op, ElementAccess):
+                _on_access(analysis, op)
 
 
 def _on_access(analysis: AxisAnalysis, op: Any) -> None:

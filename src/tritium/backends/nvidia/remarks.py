@@ -11,6 +11,7 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loops import stages_of
+from tritium.analysis.regions import functions
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
@@ -19,7 +20,7 @@ from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
-from tritium.ops.ttir import ElementAccess, FuncOp
+from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import MatrixProduct
 
 
@@ -30,9 +31,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
     have that say nothing else."""
     if not wanted():
         return
-    for function in module.body.block.ops:
-        if not isinstance(function, FuncOp):
-            continue
+    for function in functions(module):
         analysis = AxisAnalysis(function)
         for op in function.walk():
             why: Any = op.attributes.get(NOT_WARP_SPECIALIZED)

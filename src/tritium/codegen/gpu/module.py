@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.barriers import Barriers
+from tritium.analysis.regions import calls_in, functions
 from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.codegen.gpu import registrations
 from tritium.codegen.gpu.calls import define, result_type, value_types
@@ -23,7 +24,6 @@ from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
 from tritium.codegen.llvm.writer import Function, Module, const
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import describe
-from tritium.ops import ttir
 from tritium.ops.attributes import DIVISIBILITY, NUM_CTAS, NUM_WARPS, PLAIN_DESCRIPTORS
 from tritium.ops.ttir.extern import ExternElementwiseOp
 
@@ -90,11 +90,11 @@ def shared_bytes(module: Any, hardware: Hardware) -> int:
 
 def _functions(module: Any) -> tuple[list[Any], Any]:
     """The functions of a module, and its kernel."""
-    functions = [op for op in module.body.block.ops if isinstance(op, ttir.FuncOp)]
-    kernels = [f for f in functions if f.sym_visibility != "private"]
+    defined = list(functions(module))
+    kernels = [f for f in defined if f.sym_visibility != "private"]
     if len(kernels) != 1:
         raise NotImplementedError(f"a module of {len(kernels)} kernels; one is expected")
-    return functions, kernels[0]
+    return defined, kernels[0]
 
 
 def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
@@ -148,9 +148,8 @@ def _frames(
         if known.start >= start:
             return
         frames[op] = frame = _Frame(known.allocation, start)
-        for inner in op.walk():
-            if isinstance(inner, ttir.CallOp):
-                place(by_name[inner.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
+        for call in calls_in(op):
+            place(by_name[call.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
 
     place(kernel, 0)
     size = max((f.end for f in frames.values() if f.allocation.size), default=0)

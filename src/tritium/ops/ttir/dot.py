@@ -60,6 +60,9 @@ class TileProduct(Op):
     b = operand()
     c = operand()
 
+    has_scales: ClassVar[bool] = False
+    """Whether operands have scales, `a_scale` and `b_scale`."""
+
     @property
     def k(self) -> int:
         """The extent of the axis that is summed over."""
@@ -145,6 +148,7 @@ class DotScaledOp(TileProduct):
     """
 
     name = "tt.dot_scaled"
+    has_scales = True
     syntax = (
         "$a [scale $a_scale], $b [scale $b_scale], $c lhs = $a_elem_type rhs = $b_elem_type attrs "
         ": type(a) [, type(a_scale)] * type(b) [, type(b_scale)] -> type(result)"

@@ -87,8 +87,7 @@ class AccelerateMatmul(Pass):
                 shape = ir.shape_of(op.results[0].type)
                 cluster = split_product(shape, num_ctas, processor)
                 part = part_of(cluster, shape)
-                scaled = isinstance(op, ttir.DotScaledOp)
-                able = (u for u in units if u.scaled or not scaled)
+                able = (u for u in units if u.scaled or not op.has_scales)
                 unit = next((u for u in able if u.takes(op, num_warps, part)), None)
                 if unit is not None:
                     use: Any = _from_shared_memory if unit.from_shared else _from_registers
@@ -198,8 +197,9 @@ def _from_registers(
         operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=width)
         op.operands[index] = convert(source_of(op.operands[index]), operand, op)
     convert_operand(op, 2, encoding)
-    if isinstance(op, ttir.DotScaledOp):
-        for index, scale in enumerate((op.a_scale, op.b_scale)):
+    if op.has_scales:
+        product: Any = op
+        for index, scale in enumerate((product.a_scale, product.b_scale)):
             if scale is not None:
                 place = list(op.operands).index(scale)
                 convert_operand(op, place, unit.scales(op, encoding, index))

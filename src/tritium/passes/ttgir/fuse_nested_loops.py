@@ -52,7 +52,7 @@ from tritium.ops.arith import (
 )
 from tritium.ops.attributes import FLATTEN
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
@@ -91,7 +91,7 @@ class FuseNestedLoops(Pass):
 
 def inner_loop(outer: ForOp) -> ForOp | None:
     """The only loop in the body, if it can be fused: its bounds are known before `outer`."""
-    loops = [op for op in outer.body.walk() if isinstance(op, (ForOp, WhileOp))]
+    loops = [op for op in outer.body.walk() if isinstance(op, Op) and op.is_loop]
     if len(loops) != 1 or not isinstance(loops[0], ForOp) or loops[0].parent is not outer.body:
         return None
     bounds = loops[0].operands[:3]

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import calls_in, functions
 from tritium.ir import types as ir
 from tritium.ops.attributes import DIVISIBILITY
 from tritium.ops.ttir.function import CallOp, FuncOp
@@ -38,15 +39,14 @@ class CallFacts(Pass):
     title: ClassVar[str] = "CallFacts"
 
     def run(self, module: ModuleOp) -> bool:
-        functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+        defined = list(functions(module))
         calls: dict[str, list[tuple[FuncOp, CallOp]]] = {}
-        for function in functions:
-            for op in function.walk():
-                if isinstance(op, CallOp):
-                    calls.setdefault(op.callee, []).append((function, op))
+        for function in defined:
+            for call in calls_in(function):
+                calls.setdefault(call.callee, []).append((function, call))
         known: dict[FuncOp, AxisAnalysis] = {}
         changed = False
-        for function in _callers_first(functions, calls):
+        for function in _callers_first(defined, calls):
             if function.sym_visibility == "private" and function.sym_name in calls:
                 changed |= _tell(function, calls[function.sym_name], known)
             known[function] = AxisAnalysis(function)

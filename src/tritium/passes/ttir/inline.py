@@ -28,6 +28,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.regions import calls_in, functions
 from tritium.errors import TritonError
 from tritium.ir.locations import call_site
 from tritium.ops.terminators import terminator
@@ -59,14 +60,9 @@ class Inline(Pass):
 class _Inliner:
     def __init__(self, module: ModuleOp):
         self.changed = False
-        self.functions = {
-            op.sym_name: op
-            for op in module.body.block.ops
-            if isinstance(op, FuncOp) and op.regions[0].blocks
-        }
+        self.functions = {function.sym_name: function for function in functions(module)}
         self.calls = {
-            name: [op for op in function.walk() if isinstance(op, CallOp)]
-            for name, function in self.functions.items()
+            name: list(calls_in(function)) for name, function in self.functions.items()
         }
         self.calls_left: dict[str, int] = {}
         for calls in self.calls.values():

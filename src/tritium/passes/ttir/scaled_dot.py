@@ -36,7 +36,7 @@ from tritium.ops.arith import (
     ShRUIOp,
 )
 from tritium.ops.ttir import numeric
-from tritium.ops.ttir.dot import DotScaledOp, InputPrecision, ScaleFormat
+from tritium.ops.ttir.dot import InputPrecision, ScaleFormat, TileProduct
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
@@ -76,7 +76,7 @@ class ScaledDot(Pass):
         known = processor_named(self.target).matrix_units if self.target else ()
         units = [u.tuned(self.rows, 1) for u in known if u.scaled]
         found = [
-            op for op in module.walk() if isinstance(op, DotScaledOp)
+            op for op in module.walk() if isinstance(op, TileProduct) and op.has_scales
             and not any(u.takes(op, 1, ir.shape_of(op.c.type)) for u in units)
         ]  # fmt: skip
         for op in found:
@@ -87,7 +87,7 @@ class ScaledDot(Pass):
 class _Rewrite(Builder):
     """One product."""
 
-    def __init__(self, op: DotScaledOp, tensor_cores: bool):
+    def __init__(self, op: Any, tensor_cores: bool):
         super().__init__(op)
         self.op = op
         self.type, self.precision = ir.f32, InputPrecision.IEEE

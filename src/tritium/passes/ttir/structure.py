@@ -31,7 +31,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from tritium.analysis.cfg import has_cycle, immediate_postdominators, reverse_postorder
 from tritium.ops.scf import IfOp, YieldOp
 from tritium.ops.terminators import RegionEnd, terminator
-from tritium.ops.ttir.function import FuncOp, ReturnOp
+from tritium.ops.ttir.function import ReturnOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_op, remove_unreachable
 
@@ -52,9 +52,10 @@ class Structure(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         # Inner regions first: what surrounds them may be copied.
-        found = [op for op in module.walk(region_first=True) if _branches(op)]
-        if not self.bodies:
-            found = [op for op in found if not isinstance(op, FuncOp)]
+        found = [
+            op for op in module.walk(region_first=True)
+            if _branches(op) and (self.bodies or op.parent is not module.body.block)
+        ]  # fmt: skip
         for op in found:
             structure(op)
         return bool(found)

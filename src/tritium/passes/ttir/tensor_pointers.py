@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
 from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
@@ -75,16 +76,15 @@ class TensorPointers(Pass):
     def run(self, module: ModuleOp) -> bool:
         if not any(_is_place(value.type) for op in module.walk() for value in defined(op)):
             return False
-        functions = [op for op in module.walk() if isinstance(op, FuncOp)]
         engine = processor_named(self.target).bulk_copies if self.target else None
         kept = served(module, engine, self.rows) if engine else set[SSAValue]()
         changed = False
-        for function in functions:
+        for function in functions(module):
             if function.sym_visibility != "private":
                 changed |= _plain_arguments(function, kept)
         split_descriptors(module, kept)
         split_block_pointers(module)
-        for function in functions:
+        for function in functions(module):
             rewriter = _Rewriter(kept)
             for block in function.regions[0].blocks:
                 rewriter.block(block)

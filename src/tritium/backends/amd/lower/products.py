@@ -13,7 +13,7 @@ from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
-from tritium.ops.ttir.dot import DotScaledOp, ScaleFormat
+from tritium.ops.ttir.dot import ScaleFormat
 
 
 class MatrixProducts:
@@ -37,7 +37,7 @@ class MatrixProducts:
         out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
         part = encoding.instruction(*axes).transpose_outs(axes)
         held = {place: r for r, place in enumerate(register_coordinates(layout_of(result)))}
-        operands = self._scaled_operands if isinstance(op, DotScaledOp) else _operands
+        operands = self._scaled_operands if op.has_scales else _operands
         left, right = operands(c, op, chosen)
         exchanged = encoding.get("isTransposed" if self._unit.family == "mfma" else "isTranspose")
         for m, n in sorted({(m - m % rows, n - n % columns) for m, n in held}):

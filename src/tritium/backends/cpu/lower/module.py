@@ -15,6 +15,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 # The modules of rules register them by being imported.
+from tritium.analysis.regions import calls_in
 from tritium.backends.cpu.lower import assembly, calls, debug, races, scalars, whole_tile
 from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.atomics import accesses, operations, sums
@@ -32,7 +33,7 @@ from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.native.host import CPU
 from tritium.ops.tile import NestOp
-from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.ops.ttir.function import FuncOp
 
 RULE_MODULES = (
     accesses, arithmetic, assembly, calls, debug, join_split, numeric, operations, progressions,
@@ -152,7 +153,7 @@ class _Functions:
 
 def _called(function: TileFunction) -> list[str]:
     """The functions that one calls, each once."""
-    return list(dict.fromkeys(op.callee for op in function.op.walk() if isinstance(op, CallOp)))
+    return list(dict.fromkeys(call.callee for call in calls_in(function.op)))
 
 
 def _wrapper(

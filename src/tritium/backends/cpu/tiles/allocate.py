@@ -139,7 +139,7 @@ class _Lifetimes:
             self.clock += 1
             for buffer in held:
                 self.touch(buffer)
-        elif isinstance(op, (scf.ForOp, scf.WhileOp)):
+        elif op.is_loop:
             self._loop(op)
         else:
             for buffer in held:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.backends.cpu.lower.module import SCALARIZED, WHOLE_TILE
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import (
@@ -46,7 +47,6 @@ from tritium.ops.terminators import is_terminator
 from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.reduction import CombiningOp, ScanOp
 from tritium.ops.ttir.shape import UnsplatOp
 from tritium.passes.base import Pass
@@ -67,9 +67,8 @@ class Fuse(Pass):
     title: ClassVar[str] = "TileFuse"
 
     def run(self, module: ModuleOp) -> bool:
-        for op in module.body.block.ops:
-            if isinstance(op, FuncOp):
-                _Builder(TileFunction(op)).run()
+        for function in functions(module):
+            _Builder(TileFunction(function)).run()
         return True
 
 

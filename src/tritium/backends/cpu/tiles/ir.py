@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import functions
 from tritium.analysis.results import result_of
 from tritium.ir import types as ir
 from tritium.ops.base import Op
@@ -164,21 +165,20 @@ def name_buffers(op: Operation, buffers: Sequence[BufferOp | None]) -> None:
 
 def functions_of(module: ModuleOp, buffered: bool = False) -> list[TileFunction]:
     """The functions of a module; with `buffered`, only those that have buffers."""
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
     return [
         result_of(op, TileFunction.of)
-        for op in functions if not buffered or any(buffers_of(op))
+        for op in functions(module) if not buffered or any(buffers_of(op))
     ]  # fmt: skip
 
 
 def kernel_of(module: ModuleOp) -> FuncOp:
     """The function that is launched, the only public one. Raises `ValueError` for several."""
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    public = [op for op in functions if op.sym_visibility == "public"]
-    if len(public) != 1 and len(functions) != 1:
+    defined = list(functions(module))
+    public = [op for op in defined if op.sym_visibility == "public"]
+    if len(public) != 1 and len(defined) != 1:
         names = ", ".join(op.sym_name for op in public)
         raise ValueError(f"a module has one public function, the kernel; found: {names}")
-    return (public or functions)[0]
+    return (public or defined)[0]
 
 
 def is_inlined(op: Operation) -> bool:

@@ -24,7 +24,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loops import constant_int
-from tritium.analysis.regions import ancestor_in
+from tritium.analysis.regions import ancestor_in, functions
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.attributes import PADDING
@@ -58,17 +58,16 @@ def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
         groups.join(source, target)
         edges.setdefault(source, []).append(target)
     refused: set[SSAValue] = set()
-    for function in module.walk():
-        if isinstance(function, FuncOp):
-            axes = AxisAnalysis(function)
-            for value in descriptors(function):
-                groups.find(value)
-                users = [use.operation for use in value.uses]
-                fit = all(_hands_on(u) or _accesses(u, axes, engine, rows) for u in users)
-                if not (fit and _has_map(value, function, engine)):
-                    refused.add(value)
-                if isinstance(value.owner, MakeTensorDescOp):
-                    makes.append(value)
+    for function in functions(module):
+        axes = AxisAnalysis(function)
+        for value in descriptors(function):
+            groups.find(value)
+            users = [use.operation for use in value.uses]
+            fit = all(_hands_on(u) or _accesses(u, axes, engine, rows) for u in users)
+            if not (fit and _has_map(value, function, engine)):
+                refused.add(value)
+            if isinstance(value.owner, MakeTensorDescOp):
+                makes.append(value)
     refused |= {made for made in makes if conflicts(made, edges)}
     bad = {groups.find(value) for value in refused}
     members = groups.members()
@@ -126,9 +125,9 @@ def flow(
 ) -> Iterator[Edge]:
     """(from, to) of descriptors (or what else is wanted) that go through loops, branches, calls
     and choices."""
-    functions = {op.sym_name: op for op in module.walk() if isinstance(op, FuncOp)}
+    named = {function.sym_name: function for function in functions(module)}
     for op in module.walk():
-        for source, target in _edges(op, functions):
+        for source, target in _edges(op, named):
             if wanted(source):
                 yield source, target
 
