@@ -17,7 +17,6 @@ from tritium.ir.types import Type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.jit.function import JITCallable
 from tritium.ops.base import Op
-from tritium.ops.ttir import CallOp
 
 
 def value_name(name: str) -> str:
@@ -25,10 +24,10 @@ def value_name(name: str) -> str:
     return name if name.isascii() else "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
 
 
-def _is_single(op: Operation) -> bool:
+def _is_single(op: Op) -> bool:
     """Whether an attribute of the op is about its one result, and stays with it: those of calls go
     when the function is inlined."""
-    return len(op.results) == 1 and not op.regions and not isinstance(op, CallOp)
+    return len(op.results) == 1 and not op.regions and not op.is_call
 
 
 class CallHandler(Protocol):
@@ -137,11 +136,11 @@ class IRBuilder:
 
     def set_attribute(self, handle: Any, name: str, value: Attribute) -> None:
         owner = handle.owner
-        if isinstance(owner, Operation) and _is_single(owner):
+        if isinstance(owner, Op) and _is_single(owner):
             owner.attributes[name] = value
 
     def needs_carrier(self, handle: Any) -> bool:
-        return not (isinstance(handle.owner, Operation) and _is_single(handle.owner))
+        return not (isinstance(handle.owner, Op) and _is_single(handle.owner))
 
     def is_of_block(self, handle: Any) -> bool:
         owner = handle.owner

@@ -112,6 +112,9 @@ class Op(DeclaredOp):
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""
 
+    is_call: ClassVar[bool] = False
+    """Whether the op runs another function of the module."""
+
     concurrent: ClassVar[bool] = False
     """Whether the op's regions run at the same time: the first one by the threads that run the
     code around the op, the others by threads of their own."""

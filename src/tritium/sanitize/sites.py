@@ -51,6 +51,6 @@ def add_arguments(kernel: FuncOp, names: Sequence[str]) -> list[SSAValue]:
         added.append(argument)
     if kernel.arg_attrs:
         attributes: list[Any] = [*kernel.arg_attrs, *({} for _ in names)]
-        kernel.properties["arg_attrs"] = kernel.attr_fields["arg_attrs"].encode(attributes)
+        kernel.set_arg_attrs(attributes)
     kernel.update_type()
     return added

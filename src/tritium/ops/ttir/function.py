@@ -64,6 +64,10 @@ class FuncOp(Op):
         flag: Any = self.attributes.get("noinline")
         return flag is not None and bool(flag.value.data)
 
+    def set_arg_attrs(self, attributes: Sequence[Mapping[str, Attribute]]) -> None:
+        """State the attributes of the arguments."""
+        self.properties["arg_attrs"] = self.attr_fields["arg_attrs"].encode(attributes)
+
     def update_type(self) -> None:
         """Make the type that of the body's arguments and of the values that it returns."""
         end = next((op for op in self.walk() if isinstance(op, ReturnOp)), None)
@@ -184,6 +188,7 @@ class CallOp(Op):
     effects = (reads(GLOBAL, "arguments"), writes(GLOBAL, "arguments"), opaque())
     arguments = variadic()
     callee = symbol_attr()
+    is_call = True
 
     @classmethod
     def infer(cls, arguments: Sequence[ir.Type], *, callee: str, result: Any) -> Sequence[ir.Type]:

@@ -216,7 +216,7 @@ def _late_stores(
 def _loop_around(op: Operation) -> tuple[ForOp | None, bool]:
     """The outermost loop around an op, and whether it is one of consumers."""
     loop, around = None, op.parent_op()
-    while isinstance(around, Op) and not around.concurrent and not isinstance(around, ttir.FuncOp):
+    while isinstance(around, Op) and not around.concurrent:
         loop = around if isinstance(around, ForOp) else loop
         around = around.parent_op()
     return loop, isinstance(around, Op) and around.concurrent

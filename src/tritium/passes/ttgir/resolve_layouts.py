@@ -166,7 +166,7 @@ def _follow(
         return
     if op.layouts_from is not None:
         yield from _through(op, value, encoding)
-    elif not op.takes_any_layout and not isinstance(op, (SetAutoLayoutOp, ttir.CallOp)):
+    elif not (op.takes_any_layout or op.is_call or isinstance(op, SetAutoLayoutOp)):
         placed: Sequence[SSAValue] = op.operands
         if op.placed_by is not None:
             placed = op.operand_values(op.placed_by)

@@ -85,5 +85,5 @@ def _tell(
             attributes[index][DIVISIBILITY] = IntegerAttr(divisor, ir.i32)
             changed = True
     if changed:
-        function.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
+        function.set_arg_attrs(attributes)
     return changed

@@ -107,7 +107,7 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         if not isinstance(kind, ir.TensorDescType) or old in kept:
             continue
         plain.append(IntegerAttr(old.index, ir.i32))
-        block, number = block_of(FuncOp.name, kind), old.index
+        block, number = block_of(function.name, kind), old.index
         rank = len(block.get_shape())
         base = entry.insert_arg(ir.pointer_to(block.element_type), number)
         base.name_hint = old.name_hint
@@ -127,7 +127,7 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         entry.erase_arg(old)
     if plain:
         function.attributes[PLAIN_DESCRIPTORS] = ArrayAttr(plain)
-        function.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
+        function.set_arg_attrs(attributes)
         function.update_type()
     return bool(plain)
 

@@ -22,7 +22,6 @@ from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp
-from tritium.ops.ttir.function import CallOp
 from tritium.ops.ttir.memory import AdvanceOp, MakeTensorPtrOp
 from tritium.passes.rewriting import Builder
 from tritium.passes.ttir.descriptors.flow import flow
@@ -40,8 +39,9 @@ def _is_block_pointer(value: SSAValue) -> bool:
 
 def _passes_on(op: Operation) -> bool:
     """Whether the op hands values on unchanged: all branches, calls and choices but `for`."""
-    moves = isinstance(op, CallOp) or (isinstance(op, Op) and any(op.forwarded_values()))
-    return moves and not isinstance(op, ForOp)
+    if not isinstance(op, Op) or isinstance(op, ForOp):
+        return False
+    return op.is_call or any(op.forwarded_values())
 
 
 class _BlockPointers(Splitter):

@@ -29,7 +29,7 @@ from tritium.ops.declared import SEGMENTS
 from tritium.ops.fields import i32_array
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.descriptor import MakeTensorDescOp, block_of
-from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.rewriting import Builder, erase, insert_before, recreate
 from tritium.passes.ttir.descriptors.flow import Groups, flow, is_descriptor
@@ -75,7 +75,7 @@ class Splitter(ABC):
         for op in list(module.walk()):
             if isinstance(op, SelectOp) and self.is_split(op.result):
                 self._select(op)
-            elif isinstance(op, CallOp) or _hands_on(op):
+            elif _hands_on(op):
                 passing.append(self._results(op))
             elif is_terminator(op):
                 passing.append(op)
@@ -105,7 +105,7 @@ class Splitter(ABC):
             if isinstance(owner, FuncOp) and owner.arg_attrs:
                 attributes = list(owner.arg_attrs)
                 attributes[index : index + 1] = [{}] * len(parts)
-                owner.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
+                owner.set_arg_attrs(attributes)
 
     def _results(self, op: Op) -> Operation:
         """The op with its results in parts; its operands stay."""
@@ -148,8 +148,8 @@ class Splitter(ABC):
 
 
 def _hands_on(op: Operation) -> TypeGuard[Op]:
-    """Whether an op hands values into and out of its regions."""
-    return isinstance(op, Op) and bool(op.regions) and any(op.control_edges())
+    """Whether an op hands values into and out of its regions, or of another function."""
+    return isinstance(op, Op) and (op.is_call or (bool(op.regions) and any(op.control_edges())))
 
 
 class _Descriptors(Splitter):
