@@ -144,7 +144,8 @@ def main() -> None:
     if options.out:
         facts = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
                  "python": platform.python_version(), **versions}  # fmt: skip
-        record = {"machine": facts, "command": " ".join(["python", *sys.argv]), "targets": targets}
+        command = f"python benchmarks/amd_compile.py --rounds {options.rounds}"
+        record = {"machine": facts, "command": command, "targets": targets}
         options.out.write_text(json.dumps(record) + "\n")
 
 
