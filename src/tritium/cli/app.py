@@ -201,6 +201,41 @@ def explore(
     typer.echo(f"{page}: {', '.join(names)}")
 
 
+@app.command(context_settings=_PASS_ON)
+def reduce(
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help="A .ttir or .ttgir file; a program and its arguments."),
+    ],
+    passes: Annotated[
+        list[str] | None,
+        typer.Option("--pass", "-p", metavar="NAME", help="A pass that fails; repeat, in order."),
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option(help="A shell command that fails; {} is the file.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What to compile for: cpu, cpu:haswell, cuda:90:32.")
+    ] = None,
+    num_warps: Annotated[int, typer.Option(help="Warps of a program.")] = 4,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")
+    ] = None,
+) -> None:
+    """Shrink a kernel or IR on which the compiler fails to the least that fails alike."""
+    from tritium.cli.reduce import shrink
+
+    try:
+        options = {"num_warps": num_warps}
+        text = shrink(program, passes or [], command, target, options)
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            output.write_text(text, encoding="utf-8")
+    except (TritonError, ValueError, NotImplementedError, OSError) as error:
+        raise fail(error) from None
+
+
 @app.command()
 def compare(
     sources: Annotated[
