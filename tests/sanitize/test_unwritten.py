@@ -72,6 +72,18 @@ def test_atomic_operations_on_what_was_not_set() -> None:
     failing(lambda: count[(4,)](counts))
 
 
+@tritium.jit
+def padded(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n, other=0x7FF57FF5))  # the pattern
+
+
+def test_masked_elements_are_not_read() -> None:
+    x, out = np.ones(4, np.int32), np.zeros(8, np.int32)
+    padded[(1,)](x, out, 4, BLOCK=8)
+    assert out[7] == 0x7FF57FF5
+
+
 def test_what_is_filled() -> None:
     original = np.empty
     assert np.isnan(np.empty((3, 5), order="F")).all()

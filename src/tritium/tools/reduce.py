@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -78,6 +78,9 @@ class _Work:
     def size(self) -> int:
         return sum(1 + len(op.operands) for op in self.module.walk())
 
+    def _copy(self) -> ModuleOp:
+        return cast(ModuleOp, cast(Any, self.module).clone())
+
     def _keep(self, module: ModuleOp) -> bool:
         """Go on with a module if it fails alike."""
         try:
@@ -96,7 +99,7 @@ class _Work:
             size //= 2
             end = len(_removable(self.module))
             while end > 0:
-                smaller: Any = self.module.clone()
+                smaller = self._copy()
                 ops = _removable(smaller)[max(0, end - size) : end]
                 if sum(_dropped(op, substitute) for op in reversed(ops)):
                     self._keep(smaller)
@@ -107,7 +110,7 @@ class _Work:
     ) -> None:
         """Change the places that a function finds, from the last to the first."""
         for number in reversed(range(len(places(self.module)))):
-            smaller: Any = self.module.clone()
+            smaller = self._copy()
             found = places(smaller)
             if number < len(found):
                 change(found[number])
@@ -240,10 +243,10 @@ def by_command(command: str, ending: str) -> Outcome:
             line = command.replace("{}", shlex.quote(str(file)))
             silent: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
             try:
-                done = subprocess.run(line, shell=True, timeout=LIMIT, **silent)
+                status = subprocess.call(line, shell=True, timeout=LIMIT, **silent)
             except subprocess.TimeoutExpired:
                 return f"no end in {LIMIT:.0f} s"
-        return f"status {done.returncode}" if done.returncode else ""
+        return f"status {status}" if status else ""
 
     return outcome
 
