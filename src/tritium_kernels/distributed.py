@@ -17,6 +17,7 @@ from tritium_kernels.distributed_details.mesh import Mesh as Mesh
 from tritium_kernels.distributed_details.mesh import SymmetricMemoryPool as SymmetricMemoryPool
 from tritium_kernels.errors import (
     FLOATS,
+    check_like,
     check_operand,
     check_rank,
     check_tensor,
@@ -97,6 +98,8 @@ def _check(
     check_rank(op, "src", src, (2,))
     check_tensor(op, "expt_indx", expt_indx, _INDICES)
     check_rank(op, "expt_indx", expt_indx, (2,))
+    check_like(op, "expt_indx", expt_indx, "src", src)
+    check_like(op, "expt_assignment", expt_assignment.expt_bitmask, "src", src)
     tokens, chosen = expt_indx.shape
     check_operand(op, name, order, (tokens * chosen,), "src", src, _INDICES)
     if expt_assignment.expt_map.shape[0] != mesh.world_size:

@@ -128,6 +128,10 @@ def small():
     return pool, make_expt_assignment(1, EXPERTS, make_expt_dict_uniform(1, EXPERTS), place())
 
 
+def zeros(*shape: int):
+    return torch.zeros(shape, dtype=torch.int32, device=place())
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -135,10 +139,10 @@ def small():
         (lambda p, a: make_expt_assignment(1, 3, {0: [0, 2]}, "cpu"), "has the experts"),
         (lambda p, a: p.make_empty((4,), torch.int32, "no"), "region is 'no'; accepted: topk"),
         (lambda p, a: p.make_empty((9999,), torch.int32, "topk"), "bytes, from multiples of 128"),
-        (lambda p, a: convert_dp_to_ep(normal(3, WIDTH), a, torch.zeros(4, 2).int(), torch.zeros(
-            8).int(), p), "src has 3 rows; accepted: 4"),
-        (lambda p, a: convert_ep_to_dp(normal(3, OUT), a, torch.zeros(4, 2).int(), torch.zeros(
-            8).int(), p), "src has 3 rows; accepted: 8"),
+        (lambda p, a: convert_dp_to_ep(normal(3, WIDTH), a, zeros(4, 2), zeros(8), p),
+         "src has 3 rows; accepted: 4"),
+        (lambda p, a: convert_ep_to_dp(normal(3, OUT), a, zeros(4, 2), zeros(8), p),
+         "src has 3 rows; accepted: 8"),
         (lambda p, a: topk(normal(3, 4), 1, all_gather=True), "symm_mem_pool is None; accepted"),
     ],
 )  # fmt: skip
