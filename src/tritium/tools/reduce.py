@@ -25,11 +25,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from tritium.analysis.regions import functions
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
 from tritium.ir import types as ir
 from tritium.ir.printing import print_module
-from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.numeric import IntToPtrOp
@@ -118,11 +118,11 @@ class _Work:
 
 
 def _removable(module: ModuleOp) -> list[Operation]:
-    kept = (ModuleOp, PoisonOp)
+    kept, kernels = (ModuleOp, PoisonOp), _kernels(module)
     return [
         op for op in module.walk()
         if not isinstance(op, kept) and not op.has_trait(IsTerminator)
-        and not (isinstance(op, FuncOp) and op.sym_visibility != "private")
+        and op not in kernels
     ]  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def _dropped(op: Operation, substitute: Callable[[Operation, SSAValue], SSAValue
     if op.parent is None:  # with the one around it
         return False
     used = [result for result in op.results if result.uses]
-    if used and isinstance(op, (ConstantOp, IntToPtrOp)):
+    if used and _is_substitute(op):
         return False
     for result in used:
         result.replace_all_uses_with(substitute(op, result))
@@ -156,10 +156,20 @@ def _constant(op: Operation, result: SSAValue) -> SSAValue:
     return at.value(PoisonOp, result=kind)
 
 
+def _is_substitute(op: Any) -> bool:
+    """Whether an op is a constant, or an address that is one."""
+    if not isinstance(op, Operation):
+        return False
+    if ir.is_pointer(op.results[0].type):
+        return all(not ir.is_pointer(v.type) and _is_substitute(v.owner) for v in op.operands)
+    return not op.operands and cast(Any, op).cost == 0
+
+
 def _regions(module: ModuleOp) -> list[tuple[Operation, int]]:
     """Bodies of one block that end with a yield."""
     return [
-        (op, number) for op in module.walk() if not isinstance(op, (ModuleOp, FuncOp))
+        (op, number) for function in functions(module) for op in function.walk()
+        if op is not function
         for number, region in enumerate(op.regions) if len(region.blocks) == 1
         and isinstance(region.block.last_op, Operation)
     ]  # fmt: skip
@@ -184,11 +194,14 @@ def _unfolded(place: tuple[Operation, int]) -> None:
     erase(op)
 
 
+def _kernels(module: ModuleOp) -> list[FuncOp]:
+    return [f for f in functions(module) if f.sym_visibility != "private"]
+
+
 def _arguments(module: ModuleOp) -> list[tuple[FuncOp, int]]:
     """Unused arguments of kernels."""
     return [
-        (op, argument.index) for op in module.walk()
-        if isinstance(op, FuncOp) and op.sym_visibility != "private"
+        (op, argument.index) for op in _kernels(module)
         for argument in op.body.args if not argument.uses
     ]  # fmt: skip
 
