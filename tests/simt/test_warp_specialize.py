@@ -17,7 +17,7 @@ from tests.simt.machine import KernelFailure
 from tests.support import split_loops
 from tests.support.warp_specialize import attended, attention, launch, product, random, split
 from tritium.launch.scalars import extract_scalar
-from tritium.ops.ttgir import ArriveBarrierOp
+from tritium.ops.ttgir import ArriveBarrierOp, AsyncCopyGlobalToLocalOp
 
 
 def run(
@@ -137,4 +137,21 @@ def test_loops(name: str, num_warps: int, num_stages: int) -> None:
             launch(module, (2,), [a, b, c], count)
         else:
             run(module, num_warps, (2,), [a, b, c], count, last_warp_first=execute)
+        np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 4e-2)
+
+
+@pytest.mark.parametrize("num_warps,num_stages", [(4, 3), (8, 2)])
+def test_loads_by_pointers(num_warps: int, num_stages: int) -> None:
+    """Copies that the consumer starts ahead itself, into memory that products read."""
+    shape = split_loops.SHAPE
+    blocks = (("BN", "BK"), ("BM", "BN"))
+    described = " ".join(f"tensordesc<fp16[{shape[r]},{shape[c]}]>" for r, c in blocks)
+    module = split(split_loops.by_pointers, f"{described} *fp16 i32", shape, num_warps, num_stages)
+    assert any(isinstance(op, AsyncCopyGlobalToLocalOp) for op in module.walk())
+    columns = shape["BK"] * split_loops.ITERATIONS
+    a, b = random(columns, shape["BM"]), random(shape["BN"], columns, seed=1)
+    want = a.T.astype(np.float64) @ b.T.astype(np.float64)
+    for execute in (launch, run):
+        c, how = np.zeros(want.shape, np.float16), () if execute is launch else (num_warps,)
+        execute(module, *how, (1,), [b, c], a, np.int32(split_loops.ITERATIONS))
         np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 4e-2)

@@ -135,6 +135,17 @@ def carried(a, b, c, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     c.store([0, 0], acc.to(tl.float16))
 
 
+@tritium.jit
+def by_pointers(b, c, a_ptr, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The consumer loads the transpose of the left operand by pointers."""
+    acc = tl.zeros((BM, BN), tl.float32)
+    rows = tl.arange(0, BM)[:, None]
+    for k in tl.range(0, n, warp_specialize=True):
+        places = a_ptr + rows + (k * BK + tl.arange(0, BK))[None, :] * BM
+        acc = tl.dot(tl.load(tl.multiple_of(places, [16, 1])), b.load([0, k * BK]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
 def _parts(a: np.ndarray, b: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(a[:, k : k + K], b[:, k : k + K].T) for k in range(0, ITERATIONS * K, K)]
 

@@ -72,7 +72,7 @@ from tritium.ops.ttgir import (
 )
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
-from tritium.passes.ttgir.expand_pipeline import barrier_memory
+from tritium.passes.ttgir.expand_pipeline import barrier_memory, hand_on_types
 from tritium.passes.ttgir.layout_propagation import (
     block_encoding,
     memory_encoding,
@@ -175,9 +175,7 @@ def _use_memory(alloc: Operation, memory: SSAValue) -> None:
 
 def _hand_on_type(memory: SSAValue) -> None:
     for use in memory.uses:
-        for source, target in use.operation.forwarded_values():  # pyright: ignore
-            if source is memory:
-                target._type = memory.type
+        hand_on_types(use.operation)
 
 
 def _awaited(module: ModuleOp) -> set[SSAValue]:

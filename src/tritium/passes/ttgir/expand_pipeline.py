@@ -261,7 +261,7 @@ class _Expansion:
         late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
             if not use_buffer(op, views, values, at):
-                at.copy(op, values)
+                hand_on_types(at.copy(op, values))
         if ahead is None:
             ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
         filling = filling or self._filling(at, filled)
@@ -458,6 +458,13 @@ def _advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAVa
     following = at.value(AddIOp, index, at.constant(1, ir.i32))
     wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)
     return at.value(SelectOp, wraps, at.constant(0, ir.i32), following), wraps
+
+
+def hand_on_types(op: Any) -> None:
+    """Give what an op hands on of memory the type that the memory has now."""
+    for source, target in op.forwarded_values():
+        if isinstance(source.type, MemDescType):
+            target._type = source.type
 
 
 def use_buffer(
