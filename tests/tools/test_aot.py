@@ -18,7 +18,15 @@ from tritium.native.host import host
 from tritium.native.loader import compile_ir
 from tritium.native.shared_library import shared_library
 from tritium.tools import compile as tool
-from tritium.tools.link import LinkerError, link, read_header
+from tritium.tools.link import (
+    HeaderParser,
+    KernelLinkerMeta,
+    LinkerError,
+    gen_signature,
+    gen_signature_with_full_args,
+    link,
+    make_kernel_hints_dispatcher,
+)
 
 KERNELS = '''
 import triton, triton.language as tl
@@ -50,6 +58,14 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="librari
 pytestmark = linux
 COMPILER = shutil.which("cc")
 SRC = str(Path(__file__).parents[2] / "src")
+
+
+def meta_of(header: Path) -> KernelLinkerMeta:
+    """The function that a header declares."""
+    parser = HeaderParser()
+    parser.extract_linker_meta(header.read_text())
+    ((meta,),) = parser.kernels.values()
+    return meta
 
 
 @pytest.fixture
@@ -214,6 +230,10 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
     ({"path": "nothing.py"}, r"nothing\.py: no such file"),
     ({"signature": "*fp32, i32"}, "has 2 parts; the kernel's 6 parameters are x_ptr"),
     ({"signature": ADD.replace(":16", ":8")}, "Only 1 and 16 are valid hints, got 8"),
+    ({"signature": ADD.replace("fp32,", "fp32:16,")}, "scale: hints of 1 are for integers"),
+    ({"signature": ADD.replace("*fp32:16", "*fp32:1")}, "x_ptr: hints of 1 are for integers"),
+    ({"num_warps": "3"}, "num_warps must be a power of 2; got 3"),
+    ({"target": "none:90:32"}, "compatible backends for target"),
     ({"grid": "1, 1"}, "has 2 sizes; three are required"),
     ({"grid": "m / 4, 1, 1"}, "names m; the integers that it may name are BLOCK, n"),
     ({"grid": "max(n, 4), 1, 1"}, "three are required"),
@@ -279,7 +299,7 @@ def test_names_that_c_has_a_use_for(tmp_path: Path):
     header, library = compiled(file, "put", "*i32, i32, i32, i32:1", "int, 1, 1")
     parameters = "void *stream_, int32_t int_, int32_t gruf6udfe"
     assert f"(void *stream, {parameters});" in header.read_text()
-    assert [name for _, name in read_header(header).parameters][1:] == ["int_", "gruf6udfe", "n"]
+    assert meta_of(header).arg_names[1:] == ["int_", "gruf6udfe", "n"]
     x = np.zeros(1, np.int32)
     aot.load(library)(x, 2, 3)
     assert x[0] == 6
@@ -293,39 +313,45 @@ def test_names_that_c_has_a_use_for(tmp_path: Path):
 def test_a_c_program_calls_the_kernel_that_fits(source: Path):
     assert COMPILER is not None
     grid = "(n + 255) / BLOCK, 1, 1"
+    plain, other = ADD.replace(":16", ""), ADD.replace("256", "512")
     files = [
-        *compiled(source, "add", ADD, grid, object=True),
-        *compiled(source, "add", ADD.replace(":16", ""), grid, object=True),
-    ]
-    headers = [read_header(f) for f in files if f.suffix == ".h"]
-    header, body = link(headers)
-    folder = source.parent
-    (folder / "linked.h").write_text(header)
-    (folder / "linked.c").write_text(f'#include "linked.h"\n{body}')
+        file for signature in (ADD, plain, plain.replace("i32", "i32:1"), other)
+        for file in compiled(source, "add", signature, grid, object=True)
+    ]  # fmt: skip
+    headers, folder = [f for f in files if f.suffix == ".h"], source.parent
+    for _ in range(2):  # the second time the first one's header is among them
+        link([*headers, headers[0], *folder.glob("linked.h")], folder / "linked", "my_")
     (folder / "main.c").write_text("""
 #include <stdio.h>
 #include "linked.h"
 _Alignas(64) static float x[1001], y[1001], out[1001];
 int main(void) {
+  load_my_add();
   for (int i = 0; i < 1001; i++) { x[i] = i; y[i] = 1; }
-  if (add_default(0, x, y, out, 1000, 0.5f)) return 1;
-  printf("%g %g %d\\n", out[0], out[999], add_get_num_algos());
-  if (add(0, x + 1, y, out, 1000, 2.0f, 0)) return 1;
-  printf("%g %d\\n", out[0], add(0, x, y, out, 1000, 2.0f, 1));
+  if (my_add_default(0, x, y, out, 1000, 0.5f)) return 1;
+  printf("%g %g %d\\n", out[0], out[999], my_add_get_num_algos());
+  if (my_add(0, x + 1, y, out, 1000, 2.0f, 0)) return 1;
+  printf("%g %d %d\\n", out[0], my_add(0, x, y, out, 1000, 2.0f, 2),
+         my_add(0, x, y, out, 1000, 2.0f, -1));
+  if (my_add(0, x + 5, y, out, 1, 2.0f, 0)) return 1;
+  printf("%g %g\\n", out[0], out[1]);
+  if (my_add(0, x, y, out, 992, 3.0f, 1)) return 1;
+  printf("%g %d\\n", out[1], my_add(0, x + 1, y, out, 1000, 2.0f, 1));
+  unload_my_add();
   return 0;
 }""")
     objects = [str(f) for f in files if f.suffix == ".o"]
     subprocess.run([COMPILER, "-Wall", "-Werror", "-o", "main", "main.c", "linked.c", *objects,
                     "-lm"], cwd=folder, check=True)  # fmt: skip
     done = subprocess.run([folder / "main"], capture_output=True, text=True, check=True)
-    assert done.stdout == "0.5 999.5 1\n3 -1\n"
+    assert done.stdout == "0.5 999.5 2\n3 -1 -1\n7 4\n4 -1\n"
 
 
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 def test_a_c_program_links_with_the_library(source: Path):
     assert COMPILER is not None
     header, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1", out_name="sum")
-    name = read_header(header).function
+    name = meta_of(header).function
     (source.parent / "main.c").write_text(f"""
 #include <stdio.h>
 #include "{header.name}"
@@ -343,31 +369,121 @@ int main(void) {{
     assert done.stdout == "0 4\n"
 
 
-def test_headers_that_do_not_fit_together(source: Path):
-    one = read_header(compiled(source, "add", ADD, "1, 1, 1")[0])
-    other = read_header(compiled(source, "refuse", "*i32, i32", "1, 1, 1")[0])
-    with pytest.raises(LinkerError, match="versions of one kernel are required"):
-        link([one, other])
-    for text in (b"int f(void);", b"\x8d\x00"):
-        source.with_suffix(".h").write_bytes(text)
-        with pytest.raises(LinkerError, match="has no lines '// tt-linker:'"):
-            read_header(source.with_suffix(".h"))
+def header_text(function: str, parameters: str, algorithm: str, backend: str = "cpu") -> str:
+    """As the reference writes it: hints are in the name alone."""
+    return (f"// tt-linker-backend: {backend}\n"
+            f"// tt-linker: {function}:{parameters}:{algorithm}\n")  # fmt: skip
+
+
+def test_headers_that_do_not_fit_together(tmp_path: Path):
+    one = header_text("add_0123abcd_0d1", "void *x, int32_t n", "64_warps1xstages3")
+    for text, message in (
+        (header_text("add_0123abcd_0d1", "void *x, int64_t n", "64"), "versions of one kernel"),
+        (header_text("sub_0123abcd_0d1", "void *x, int32_t n", "64"), "versions of one kernel"),
+        (header_text("add_0123abcd_01", "void *x, int32_t n", "64", "cuda"), "cpu and for cuda"),
+        (header_text("add_0123abcd_01", "void *x, int32_t", "64"), "'int32_t' of .* no parameter"),
+        (header_text("add", "void *x", "64"), "add is no name of a compiled kernel"),
+        ("int f(void);", "has no line '// tt-linker:'"),
+        ("\x8d\0", "has no line '// tt-linker:'"),
+    ):
+        (tmp_path / "one.h").write_text(one)
+        (tmp_path / "two.h").write_text(text)
+        with pytest.raises(LinkerError, match=rf"two.h.*{message}"):
+            link([tmp_path / "one.h", tmp_path / "two.h"], tmp_path / "out")
+    (tmp_path / "one.h").write_text(one.replace("cpu", "hip"))
+    with pytest.raises(LinkerError, match="kernels for the backend hip; linked are cuda, cpu"):
+        link([tmp_path / "one.h"], tmp_path / "out")
+    (tmp_path / "one.h").write_text(one)
+    with pytest.raises(LinkerError, match="'9add' is no name of a C function"):
+        link([tmp_path / "one.h"], tmp_path / "out", "9")
+    assert not (tmp_path / "out.h").exists()
+
+
+def test_hints_and_algorithms_of_headers():
+    parser = HeaderParser()
+    for suffix, algorithm in (("0d1", "1e-05"), ("0d1d3c", "1e-05"), ("01", "1e+05")):
+        text = header_text(f"a_kernel_00ff00ff_{suffix}", "void *x, int32_t n, float f, int32_t s",
+                           f"{algorithm}_warps1xstages3")  # fmt: skip
+        parser.extract_linker_meta(text)
+    first, second = parser.kernels["a_kernel_1em05_warps1xstages3"]
+    (third,) = parser.kernels["a_kernel_1e05_warps1xstages3"]
+    assert parser.backend_name == "cpu"
+    assert [m.sizes for m in (first, second, third)] == [
+        [16, None, None, None], [16, 16, None, 1], [None] * 4
+    ]  # fmt: skip
+    assert (second.orig_kernel_name, second.sig_hash, second.num_specs) == (
+        "a_kernel", "00ff00ff", 3
+    )  # fmt: skip
+    assert gen_signature(second) == "void *x, int32_t n, float f"
+    assert gen_signature_with_full_args(second) == "void *x, int32_t n, float f, int32_t s"
+    text = make_kernel_hints_dispatcher("best", [first, second])
+    tests = [line.strip() for line in text.splitlines() if "if (" in line]
+    assert tests == [
+        "if ((uintptr_t)x % 16 == 0 && (uintptr_t)n % 16 == 0 && s == 1)",
+        "if ((uintptr_t)x % 16 == 0)",
+    ]
+
+
+FAKE_DRIVER = """
+#include <cuda.h>
+#include <stdio.h>
+CUresult cuGetErrorString(CUresult status, const char **text) { *text = "wrong"; return 0; }
+CUresult cuModuleLoadData(CUmodule *module, const void *data) {
+  printf("load %.3s\\n", (const char *)data + 1);
+  *module = (CUmodule)data;
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule module) { printf("unload\\n"); return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  printf("function %s\\n", name);
+  *function = (CUfunction)module;
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream, void **values,
+                        void **extra) {
+  printf("%u %u %u, %u threads, %llx %d %g\\n", gx, gy, gz, bx,
+         *(CUdeviceptr *)values[0], *(int *)values[3], *(float *)values[4]);
+  return CUDA_SUCCESS;
+}
+"""
 
 
 @pytest.mark.ptxas
-def test_cuda_source_holds_the_cubin_and_compiles(source: Path):
-    header, text = compiled(source, "add", ADD, "-(-n // BLOCK), 1, n * 0 + 1",
-                            target="cuda:90:32", num_warps=4)  # fmt: skip
-    name = read_header(header).function
+def test_cuda_source_holds_the_cubin_and_runs(source: Path):
+    files = [
+        compiled(source, "add", signature, "-(-n // BLOCK), 1, n * 0 + 1",
+                 target="cuda:90:32", num_warps=4)
+        for signature in (ADD, ADD.replace(":16", "").replace("256", "512"))
+    ]  # fmt: skip
+    (header, text), name = files[0], meta_of(files[0][0]).function
     assert "gx = (unsigned)((-((-n) / 256))), gy = (unsigned)(1)" in text.read_text()
     assert "CUdeviceptr x_ptr, CUdeviceptr y_ptr" in header.read_text()
     assert "0x7f, 0x45, 0x4c, 0x46" in text.read_text()
     assert f'cuModuleGetFunction(&{name}_function, {name}_module, "add")' in text.read_text()
     include = next((p for p in Path("/usr/local").glob("cuda*/include/cuda.h")), None)
-    if COMPILER is not None and include is not None:
-        header_text, body = link([read_header(header)])
-        (source.parent / "linked.h").write_text(header_text)
-        (source.parent / "linked.c").write_text(f'#include "linked.h"\n{body}')
-        for file in (text.name, "linked.c"):
-            subprocess.run([COMPILER, "-Wall", "-Werror", "-c", file, f"-I{include.parent}"],
-                           cwd=source.parent, check=True)  # fmt: skip
+    if COMPILER is None or include is None:
+        return
+    folder = source.parent
+    link([header for header, _ in files], folder / "linked")
+    (folder / "main.c").write_text(FAKE_DRIVER + """
+#include "linked.h"
+int main(void) {
+  int status = add_default(0, 0x1000, 0x2000, 0x3000, 512, 0.5f);
+  status |= add(0, 0x1004, 0x2000, 0x3000, 513, 1.5f, 1);
+  printf("%d %d\\n", status, add(0, 0x1004, 0x2000, 0x3000, 513, 1.5f, 0));
+  unload_add();
+  return 0;
+}""")
+    command = [COMPILER, "-Wall", "-Werror", "-o", "main", "main.c", "linked.c",
+               *(text.name for _, text in files), f"-I{include.parent}"]  # fmt: skip
+    subprocess.run(command, cwd=folder, check=True)
+    done = subprocess.run([folder / "main"], capture_output=True, text=True, check=True)
+    loaded = ["load ELF", "function add"]
+    assert done.stdout.splitlines() == [
+        *loaded, "2 1 1, 128 threads, 1000 512 0.5",
+        *loaded, "1 1 1, 128 threads, 1004 513 1.5", "0 1", "unload", "unload",
+    ]  # fmt: skip

@@ -3,8 +3,9 @@
     int32_t NAME(void *stream, ARGUMENTS...)            all programs of the grid, on this thread
     int32_t NAME_programs(uint32_t gx, uint32_t gy, uint32_t gz, int64_t begin, int64_t end,
                           ARGUMENTS...)                 some of them, for callers with threads
+    void load_NAME(void), unload_NAME(void)             nothing
 
-They return 0; 1 where there is no memory for scratch; 2 where a device_assert failed.
+The first two return 0; 1 where there is no memory for scratch; 2 where a device_assert failed.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def entry_ir(
         f"define i32 @{name}(ptr %stream{rest}) {{",
         *_whole_grid(name, parameters, types, grid, constants),
         "}",
+        *(f"define void @{action}_{name}() {{\n  ret void\n}}" for action in ("load", "unload")),
     ]
     return "\n".join(lines) + "\n"
 

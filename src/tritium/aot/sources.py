@@ -16,7 +16,7 @@ class Interface:
         parameters: C type and name of its arguments.
         all_parameters: with those that are fixed to 1 by a hint, for `tritium.tools.link`.
         algorithm: the constants and options, which tell apart versions of one kernel.
-    about: a line for people.
+        about: a line for people.
         hints: what the function takes for granted of arguments: 1, or multiples of 16.
     """
 
@@ -52,15 +52,17 @@ def _list(first: str, parameters: Sequence[tuple[str, str]]) -> str:
     return ", ".join(part for part in (first, declared(parameters)) if part)
 
 
-def _header(to: Interface, include: str, body: Sequence[str]) -> str:
+def _header(to: Interface, backend: str, include: str, body: Sequence[str]) -> str:
     return "\n".join([
         f"/* {to.about} */",
         f"#ifndef {to.name}_H", f"#define {to.name}_H",
         "#include <stdint.h>", *([include] if include else []),
         "#ifdef __cplusplus", 'extern "C" {', "#endif",
+        f"// tt-linker-backend: {backend}",
         f"// tt-linker: {to.name}:{declared(to.all_parameters)}:{to.algorithm}",
         f"// tt-hints: {', '.join(f'{name}={hint}' for name, hint in to.hints.items())}",
         *body,
+        f"void load_{to.name}(void);", f"void unload_{to.name}(void);",
         "#ifdef __cplusplus", "}", "#endif", "#endif", "",
     ])  # fmt: skip
 
@@ -68,23 +70,22 @@ def _header(to: Interface, include: str, body: Sequence[str]) -> str:
 def cpu_header(to: Interface) -> str:
     """The header of a library or an object for the CPU."""
     some = "uint32_t gx, uint32_t gy, uint32_t gz, int64_t begin, int64_t end"
-    return _header(to, "", [
+    return _header(to, "cpu", "", [
         "/* Run all programs of the grid on the calling thread; `stream` is not used. Returns 0; 1",
         "   where there is no memory for scratch; 2 where a device_assert failed. */",
         f"int32_t {to.name}({_list('void *stream', to.parameters)});",
         "/* Run programs begin <= p < end of a grid, p = x + gx * (y + gy * z). Threads may run",
         "   several ranges at the same time. */",
         f"int32_t {to.name}_programs({_list(some, to.parameters)});",
+        "/* Nothing to do: so that callers are the same for all targets. */",
     ])  # fmt: skip
 
 
 def cuda_header(to: Interface) -> str:
     """The header of a CUDA kernel."""
-    return _header(to, "#include <cuda.h>", [
-        "/* Loaded by the first launch in the current context, or before. */",
-        f"void load_{to.name}(void);",
-        f"void unload_{to.name}(void);",
+    return _header(to, "cuda", "#include <cuda.h>", [
         f"CUresult {to.name}({_list('CUstream stream', to.parameters)});",
+        "/* Loaded by the first launch in the current context, or before. */",
     ])  # fmt: skip
 
 

@@ -47,12 +47,14 @@ class CompileArgs:
 
 @dataclass
 class Signature:
-    """A signature as it is given: types with hints, and constants."""
+    """A signature as it is given: types with hints, and constants; `fixed` has the types of those
+    that a hint of 1 makes constants."""
 
     names: list[str]
     types: dict[str, str]
     constants: dict[str, Any]
     hints: dict[int, int]
+    fixed: dict[str, str]
 
     @property
     def suffix(self) -> str:
@@ -82,7 +84,7 @@ def parse_signature(text: str, names: Sequence[str]) -> Signature:
             f"the signature has {len(parts)} parts; the kernel's {len(names)} parameters are "
             f"{', '.join(names)}"
         )
-    found = Signature(list(names), {}, {}, {})
+    found = Signature(list(names), {}, {}, {}, {})
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
         type, colon, hint = part.partition(":")
         constant = _number(part)
@@ -93,9 +95,13 @@ def parse_signature(text: str, names: Sequence[str]) -> Signature:
         if colon:
             if hint not in ("1", "16"):
                 raise ValueError(f"{name}: Only 1 and 16 are valid hints, got {hint}")
+            if type[:1] not in ("i", "u") and (type[:1] != "*" or hint == "1"):
+                raise ValueError(f"{name}: hints of 1 are for integers, of 16 for integers and "
+                                 f"pointers; got {part}")  # fmt: skip
             found.hints[i] = int(hint)
             if hint == "1":
                 found.types[name], found.constants[name] = "constexpr", 1
+                found.fixed[name] = type
     return found
 
 
@@ -173,7 +179,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     writers = {"cpu": _write_cpu, "cuda": _write_cuda}
     if target.backend not in writers:
         raise NotImplementedError(f"ahead-of-time compilation for {target.backend}")
-    values = "x".join(str(v) for v in signature.constants.values())
+    values = "x".join(str(v) for n, v in signature.constants.items() if n not in signature.fixed)
     about = ", ".join(f"{n}={v}" for n, v in signature.constants.items())
     interface = Interface(
         name, *_parameters(signature, target), f"{values}_{settings}",
@@ -188,10 +194,8 @@ def _parameters(
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     pointer = "CUdeviceptr" if target.backend == "cuda" else "void *"
     kept = {n: c_type(t, n, pointer) for n, t in signature.parameters}
-    every = [
-        (kept.get(n, "int32_t"), c_name(n)) for i, n in enumerate(signature.names)
-        if n in kept or signature.hints.get(i) == 1
-    ]  # fmt: skip
+    types = kept | {n: c_type(t, n, pointer) for n, t in signature.fixed.items()}
+    every = [(types[n], c_name(n)) for n in signature.names if n in types]
     return [(t, c_name(n)) for n, t in kept.items()], every
 
 
@@ -269,7 +273,7 @@ def _write_cpu(
         place.with_name(f"{place.name}.{ext}") for ext in ("h", "o" if args.object else "so")
     )
     if not args.object:
-        functions = [to.name, f"{to.name}_programs"]
+        functions = [to.name, f"{to.name}_programs", f"load_{to.name}", f"unload_{to.name}"]
         code = shared_library(code, binary.name, functions, [ABOUT], machine.architecture)
     header.write_text(cpu_header(to), encoding="utf-8")
     part = binary.with_name(f"{binary.name}.{os.getpid()}")
@@ -300,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = CompileArgs(**vars(_parser().parse_args(arguments)))
     try:
         _, files = compile_kernel(args)
-    except (TritonError, ValueError, TypeError, NotImplementedError, OSError) as error:
+    except (TritonError, ValueError, TypeError, RuntimeError, AssertionError, OSError) as error:
         sys.exit(f"tritium.tools.compile: error: {error}")
     for file in files:
         print(file)
