@@ -60,6 +60,12 @@ def running(p, o, n, BLOCK: tl.constexpr):
 
 
 @tritium.jit
+def updated(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(p + i) + tl.load(o + i))
+
+
+@tritium.jit
 def counted(p, o, n, BLOCK: tl.constexpr):
     x = tl.load(p + tl.arange(0, BLOCK))
     tl.atomic_add(o + (x > 0).to(tl.int32), 1.0)
@@ -82,6 +88,7 @@ REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
         (largest, f"CHECK: {REDUCED} versions [quick] {{"),
         (chosen, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (scattered, f"CHECK: {SCHEDULE} versions [apart] {{"),
+        (updated, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (running, "CHECK: tile.nest [256] along 0 lane 0 width 16 unroll 1 versions [linear] {"),
         (counted, "CHECK: tile.nest [256] versions [exclusive] {"),
     ],
@@ -89,6 +96,16 @@ REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
 )
 def test_versions_in_text(kernel: Any, checks: str) -> None:
     run_filecheck("versions", text_of(kernel), checks)
+
+
+def test_a_launch_stores_past_the_caches_only_what_it_has_not_read() -> None:
+    checks = """
+    CHECK: [[MUCH:%v[0-9]+]] = icmp uge i64
+    CHECK: [[OTHER:%v[0-9]+]] = icmp ne ptr [[WRITTEN:%v[0-9]+]], [[READ:%v[0-9]+]]
+    CHECK: [[STREAM:%v[0-9]+]] = and i1 [[MUCH]], [[OTHER]]
+    CHECK: call void @whole.program(ptr [[READ]], ptr [[WRITTEN]], {{.+}}, i1 [[STREAM]],
+    """
+    run_filecheck("streams", text_of(whole, "llir"), checks)
 
 
 def compiled(text: str) -> Kernel:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 # The modules of rules register them by being imported.
 from tritium.analysis.regions import calls_in
@@ -24,7 +25,7 @@ from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
 from tritium.backends.cpu.lower.elementwise import arithmetic, numeric, progressions
 from tritium.backends.cpu.lower.moves import join_split, shape, sort
-from tritium.backends.cpu.lower.nests.streaming import stored_bytes
+from tritium.backends.cpu.lower.nests.streaming import stored_bytes, written_and_read
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, kernel_of
 from tritium.backends.cpu.tiles.version import may_wait
@@ -33,7 +34,6 @@ from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.native.host import CPU
 from tritium.ops.tile import NestOp
-from tritium.ops.ttir.function import FuncOp
 
 RULE_MODULES = (
     accesses, arithmetic, assembly, calls, debug, join_split, numeric, operations, progressions,
@@ -62,7 +62,7 @@ def lower_to_llvm(
     exclusive = any(isinstance(op, NestOp) and "exclusive" in op.versions for op in tiles.walk())
     functions = _Functions(module, tiles, host, fuse)
     body, scratch = functions.lower(kernel.sym_name)
-    _wrapper(module, kernel, body, host, exclusive, functions.kept)
+    _wrapper(module, functions.functions[kernel.sym_name], body, host, exclusive, functions.kept)
     facts = {
         "name": kernel.sym_name, "scratch_bytes": scratch, "exclusive": exclusive,
         "waits": may_wait(tiles), "polls": any(polls(op) for op in tiles.walk()),
@@ -157,9 +157,10 @@ def _called(function: TileFunction) -> list[str]:
 
 
 def _wrapper(
-    module: Module, kernel: FuncOp, body: Function, host: CPU,
+    module: Module, function: TileFunction, body: Function, host: CPU,
     may_be_exclusive: bool, kept: list[int],
 ) -> None:  # fmt: skip
+    kernel = function.op
     f = Function(
         module, kernel.sym_name,
         [("ptr", "args", ""), ("ptr", "ctx", ""), ("i64", "begin", ""), ("i64", "end", "")],
@@ -187,7 +188,8 @@ def _wrapper(
     first_x = f.op("sub", begin, f.op("mul", row, wide_x))  # LLVM takes longer for `urem`
     first_y = f.op("sub", row, f.op("mul", plane, wide_y))
     first = [f.cast("trunc", v, "i32") for v in (first_x, first_y, plane)]
-    stream = _streams(f, kernel, host, (nx, ny, nz))
+    given = dict(zip(kernel.body.args, values, strict=True))
+    stream = _streams(f, function, host, (nx, ny, nz), given)
     f.branch(loop)
     f.label(loop)
     program = f.phi("i64", [(begin, run)])
@@ -213,14 +215,21 @@ def _wrapper(
     f.ret()
 
 
-def _streams(f: Function, kernel: FuncOp, host: CPU, grid: tuple[Value, ...]) -> Value:
-    """Whether the whole launch writes so much that, with as much read, it fills the last cache."""
-    size = stored_bytes(kernel)
+def _streams(
+    f: Function, kernel: TileFunction, host: CPU, grid: tuple[Value, ...],
+    arguments: dict[SSAValue, Value],
+) -> Value:  # fmt: skip
+    """Whether the whole launch writes so much that, with as much read, it fills the last cache, and
+    overwrites nothing that it has just read."""
+    size = stored_bytes(kernel.op)
     if not size:
         return const("i1", False)
     x, y, z = (f.cast("zext", v, "i64") for v in grid)
     programs = f.op("mul", f.op("mul", x, y), z)
-    return f.icmp("uge", programs, const("i64", -(-max(host.l3, host.l2) // (2 * size))))
+    holds = f.icmp("uge", programs, const("i64", -(-max(host.l3, host.l2) // (2 * size))))
+    for written, read in written_and_read(kernel):
+        holds = f.op("and", holds, f.icmp("ne", arguments[written], arguments[read]))
+    return holds
 
 
 def _argument(f: Function, slot: Value, type: str) -> Value:

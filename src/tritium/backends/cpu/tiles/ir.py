@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import functions
 from tritium.analysis.results import result_of
+from tritium.backends.cpu.tiles.alias import base_of
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr, symbol
@@ -85,6 +86,12 @@ class TileFunction:
     def address_axes(self) -> AxisAnalysis:
         """The same where nothing wraps around and nothing that is divided is negative."""
         return AxisAnalysis(self.op, trust=True, carried=self.axes)
+
+    @cached_property
+    def read(self) -> set[SSAValue]:
+        """The pointers that tiles are loaded through."""
+        loads: list[Any] = [op for op in self.order if isinstance(op, Op) and op.loads_elements]
+        return {base_of(load.ptr) for load in loads if is_tile(load.ptr)}
 
     def _named(self, name: Any) -> BufferOp | None:
         return None if isinstance(name, UnitAttr) else self.named[name.string_value()]

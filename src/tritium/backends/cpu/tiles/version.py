@@ -11,7 +11,8 @@ after:
     apart      accesses are apart in memory, or the same element by element (tested: addresses);
                otherwise they are done one whole after the other
     unmasked   all masks are true (tested: both ends of the tile)
-    streaming  stores bypass the caches, where the launch writes more than they hold
+    streaming  stores bypass the caches, where the launch writes more than they hold, and not what
+               it has read
     quick      a search for the largest or smallest float does not look for NaN, and is done again,
                exactly, if it finds nothing
     exclusive  no other thread runs a program: atomic operations need no lock
@@ -29,7 +30,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.analysis.recursion import resolve
-from tritium.backends.cpu.tiles.alias import retypes_pointers
+from tritium.backends.cpu.tiles.alias import base_of, retypes_pointers
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
 from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.codegen.llvm.types import memory_bytes
@@ -102,7 +103,8 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
     if is_long(nest) and all(signed_compares(mask) is not None for mask in found.masks):
         if found.masks:
             yield "unmasked"
-        if lines_fit(nest) and _is_consecutive(found) and not _needs_alignment(found):
+        lines = lines_fit(nest) and _is_consecutive(found) and not _needs_alignment(found)
+        if lines and not _is_in_place(found):
             yield "streaming"
     if is_long(nest) and any(extreme_of(root) for root in nest.roots):
         yield "quick"
@@ -164,6 +166,12 @@ def _is_consecutive(found: Slice) -> bool:
     pointers = (s.ptr.owner.operands[0] if retypes_pointers(s.ptr.owner) else s.ptr
                 for s in found.stores)  # fmt: skip
     return all(axes.of(pointer).contiguity[0] >= size for pointer in pointers)
+
+
+def _is_in_place(found: Slice) -> bool:
+    """Whether a store is through a pointer that tiles are loaded through: the caches hold what it
+    overwrites."""
+    return any(base_of(store.ptr) in found.function.read for store in found.stores)
 
 
 def _needs_alignment(found: Slice) -> bool:

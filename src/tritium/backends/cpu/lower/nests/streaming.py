@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from xdsl.ir import SSAValue
+
 from tritium.backends.cpu.lower.access import PIECE
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.values import Index, Kind
-from tritium.backends.cpu.tiles.ir import Nest, Shape
+from tritium.backends.cpu.tiles.alias import base_of
+from tritium.backends.cpu.tiles.ir import Nest, Shape, TileFunction
 from tritium.backends.cpu.tiles.slices import Slice
 from tritium.backends.cpu.tiles.version import LINE, is_long
 from tritium.codegen.llvm.types import memory_bytes
@@ -27,12 +30,25 @@ from tritium.ops.ttir.function import FuncOp
 def stored_bytes(function: FuncOp) -> int:
     """The least number of bytes that one program writes by long nests outside of loops; 0 if none
     of these stores past the caches."""
-    blocks = function.regions[0].blocks
-    nests = [op for block in blocks for op in block.ops if isinstance(op, NestOp)]
+    nests = _nests(function)
     if not any("streaming" in nest.versions for nest in nests):
         return 0
     stores = [nest for nest in nests if is_long(Nest.of(nest)) and nest.roots[0].stores_elements]
     return sum(memory_bytes(r.value.type) * nest.domain[0] for nest in stores for r in nest.roots)
+
+
+def written_and_read(function: TileFunction) -> list[tuple[SSAValue, SSAValue]]:
+    """The pairs of a kernel's arguments of which one is stored through past the caches and the
+    other is loaded through: if they are equal, the caches hold what is overwritten."""
+    nests = [nest for nest in _nests(function.op) if "streaming" in nest.versions]
+    written = dict.fromkeys(base_of(root.ptr) for nest in nests for root in nest.roots)
+    arguments = function.op.body.args
+    return [(w, r) for w in written if w in arguments for r in arguments if r in function.read]
+
+
+def _nests(function: FuncOp) -> list[NestOp]:
+    blocks = function.regions[0].blocks
+    return [op for block in blocks for op in block.ops if isinstance(op, NestOp)]
 
 
 class Lines(NamedTuple):
