@@ -33,6 +33,8 @@ def check_tensor(op: str, name: str, value: Any, dtypes: Sequence[torch.dtype] =
     if value.dtype not in dtypes:
         accepted = ", ".join(dtype_name(dtype) for dtype in dtypes)
         raise refuse(op, name, f"has dtype {dtype_name(value.dtype)}", accepted)
+    if value.layout != torch.strided:
+        raise refuse(op, name, f"has the layout {value.layout}", "strided")
 
 
 def check_like(

@@ -23,6 +23,7 @@ from tritium_kernels.matmul_details.operands import (
     check_bias,
     check_rows,
     check_scales,
+    check_slices,
     read_operands,
     read_problem,
 )
@@ -234,10 +235,13 @@ def matmul(
     """
     config = precision_config or PrecisionConfig()
     x, w = read_operands(a, b, config)
+    data, activation = x.data, fused_activation or FusedActivation()
+    rows_of_a = x.shape[0] if gather_indx is None else gather_indx.shape[0]
+    check_slices("a_ragged_metadata", a_ragged_metadata, rows_of_a, data)
+    check_slices("b_ragged_metadata", b_ragged_metadata, x.shape[-1], data)
     size = read_problem(
         x.shape, w.shape, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx
     )
-    data, activation = x.data, fused_activation or FusedActivation()
     n = activation.specs.reduction_n
     if size.n % n:
         raise refuse(OP, "b", f"has {size.n} columns", f"a multiple of {n}")
@@ -254,6 +258,8 @@ def matmul(
     check_scales(size, slices, config, data)
     if isinstance(out_alpha, Tensor):
         check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", data, (torch.float32,))
+    elif not isinstance(out_alpha, int | float | None):
+        raise refuse(OP, "out_alpha", f"is {type(out_alpha).__name__}", "a number, torch.Tensor")
     if c_acc_in is not None:
         shape = (*((size.batch,) if size.batched else ()), size.m, size.n)
         check_operand(OP, "c_acc_in", c_acc_in, shape, "a", data, FLOATS)

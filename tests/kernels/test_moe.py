@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import tritium
@@ -48,6 +50,31 @@ def test_gathered_and_scattered_rows():
     y = matmul(x, w, None, ragged, gather_indx=gather, scatter_indx=scatter, precision_config=EXACT)
     right = matmul_torch(x.double(), w, None, ragged, gather_indx=gather, scatter_indx=scatter)
     close(y, right, scale=4)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_slices_past_the_last_element(which: str):
+    """On CPUs the sizes of slices are read; and no kernel goes past the last element by them."""
+    ragged = slices(3, 4)
+    a, b = (normal(6, 5), normal(2, 5, 8)) if which == "a" else (normal(5, 6), normal(6, 8))
+    with pytest.raises(ArgumentError, match=r"metadata has slices of 7 elements; accepted: 6 or"):
+        matmul(a, b, None, **{f"{which}_ragged_metadata": ragged})
+    hidden = replace(ragged, slice_offs=torch.tensor([0, 3, 6], dtype=torch.int32))
+    kept = normal(12, 8) if which == "a" else torch.zeros(2, 5, 8)
+    into = kept[:6] if which == "a" else kept
+    before = kept.clone()
+    y = matmul(a, b, None, c=into, precision_config=EXACT, **{f"{which}_ragged_metadata": hidden})
+    right = matmul_torch(a.double(), b, None, **{f"{which}_ragged_metadata": slices(3, 3)})
+    close(y, right, scale=4)
+    assert which == "b" or torch.equal(kept[6:], before[6:])
+
+
+def test_slices_of_fewer_rows_than_there_are():
+    x, w, ragged = normal(300, 5), normal(2, 5, 8), slices(3, 4)
+    y = matmul(x, w, None, ragged, precision_config=EXACT)
+    close(y[:7], matmul_torch(x[:7].double(), w, None, ragged), scale=4)
+    assert not y[7:].any()
 
 
 def test_activation_in_the_product():
@@ -244,6 +271,8 @@ def test_swiglu_alone():
     [
         (lambda x: matmul(x, x, None), "matmul: b has 3 rows; accepted: 4, the columns of a"),
         (lambda x: matmul(x, x.T[None], None, slices(1, 2)), "b has 1 matrices; accepted: 2, the"),
+        (lambda x: matmul(x, x.T[None], None, (1, 2)), "a_ragged_metadata is tuple; accepted: Rag"),
+        (lambda x: matmul(x, x.T, None, out_alpha="2"), "out_alpha is str; accepted: a number"),
         (lambda x: matmul(x[None], x.T, None, gather_indx=integers(3, 2)), "given with batches"),
         (lambda x: matmul(x, x.T, None, gammas=x[0]), r"gammas has shape \(4,\); accepted: \(3,\)"),
         (lambda x: matmul(x, x.T.half(), None), "b has dtype float16; accepted: the dtype of a"),

@@ -115,6 +115,7 @@ def test_torch_compile_takes_them():
         (lambda x: layer_norm(x, eps=-1), "layer_norm: eps is -1; accepted: eps >= 0"),
         (lambda x: layer_norm(x, None, x[0]), "layer_norm: bias is given without weight"),
         (lambda x: layer_norm(x, x[0].double(), x[0]), "bias has dtype float32; accepted: the"),
+        (lambda x: softmax(x.to_sparse()), "x has the layout torch.sparse_coo; accepted: strided"),
         (lambda x: softmax([1.0]), "softmax: x is list; accepted: torch.Tensor"),
     ],
 )

@@ -248,7 +248,9 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
     down = cdiv(size.m, flags.block_m)
     scale_blocks = None
     if call.a_ragged is not None:
+        assert schedule is not None
         down = RaggedTensorMetadata.n_blocks(call.a_ragged.n_slices, size.m, flags.block_m)
+        down = min(down, schedule.shape[0])  # slices may have fewer rows in all than a
         if isinstance(x.scale_layout, BlackwellActMXScaleLayout):
             scale_blocks = call.a_ragged.block_offs(128)
     else:

@@ -275,6 +275,19 @@ def read_problem(
     return Problem(batch, m, n, k, len(a) == 3)
 
 
+def check_slices(name: str, metadata: Any, extent: int, a: torch.Tensor) -> None:
+    """Metadata of slices that do not end past the `extent` of a's ragged dimension; how large they
+    are is seen without waiting on CPUs alone. Kernels stop at the last element anyway."""
+    if metadata is None:
+        return
+    if not isinstance(metadata, RaggedTensorMetadata):
+        raise refuse(OP, name, f"is {type(metadata).__name__}", "RaggedTensorMetadata")
+    check_like(OP, name, metadata.slice_sizes, "a", a)
+    end = int(metadata.slice_offs[-1]) if a.device.type == "cpu" else 0
+    if end > extent:
+        raise refuse(OP, name, f"has slices of {end} elements", f"{extent} or fewer, as a has")
+
+
 def check_rows(
     name: str, t: torch.Tensor | None, rows: int, a: torch.Tensor, dtypes: Any
 ) -> torch.Tensor | None:

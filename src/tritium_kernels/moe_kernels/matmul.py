@@ -426,14 +426,14 @@ def compute_tile(
         z = tl.where(word < 0, 0, word & 0xFFFF)
         tile_m = word >> 16
         first_row = tl.load(slices.offsets + z)
-        m = tl.where(word < 0, 0, tl.load(slices.sizes + z))
+        m = tl.where(word < 0, 0, tl.minimum(tl.load(slices.sizes + z), size.m - first_row))
         if slices.scale_blocks is not None:
             scale_block = tl.load(slices.scale_blocks + z)
     k = size.k
     first_k = z.to(tl.int64) * 0
     if F.ragged_k:
         first_k = tl.load(slices.offsets + z).to(tl.int64)
-        k = tl.load(slices.sizes + z)
+        k = tl.minimum(tl.load(slices.sizes + z), size.k - first_k.to(tl.int32))
     z = z.to(tl.int64)
     # Slices are in one matrix: rows of a, or columns of a and rows of b.
     za = z * 0 if slices.schedule is not None or F.ragged_k else z
