@@ -68,7 +68,7 @@ def timed(make: Any) -> tuple[float, Any]:
 
 
 def of_assembly(kernel: Any) -> dict[str, Any]:
-    """What a kernel needs, and how many instructions of a kind it has."""
+    """Resources of a kernel, and its number of instructions of each kind."""
     text = kernel.asm["amdgcn"]
     found = {name: re.findall(form, text, re.M) for name, form in FORMS.items()}
     code = text.partition(".rodata")[0]

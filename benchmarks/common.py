@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine, child processes, results as JSON and as a plot."""
+"""Helpers for the benchmarks: the machine, child processes, results as JSON and as a plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: checks, timing beside others, the table of ratios."""
+"""Helpers for the GPU benchmarks: checks, timing beside others, the table of ratios."""
 
 from __future__ import annotations
 

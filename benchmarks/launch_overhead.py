@@ -1,4 +1,4 @@
-"""What a launch costs: time from Python to the kernel, `kernel[grid](...)` in a tight loop.
+"""Cost of a launch: time from Python to the kernel, `kernel[grid](...)` in a tight loop.
 
     python benchmarks/launch_overhead.py [--json FILE]                  # on the CPU
     python benchmarks/launch_overhead.py --device cuda [--json FILE]    # beside Triton

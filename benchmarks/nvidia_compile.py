@@ -57,7 +57,7 @@ def child(package: str, case: str, first: bool) -> None:
 
 
 def processor_seconds() -> float:
-    """What this process and those that it started have used of all processors: not disturbed by
+    """Processor time of this process and those that it started: not disturbed by
     others that run, unlike the time of day."""
     own, others = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime

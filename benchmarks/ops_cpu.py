@@ -90,7 +90,7 @@ class Case:
 
 @dataclass
 class Row:
-    """What was measured of a case, seconds."""
+    """Measurements of a case, seconds."""
 
     group: str
     name: str

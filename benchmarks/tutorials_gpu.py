@@ -38,7 +38,7 @@ def rename(folder: Path) -> list[Path]:
 
 
 def run(by: str, program: Path, limit: float) -> tuple[Tables, str, float]:
-    """What a program measured, why it ended early (or ""), and how long it took (s)."""
+    """Figures of a program, why it ended early (or ""), and how long it took (s)."""
     path = os.environ.get("PYTHONPATH", "")
     if by == "tritium":
         path = os.pathsep.join([str(ROOT / "src"), path])

@@ -179,7 +179,7 @@ SPEED = """
 
 
 def public_names() -> list[str]:
-    """What `tritium.language` offers, modules left out."""
+    """Public names of `tritium.language`, modules left out."""
     tl = importlib.import_module("tritium.language")
     return sorted(
         n for n in dir(tl)

@@ -64,7 +64,7 @@ def _amplitudes(n: int, part: str) -> Real_function:
 
 
 def _regular_y(n: int) -> Real_function:
-    """What Y_n has besides 2/pi log(x/z) J_n, over x^2 - z^2 (and times x for n = 1), in x^2, at
+    """The part of Y_n besides 2/pi log(x/z) J_n, over x^2 - z^2 (and times x for n = 1), in x^2, at
     its first zero z."""
     zero = ZEROS[f"Y{n}_ZERO1"]
 

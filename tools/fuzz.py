@@ -103,7 +103,7 @@ class Worker:
         self.heard = time.monotonic()
 
     def lines(self) -> list[dict[str, Any]]:
-        """What has arrived since."""
+        """Results that have arrived since."""
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 16)
         self.buffer += data

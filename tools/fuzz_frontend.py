@@ -28,7 +28,7 @@ from tests.frontend.random_functions import Writer  # noqa: E402
 
 
 def found_in(text: str, run: bool) -> tuple[str, bool]:
-    """What is wrong with a function ("" if nothing is), and whether it ran as a kernel."""
+    """Fault found by a function ("" if none), and whether it ran as a kernel."""
     try:
         with limited(10):
             wrong = complaint(text)

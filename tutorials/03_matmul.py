@@ -63,7 +63,7 @@ def is_even(arguments) -> bool:
 
 
 def sizes() -> list[tuple[int, int, int, int]]:
-    """What is worth trying: (BLOCK_M, BLOCK_N, BLOCK_K, warps)."""
+    """Configurations worth trying: (BLOCK_M, BLOCK_N, BLOCK_K, warps)."""
     if on_gpu():
         return [(128, 256, 64, 8), (128, 128, 64, 8), (128, 128, 32, 4), (64, 64, 32, 4)]
     return [(64, 64, 64, 4), (64, 64, 256, 4), (32, 64, 64, 4), (128, 64, 128, 4)]

@@ -73,7 +73,7 @@ def seeded_dropout_backward(gradient, p: float, seed: int):
 
 
 def check(n: int = 10_000, p: float = 0.5) -> dict[str, float]:
-    """What has to hold, as numbers: see the names."""
+    """Conditions that have to hold, as numbers: see the names."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal(n, dtype=np.float32)
     keep = (rng.random(n) > p).astype(np.int32)

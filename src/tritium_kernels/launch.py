@@ -1,4 +1,4 @@
-"""What fronts share when they launch: the device, its class, matrices of rows."""
+"""Helpers for launches: the device, its class, matrices of rows."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class InFlexData(BaseFlexData):
 
 @dataclass(frozen=True)
 class OutFlexData(BaseFlexData):
-    """What happens to a result, float32 of one element or one for each batch.
+    """Conversion of a result, float32 of one element or one for each batch.
 
     Attributes:
         expected_scale: what numbers are divided by before they are stored.

@@ -1,4 +1,4 @@
-"""What descriptions of launches may do when a profiler asks for them."""
+"""Options of the descriptions of launches that a profiler asks for."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tritium_kernels.errors import refuse
 
 @dataclass(frozen=True)
 class PerfRecord:
-    """What a run did: nanoseconds, operations, and bytes that had to be moved."""
+    """Work of a run: nanoseconds, operations, and bytes that had to be moved."""
 
     time_ns: float
     flops: float
@@ -110,7 +110,7 @@ def _blas_tflops(dtype: torch.dtype, device: str, size: int) -> float:
 
 
 def parse_profile(profile_path: str | Path, useful_op_regex: str) -> PerfRecord:
-    """What the scopes and kernels of a profile (`tritium.profiler`, *.hatchet) did whose whole name
+    """Work of the scopes and kernels of a profile (`tritium.profiler`, *.hatchet) whose whole name
     matches; operations and bytes are those that launches described."""
     tree, *_ = viewer.read(str(profile_path))
     useful = re.compile(useful_op_regex)
@@ -143,7 +143,7 @@ def write_csv(xs: Sequence[float], perfs: Sequence[PerfRecord], fpath: str | Pat
 
 
 def load_perf_csv(path: str | Path) -> tuple[list[float], list[PerfRecord]]:
-    """What `write_csv` wrote."""
+    """Read the file of `write_csv`."""
     with Path(path).open(newline="") as file:
         header, *lines = csv.reader(file)
     if header != ["x", *(field.name for field in fields(PerfRecord))]:

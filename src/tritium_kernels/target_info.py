@@ -12,7 +12,7 @@ from tritium_kernels.launch import processors
 
 @dataclass(frozen=True)
 class Machine:
-    """What configurations depend on.
+    """Facts on which configurations depend.
 
     Attributes:
         backend: "cuda", "hip" or "cpu".

@@ -94,7 +94,7 @@ def make_slice_sizes(n_slices: int, total_size: int, device: str = "cuda") -> Te
 
 
 class ComputeSanitizerTool(Enum):
-    """What compute-sanitizer looks for: bad addresses, races, barriers, memory never written."""
+    """Tools of compute-sanitizer: bad addresses, races, barriers, memory never written."""
 
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"

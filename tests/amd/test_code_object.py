@@ -69,7 +69,7 @@ class Elf:
         return found
 
     def at(self, address: int, size: int) -> bytes:
-        """What is loaded at an address."""
+        """The bytes loaded at an address."""
         for kind, _, offset, start, _, filed, _, _ in self.segments:
             if kind == 1 and start <= address < start + filed:
                 return self.code[offset + address - start : offset + address - start + size]
@@ -86,7 +86,7 @@ def objects(text: str, arch: str = "gfx942") -> bytes:
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[Elf, Elf]:
-    """What we link, and what LLVM's linker did, of the same object."""
+    """Results of our linker and of LLVM's, for the same object."""
     ours = link((OBJECTS / "gfx942.o").read_bytes())
     return Elf(ours), Elf((OBJECTS / "gfx942.hsaco").read_bytes())
 

@@ -1,4 +1,4 @@
-"""What values stand for which memory: roots of pointers, arguments that are written."""
+"""Memory for which values stand: roots of pointers, arguments that are written."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def of_one_half(a, out):
 
 
 def known_of(kernel, kind, **args):
-    """What is known of the pointers that the kernel's ops of a kind access, as it is written and as
+    """Facts about the pointers that the kernel's ops of a kind access, as it is written and as
     it is optimized."""
     for passes in ([], pipelines.ttir()):
         module = compile_kernel(kernel, **args)

@@ -1,4 +1,4 @@
-"""What `import tritium` costs and loads."""
+"""Cost of `import tritium`, and the modules that it loads."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_imports_go_down_only():
 
 
 def test_backends_do_not_import_each_other():
-    """What several backends need stands below them: in `codegen`, `native`, `launch`."""
+    """Code that several backends need stands below them: in `codegen`, `native`, `launch`."""
     folders = {f.name for f in (PACKAGE / "backends").iterdir() if (f / "__init__.py").exists()}
     wrong: list[str] = []
     for name, file in MODULES.items():
@@ -253,6 +253,18 @@ def test_signatures_say_their_types():
                 names = [n for h in (*hints, function.returns) if h for n in ast.walk(h)]
                 found += sum(isinstance(n, ast.Name) and n.id == "Any" for n in names)
     assert found <= MOST_ANY
+
+
+def test_docstrings_say_what_a_thing_is():
+    """A docstring begins with the thing or with what it does, not with a question."""
+    riddle = re.compile('"""' + r"What\b")
+    found = [
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        for path, text in tracked_text()
+        if path.suffix == ".py"
+        for match in riddle.finditer(text)
+    ]
+    assert not found, "\n".join(found)
 
 
 def tracked_text() -> Iterator[tuple[Path, str]]:

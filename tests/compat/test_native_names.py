@@ -1,4 +1,4 @@
-"""What programs import from below the reference's public names."""
+"""Names below the reference's public ones that programs import."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from tritium.runtime.specialize import canonical_dtype, int_type
 from tritium.target import GPUTarget
 
 LEVELS: tuple[Opt, ...] = (None, 0, 1, 2, 3)
-"""What `compile_ir` offers: None, which is what kernels are compiled with, and LLVM's pipelines."""
+"""Choices of `compile_ir`: None, with which kernels are compiled, and LLVM's pipelines."""
 GUARD = 256
 """Bytes before and after each array."""
 
@@ -239,7 +239,7 @@ class Check:
                 self._compare(f"{name}{', exclusive' * exclusive}", found, "evaluation", expected)
 
     def _on_simt(self, module: Any) -> Arrays:
-        """What code for the lanes of the active device computes."""
+        """Result of code for the lanes of the active device."""
         # Here, since other devices need none of it.
         from tests.simt.backend.compiler import run_module
 

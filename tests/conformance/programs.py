@@ -153,7 +153,7 @@ class Program:
         return re.sub(r"v?[0-9]+", "", text.split("^")[-1])[-80:]
 
     def divergence(self, progress: Callable[[str], None] | None = None) -> str:
-        """What differs between the ways; "" if nothing does. For `progress` see `Check`."""
+        """Differences between the ways; "" if there are none. For `progress` see `Check`."""
         check = self.check()
         check.progress = progress or check.progress
         try:
@@ -484,7 +484,7 @@ def broadcast(a: Shape, b: Shape) -> Shape | None:
 
 
 def widened(dtype: str) -> str:
-    """What sums and the like are computed in."""
+    """Types in which sums and the like are computed."""
     if dtype in FLOATS:
         return "float32" if DTYPES[dtype].itemsize < 4 else dtype
     if DTYPES[dtype].itemsize < 4:

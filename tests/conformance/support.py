@@ -41,7 +41,7 @@ INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 NVIDIA = device in ("cuda", "ptx")
 FP8 = ("float8e5", "float8e4nv", "float8e4b8", "float8e5b16")[: 2 if NVIDIA else 4]
-"""What the device has; NVIDIA's has not AMD's."""
+"""Functions of the device; NVIDIA's has not AMD's."""
 NUMBERS = (*INTEGERS, *FLOATS)
 
 _files = itertools.count()

@@ -30,7 +30,7 @@ def kernel(x, o, n, k):
 
 @pytest.mark.parametrize("name", ["int1", *INTEGERS, *FLOATS, "float8e5"])
 def test_masks(name):
-    """What a mask excludes is `other`, and memory that a store's mask excludes stays."""
+    """Elements that a mask excludes are `other`; memory that a store's mask excludes stays."""
     x, n = samples(name, 37, 1), 37
     out = np.full(40, 1).astype(DTYPES[name])
     found = both(MASKED.replace("OTHER", "0"), {"x": x, "o": out, "n": n, "k": 3}, (3,))["o"]

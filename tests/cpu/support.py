@@ -20,7 +20,7 @@ from tritium.ops.ttir import FuncOp
 
 
 class Fault(ctypes.Structure):
-    """What a failed assertion reports."""
+    """Report of a failed assertion."""
 
     _fields_ = [("raised", ctypes.c_int32), ("x", ctypes.c_int32), ("y", ctypes.c_int32),
                 ("z", ctypes.c_int32), ("message", ctypes.c_char_p)]  # fmt: skip

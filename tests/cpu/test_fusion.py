@@ -1,4 +1,4 @@
-"""What shares loops, and what is kept in buffers, natively."""
+"""Loops that are shared and values that are kept in buffers, natively."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def lowered(name: str, dtype: str, to: CPU) -> tuple[str, Any]:
 
 
 def undefined(name: str, dtype: str, features: tuple[str, ...]) -> set[str]:
-    """What the object for a processor needs from elsewhere."""
+    """Undefined symbols of the object for a processor."""
     to = machine(features)
     text, _ = lowered(name, dtype, to)
     parts = elf.ObjectFile(compiled(text, to))

@@ -68,7 +68,7 @@ def take_away(signals=True):
 
 
 def run(program: str, *arguments: str, **environment: str) -> str:
-    """What a program prints, after `LACKING`."""
+    """Output of a program, after `LACKING`."""
     file = Path(os.environ["TRITON_CACHE_DIR"]) / f"portable_{abs(hash(program))}.py"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(LACKING + textwrap.dedent(program))

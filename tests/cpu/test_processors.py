@@ -67,7 +67,7 @@ PROBES = {
                  ", ".join(["<vscale x 4 x i32>"] * 3)),
     },
 }  # fmt: skip
-"""What only a feature brings: the mnemonic, the intrinsic or instruction, and its arguments."""
+"""Instructions that need a feature: mnemonic, the intrinsic or instruction, its arguments."""
 FORK = """
 import json, os, re, sys
 import llvmlite.binding as llvm
@@ -171,7 +171,7 @@ SOURCES = {
 PROVIDED = {"memcpy", "memset", "memmove", "_memcpy", "_memset", "_memmove"} | {
     "__chkstk", "_fltused"
 }
-"""What every C library has, by the names of each object format."""
+"""Functions of every C library, by their names in each object format."""
 
 
 def undefined(code: bytes) -> set[str]:

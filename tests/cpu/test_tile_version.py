@@ -159,7 +159,7 @@ MARKS = {
     "linear": "wrapping", "apart": "fused", "unmasked": "whole", "streaming": "!nontemporal",
     "quick": "exact", "exclusive": "label %exclusive",
 }  # fmt: skip
-"""What stands in LLVM IR for a version alone."""
+"""Text that LLVM IR has for one version alone."""
 
 
 def edited(tmp_path: Path, kernel: Any, change: Callable[[str], str]) -> str:

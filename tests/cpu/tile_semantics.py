@@ -111,7 +111,7 @@ class TileEvaluator(Evaluator):
                 self._define(root, self._evaluate(root, known))  # the first has printed all
 
     def _needed(self, nest: NestOp, keeps: frozenset[SSAValue]) -> dict[SSAValue, Any]:
-        """What the roots of a nest read."""
+        """Values that the roots of a nest read."""
         known: dict[SSAValue, Any] = {}
         for root in nest.roots:
             if not (isinstance(root, CopyOp) and root.source):

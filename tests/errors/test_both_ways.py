@@ -1,4 +1,4 @@
-"""What is wrong with a launch, or a call in a kernel, reads the same compiled and interpreted."""
+"""Errors of a launch, or of a call in a kernel, read the same compiled and interpreted."""
 
 from __future__ import annotations
 

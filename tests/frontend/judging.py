@@ -1,4 +1,4 @@
-"""What must come of a random function.
+"""Expected outcome of a random function.
 
 The frontend may accept it, and then its module passes the verifier, and the kernel does natively
 what it does interpreted. Or it raises `CompilationError`, whose cause is an error that somebody
@@ -74,7 +74,7 @@ _RUNS_THE_PROGRAM = {
 
 
 def complaint(text: str) -> str:
-    """What is wrong with how the frontend takes a function; "" if nothing is."""
+    """Fault in how the frontend takes a function; "" if there is none."""
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
         kernel: Callable[..., None] = build(HELPERS + text)

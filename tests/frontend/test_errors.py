@@ -1,4 +1,4 @@
-"""What users see of errors: the line, the caret, the cause, and no compiler frames."""
+"""Errors as users see them: the line, the caret, the cause, and no compiler frames."""
 
 import pickle
 import traceback

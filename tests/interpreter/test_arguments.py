@@ -1,4 +1,4 @@
-"""What can be passed to an interpreted kernel, and what its pointers may reach."""
+"""Arguments of an interpreted kernel, and the memory that its pointers may reach."""
 
 import array
 import types

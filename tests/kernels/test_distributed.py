@@ -68,7 +68,7 @@ def check(mesh: Mesh, experts: dict[int, list[int]]) -> None:
 
 
 def in_process(rank: int, file: str) -> None:
-    """What each of two processes runs."""
+    """The program of each of two processes."""
     import torch.distributed as dist
 
     dist.init_process_group("gloo", f"file://{file}", rank=rank, world_size=2)

@@ -24,7 +24,7 @@ CPU = target_info.Machine("cpu", "", 2, 65536)
 
 
 class Config:
-    """What the heuristics read of a `PrecisionConfig`."""
+    """The fields of a `PrecisionConfig` that the heuristics read."""
 
     def __init__(self, b_scale=None, a_scale=None, invariant=False):
         self.a_mx_scale, self.b_mx_scale = a_scale, b_scale
@@ -32,7 +32,7 @@ class Config:
 
 
 class Scaled:
-    """What the heuristics read of a tensor of scales."""
+    """The properties of a tensor of scales that the heuristics read."""
 
     def __init__(self, layout):
         self.storage = self

@@ -101,7 +101,7 @@ def test_profiles(tmp_path: Path):
 
 
 def described(call) -> dict:
-    """What a launch's description says."""
+    """A launch's description."""
     found: list = []
     with knobs.runtime.scope():
         knobs.runtime.launch_enter_hook = lambda data: found.append(data.get())

@@ -103,7 +103,7 @@ def test_an_aggregate_of_an_aggregate():
 
 
 def test_a_changed_inherited_method_is_another_kernel():
-    """What a base class defines is part of the key."""
+    """Definitions of a base class are part of the key."""
 
     def kernel_of(factor):
         class Base:

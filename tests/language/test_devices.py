@@ -1,4 +1,4 @@
-"""What only some devices have: conversions by NVIDIA's names, AMD's functions, targets."""
+"""Functions of some devices alone: conversions by NVIDIA's names, AMD's functions, targets."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def at(layout: LinearLayout, name: str, like: LinearLayout) -> np.ndarray:
 
 
 def simulate(source: LinearLayout, result: LinearLayout, found: Conversion) -> np.ndarray:
-    """What each position of the result holds afterwards; -1 for what nobody wrote."""
+    """Contents of each position of the result afterwards; -1 where nobody wrote."""
     held = elements(source)
     block = np.indices(elements(result).shape)[3]
     if found.memory is None:  # in the same warp of the same block

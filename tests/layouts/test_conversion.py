@@ -66,7 +66,7 @@ def conflicts(where: np.ndarray, vector: int, size: int) -> int:
 
 
 def simulate(source: LinearLayout, result: LinearLayout, found: Conversion) -> np.ndarray:
-    """What each (register, lane, warp) of the result holds after the conversion."""
+    """Contents of each (register, lane, warp) of the result after the conversion."""
     held = elements(source)
     if found.kind == "shared":
         assert found.memory is not None

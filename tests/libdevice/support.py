@@ -50,7 +50,7 @@ def native(overload: Overload, *arrays: Array, width: int = 8, level: str = "hos
 
 
 def defined(overload: Overload, *arrays: Array) -> Array:
-    """What the interpreter computes."""
+    """The interpreter's result."""
     function = definition(overload.symbol) or external(overload.symbol)
     with np.errstate(all="ignore"):
         return np.asarray(function(*arrays)).astype(STORED[overload.result])

@@ -1,4 +1,4 @@
-"""What tests of the NVIDIA backend share: kernels in ttgir, and lowering them without a GPU."""
+"""Helpers for tests of the NVIDIA backend: kernels in ttgir, and lowering them without a GPU."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_barrier_in_one_branch_of_a_graph_of_blocks_does_not_count_for_the_oth
 
 
 def test_two_buffers_that_a_loop_swaps_are_both_read():
-    """What the loop's argument stands for is either buffer, in each iteration."""
+    """The loop's argument stands for either buffer, in each iteration."""
     barriers, allocation = analyse(f"""
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32

@@ -84,7 +84,7 @@ def test_a_device_is_entered(driver: FakeDriver, before: int, after: int) -> Non
 
 
 def _entered(driver: FakeDriver, current: int, kernel: KernelContext) -> tuple[bool, int]:
-    """What `enter` returns in a new thread that has a current context, and the one it has then."""
+    """Result of `enter` in a new thread with a current context, and the context it has then."""
     found: list[Any] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What the driver's errors say, without a driver."""
+"""Texts of the driver's errors, without a driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops refuse: the message says what was given and what is allowed."""
+"""Operands that ops refuse: the message says what was given and what is allowed."""
 
 from __future__ import annotations
 

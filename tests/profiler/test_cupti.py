@@ -37,8 +37,8 @@ class Runtime(enum.IntEnum):
 
 
 class Fake:
-    """What the backend calls of `cupti.cupti`: a launch is a call of `launch`; the records come
-    when they are flushed."""
+    """The functions of `cupti.cupti` that the backend calls: a launch is a call of `launch`; the
+    records come when they are flushed."""
 
     CallbackDomain, DriverApiTraceCbid, RuntimeApiTraceCbid = Domain, Driver, Runtime
     ActivityKind = SimpleNamespace(CONCURRENT_KERNEL=10)

@@ -492,7 +492,7 @@ def test_what_is_no_text_of_the_tile_stage(tile_file: Path) -> None:
 def test_an_override_does_not_stay(
     fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was compiled with a file in place of a stage is not found without it."""
+    """A kernel compiled with a file in place of a stage is not found without it."""
     monkeypatch.setenv("TRITON_OVERRIDE_DIR", str(tmp_path))
     text = tritium.compile(source()).asm["ttir"]
     folder = tmp_path / _source_folder(source())

@@ -1,4 +1,4 @@
-"""What a kernel depends on beside its source: the functions it calls, the globals it reads."""
+"""Dependencies of a kernel beside its source: the functions it calls, the globals it reads."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ KERNELS = """
 
 
 def measure(program: str, tmp_path: os.PathLike[str]) -> int:
-    """What a program in a process of its own prints: bytes."""
+    """Output of a program in a process of its own: bytes."""
     env = knobs.child_environment(
         PYTHONPATH=os.pathsep.join(sys.path), TRITON_CACHE_DIR=os.fspath(tmp_path)
     )

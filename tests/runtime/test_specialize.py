@@ -1,4 +1,4 @@
-"""What a launch's arguments are compiled for: types, divisibility, constants."""
+"""Specialization of a launch's arguments: types, divisibility, constants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def constant_kernel(X: tl.constexpr):
 
 
 def compiled(kernel: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What the compilation hook is told of a launch; nothing is compiled."""
+    """Description of a launch that the compilation hook gets; nothing is compiled."""
     seen: list[dict[str, Any]] = []
 
     def hook(**info: Any) -> bool:

@@ -30,7 +30,7 @@ from tritium.ops import ttgir, ttir
 
 
 def descriptor(host: Any) -> np.ndarray:
-    """What a kernel takes for a descriptor (or all of an array): address, extents, steps in bytes;
+    """Argument of a kernel for a descriptor (or a whole array): address, extents, steps in bytes;
     of patches also how many positions of the filter there are along each axis, where they begin
     and how far apart they are."""
     array, found = host if isinstance(host, np.ndarray) else host.base, list[int]()

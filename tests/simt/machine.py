@@ -119,7 +119,7 @@ class Machine:
                 self._fail(status)
 
     def _waiting(self) -> str:
-        """What each warp waits for, as far as it has not ended."""
+        """The barrier or op for which each unfinished warp waits."""
         lanes, found = MACHINE.read(self._address, "lanes"), list[str]()
         for warp in range(self._count // lanes):
             at = self._threads + warp * lanes * THREAD.size

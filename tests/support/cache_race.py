@@ -68,7 +68,7 @@ class Race:
         assert (out == np.arange(SIZE) * value).all()
 
     def _child(self, seed: int) -> None:
-        """What a process does, until it is done or killed."""
+        """The work of a process, until it is done or killed."""
         rng = random.Random(seed)
         time.sleep(rng.random() * 0.05)
         for value in rng.sample(self.values, len(self.values)):

@@ -16,7 +16,7 @@ from tritium.backends.cpu.driver import CPUDriver, CPUUtils
 
 
 class Launch(NamedTuple):
-    """What a launcher was called with."""
+    """Arguments with which a launcher was called."""
 
     grid: tuple[int, int, int]
     stream: Any

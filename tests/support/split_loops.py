@@ -176,4 +176,4 @@ RESULTS: dict[str, Result] = {
         x @ y for (x, _), (_, y) in zip(_parts(a, b), _parts(a, b)[1:], strict=False)
     ),
 }  # fmt: skip
-"""What the kernel of each name stores in `c`."""
+"""The values that the kernel of each name stores in `c`."""

@@ -1,4 +1,4 @@
-"""What tests on a GPU need of pytest: a limit for each test, a record of what was done, and an end
+"""Parts of pytest for tests on a GPU: a limit for each test, a record of what was done, and an end
 of the process once the device is lost.
 
 A hung kernel cannot be interrupted, and after a failed assertion or a bad address no later launch

@@ -34,7 +34,7 @@ _SECONDS = 10
 
 
 def values(fn: Any, arguments: dict[str, Any], device: str = "cpu") -> dict[str, Any]:
-    """What a kernel is launched with: random numbers, always the same, in its tensors."""
+    """Arguments of a kernel's launch: random numbers, always the same, in its tensors."""
     import torch
     import triton.language as tl
 

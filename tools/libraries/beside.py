@@ -123,7 +123,7 @@ def _fork_for_modules(pipe: Any, options: argparse.Namespace, compiler: str) -> 
 
 
 class _Side:
-    """What one job asks one compiler."""
+    """Request of one job to one compiler."""
 
     def __init__(self, options: argparse.Namespace, compiler: str):
         self.options = options

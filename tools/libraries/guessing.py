@@ -1,4 +1,4 @@
-"""What a kernel might be launched with, by its text.
+"""Possible arguments of a kernel's launch, by its text.
 
 What is loaded from or stored to is a pointer; how names of other parameters are spelled tells
 strides, sizes, flags and scales apart. Choices vary at random, so that asking again helps.
@@ -34,7 +34,7 @@ Argument = tuple[str, Any]
 
 
 class Facts(NamedTuple):
-    """What the text says of a kernel's parameters."""
+    """Facts about a kernel's parameters in its text."""
 
     names: list[str]
     constant: set[str]

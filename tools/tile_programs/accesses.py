@@ -13,7 +13,7 @@ ELEMENTS = (np.int8, np.int16, np.int32, np.int64, np.float16, BFLOAT16, np.floa
 
 
 def _value(dtype: np.dtype, text: str, data: np.ndarray) -> tuple[str, np.ndarray]:
-    """What is loaded, in a type that the other statements take."""
+    """The loaded value, in a type that the other statements take."""
     if dtype.kind == "i":
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Interface:
-    """What C callers of a kernel see.
+    """A kernel as its callers in C see it.
 
     Attributes:
         name: the function.

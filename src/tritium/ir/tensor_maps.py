@@ -61,8 +61,8 @@ MOST_PIXELS = 1024
 
 
 def patches_box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
-    """What one copy moves of a block (pixels, channels) of patches: all pixels, because only the
-    map says where the next one is. Raises `NotImplementedError` for more than there may be."""
+    """Part of a block (pixels, channels) of patches that one copy moves: all pixels, because only
+    the map says where the next one is. Raises `NotImplementedError` for more than there may be."""
     if shape[0] > MOST_PIXELS:
         raise NotImplementedError(f"{shape[0]} pixels of patches; {MOST_PIXELS} are allowed")
     return (shape[0], box(shape, encoding, size)[1])

@@ -77,7 +77,7 @@ def leaves(values: Sequence[Any]) -> list[Any]:
 
 
 def packer(kind: str, name: str) -> Pack:
-    """What writes a number of a type. Raises `NotImplementedError` for other types."""
+    """Writer of a number of a type. Raises `NotImplementedError` for other types."""
     if kind == "bf16":
         return _pack_bf16
     if kind not in _FORMATS:

@@ -107,7 +107,7 @@ class Tracing(Hook):
         """Nothing."""
 
     def enter(self, metadata: Any) -> None:
-        """What `launch_metadata` says is recorded at once; the kernel's time comes later."""
+        """Record the metadata of `launch_metadata` at once; the kernel's time comes later."""
         for session in active():
             if session.backend == "cupti" and (known := described(session)) and known.metrics:
                 session.now.add((*session.place(), known.name), known.metrics)

@@ -1,4 +1,4 @@
-"""What open sessions have recorded, by phase."""
+"""Records of open sessions, by phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one phase of a session has recorded, and its three formats."""
+"""Record of one phase of a session, and its three formats."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ states: ContextVar[Path] = ContextVar("states", default=())
 
 @dataclass
 class Session:
-    """What a program records from `start` to `finalize`.
+    """Record of a program from `start` to `finalize`.
 
     Attributes:
         context: "shadow" (scopes) or "python" (frames): what launches are recorded under.

@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class _Mode(NamedTuple):
-    """What `mode` asks for: the format of periodic files, and the mode of instrumentation."""
+    """The meaning of `mode`: the format of periodic files, and the mode of instrumentation."""
 
     periodic: str | None = None
     instrumentation: Any = None

@@ -121,7 +121,7 @@ def _drop(node: Node, unwanted: Callable[[str], bool]) -> None:
 
 
 def difference(tree: Frame, other: Frame) -> Frame:
-    """What the metrics of one tree are more than those of another; a frame that one of them lacks
+    """Differences of the metrics of two trees; a frame that one of them lacks
     counts there as 0."""
     return _subtract(tree.name, tree, other)
 

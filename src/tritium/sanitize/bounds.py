@@ -141,7 +141,7 @@ def accessed(op: Op) -> list[SSAValue]:
 
 
 def _access(op: Op) -> str:
-    """What reports call an op."""
+    """Name of an op in reports."""
     actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
     if len(actions) > 1:
         return "access"

@@ -39,7 +39,7 @@ class SanitizerError(TritonError, RuntimeError):
 
 
 class CheckFailed(Exception):
-    """What native code says of a failed check; `Checks.run` makes a `SanitizerError` of it."""
+    """Report of native code on a failed check; `Checks.run` makes a `SanitizerError` of it."""
 
     def __init__(self, site: int, program: tuple[int, int, int], detail: int):
         super().__init__(site, program, detail)

@@ -1,4 +1,4 @@
-"""What programs of a launch have done to memory: three words for each granule of it.
+"""Record of the accesses of a launch's programs: three words for each granule of it.
 
 The words are the first write, the first read, and the first read by another program; 0 for none. A
 word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic

@@ -22,7 +22,7 @@ FIGURES = {
     "spills": "spills", "shared": "bytes of shared memory", "scratch": "bytes of scratch",
     "compile": "ms to compile",
 }  # fmt: skip
-"""What is compared, by the word that `--ignore` takes; less is better."""
+"""The compared quantities, by the word that `--ignore` takes; less is better."""
 
 
 class SnapshotError(TritonError):
@@ -114,7 +114,7 @@ class Row:
 
 @dataclass
 class Comparison:
-    """What differs.
+    """The differences.
 
     Attributes:
         titles: of both sides.

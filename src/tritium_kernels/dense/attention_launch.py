@@ -79,7 +79,7 @@ def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
 
 @dataclass(frozen=True)
 class Call:
-    """What a call of attention is about, besides its tensors.
+    """Properties of a call of attention, besides its tensors.
 
     Attributes:
         scale: of the products of queries and keys.

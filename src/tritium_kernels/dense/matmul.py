@@ -28,7 +28,7 @@ PRECISIONS = ("ieee", "tf32", "tf32x3")
 
 
 def _batches(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    """What the leading dimensions of a and b broadcast to."""
+    """Shape to which the leading dimensions of a and b broadcast."""
     left, right = a.shape[:-2], b.shape[:-2]
     if left == right or not right:  # torch's function takes 20 us
         return left

@@ -149,7 +149,7 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
 
 
 def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) -> kernels.Form:
-    """What the kernel is made for; equal forms are one object, as launches know them."""
+    """The facts for which the kernel is compiled; equal forms are one object."""
     x, w = call.x, call.w
     a_format, b_format = formats(x, w)
     plain = call.rows.gather is None and call.b_ragged is None

@@ -80,7 +80,7 @@ class Operand:
         return None if self.scale_layout is None else self.scale_layout.name
 
     def matrix(self, columns_of_scales: bool) -> Matrix:
-        """What kernels take. `columns_of_scales`: k is the scales' dimension before the last."""
+        """Arguments of kernels. `columns_of_scales`: k is the scales' dimension before the last."""
         data, flex = self.data, self.flex
         if isinstance(self.layout, layouts.BlackwellMX4ValueShuffledLayout):
             strides = (data.stride(0) if data.ndim == 5 else 0, data.stride(-3), data.stride(-4))

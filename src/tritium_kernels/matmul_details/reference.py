@@ -27,7 +27,7 @@ def scale(val: Tensor, scal: Tensor | None) -> Tensor:
 
 
 def _numbers(x: Operand, k_axis: int) -> Tensor:
-    """What an operand's elements stand for, in float64."""
+    """The numbers for which an operand's elements stand, in float64."""
     data, packed = x.data, x.dtype == types.FP4
     if x.layout is not None:
         data = x.layout.make_transformation(x.shape, packed).unswizzle_data(data)
@@ -123,7 +123,7 @@ def post_matmul_comm_torch(
     y: Tensor, rank: int, n_reduce_shards: int, world_size: int,
     scatter_shard_indx: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """What a product with `FusedComm` leaves on process `rank`, of the products y of all of them.
+    """Result of a product with `FusedComm` on process `rank`, from the products y of all.
 
     Processes are in groups of `n_reduce_shards` that follow each other; those of a group write to
     the parts of a row, which are its columns times their number.

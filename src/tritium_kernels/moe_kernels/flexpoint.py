@@ -78,7 +78,7 @@ def clip(x, limit):
 
 @tritium.jit
 def load_scale(scale_ptr):
-    """What the pointer points to; 1 if there is none."""
+    """The value at the pointer; 1 if there is none."""
     if scale_ptr is None:
         return 1.0
     else:

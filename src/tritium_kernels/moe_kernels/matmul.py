@@ -104,7 +104,7 @@ class Comm(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """What a kernel is made for.
+    """The facts for which a kernel is compiled.
 
     Attributes:
         n: columns of a tile that make one of the result.

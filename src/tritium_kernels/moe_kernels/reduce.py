@@ -16,7 +16,7 @@ def term_places(r, i, j, stride_r, stride_0, stride_1):
 
 
 class ReduceForwardCommonArgs(NamedTuple):
-    """What sums take: of each tensor its memory, and strides of terms (r), rows (0), columns (1).
+    """Arguments of sums: each tensor's memory, and strides of terms (r), rows (0), columns (1).
 
     Attributes:
         X, XMx, XFlex, XGlobalScale: terms, their MX scales, two factors of all of them.

@@ -178,7 +178,7 @@ def remap_ragged_tensor_metadata_torch(
 def ragged_metadata_fields(
     metadata: RaggedTensorMetadata | None, block_size: int
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """What kernels take: sizes and offsets of slices, offsets and schedule of blocks of a size."""
+    """Arguments of kernels: sizes and offsets of slices; offsets and schedule of blocks."""
     if metadata is None:
         return None, None, None, None
     return (

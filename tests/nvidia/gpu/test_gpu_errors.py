@@ -120,7 +120,7 @@ def test_dtype_that_the_architecture_lacks(tensors: Any):
 
 
 def test_bad_machine_code_is_refused(tensors: Any, monkeypatch: pytest.MonkeyPatch):
-    """What the driver says of a cubin that is none; another kernel still loads."""
+    """The driver's error for a cubin that is none; another kernel still loads."""
     from tritium.runtime import driver
 
     with pytest.raises(RuntimeError, match=r"Triton Error \[CUDA\]"):

@@ -1,4 +1,4 @@
-"""What conformance tests, which run on any device, do not cover of the language on a real GPU."""
+"""Features that conformance tests, which run on any device, leave out, on a real GPU."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_all_ways_agree():
 
 
 def test_signs_of_zeros():
-    """What is added to a number is a sum of the elements, and of nothing else."""
+    """A number is increased by a sum of the elements, and of nothing else."""
     x, out = np.full(SIZE, -0.0, np.float32), np.full(BINS, -0.0, np.float32)
     JITFunction(scatter)[(1,)](x, places("64", SIZE), out, tl.atomic_add, 1, SIZE)
     assert np.signbit(out).all()

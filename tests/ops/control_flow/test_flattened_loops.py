@@ -214,7 +214,7 @@ def test_loads_do_not_overtake_stores_to_the_same_argument():
 
 @pytest.mark.parametrize("n, flat", [(64, True), (256, False)])
 def test_a_loop_is_not_fused_where_shared_memory_does_not_suffice(n: int, flat: bool):
-    """What loads ahead lives beside the scratch of the epilogue, which else has the same place."""
+    """Buffers of early loads live beside the epilogue's scratch, which else has the same place."""
     a = b = np.zeros((256, 256), np.float16)
     module = compile_kernel(
         persistent, a=a, b=b, c=np.zeros((256, 256), np.float32), m=256, n=256, k=256, PROGRAMS=2,

@@ -331,7 +331,7 @@ def _running(a: np.ndarray) -> np.ndarray:
 
 
 def flows() -> Iterator[tuple[str, Case]]:
-    """What loops, branches and functions do with descriptors."""
+    """Descriptors in loops, branches and functions."""
     for kernel, (maps, expected) in _FLOWS.items():
         a, b = numbers((8, 64)), numbers((8, 64), low=-7)
         want = expected(a, b).astype(np.float32)

@@ -20,7 +20,7 @@ CASES = cases()
 
 @pytest.fixture
 def allocations() -> Any:
-    """What kernels asked for: (bytes, alignment, stream)."""
+    """Requests of kernels: (bytes, alignment, stream)."""
     torch = pytest.importorskip("torch")
     asked: list[tuple[int, int, Any]] = []
 

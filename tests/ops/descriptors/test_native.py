@@ -13,7 +13,7 @@ import tritium
 
 @dataclass
 class Descriptor:
-    """What a kernel needs of a descriptor."""
+    """Parts of a descriptor that a kernel needs."""
 
     base: np.ndarray
     shape: list[int]

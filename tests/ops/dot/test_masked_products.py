@@ -107,7 +107,7 @@ def test_masks_of_rows_and_columns(
 
 
 def test_a_masked_row_multiplies_by_zero() -> None:
-    """What is stored of a row beyond the mask of A is 0 times the elements of B."""
+    """A row beyond the mask of A is stored as 0 times the elements of B."""
 
     @tritium.jit
     def kernel(a_ptr, b_ptr, c_ptr, M, K):

@@ -544,7 +544,7 @@ class Program:
             self.vars.append(Var(name, a.shape, "float32", 1 << 20))
 
     def change(self, x: str, y: str, shape: tuple[int, ...], t: str = "t") -> str:
-        """What a turn makes of the carried tiles; it adds to them at most once."""
+        """The carried tiles after an iteration, which adds to them at most once."""
         kind, pick = self.random.randrange(9), self.random.choice((x, y))
         last = len(shape) - 1
         if kind < 3:

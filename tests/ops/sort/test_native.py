@@ -110,7 +110,7 @@ def test_floats_are_in_total_order():
 
 
 def network(x, out, k, descending):
-    """What targets without `tt.sort` compile, by the reference semantics."""
+    """Sort of targets without `tt.sort`, by the reference semantics."""
     kernel = JITFunction(rows)
     m, n = x.shape
     args = {"x": x, "out": out, "M": m, "N": n, "K": k, "DESCENDING": descending}

@@ -18,7 +18,7 @@ R = torch.randn
 def one(
     module: Any, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, grad: bool = True
 ) -> Any:
-    """What a `Case` makes: a module (or a function), called once with random inputs."""
+    """Result of a `Case`: a module (or a function), called once with random inputs."""
 
     def make(device: torch.device) -> tuple[Any, list[tuple[Any, ...]]]:
         is_function = isinstance(module, Parts) or hasattr(module, "__code__")

@@ -1,4 +1,4 @@
-"""What torch.compile makes of many functions: `tritium run program.py [first:last [device]]`
+"""Many functions compiled by torch.compile: `tritium run program.py [first:last [device]]`
 compiles those cases and compares them with torch's own results."""
 
 import sys

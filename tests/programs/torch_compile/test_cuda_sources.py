@@ -1,4 +1,4 @@
-"""What torch.compile writes for NVIDIA GPUs becomes cubins that its own launcher takes."""
+"""Sources of torch.compile for NVIDIA GPUs become cubins that its own launcher takes."""
 
 from __future__ import annotations
 

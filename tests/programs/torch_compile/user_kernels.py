@@ -174,7 +174,7 @@ def analyse():
 
 
 def inputs_are_not_copied():
-    """What is not written through needs no copy, and what is computed is fused with no other."""
+    """Arguments that are only read are not copied, and computations are not fused."""
     torch._dynamo.reset()
     x, y = torch.randn(2, 100)
     _, (code,) = run_and_get_code(torch.compile(launch_with_computed_block, dynamic=False), x, y)

@@ -48,7 +48,7 @@ def refuse() -> None:
 
 
 def outcomes(workers: SpawnedWorkers, jobs: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What comes back, by key: a result or an error. Each is -1 where it is done here."""
+    """Answers by key: a result or an error. Each is -1 where it is done here."""
     workers.start({key: (job, lambda: -1) for key, job in jobs.items()})
     found: dict[Any, Any] = {}
     while len(workers):

@@ -92,7 +92,7 @@ def launch(kernel: Any, n: int = 500, dtype: Any = np.float32) -> None:
 
 
 def asked(answer: Any, *question: Any, limit: float = 20) -> Any:
-    """What a child answers to one question."""
+    """Answer of a child to one question."""
     with closing(ForkWorker(answer, limit)) as worker:
         return worker.ask(*question)
 
@@ -421,7 +421,7 @@ def test_a_trial_leaves_no_trace(fresh_cache: Path) -> None:
 
 
 def test_the_race() -> None:
-    """What is clearly behind is looked at once, what is not twice; the best take turns."""
+    """Configurations clearly behind are measured once, others twice; the best take turns."""
     times = {"a": 1.0, "b": 1.05, "c": 1.15, "d": 1.5, "e": 9.0}
     asked_for: list[tuple[str, float]] = []
 

@@ -1,4 +1,4 @@
-"""What identifies the compiler in the cache's keys."""
+"""The compiler's part of the cache's keys."""
 
 from __future__ import annotations
 

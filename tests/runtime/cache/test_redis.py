@@ -134,7 +134,7 @@ def group() -> dict[str, str]:
 
 @pytest.fixture
 def questions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the server is asked."""
+    """Requests to the server."""
     asked: list[Any] = []
     for name in ("get", "put"):
         ask = getattr(RedisRemoteCacheBackend, name)

@@ -30,7 +30,7 @@ needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
 
 
 def slots(types: list[str], values: list[object]) -> list[int]:
-    """What a kernel finds in its slots after the two of the copying kernel's own."""
+    """Contents of a kernel's slots after the two of the copying kernel's own."""
     stored = sum(t != "constexpr" for t in types)
     out = np.zeros(2 + stored, np.uint64)
     params = [Param("out", "*u64", True), Param("n", "i64")]

@@ -271,7 +271,7 @@ def test_descriptors(fake: FakeCuda) -> None:
 
 
 def _in_a_thread(work: Callable[[], None]) -> list[BaseException]:
-    """What `work` raised in a thread of its own."""
+    """Exception of `work` in a thread of its own."""
     raised: list[BaseException] = []
 
     def run() -> None:

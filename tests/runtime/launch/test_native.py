@@ -231,7 +231,7 @@ class Cases:
 
 
 def outcome(call: Callable[[], Any], recorder: Recorder) -> Any:
-    """What a launch did, and by which path."""
+    """Effect of a launch, and its path."""
     recorder.seen.clear()
     try:
         kernel = call()

@@ -1,4 +1,4 @@
-"""What can be read off a compiled kernel on the CPU."""
+"""Properties of a compiled kernel on the CPU."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ NAME = "simt"
 
 
 def target(lanes: int) -> GPUTarget:
-    """What kernels are compiled for: warps of `lanes`."""
+    """Target of kernels: warps of `lanes`."""
     return GPUTarget(NAME, lanes, lanes)
 
 

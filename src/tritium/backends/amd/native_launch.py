@@ -61,7 +61,7 @@ def native_ir() -> str:
 
 
 class Calls(NamedTuple):
-    """What the launch end calls: a function of the driver by address, and Python functions."""
+    """Functions that the launch end calls: the driver's by address, and Python's."""
 
     launch: int
     stream: Callable[[int], int] | None

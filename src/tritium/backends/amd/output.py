@@ -1,4 +1,4 @@
-"""What kernels print, and which assertions fail: the records of `lower.host` in a buffer of each
+"""Output of kernels and failed assertions: the records of `lower.host` in a buffer of each
 device, whose address a code object has in a variable. Launches of kernels that have such ops wait
 for the kernel, and read the buffer."""
 

@@ -82,7 +82,7 @@ def make_hsaco(code: Any, metadata: dict[str, Any]) -> bytes:
 
 
 def link_with(program: str, code: bytes) -> bytes:
-    """What LLVM's linker makes of an object. Raises `RuntimeError`."""
+    """Code object that LLVM's linker makes of an object. Raises `RuntimeError`."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernel.o"), Path(folder, "kernel.hsaco")
         source.write_bytes(code)

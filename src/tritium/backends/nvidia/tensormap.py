@@ -25,7 +25,7 @@ def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
 
 
 def further(descriptor: Any) -> tuple[Any, ...]:
-    """What maps are made of beside the tensor and the box: the padding and, of patches, corners and
+    """Parts of maps beside the tensor and the box: the padding and, of patches, corners and
     steps (see `gluon.nvidia.hopper.TensorDescriptorIm2Col`), which others have not."""
     fields = "pixel_box_lower_corner", "pixel_box_upper_corner", "element_strides"
     found = (tuple(getattr(descriptor, field, None) or ()) for field in fields)

@@ -52,7 +52,7 @@ class _Tiled(MatrixEncoding):
     """A part of the result that one instruction computes, repeated over warps."""
 
     def instruction(self, m: str, n: str) -> LinearLayout:
-        """What one instruction computes: rows `m`, columns `n`."""
+        """Result of one instruction: rows `m`, columns `n`."""
         raise NotImplementedError
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:

@@ -206,7 +206,7 @@ class AsyncState:
         self.own.works.append(Copy(target.data, values, 0, tuple(operands)))
 
     def newest(self, buffer: Buffer) -> np.ndarray:
-        """What tensor memory will hold when the next product reads it: units work in order."""
+        """Contents of tensor memory when the next product reads it: units work in order."""
         works = [work for work in self.own.works if not work.done]
         before: list[Any] = [np.array(work.target) for work in works]
         for work in works:

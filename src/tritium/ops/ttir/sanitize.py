@@ -44,7 +44,7 @@ class SanitizerCheckOp(Op):
 
 
 class Access(IntEnum):
-    """What a program does to memory."""
+    """Kind of a program's access to memory."""
 
     READ, WRITE, ATOMIC_READ, ATOMIC_WRITE = range(4)
 

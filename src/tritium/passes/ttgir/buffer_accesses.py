@@ -154,7 +154,7 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
 
 
 def _address_of(value: SSAValue, at: Builder) -> _Address | None:
-    """What a pointer, or a tile of them, is computed of; None for other computations."""
+    """The parts of the sum that is a pointer or a tile of pointers; None for other computations."""
     owner: Any = value.owner
     if isinstance(owner, Block):
         function = isinstance(owner.parent_op(), ttir.FuncOp) and owner.prev_block is None

@@ -123,7 +123,7 @@ class Rotation:
         return self.own[: self.own.index(self.dots[0]) + 1]
 
     def _carried(self) -> list[SSAValue]:
-        """What the last product, and the start of the next iteration, need of an iteration."""
+        """The values that the last product and the start of the next iteration need."""
         found: dict[SSAValue, None] = {}
         pending = [v for v in self.yields if v is not self.dots[1].results[0]]
         pending += [v for op in self.last for v in outside_values(op)]
@@ -199,7 +199,7 @@ class Rotation:
         return [op for op in self.body.ops if op in self.last]
 
     def _next(self, value: SSAValue, at: Builder, values: Values) -> SSAValue:
-        """What an iteration hands on; its steps are copied where they are not yet."""
+        """The values that an iteration yields; its steps are copied where they are not yet."""
         owner: Any = value.owner
         if value not in values and owner in self.steps:
             for operand in outside_values(owner):

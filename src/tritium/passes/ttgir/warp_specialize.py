@@ -609,7 +609,7 @@ class _Split:
     def _inside(
         self, new: ForOp, loop: ForOp, count: int
     ) -> tuple[Builder, dict[Block, list[SSAValue]]]:
-        """What builds the loop's body, and the states in it."""
+        """The builder of the loop's body, and the states in it."""
         arguments: list[SSAValue] = list(new.body.args[1 + count :])
         states = {b: arguments[2 * i : 2 * i + 2] for i, b in enumerate(self.blocks[loop])}
         return Builder(terminator(new.body), loop.location), states

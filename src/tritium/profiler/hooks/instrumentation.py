@@ -157,7 +157,7 @@ def _add_visits(recording: Recording, path: Path, visits: list[_Visit], process:
 
 
 def _visits(records: np.ndarray, labels: list[str]) -> Iterator[_Visit]:
-    """What records say; those of which one end is missing are left out."""
+    """The scopes that records describe, without those of which one end is missing."""
     around: dict[int, list[tuple[int, int]]] = defaultdict(list)
     threads: dict[int, int] = {}
     for when, thread, what, x, y, z in records.tolist():

@@ -73,7 +73,7 @@ def render(
 
 
 def kernel_data(record: KernelRecord) -> dict[str, Any]:
-    """What a page shows of a kernel, as JSON holds it."""
+    """The kernel's part of a page, as JSON holds it."""
     asm = record.kernel.asm
     names = [name for name in (*asm, "asm", "sass") if name in STAGES]
     stages: list[dict[str, Any]] = []

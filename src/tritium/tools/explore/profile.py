@@ -26,8 +26,8 @@ _SPANS = 5000
 
 
 def profile_of(file: Path) -> dict[str, Any]:
-    """What the page shows of a profile. Raises `ValueError` for a file that is none, `OSError` for
-    one that cannot be read."""
+    """The part of the page about a profile. Raises `ValueError` for a file that is none, `OSError`
+    for one that cannot be read."""
     if file.suffix == ".chrome_trace":
         return {"name": file.name, **_timeline(file)}
     root, _, _, devices = read(str(file))

@@ -23,7 +23,7 @@ _CONTEXT = 3
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What a pass did.
+    """The effect of a pass.
 
     Attributes:
         stage: the pipeline it ran in.

@@ -64,8 +64,8 @@ class Rewriter(ast.NodeTransformer):
         return ast.fix_missing_locations(self.generic_visit(found))  # pyright: ignore
 
     def _resolved(self, node: ast.AST) -> Any:
-        """What a name, or an attribute of one, is when the function is compiled; `MISSING` for
-        local values."""
+        """The value of a name, or of an attribute of one, when the function is compiled; `MISSING`
+        for local values."""
         if isinstance(node, ast.Name):
             return MISSING if node.id in self.locals else self.scope.get(node.id, MISSING)
         if isinstance(node, ast.Attribute):

@@ -57,7 +57,7 @@ class PreshuffledTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class PreshuffledLayout(Layout):
-    """What layouts of these scales share."""
+    """Base of the layouts of these scales."""
 
     @abstractmethod
     def make_transformation(

@@ -31,7 +31,7 @@ _NEAREST_ONLY = frozenset(
         ("uitofp", ("i64",)),
     ) for type in types
 )  # fmt: skip
-"""What takes several instructions, for which LLVM does not know the rounding mode."""
+"""Functions of several instructions, for which LLVM does not know the rounding mode."""
 LDS_DONE = 0xC07F
 """To wait, on gfx9, for accesses of LDS alone."""
 _CLUSTERS = "several workgroups of one program"

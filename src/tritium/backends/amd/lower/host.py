@@ -1,4 +1,4 @@
-"""What a kernel says to the host: records in a buffer on the device that the launch reads
+"""Messages of a kernel to the host: records in a buffer on the device that the launch reads
 (`backends.amd.output`).
 
     used: i64, the bytes of all records, also of those that there was no room for

@@ -21,7 +21,7 @@ _NANOSECONDS_PER_TICK = 10
 
 
 def _flags(e: Emitter, caching: Caching) -> tuple[str, str]:
-    """What goes before and behind an access of LLVM."""
+    """Text before and behind an access of LLVM."""
     volatile = caching.volatile or caching.modifier in _UNCACHED
     streams = caching.modifier in _STREAMING or caching.eviction is EvictionPolicy.EVICT_FIRST
     metadata = f", !nontemporal {e.f.module.add_metadata('!{i32 1}')}" if streams else ""

@@ -103,8 +103,8 @@ class MatrixProducts:
 
 
 class Fragment(NamedTuple):
-    """What a lane has of an operand of one instruction. `scale`: a word, one of whose bytes (WMMA:
-    all) is the exponent of a factor; `format`: of the elements."""
+    """The part of one instruction's operand that a lane holds. `scale`: a word, one of whose
+    bytes (WMMA: all) is the exponent of a factor; `format`: of the elements."""
 
     value: Value
     scale: Value = const("i32", 0)

@@ -23,7 +23,7 @@ ELEMENT_BYTES = {
     FLOAT16: 2, BFLOAT16: 2,
 }  # fmt: skip
 _LINE_BYTES = 64
-"""What a cache reads at once."""
+"""Bytes that a cache reads at once."""
 
 
 def static(step: Step) -> int | None:

@@ -113,5 +113,5 @@ def _compare(
 
 
 def facts(source: Operand, advance: Step) -> list[Step]:
-    """What a copy depends on besides addresses."""
+    """Facts on which a copy depends besides addresses."""
     return [step for step in (source.k_step, source.outer_step, advance) if step is not None]

@@ -129,7 +129,7 @@ class Context:
 
     @property
     def facts(self) -> Facts:
-        """What the schedules of parts of nests depend on."""
+        """Facts on which the schedules of parts of nests depend."""
         return Facts(self.filled, self.address_info, self.host.bits, self.host.registers)
 
     @functools.cached_property

@@ -118,7 +118,7 @@ def _fill(c: Context, values: Sequence[SSAValue]) -> None:
 
 
 def _passed(block: Block) -> Sequence[SSAValue]:
-    """What a block's terminator passes on."""
+    """Operands that a block's terminator passes on."""
     assert block.last_op is not None
     return block.last_op.operands
 

@@ -51,7 +51,7 @@ class TileFunction:
     """All ops as they were found, those of a region after the op that has it."""
 
     slices: dict[NestOp, Any] = field(default_factory=dict[NestOp, Any])
-    """What nests compute (`slices`)."""
+    """Values that nests compute (`slices`)."""
 
     @classmethod
     def of(cls, op: FuncOp) -> TileFunction:

@@ -259,7 +259,7 @@ class _Materialization:
         return nest
 
     def _held(self, loads: frozenset[Any], users: dict[User, bool]) -> int:
-        """What a value costs less because loads that it is made of are kept anyway."""
+        """Reduction of a value's cost because loads that it is made of are kept anyway."""
         if len(loads) > _FEW:
             return 0
         costs = [self.summaries[load.results[0]] for load in loads]

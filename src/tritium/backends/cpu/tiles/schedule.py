@@ -42,8 +42,8 @@ _DEEP = 12
 
 @dataclass(frozen=True)
 class Facts:
-    """What a schedule depends on, beside the nest: the values that are in buffers by then, what is
-    known of addresses, the bits of a vector register and how many there are."""
+    """Facts on which a schedule depends, beside the nest: the values that are in buffers by then,
+    what is known of addresses, the bits of a vector register and how many there are."""
 
     buffers: Container[SSAValue]
     address_info: Callable[[SSAValue], Any]

@@ -16,7 +16,7 @@ from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
 
 
 class Slice:
-    """What a nest computes, where the values `buffers` are in memory.
+    """Values that a nest computes, where the values `buffers` are in memory.
 
     `values` has each value once, with the op that defines it. Numbers are given, but not followed
     further. `index_ops` is its index arithmetic.

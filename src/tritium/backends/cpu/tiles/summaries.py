@@ -1,4 +1,4 @@
-"""What it takes to compute the tiles that have no place of their own."""
+"""Cost of computing the tiles that have no place of their own."""
 
 from __future__ import annotations
 

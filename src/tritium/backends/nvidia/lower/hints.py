@@ -1,4 +1,4 @@
-"""What programs say about the caches of NVIDIA's GPUs, in the words that `HintedOp.hints` has."""
+"""Hints of programs for the caches of NVIDIA's GPUs, in the words that `HintedOp.hints` has."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Hints:
 
     @property
     def policy(self) -> Callable[[Emitter], Value] | None:
-        """What writes the operand of 64 bits that says how the second-level cache is shared."""
+        """Write the operand of 64 bits that says how the second-level cache is shared."""
         return self._policy if self.shares else None
 
     def _policy(self, e: Emitter) -> Value:

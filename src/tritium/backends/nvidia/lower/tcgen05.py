@@ -209,7 +209,7 @@ def commit(c: Context, op: Any) -> None:
 
 
 BLOCK_BYTES, BLOCK_COLUMNS = 512, 4
-"""What one copy of scales moves: 32 rows of 16 bytes, for all four warps."""
+"""Bytes that one copy of scales moves: 32 rows of 16 bytes, for all four warps."""
 
 
 @lowers(NVIDIA, ttgir.TMemCopyOp)

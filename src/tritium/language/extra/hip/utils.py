@@ -62,7 +62,7 @@ def _threads() -> constexpr:
 
 
 def _register(symbol: str, type: dtype) -> Callable[[], tensor]:
-    """What the processor says of itself, a scalar."""
+    """A property that the processor reports of itself, a scalar."""
     return lambda: build(
         ttir.ExternElementwiseOp, [], like=type, result=type.to_ir(), libname="hip", libpath="",
         symbol=symbol, pure=False,

@@ -1,4 +1,4 @@
-"""What AMD's GPUs have, by the generation that brought it."""
+"""Functions of AMD's GPUs, by the generation that brought them."""
 
 from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd import cdna3 as cdna3

@@ -1,4 +1,4 @@
-"""What NVIDIA's GPUs have, by the generation that brought it."""
+"""Functions of NVIDIA's GPUs, by the generation that brought them."""
 
 from tritium.experimental.gluon.language.nvidia import ampere as ampere
 from tritium.experimental.gluon.language.nvidia import blackwell as blackwell

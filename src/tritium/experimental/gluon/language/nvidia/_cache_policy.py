@@ -1,4 +1,4 @@
-"""What a program says about the caches of NVIDIA's GPUs."""
+"""Hints of a program for the caches of NVIDIA's GPUs."""
 
 from __future__ import annotations
 
