@@ -18,15 +18,13 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.amd.kernels import add, compiled
+from tests.amd.kernels import add
 from tritium.backends.active import driver as active
-from tritium.backends.amd import launcher, libhip, native_launch, output
+from tritium.backends.amd import compiler, launcher, libhip, native_launch, output
 from tritium.backends.amd.driver import HIPDriver
-from tritium.backends.amd.launcher import HIPLauncher
 from tritium.backends.amd.lower.host import Records
 from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
-from tritium.launch import native
 from tritium.sanitize.launch import SanitizerError
 from tritium.target import GPUTarget
 from tritium.testing import do_bench
@@ -255,12 +253,27 @@ def test_native_launches(hip: FakeHip, arrays: list[np.ndarray]) -> None:
     assert hip.cooperative == 3 and hip.native[-1]
 
 
-def test_kernels_for_tensors_of_less_than_2_gib(hip: FakeHip) -> None:
-    """The native launcher would take them for larger tensors, too."""
-    for small in (False, True):
-        kernel = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 64}, small=small)
-        made = HIPLauncher(kernel.src, kernel.metadata, 0x2000)
-        assert (made.native_end(native.link) is None) == small
+def test_kernels_for_tensors_of_less_than_2_gib(
+    hip: FakeHip, arrays: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Are launched natively, and never for larger tensors."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(launcher, "address_of", lambda arg, position: arg.data_ptr())
+    monkeypatch.setattr(compiler, "_LARGEST", 4096)
+    hip.kinds = "QQQi"
+    small, large = ([torch.zeros(size) for _ in range(3)] for size in (1024, 1025))
+    made = [add[(1,)](*given, 1000, BLOCK=64) for given in (small, large) for _ in range(3)]
+    assert hip.native == [False, True, True, False, True, True]
+    ranges = ["tt.pointer_range = 32" in kernel.asm["ttir"] for kernel in made]
+    assert ranges == [True] * 3 + [False] * 3
+    views = [x[:8] for x in large]
+    assert add[(1,)](*views, 1000, BLOCK=64) is made[3] and hip.native[-1]
+    for given in (small, large):
+        assert add[(1,)](*given, 1000, BLOCK=64) is made[0 if given is small else 3]
+    assert all(hip.native[-2:])
+    assert hip.launches[-1][2] == [*(x.data_ptr() for x in large), 1000]
+    monkeypatch.setattr(compiler, "_LARGEST", 4)
+    assert add[(1,)](*small, 1000, BLOCK=64) is made[3]
 
 
 def test_descriptors_made_on_the_host(hip: FakeHip, arrays: list[np.ndarray]) -> None:

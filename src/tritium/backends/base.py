@@ -336,6 +336,10 @@ class DriverBase(ABC):
     launcher_cls: Callable[..., Any]
     """Makes a kernel's launcher: (source, metadata)."""
 
+    tensor_is_small: ClassVar[Callable[[Any], bool] | None] = None
+    """Whether a tensor is of the size for which the backend specializes kernels; None where it
+    specializes for no size."""
+
     @classmethod
     @abstractmethod
     def is_active(cls) -> bool:

@@ -125,6 +125,7 @@ class BindWriter:
         f.put(words, f.read(context, CONTEXT, "epoch"))
         f.put(f.offset(words, 8), self._device(f, f.read(context, CONTEXT, "device")))
         f.write(cursor, CURSOR, "words", f.offset(words, 16))
+        f.write(cursor, CURSOR, "small", f.read(context, CONTEXT, "small"))
         first, given = f.offset(args, 8), f.sub(nargs, i64(1))
         bound = f.call("i1", "bind", plan, first, given, names, objects, cursor)
         with f.when(self._unless(f, bound)):

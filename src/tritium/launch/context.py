@@ -53,13 +53,14 @@ class Context:
             self._epochs.clear()
         epoch = self._epochs.setdefault((active, debug), next(_numbers))
         where, memory = write_guards(guards)
+        small = getattr(active, "tensor_is_small", None)
         record, own = allocate(CONTEXT.size)
         CONTEXT.write(
             record, epoch=epoch, device=0 if device is None else id(device), count=len(guards),
-            guards=where,
+            guards=where, small=0 if small is None else id(small),
         )  # fmt: skip
         before = self._keep
-        self._keep, self._guards = (memory, own, device, active), guards
+        self._keep, self._guards = (memory, own, device, small, active), guards
         _POINTER.write(self.slot, to=record)
         del before
 

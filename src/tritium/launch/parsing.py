@@ -18,11 +18,13 @@ from tritium.launch.records import (
     EMPTY,
     PARAM,
     READ_ONLY,
+    SMALL,
     WIDE,
     Tag,
 )
 from tritium.native.pyobjects import ARRAY, DLTENSOR, NUMPY_WRITEABLE, TYPES
 from tritium.native.pyobjects_writer import (
+    call_object,
     export_tensor,
     has_no_elements,
     is_null,
@@ -183,6 +185,19 @@ class ParseWriter:
         both = f.op("and", f.icmp("eq", low, i64(0)), self._wants(f, param, "by_alignment"))
         return self._flag(f, both, ALIGNED)
 
+    def _small(self, f: Code, obj: Value, cursor: Value) -> Value:
+        """The bit of a tensor that is small; returns from the function where that is not known."""
+        bit, function = f.variable("i64", i64(0)), f.read(cursor, CURSOR, "small")
+        with f.when(f.icmp("ne", function, NULL)):
+            answer = call_object(f, function, obj)
+            with f.when(is_null(f, answer)):
+                f.call("void", "PyErr_Clear")
+                f.ret(NO)
+            small = f.icmp("ne", f.call("i64", "PyLong_AsLong", answer), i64(0))
+            f.put(bit, self._flag(f, small, SMALL))
+            f.call("void", "Py_DecRef", answer)
+        return f.get("i64", bit)
+
     def _tensor(self, f: Code, values: tuple[Value, ...], cursor: Value) -> None:
         param, types, kind, obj = values
         with f.when(is_type(f, kind, types, "tensor", "parameter")):
@@ -193,6 +208,7 @@ class ParseWriter:
             address = tensor_address(f, tensor)
             dtype = f.cast("zext", f.read(tensor, DLTENSOR, "dtype"), "i64")
             word = f.op("or", f.op("shl", dtype, i64(DETAIL)), self._aligned(f, param, address))
+            word = f.op("or", word, self._small(f, obj, cursor))
             self._word(f, cursor, f.op("or", word, i64(Tag.TENSOR)))
             device = f.cast("zext", f.read(tensor, DLTENSOR, "device_type"), "i64")
             flags = f.variable("i64", f.op("shl", device, i64(DEVICE)))

@@ -16,7 +16,7 @@ class Tag(IntEnum):
     """The low byte of the first word that an argument adds to the key; what follows it."""
 
     TENSOR = 1
-    """bit 8: aligned; from bit 16 on: DLPack's type"""
+    """bit 8: aligned; bit 10: small (`CONTEXT`); from bit 16 on: DLPack's type"""
     ARRAY = 2
     """bit 8: aligned; a word more: the dtype object"""
     INTEGER = 3
@@ -44,7 +44,7 @@ class Tag(IntEnum):
     """a word more: a constant int from 2**63 to 2**64-1"""
 
 
-ALIGNED, WIDE, DETAIL = 1 << 8, 1 << 9, 16
+ALIGNED, WIDE, SMALL, DETAIL = 1 << 8, 1 << 9, 1 << 10, 16
 
 PARAM = Record(
     ("name", "ptr"), ("default", "ptr"), ("constant", "i32"), ("fixed", "i32"),
@@ -55,17 +55,18 @@ PARAM = Record(
 
 CURSOR = Record(
     ("words", "ptr"), ("words_end", "ptr"), ("values", "ptr"), ("values_end", "ptr"),
-    ("types", "ptr"),
+    ("types", "ptr"), ("small", "ptr"),
 )  # fmt: skip
 """Where the next word of the key and the next value go. A pointer is two values: the address, and
-READ_ONLY, EMPTY (no element, and no memory) and the device."""
+READ_ONLY, EMPTY (no element, and no memory) and the device. `small` is the context's."""
 READ_ONLY, EMPTY, DEVICE = 1, 2, 8
 
 CONTEXT = Record(
-    ("epoch", "i64"), ("device", "ptr"), ("count", "i64"), ("guards", "ptr"),
+    ("epoch", "i64"), ("device", "ptr"), ("count", "i64"), ("guards", "ptr"), ("small", "ptr"),
 )  # fmt: skip
 """The state of the process under which keys mean something; `device` is a Python function that
-tells the current device, null where there is only one."""
+tells the current device, null where there is only one; `small` is one that tells whether a tensor
+is one of those for whose size kernels are specialized, null where no size matters."""
 
 OPERATION = Record(
     ("how", "i32"), ("refused", "i32"), ("device", "i32"), ("low", "i64"), ("high", "i64"),

@@ -33,14 +33,13 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
 _LARGEST = (1 << 31) - 1
 
 
-def _bytes_of(tensor: object) -> int:
-    """The size of a tensor's memory, of which it may be a view; more than any where that is not
-    known."""
+def is_small(tensor: object) -> bool:
+    """Whether all of a tensor's memory, of which it may be a view, is known to be within 2 GiB."""
     told = getattr(tensor, "ptr_range", None)
     storage = getattr(tensor, "untyped_storage", None)
     if told is not None:
-        return told()
-    return 1 << 63 if storage is None else storage().size()
+        return told() <= _LARGEST
+    return storage is not None and storage().size() <= _LARGEST
 
 
 class HIPBackend(BaseBackend):
@@ -118,10 +117,9 @@ class HIPBackend(BaseBackend):
 
     @staticmethod
     def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
-        """As of any backend; "S" where all of the tensor's memory is within 2 GiB, so that
-        buffer instructions reach it."""
+        """As of any backend; "S" for a small tensor, which buffer instructions reach."""
         found = BaseBackend.get_tensor_specialization(arg, **kwargs)
-        return found + "S" if knobs.amd.use_buffer_ops and _bytes_of(arg) <= _LARGEST else found
+        return found + "S" if knobs.amd.use_buffer_ops and is_small(arg) else found
 
     @staticmethod
     def parse_attr(desc: str) -> list[list[Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium.backends.amd import events
+from tritium.backends.amd.compiler import is_small
 from tritium.backends.amd.libhip import (
     FUNCTION_ATTRIBUTES,
     check,
@@ -58,6 +59,8 @@ class HIPUtils:
 
 class HIPDriver(DriverBase):
     """Launches kernels on AMD GPUs."""
+
+    tensor_is_small = staticmethod(is_small)
 
     def __init__(self) -> None:
         # Here, because a process without a GPU looks at this module and needs no launcher.

@@ -16,7 +16,6 @@ from tritium.backends.amd.output import report
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
 from tritium.launch.packing import Pack, leaves, packer, parameters
-from tritium.ops.attributes import POINTER_RANGE
 from tritium.sanitize.checked import Checked
 
 
@@ -78,8 +77,6 @@ class HIPLauncher:
     def __init__(self, src: Any, metadata: Any, function: int):
         self._name, self._metadata, self._function = metadata.name, metadata, function
         self._params, self._nested = parameters(src, metadata)
-        stated: Any = getattr(src, "attrs", {})
-        self._bounded = any(name == POINTER_RANGE for facts in stated.values() for name, _ in facts)
         self._threads = metadata.warp_size * metadata.num_warps
         data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
         self._checked = Checked(checked, data, self._params, metadata.name) if data else None
@@ -101,9 +98,8 @@ class HIPLauncher:
             self._count += count
 
     def native_end(self, link: Link) -> End | None:
-        """The last step of a native launch of this kernel; None where only `__call__` can: the keys
-        of native launches do not have the sizes of tensors, for which a kernel may be compiled."""
-        if self._output or self._checked is not None or self._bounded:
+        """The last step of a native launch of this kernel; None where only `__call__` can."""
+        if self._output or self._checked is not None:
             return None
         # Here, because a program's first launches do not need it.
         from tritium.backends.amd.native_launch import Calls, make_end
