@@ -6,7 +6,7 @@ Each candidate is put into the table in place of the entry, and the kernel is me
 problems that the entry is for (`do_bench`, the median; of attention's gradients all kernels
 together). Candidates that do not compile or fit are left out. Prints the candidates from the
 fastest on; what ships is copied from here by hand. Exits with 3 when the time limit (`--limit`) is
-reached, after writing what there is.
+reached, with 1 when a candidate has cost the process the device, after writing what there is.
 """
 
 from __future__ import annotations
@@ -135,19 +135,25 @@ def main() -> None:
     options = parser.parse_args()
     end = time.monotonic() + options.limit
     found: dict[str, list[tuple[float, str]]] = {}
+    lost = ""
     trials = (trial for part in options.only for trial in PARTS[part]())
     for name, candidate, measure in trials:
         if time.monotonic() > end:
             break
         try:
             found.setdefault(name, []).append((measure(), candidate))
-        except (TritonError, RuntimeError) as error:
+        except TritonError as error:
             print(f"{name}: {candidate}: {type(error).__name__}")
+        except RuntimeError as error:  # CUDA's errors stay with the process
+            lost = f"{name}: {candidate}: {error}"
+            break
     for name, entries in found.items():
         entries.sort(reverse=True)
         print(name, *(f"  {speed:7.1f}  {candidate}" for speed, candidate in entries[:5]), sep="\n")
     if options.out:
         options.out.write_text(json.dumps(found, indent=1))
+    if lost:
+        raise SystemExit(lost)
     if time.monotonic() > end:
         raise SystemExit(3)
 

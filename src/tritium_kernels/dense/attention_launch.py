@@ -44,6 +44,7 @@ _HALF = {
         forward={64: Tiles(128, 64, 8, 4), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)},
         dk_dv={64: Tiles(64, 128, 8, 2), 128: Tiles(64, 128, 8, 2), 256: Tiles(32, 64, 8, 1)},
         dq={64: Tiles(128, 64, 8, 2), 128: Tiles(128, 64, 8, 2), 256: Tiles(64, 32, 8, 1)},
+        together={64: Tiles(64, 64, 4, 3), 128: Tiles(64, 128, 8, 3)},
     ),
     "gpu": AttentionTable(
         forward={64: Tiles(128, 64, 4, 3), 128: Tiles(64, 64, 4, 2), 256: Tiles(64, 32, 4, 2)},
@@ -61,6 +62,9 @@ _HOST = AttentionTable(_CPU, _CPU, _CPU)
 MOST_DIMENSIONS = 256
 
 
+_BY_KEYS = {"dk_dv", "together"}
+
+
 def _table(q: Tensor) -> AttentionTable:
     kind = device_class(q.device)
     if kind == "cpu":
@@ -74,7 +78,10 @@ def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
     tiles: dict[int, Tiles] = getattr(_table(q), which)
     found = next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
     rows = max(1 if kind == "cpu" else 16, power_of_two(queries))
-    return found if rows >= found.m else replace(found, m=rows, warps=4)
+    if rows >= found.m:
+        return found
+    # Accumulators of kernels for rows of keys do not shrink with the queries.
+    return replace(found, m=rows, warps=found.warps if which in _BY_KEYS else 4)
 
 
 @dataclass(frozen=True)
