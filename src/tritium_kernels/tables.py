@@ -23,7 +23,9 @@ class RowTable:
         chunk: the columns of one step of a walk.
         elements: what a program takes at least of short rows: several rows.
         warp_elements: elements for each warp.
-        waves: programs for each processor, where programs keep sums over many rows.
+        elements_sums, warp_elements_sums: the same of programs that keep sums over many rows.
+        waves: such programs for each processor, if they have no more than `elements_sums`.
+        stages: rows of such a program under way at once, that computed on and those loaded.
         walk: rows and columns of a step, and sums over rows are kept in memory; None: steps are of
             one row and `chunk` columns, and sums over rows are kept in registers.
     """
@@ -35,13 +37,17 @@ class RowTable:
     elements: int
     warp_elements: int
     waves: int
+    elements_sums: int = 4096
+    warp_elements_sums: int = 512
+    stages: int = 3
     walk: tuple[int, int] | None = None
 
 
 ROWS = {
     "cpu": RowTable(
         whole=16384, whole_sums=8192, whole_again=2048, chunk=512, elements=256,
-        warp_elements=1 << 30, waves=4, walk=(4, 64),
+        warp_elements=1 << 30, waves=4, elements_sums=256, warp_elements_sums=1 << 30,
+        walk=(4, 64),
     ),
     "hopper": RowTable(
         whole=16384, whole_sums=8192, whole_again=16384, chunk=8192, elements=1024,
@@ -65,6 +71,7 @@ class RowPlan:
         step: columns of one step in kernels that walk over every row, short ones too.
         warps: of a program.
         programs: of a launch in which each program takes many rows.
+        stages: rows under way at once in such a program.
         even: tiles have no rows and no columns past the last.
     """
 
@@ -74,6 +81,7 @@ class RowPlan:
     step: int
     warps: int
     programs: int
+    stages: int
     even: bool
 
 
@@ -89,13 +97,16 @@ def plan_rows(
         table.whole_sums if sums else table.whole_again if again else table.whole
     )  # fmt: skip
     block = block if whole else table.chunk
-    many = max(1, min(table.elements // block, power_of_two(rows))) if whole else 1
+    elements = table.elements_sums if sums else table.elements
+    many = max(1, min(elements // block, power_of_two(rows))) if whole else 1
     if again and not whole and table.walk is not None:
         many, block = table.walk  # of several rows at a time memory delivers more
-    warps = min(max(power_of_two(block * many // table.warp_elements), 4), 16)
-    programs = max(1, min(cdiv(rows, many), processors(device) * table.waves))
+    per_warp = table.warp_elements_sums if sums and whole else table.warp_elements
+    warps = min(max(power_of_two(block * many // per_warp), 4), 16)
+    waves = 1 if sums and whole and block > table.elements_sums else table.waves
+    programs = max(1, min(cdiv(rows, many), processors(device) * waves))
     even = rows % many == 0 and columns % block == 0
-    return RowPlan(many, block, whole, step, warps, programs, even)
+    return RowPlan(many, block, whole, step, warps, programs, table.stages, even)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tritium.compiler import ASTSource
 from tritium.launch.signature import canonical_dtype
 from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
-from tritium_kernels.dense.kernels import attention, attention_backward, matmul
+from tritium_kernels.dense.kernels import attention, attention_backward, matmul, norm
 
 assert torch  # the kernels' package needs it
 
@@ -193,3 +193,33 @@ def test_matmul(a_columns: bool, b_columns: bool) -> None:
     text = launch(matmul.matmul_blocks, constants, values, 8, 3)
     assert "warp_group_dot" in text and "ttng.async_tma_copy" in text
     np.testing.assert_allclose(y.astype(np.float64), right, rtol=4e-3, atol=4e-2)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize(("rows", "columns", "many"), [(22, 256, 4), (9, 200, 1)])
+def test_gradients_of_norms(rows: int, columns: int, many: int, center: bool) -> None:
+    """Rows are copied ahead of the loop that computes on them."""
+    rng = np.random.default_rng(0)
+    x, dy = (rng.standard_normal((rows, columns)).astype(np.float32) for _ in range(2))
+    w = rng.standard_normal(columns).astype(np.float32)
+    exact = x.astype(np.float64)
+    mean = exact.mean(1) if center else np.zeros(rows)
+    rstd = 1 / np.sqrt(((exact - mean[:, None]) ** 2).mean(1))
+    h, g = (exact - mean[:, None]) * rstd[:, None], dy.astype(np.float64) * w
+    right = g - h * (g * h).mean(1, keepdims=True)
+    right = (right - g.mean(1, keepdims=True) if center else right) * rstd[:, None]
+    programs = 2
+    dx, dw, db = (np.full(s, 7, np.float32) for s in ((rows, columns), *[(programs, columns)] * 2))
+    values = {
+        "x_ptr": x, "w_ptr": w, "dy_ptr": dy, "mean_ptr": mean.astype(np.float32),
+        "rstd_ptr": rstd.astype(np.float32), "dx_ptr": dx, "dw_ptr": dw, "db_ptr": db, "rows": rows,
+        "columns": columns, **dict.fromkeys(("x_stride", "dy_stride", "dx_stride"), columns),
+    }  # fmt: skip
+    block = 256
+    constants = {"MEAN": center, "ROWS": many, "BLOCK": block, "STAGES": 3,
+                 "EVEN": rows % many == 0 and columns == block}  # fmt: skip
+    text = launch(norm.norm_backward_whole, constants, values, 4, programs)
+    assert "ttg.async_copy_global_to_local" in text
+    np.testing.assert_allclose(dx, right, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(dw.sum(0), (dy * h).sum(0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(db.sum(0), dy.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-4)

@@ -103,7 +103,8 @@ def _backward_whole(
     assert x is not None and dy is not None
     kernels.norm_backward_whole[(plan.programs,)](
         x, weight, dy, mean, rstd, dx, dw, db, *x.shape, x.stride(0), dy.stride(0), dx.stride(0),
-        MEAN=center, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even, num_warps=plan.warps,
+        MEAN=center, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even, STAGES=plan.stages,
+        num_warps=plan.warps,
     )  # fmt: skip
 
 

@@ -280,8 +280,8 @@ def _along_rows(load: Operation, encoding: Any) -> bool:
     numbers reads its right operand by columns."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)
-    first = linear(encoding, shape).bases("offset")[0]
-    return first[order_of(ir.encoding_of(kind), shape)[0]] != 0
+    first = linear(encoding, shape).bases("offset")[:1]  # of one element there is none
+    return not first or first[0][order_of(ir.encoding_of(kind), shape)[0]] != 0
 
 
 def _memory_for(load: Operation, stages: int, processor: Processor) -> tuple[Any, int]:

@@ -104,35 +104,50 @@ def load_statistics(
 
 
 @tritium.jit
+def add_both(a, b, c, d):
+    return a + c, b + d
+
+
+@tritium.jit
 def norm_backward_whole(
     x_ptr, w_ptr, dy_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr,
     rows, columns, x_stride, dy_stride, dx_stride,
     MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
-    """dx, and each program's part of dw and db (a row of (programs, columns))."""
+    """dx, and each program's part of dw and db (a row of (programs, columns)). The loads of the
+    next rows are under way meanwhile; rows of a tile are added up after the last one."""
     c = tl.arange(0, BLOCK)
-    dw = zeros_like_wide(x_ptr, (BLOCK,))
-    db = zeros_like_wide(x_ptr, (BLOCK,))
-    for row in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+    dw = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+    db = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+    w = None
+    if w_ptr is not None:
+        w = tl.load(w_ptr + c, mask=inside(0, columns, BLOCK, EVEN), other=0.0)
+    step = tl.num_programs(0) * ROWS
+    for row in tl.range(tl.program_id(0) * ROWS, rows, step, num_stages=STAGES):
+        offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK, EVEN)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+        offsets, mask = tile(row, rows, 0, columns, dy_stride, ROWS, BLOCK, EVEN)
+        dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
         mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
-        h, dy, g = load_rows(
-            x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, 0, columns, x_stride, dy_stride,
-            ROWS, BLOCK, EVEN,
-        )  # fmt: skip
-        dx = g - h * (tl.sum(g * h, 1)[:, None] / columns)
+        h = tl.where(mask, (wide(x) - mean) * rstd, 0.0)
+        g = dy if w is None else dy * wide(w)[None, :]
         if MEAN:
-            dx -= tl.sum(g, 1)[:, None] / columns
+            sum_gh, sum_g = tl.reduce((g * h, g), 1, add_both)
+            dx = g - h * (sum_gh / columns)[:, None] - (sum_g / columns)[:, None]
+        else:
+            dx = g - h * (tl.sum(g * h, 1) / columns)[:, None]
         if dw_ptr is not None:
-            dw += tl.sum(dy * h, 0)
+            dw += dy * h
         if db_ptr is not None:
-            db += tl.sum(dy, 0)
+            db += dy
         offsets, mask = tile(row, rows, 0, columns, dx_stride, ROWS, BLOCK, EVEN)
         tl.store(dx_ptr + offsets, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=mask)
     part = tl.program_id(0).to(tl.int64) * columns + c
     if dw_ptr is not None:
-        tl.store(dw_ptr + part, dw, mask=c < columns)
+        tl.store(dw_ptr + part, tl.sum(dw, 0), mask=c < columns)
     if db_ptr is not None:
-        tl.store(db_ptr + part, db, mask=c < columns)
+        tl.store(db_ptr + part, tl.sum(db, 0), mask=c < columns)
 
 
 @tritium.jit
