@@ -317,6 +317,19 @@ def test_linear_layouts_and_conflicts(capsys: pytest.CaptureFixture[str]) -> Non
         assert capsys.readouterr().out.split() == ["conflicts", str(conflicts)]
 
 
+@gluon.jit
+def halves_kernel(layout: gl.constexpr):
+    x = gl.zeros([16, 512], gl.float32, layout)
+    first, second = gl.split(x.reshape([16, 256, 2]))
+    pairs = gl.join(second, -first)
+    gl.static_assert(pairs.type.layout == x.reshape([16, 256, 2]).type.layout)
+    gl.static_assert((pairs.reshape([16, 512]) + x).type.layout == layout)
+
+
+def test_halves_that_are_joined_again_have_the_layout_of_the_whole() -> None:
+    compiled(halves_kernel, "", {"layout": gl.BlockedLayout([1, 8], [4, 8], [1, 4], [1, 0])})
+
+
 def test_functions_are_named_after_layouts() -> None:
     layout = gl.BlockedLayout([1], [32], [4], [0])
     kernel = compiled(helpers_kernel, "*i32 *i32", {"layout": layout})

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tritium
 from tests.gluon import (
     blackwell_programs,
     cluster_programs,
@@ -32,8 +34,10 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
 )
 from tritium.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.target import GPUTarget
 
 PLAIN = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [0]))
+MATRIX = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
 LINE = gl.constexpr(gl.BlockedLayout([1], [32], [4], [0]))
 
 
@@ -136,12 +140,18 @@ def distributed_kernel(layout: gl.constexpr, shape: gl.constexpr):
     gl.allocate_shared_memory(gl.int32, shape, layout)
 
 
+@gluon.jit
+def short_rows_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    gl.allocate_shared_memory(gl.float32, shape, gl.NVMMASharedLayout(64, 32))
+
+
 @pytest.mark.parametrize(("kernel", "shape", "message"), [
     (stored_kernel, [64], r"store of <\[128\], int32, .*> to shared_memory_descriptor<int32, \[64"),
     (loaded_kernel, [64, 2], r"rank mismatch: shape \[64, 2\]"),
     (sliced_kernel, [96], r"at \(96,\) is not within"),
     (permuted_kernel, [8, 8], r"order \(0, 0\) does not permute"),
     (distributed_kernel, [128], r"layout is BlockedLayout.*a SharedLayout is required"),
+    (short_rows_kernel, [64, 8], r"rows of 8 elements, .*; 16 or more are .*_width of 32 or less"),
 ])  # fmt: skip
 def test_memory_that_does_not_fit(kernel: Any, shape: list[int], message: str) -> None:
     with pytest.raises(CompilationError, match=message):
@@ -159,7 +169,7 @@ def test_memory_that_does_not_fit(kernel: Any, shape: list[int], message: str) -
     (lambda: gl.SharedLinearLayout([]), "at least one is required"),
     (lambda: gl.SharedLinearLayout([[1]], alignment=24), "alignment 24; a power of two"),
     (lambda: gl.DistributedLinearLayout([[1, 0]], [], [], [], [2]), "a basis of another rank"),
-    (lambda: described(8, np.float16), "rows of 8 elements in .*; 64 or more are required"),
+    (lambda: described(8, np.float16), "rows of 8 elements, .*; 64 or more are required"),
     (lambda: described(64, np.float32), "elements of 32 bits"),
 ])  # fmt: skip
 def test_layouts_that_there_are_not(make: Any, message: str) -> None:
@@ -178,7 +188,10 @@ def test_a_layout_of_a_kernel_is_refused_at_its_line() -> None:
 
 @gluon.jit
 def product_kernel(acc: gl.constexpr, left: gl.constexpr, hopper: gl.constexpr):
-    a = gl.zeros([64, 64], gl.float16, left)
+    if left is None:
+        a = gl.allocate_shared_memory(gl.float16, [64, 64], MATRIX)
+    else:
+        a = gl.zeros([64, 64], gl.float16, left)
     total = gl.zeros([64, 64], gl.float32, acc)
     if hopper:
         warpgroup_mma(a, a, total)
@@ -196,6 +209,7 @@ V3 = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
     (V2, gl.DotOperandLayout(0, V2, 2), True, r"acc has .*\[2, 0\].*version \[3, 0\] is"),
     (V3, V3, True, r"operand 0 has NVMMADistributedLayout.*a DotOperandLayout\(0"),
     (V3, gl.DotOperandLayout(0, V3, 2), True, r"b is .*; shared memory is required"),
+    (V3, None, True, r"f16, #ttg.swizzled_shared<.*; #ttg.nvmma_shared is required"),
 ])  # fmt: skip
 def test_products_of_other_layouts(acc: Any, left: Any, hopper: bool, message: str) -> None:
     with pytest.raises(CompilationError, match=message):
@@ -311,11 +325,37 @@ def test_products_in_tensor_memory() -> None:
     assert re.search(rf"or.b64 .*, {2 << 61 | 1 << 46 | 64 << 32};", ptx) is not None
 
 
-@pytest.mark.parametrize("arch", [90, 120])
-def test_tensor_memory_is_of_some_processors(arch: int) -> None:
-    with pytest.raises(Exception, match=rf"tmem_alloc \(of sm_100 to sm_119, on sm_{arch}\)"):
-        compiled(blackwell_programs.chained_kernel, "*fp16 *fp16 *fp32",
-                 {"shared": gl.NVMMASharedLayout(128, 16)}, arch)  # fmt: skip
+@gluon.jit
+def instruction_kernel(which: gl.constexpr):
+    if which == "tensor memory":
+        allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))
+    elif which == "warp groups":
+        memory = gl.allocate_shared_memory(gl.float16, [64, 64], gl.NVMMASharedLayout(128, 16))
+        layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+        warpgroup_mma(memory, memory, gl.zeros([64, 64], gl.float32, layout))
+    else:
+        mbarrier.expect(mbarrier.allocate_mbarrier(), 16)
+
+
+@pytest.mark.parametrize(("which", "arch", "line", "message"), [
+    ("tensor memory", 90, 3, "tmem_alloc: an instruction of sm_100 to sm_119"),
+    ("tensor memory", 120, 3, "tmem_alloc: an instruction of sm_100 to sm_119"),
+    ("warp groups", 80, 7, "warp_group_dot: an instruction of sm_90"),
+    ("warp groups", 100, 7, "warp_group_dot: an instruction of sm_90"),
+    ("bytes", 80, 9, "barrier_expect: an instruction of sm_90 and later"),
+])  # fmt: skip
+def test_instructions_that_processors_lack(
+    which: str, arch: int, line: int, message: str
+) -> None:
+    with pytest.raises(CompilationError, match=rf"at {line}:(.|\n)*{message}; .* is sm_{arch}"):
+        compiled(instruction_kernel, "", {"which": which}, arch)
+
+
+def test_instructions_that_processors_lack_in_text(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.ttgir"
+    file.write_text(compiled(instruction_kernel, "", {"which": "bytes"}).asm["ttgir"])
+    with pytest.raises(NotImplementedError, match=r"expect \(an instruction of sm_90 and "):
+        tritium.compile(str(file), target=GPUTarget("cuda", 80, 32))
 
 
 @gluon.jit

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.errors import OpError
 from tritium.ir import locations
 from tritium.ir.types import Type
 from tritium.language.emitter import TargetFeatures
@@ -95,8 +96,17 @@ class IRBuilder:
             location=self.location,
             **attrs,
         )
+        if cls.capabilities is not Op.capabilities:
+            self._check_target(cls)
         self.insert(op)
         return tuple(op.results)
+
+    def _check_target(self, cls: type[Op]) -> None:
+        """Raise `OpError` for an instruction that the target lacks."""
+        target = self.features.target
+        arch = 0 if target is None else target.arch
+        if isinstance(arch, int) and arch and (why := cls.lacking(arch)):
+            raise OpError(f"{cls.name}: {why}")
 
     def insert(self, op: Operation) -> None:
         """Append an op that is already built."""

@@ -142,6 +142,10 @@ class Op(DeclaredOp):
     """The layouts that those of results, or of operands, are found from (`result_layout`,
     `operand_layouts`) if all that is known is the shape of tiles."""
 
+    capabilities: ClassVar[Range] = 0, 999
+    """The first and the last compute capability (90: sm_90) of NVIDIA GPUs that have the op's
+    instruction."""
+
     takes_any_layout: ClassVar[bool] = False
     """Whether tile operands may have any layout, which says nothing about that of the results."""
 
@@ -167,6 +171,15 @@ class Op(DeclaredOp):
             assert known is cls or known.__qualname__ == cls.__qualname__, f"{cls.name} twice"
 
     # Access
+
+    @classmethod
+    def lacking(cls, arch: int) -> str | None:
+        """Why a GPU of a compute capability has no such instruction; None if it has."""
+        first, last = cls.capabilities
+        if first <= arch <= last:
+            return None
+        upto = {999: " and later", first: ""}.get(last, f" to sm_{last}")
+        return f"an instruction of sm_{first}{upto}; the target is sm_{arch}"
 
     @property
     def result(self) -> SSAValue:

@@ -152,7 +152,11 @@ def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
             CGALayout=tuple((*basis, 0) for basis in encoding.get("CGALayout")),
         )  # fmt: skip
     layout = LinearLayout.identity(2, "register", dim(rank)) * linear(encoding, shape)
-    return LinearEncoding.from_layout(layout.transpose_outs([dim(i) for i in range(rank + 1)]))
+    layout = layout.transpose_outs([dim(i) for i in range(rank + 1)])
+    whole = parent(encoding, rank)  # of halves that a split left
+    if whole is not None and linear(whole, (*shape, 2)) == layout:
+        return whole
+    return LinearEncoding.from_layout(layout)
 
 
 def unjoined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:

@@ -34,6 +34,7 @@ class CLCTryCancelOp(Op):
     its 16 bytes count for the barrier."""
 
     name = "ttng.clc_try_cancel"
+    capabilities = 100, 999
     effects = (writes(SHARED, "result", Queue.MBARRIER), arrives("barrier"), opaque())
     syntax = "$result, $barrier attrs : type(result), type(barrier)"
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]

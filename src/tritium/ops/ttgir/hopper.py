@@ -21,6 +21,7 @@ from tritium.ops.ttgir.types import (
     MemDescType,
     bytes_of,
     check_barrier,
+    check_matrix,
     check_memory,
     check_same_tile,
 )
@@ -42,6 +43,7 @@ class WarpGroupDotOp(MatrixProduct):
     """
 
     name = "ttng.warp_group_dot"
+    capabilities = 90, 90
     effects = (
         reads(SHARED, "a", Queue.WARP_GROUP_DOT), reads(SHARED, "b", Queue.WARP_GROUP_DOT)
     )  # fmt: skip
@@ -54,7 +56,8 @@ class WarpGroupDotOp(MatrixProduct):
     def infer(
         cls, a: ir.Type, b: ir.Type, c: ir.Type, use: ir.Type | None, **attrs: Any
     ) -> ir.Type:
-        check_memory(cls.name, b)
+        for matrix in (a, b) if isinstance(a, MemDescType) else (b,):
+            check_matrix(cls.name, matrix)
         left, right = _tile(a), _tile(b)
         check_product(cls.name, ir.shape_of(left), ir.shape_of(right), a, b, c)
         encoding, fragment = ir.encoding_of(c), ir.encoding_of(a)
@@ -92,6 +95,7 @@ class WarpGroupDotWaitOp(Op):
     operands' memory that must live until then."""
 
     name = "ttng.warp_group_dot_wait"
+    capabilities = 90, 90
     effects = (waits(SHARED, Queue.WARP_GROUP_DOT),)
     syntax = "$inputs attrs : type(inputs)"
     takes_any_layout = True
@@ -136,6 +140,7 @@ class AsyncSharedStoreOp(Op):
     the bytes that a block gets count for its barrier."""
 
     name = "ttng.async_shared_store"
+    capabilities = 90, 999
     effects = (writes(SHARED, "dst", Queue.MBARRIER), arrives("barrier"))
     reads_operand_types = True
     syntax = "$src, $dst, $barrier attrs : type(src), type(dst), type(barrier)"
@@ -164,6 +169,7 @@ class FenceAsyncSharedOp(Op):
     """Fence: tensor cores and bulk copies see what threads wrote to shared memory."""
 
     name = "ttng.fence_async_shared"
+    capabilities = 90, 999
     effects = (opaque(SHARED),)
     syntax = "attrs"
     bCluster = bool_attr()

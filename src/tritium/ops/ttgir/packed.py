@@ -35,6 +35,7 @@ class PackedArithOp(Op):
     and the smaller (the other one if one is NaN)."""
 
     name = "ttng.packed_arith"
+    capabilities = 100, 999
     elementwise = True
     syntax = "$kind $values attrs : functional"
     values = variadic()

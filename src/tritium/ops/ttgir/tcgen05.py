@@ -9,7 +9,7 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.tensor_memory import TensorMemoryScalesEncoding
+from tritium.ir.layouts.tensor_memory import TensorEncoding, TensorMemoryScalesEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, TENSOR, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
@@ -18,7 +18,7 @@ from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
-from tritium.ops.ttgir.types import MemDescType, check_barrier, check_memory
+from tritium.ops.ttgir.types import MemDescType, check_barrier, check_matrix, check_memory
 from tritium.ops.ttir.dot import ScaleFormat, scale_factors, unpack_fp4
 
 
@@ -38,7 +38,9 @@ class TensorCoreProduct(Op):
         barriers: Sequence[ir.Type], conditions: Sequence[ir.Type],
     ) -> tuple[MemDescType, MemDescType, MemDescType]:  # fmt: skip
         """The operands' types. Raises `OpError` for those that do not fit."""
-        left, right = check_memory(cls.name, a), check_memory(cls.name, b)
+        left, right = check_memory(cls.name, a), check_matrix(cls.name, b)
+        if not isinstance(left.encoding, TensorEncoding):
+            check_matrix(cls.name, a)
         sums = check_tensor_memory(cls.name, d, mutable=True)
         shapes = [m.get_shape() for m in (left, right, sums)]
         (m, k), (k2, n) = (s if len(s) == 2 else (0, -1) for s in shapes[:2])
@@ -79,6 +81,7 @@ class TCGen5MMAOp(TensorCoreProduct):
     """See `TensorCoreProduct`. `a` may be in tensor memory."""
 
     name = "ttng.tc_gen5_mma"
+    capabilities = 100, 119
     syntax = (
         "$a, $b, $d, $useD, $pred [barriers $barriers] [preds $barrierPreds] attrs "
         ": type(a), type(b), type(d) [, type(barriers)]"
@@ -118,6 +121,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
     for 32 elements, or float8 for 16. E2M1 operands are bytes, two elements along k in each."""
 
     name = "ttng.tc_gen5_mma_scaled"
+    capabilities = 100, 119
     syntax = (
         "$a, $b, $d, $a_scale, $b_scale, $useD, $pred [barriers $barriers] [preds $barrierPreds] "
         "lhs = $a_type rhs = $b_type attrs : type(a), type(b), type(d), type(a_scale), "
@@ -197,6 +201,7 @@ class TCGen5CommitOp(Op):
     if `pred`."""
 
     name = "ttng.tc_gen5_commit"
+    capabilities = 100, 119
     effects = (arrives("barrier"), reads(TENSOR), writes(TENSOR))
     syntax = "$barrier, $pred attrs : type(barrier)"
     barrier = operand()

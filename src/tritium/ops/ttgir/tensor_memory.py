@@ -46,6 +46,7 @@ class TMemAllocOp(Op):
     """Tensor memory that lives until the kernel's end; filled with `src`."""
 
     name = "ttng.tmem_alloc"
+    capabilities = 100, 119
     effects = (allocates(TENSOR, "result"), opaque(TENSOR))
     syntax = "[$src] attrs : functional"
     takes_any_layout = True
@@ -74,6 +75,7 @@ class TMemLoadOp(Op):
     """The tile in tensor memory."""
 
     name = "ttng.tmem_load"
+    capabilities = 100, 119
     effects = (reads(TENSOR, "src"),)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -92,6 +94,7 @@ class TMemStoreOp(Op):
     """Write a tile to tensor memory, if `pred`."""
 
     name = "ttng.tmem_store"
+    capabilities = 100, 119
     effects = (writes(TENSOR, "dst"),)
     syntax = "$src, $dst, $pred attrs : type(src) -> type(dst)"
     takes_any_layout = True
@@ -141,6 +144,7 @@ class TMemCopyOp(Op):
     start later see it."""
 
     name = "ttng.tmem_copy"
+    capabilities = 100, 119
     effects = (reads(SHARED, "src", Queue.TENSOR_DOT), writes(TENSOR, "dst"))
     syntax = "$src, $dst attrs : type(src), type(dst)"
     src = operand()

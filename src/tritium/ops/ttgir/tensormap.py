@@ -91,6 +91,7 @@ class TensormapCreateOp(Op):
     `tritium.ir.tensor_maps`; `fill_mode` is 1 for NaN beyond the bounds."""
 
     name = "ttng.tensormap_create"
+    capabilities = 90, 999
     effects = (writes(GLOBAL, "desc_ptr"), opaque(GLOBAL))
     syntax = (
         "$desc_ptr, $global_address, '[' $box_dim ']', '[' $global_dim ']', "
@@ -155,6 +156,7 @@ class TensormapFenceproxyAcquireOp(Op):
     """Fence: later copies see what was written to `desc_ptr`."""
 
     name = "ttng.tensormap_fenceproxy_acquire"
+    capabilities = 90, 999
     effects = (writes(GLOBAL, "desc_ptr"), opaque(GLOBAL))
     syntax = "$desc_ptr attrs : type(desc_ptr)"
     desc_ptr = operand()

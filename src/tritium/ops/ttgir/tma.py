@@ -108,6 +108,7 @@ class BarrierExpectOp(RoutedArrival):
     """Arrive, and let the phase end only after `size` more bytes, if `pred`."""
 
     name = "ttng.barrier_expect"
+    capabilities = 90, 999
     effects = (arrives("alloc"),)
     syntax = "$alloc, $size attrs , $pred : type(alloc)"
     alloc = operand()
@@ -223,6 +224,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     `offsets` further along the spatial axes."""
 
     name = "ttng.async_tma_copy_global_to_local"
+    capabilities = 90, 999
     reads_operand_types = True
     effects = (
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
@@ -285,6 +287,7 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
     `async_tma_store_wait`."""
 
     name = "ttng.async_tma_copy_local_to_global"
+    capabilities = 90, 999
     effects = (reads(SHARED, "src", Queue.BULK_STORE), writes(GLOBAL, "desc"))
     syntax = "$desc ~ '[' $coord ']' $src attrs : type(desc), type(src)"
     desc = operand()
@@ -313,6 +316,7 @@ class AsyncTMAReduceOp(Op):
     must keep it until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_reduce"
+    capabilities = 90, 999
     reads_operand_types = True
     effects = (
         reads(SHARED, "src", Queue.BULK_STORE), reads(GLOBAL, "desc"), writes(GLOBAL, "desc")
@@ -347,6 +351,7 @@ class AsyncTMAStoreWaitOp(Op):
     until what they wrote can be loaded."""
 
     name = "ttng.async_tma_store_wait"
+    capabilities = 90, 999
     effects = (waits(SHARED, Queue.BULK_STORE),)
     syntax = "attrs"
     pendings = i32_attr()

@@ -44,6 +44,7 @@ class AsyncTMAGatherOp(HintedOp):
     `pred`. Their bytes count for the barrier."""
 
     name = "ttng.async_tma_gather"
+    capabilities = 90, 999
     reads_operand_types = True
     effects = (
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
@@ -88,6 +89,7 @@ class AsyncTMAScatterOp(HintedOp):
     keep them until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_scatter"
+    capabilities = 90, 999
     effects = (reads(SHARED, "src", Queue.BULK_STORE), writes(GLOBAL, "desc"))
     syntax = (
         "$desc ~ '[' $x_offsets, $y_offset ']' $src attrs : type(desc), type(x_offsets), "

@@ -15,7 +15,7 @@ from xdsl.printer import Printer
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SharedEncoding, SharedMemorySpace
+from tritium.ir.layouts.encodings import NVMMASharedEncoding, SharedEncoding, SharedMemorySpace
 from tritium.ops.elementwise import describe
 
 
@@ -121,6 +121,14 @@ def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
     if mutable and not type.mutable:
         raise OpError(f"{name}: {describe(type)} is written; a mutable memdesc is required")
     return type
+
+
+def check_matrix(name: str, type: Any) -> MemDescType:
+    """The operand must be memory as tensor cores read it."""
+    memory = check_memory(name, type)
+    if not isinstance(memory.encoding, NVMMASharedEncoding):
+        raise OpError(f"{name}: {describe(type)}; #ttg.nvmma_shared is required")
+    return memory
 
 
 def check_barrier(name: str, type: ir.Type) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA, require
+from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.llvm.writer import Value, const
@@ -16,7 +16,6 @@ _FORMATS = {"float": "f32x2", "half": "f16x2", "bfloat": "bf16x2"}
 
 @lowers(NVIDIA, ttgir.CLCTryCancelOp)
 def try_cancel(c: Context, op: Any) -> None:
-    require(c, op, 100)
     answer, barrier = (c.address(c.memory(v).address) for v in (op.result, op.barrier))
     text = (
         "@$2 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 "
@@ -61,7 +60,6 @@ def program_id(c: Context, op: Any) -> None:
 @lowers(NVIDIA, ttgir.PackedArithOp)
 def packed(c: Context, op: Any) -> None:
     """Registers in pairs; a single one with itself."""
-    require(c, op, 100)
     operands = [c.tile(v) for v in op.values]
     element, count = operands[0][0].type, len(operands[0])
     word = f"i{2 * bits_of(element)}"

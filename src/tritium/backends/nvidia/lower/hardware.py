@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
 from tritium.backends.nvidia.lower.async_copies import CpAsync
@@ -20,7 +21,9 @@ from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.partitions import GROUP, Plan, Registers
 from tritium.codegen.llvm.writer import Function, Module, Value
+from tritium.codegen.registry import Rule, rules
 from tritium.ir.tensor_maps import BYTES
+from tritium.ops.base import Op
 
 NVIDIA = "nvidia"
 """The table of the lowering rules for NVIDIA GPUs alone."""
@@ -33,12 +36,13 @@ RESERVED = 1024
 """Bytes of shared memory that each block takes beside its own."""
 
 
-def require(e: Any, op: Any, first: int, last: int = 999) -> None:
-    """Raise `NotImplementedError` for an op that processors of the compute capability lack."""
-    arch = e.hardware.arch
-    if not first <= arch <= last:
-        upto = "" if last == 999 else f" to sm_{last}"
-        raise e.unsupported(op, f"of sm_{first}{upto}, on sm_{arch}")
+def lacks(why: str) -> Rule:
+    """The rule of an op whose instruction the processor lacks."""
+
+    def rule(c: Any, op: Any) -> None:
+        raise c.unsupported(op, why)
+
+    return rule
 
 
 class CudaGrid:
@@ -127,6 +131,11 @@ class Nvidia(Hardware):
         self.async_copies, self.atomics = CpAsync(), PtxAtomics(arch)
         self.conversions, self.host = Cvt(arch), CudaHost()
         self.functions, self.products = CudaFunctions(), MmaSync(arch)
+
+    @cached_property
+    def rules(self) -> dict[type[Op], Rule]:
+        own = {op: why for op in rules(NVIDIA) if (why := op.lacking(self.arch))}
+        return {**super().rules, **{op: lacks(why) for op, why in own.items()}}
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)

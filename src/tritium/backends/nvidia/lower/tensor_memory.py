@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA, require
+from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.backends.nvidia.lower.wgmma import uniform_warp
 from tritium.codegen.gpu.context import Context, Memory, layout_of
 from tritium.codegen.gpu.emitter import bits_of
@@ -27,8 +27,6 @@ from tritium.ir.layouts.tensor_memory import (
 from tritium.ops import ttgir
 from tritium.ops.ttgir.tensor_memory import columns_of
 
-PROCESSORS = 100, 119
-"""Compute capabilities that have tensor memory."""
 LEAST_COLUMNS = 32
 MOST_WORDS = 128
 """Of one load or store."""
@@ -44,7 +42,6 @@ def scratch_bytes(op: Any) -> int:
 @lowers(NVIDIA, ttgir.TMemAllocOp, scratch=scratch_bytes)
 def allocate(c: Context, op: Any) -> None:
     """Warp 0 allocates and, before the kernel returns, frees."""
-    require(c, op, *PROCESSORS)
     if op.parent_op().parent_op() is not op.get_toplevel_object():
         raise c.unsupported(op, "in a branch, loop or partition")
     type, place, first = op.results[0].type, c.shared(c.offsets[op]), _first_warp(c)

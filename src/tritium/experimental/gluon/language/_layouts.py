@@ -329,6 +329,17 @@ class NVMMASharedLayout(SharedLayout):
             CGALayout=_tuples(self.cga_layout),
         )  # fmt: skip
 
+    def check_block(self, shape: Any, bits: int) -> None:
+        """Raise `ValueError` for a block, of elements of so many bits, with rows too short."""
+        part = _get_shape_per_cta(list(shape), self.cga_layout) if self.cga_layout else shape
+        axis = -2 if self.transposed else -1
+        least = self.swizzle_byte_width * 8 // bits // (2 if self.fp4_padded else 1)
+        if part[axis] < least:
+            raise ValueError(
+                f"rows of {part[axis]} elements, of a block of {list(shape)}, in {self}; {least} "
+                f"or more are required, or a swizzle_byte_width of {part[axis] * bits // 8} or less"
+            )
+
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
         cluster: Cluster = encoding.get("CGALayout")

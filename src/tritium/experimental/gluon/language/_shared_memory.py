@@ -6,7 +6,11 @@ from math import prod
 from typing import Any
 
 from tritium.experimental.gluon.language._core import checked
-from tritium.experimental.gluon.language._layouts import DistributedLayout, SharedLayout
+from tritium.experimental.gluon.language._layouts import (
+    DistributedLayout,
+    NVMMASharedLayout,
+    SharedLayout,
+)
 from tritium.experimental.gluon.language._types import shared_memory_descriptor_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.shared_linear import reshaped_memory
@@ -147,6 +151,7 @@ class shared_memory_descriptor(base_value):
         element = self.dtype if dtype is None else check_dtype("reinterpret", dtype)
         extents = self.shape if shape is None else list(shape)
         type = shared_memory_descriptor_type(element, extents, layout or self.layout)
+        _check_rows(type)
         (handle,) = emit(ttgir.MemDescReinterpretOp, self, result=type.to_ir())  # pyright: ignore
         return shared_memory_descriptor(handle, element)
 
@@ -255,6 +260,11 @@ class shared_memory_descriptor(base_value):
 shared_memory_descriptor_type.value_class = shared_memory_descriptor
 
 
+def _check_rows(type: shared_memory_descriptor_type) -> None:
+    if isinstance(type.layout, NVMMASharedLayout):
+        type.layout.check_block(type.shape, type.element_ty.primitive_bitwidth)
+
+
 @builtin
 def allocate_shared_memory(
     element_ty: Any, shape: Any, layout: Any, value: Any = None
@@ -266,6 +276,7 @@ def allocate_shared_memory(
             f"allocate_shared_memory: layout is {layout!r}; a SharedLayout is required"
         )
     type = shared_memory_descriptor_type(element, list(shape), layout)
+    _check_rows(type)
     if len(getattr(layout, "order", ())) > len(type.shape):
         raise ValueError(f"allocate_shared_memory: layout {layout} has more axes than the shape "
                          f"{type.shape}")  # fmt: skip

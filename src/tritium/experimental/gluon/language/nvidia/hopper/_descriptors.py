@@ -110,11 +110,7 @@ def checked_layout(layout: Any, block_shape: Sequence[int], bits: int) -> NVMMAS
         raise TypeError(f"the layout of blocks is {layout!r}; an NVMMASharedLayout is required")
     if layout.element_bitwidth != bits:
         raise ValueError(f"{layout} for elements of {bits} bits")
-    least = layout.swizzle_byte_width * 8 // bits
-    if block_shape[-1] < least:
-        raise ValueError(
-            f"rows of {block_shape[-1]} elements in {layout}; {least} or more are required"
-        )
+    layout.check_block(block_shape, bits)
     return layout
 
 
