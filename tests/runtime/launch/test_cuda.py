@@ -141,7 +141,9 @@ class FakeCuda(StubDriver):
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeCuda]:
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    for kernel in (plain, described):  # which nothing has launched
+        monkeypatch.setitem(globals(), kernel.__name__, tritium.jit(kernel.fn))
     fake = FakeCuda()
     driver.set_active(fake)
     try:
