@@ -85,9 +85,15 @@ def name_of(location: Any) -> str | None:
 
 def source_position(location: Attribute) -> tuple[str, int, int] | None:
     """(file, line, column) of the innermost callee, or None if it is not known."""
+    return next(source_positions(location), None)
+
+
+def source_positions(location: Attribute) -> Iterator[tuple[str, int, int]]:
+    """(file, line, column) of the callees, the innermost one first."""
     if isinstance(location, FileLineColLoc):
-        return location.filename.data, location.line.data, location.column.data
-    return next((p for part in parts_of(location) if (p := source_position(part))), None)
+        yield location.filename.data, location.line.data, location.column.data
+    for part in parts_of(location):
+        yield from source_positions(part)
 
 
 def location_text(location: Any, inner: Callable[[Attribute], str]) -> str:

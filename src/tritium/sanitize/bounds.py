@@ -123,7 +123,7 @@ def add_extents(
 def described(op: Any, pointer: SSAValue, roots: Sequence[Any]) -> Site:
     """The description of the check of an access."""
     more = {"arguments": [r.index for r in roots], "size": accessed_bytes(pointer)}
-    return site_of(op, "bounds", access=_access(op), **more)
+    return site_of(op, "bounds", access=access_name(op), **more)
 
 
 _Starts = dict[tuple[SSAValue, int], tuple[SSAValue, SSAValue, SSAValue]]
@@ -140,7 +140,7 @@ def accessed(op: Op) -> list[SSAValue]:
     return list(found)
 
 
-def _access(op: Op) -> str:
+def access_name(op: Op) -> str:
     """Name of an op in reports."""
     actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
     if len(actions) > 1:

@@ -29,6 +29,8 @@ UNKNOWN = Memory(0, (1 << 63) - 1, 0, "an extent that is not known")
 
 def memory_of(argument: Any) -> Memory:
     """The memory of a NumPy array, a torch tensor, or an object that shows its memory as one."""
+    if isinstance(argument, Memory):
+        return argument
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(argument, torch.Tensor):
         storage = argument.untyped_storage()

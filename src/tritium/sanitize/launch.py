@@ -128,7 +128,13 @@ class Checks:
 
         values = [a if np.isscalar(a) else memory_of(a).first for a in arguments]
         copies = [copy for a in arguments if (copy := host_copy(a)) is not None]
-        found = origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies)
+        return self.origin_lines(
+            origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies)
+        )
+
+    @staticmethod
+    def origin_lines(found: tuple[str, Mapping[str, Any]] | None) -> list[str]:
+        """The lines about where a number was made."""
         if found is None:
             return ["    where it was made could not be found"]
         how, site = found

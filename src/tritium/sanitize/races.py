@@ -50,12 +50,12 @@ class CheckRaces(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)
-        if any(map(_orders, kernel.walk())):
+        if any(isinstance(op, Op) and orders(op, used=_used(op)) for op in kernel.walk()):
             return False
         found = [
             (op, pointer) for op in kernel.walk() if isinstance(op, Op) for pointer in accessed(op)
         ]
-        if all(_access(op) in (Access.READ, Access.ATOMIC_READ) for op, _ in found):
+        if all(access_of(op) in (Access.READ, Access.ATOMIC_READ) for op, _ in found):
             return False
         self._insert(kernel, found)
         return True
@@ -69,29 +69,33 @@ class CheckRaces(Pass):
             if mask is not None:
                 address = at.value(SelectOp, mask, address, at.constant(0, address))
             site = len(self.sites)
-            at.make(RaceCheckOp, address, shadow, access=_access(op), size=size, site=site)
-            self.sites.append(site_of(op, "races", access=_WORDS[_access(op)], size=size))
+            at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site)
+            self.sites.append(site_of(op, "races", access=WORDS[access_of(op)], size=size))
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
 
 
-_WORDS = {Access.READ: "load", Access.WRITE: "store", Access.ATOMIC_READ: "atomic load",
+WORDS = {Access.READ: "load", Access.WRITE: "store", Access.ATOMIC_READ: "atomic load",
           Access.ATOMIC_WRITE: "atomic access"}  # fmt: skip
 
 
-def _orders(op: Any) -> bool:
-    """Whether a program may wait for another one by an op, or learn how far that one is."""
-    if not isinstance(op, Op) or not observes(op.own_effects()):
+def _used(op: Op) -> bool:
+    return any(result.uses for result in op.results)
+
+
+def orders(op: Op, *, used: bool) -> bool:
+    """Whether a program may wait for another one by an op, or learn how far that one is; `used`
+    says whether the program looks at the result."""
+    if not observes(op.own_effects()) or getattr(op, "sem", None) is MemSemantic.RELAXED:
         return False
-    if getattr(op, "sem", None) is MemSemantic.RELAXED:
-        return False
-    return any(result.uses for result in op.results) or bool(op.results and not _writes(op))
+    return used or bool(op.results and not _writes(op))
 
 
 def _writes(op: Any) -> bool:
     return "val" in op.operand_names()
 
 
-def _access(op: Any) -> Access:
+def access_of(op: Any) -> Access:
+    """The kind of an op's access to global memory."""
     effects = op.own_effects()
     if observes(effects):
         return Access.ATOMIC_WRITE if _writes(op) else Access.ATOMIC_READ

@@ -4,6 +4,7 @@ more by its kind. Plain data, because metadata is stored as JSON."""
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,16 +13,19 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.regions import calls_in, functions
 from tritium.ir import types as ir
-from tritium.ir.locations import source_position
+from tritium.ir.locations import source_positions
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.inline import Inline
+
+_OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 Site = dict[str, Any]
 
 
 def site_of(op: Operation, kind: str, **more: Any) -> Site:
-    """The description of a check before `op`."""
-    file, line, _ = source_position(op.location) or ("", 0, 0)  # pyright: ignore
+    """The description of a check before `op`: the innermost line that is not the library's own."""
+    places = [*source_positions(op.location), ("", 0, 0)]  # pyright: ignore
+    file, line, _ = next((p for p in places if p[0] and not p[0].startswith(_OWN)), places[0])
     source = linecache.getline(file, line).strip() if file else ""
     return {"kind": kind, "file": file, "line": line, "source": source, **more}
 

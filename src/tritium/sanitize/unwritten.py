@@ -54,7 +54,7 @@ class CheckUnwritten(Pass):
         found = [
             (op, pointer)
             for op in kernel_of(module).walk() if isinstance(op, Op) and _reads(op)
-            for pointer in accessed(op) if _holds_pattern(ir.element_type(op.results[0].type))
+            for pointer in accessed(op) if holds_pattern(ir.element_type(op.results[0].type))
         ]  # fmt: skip
         for op, pointer in found:
             self._check(op, pointer)
@@ -89,6 +89,7 @@ def _reads(op: Op) -> bool:
     )
 
 
-def _holds_pattern(element: ir.Type) -> bool:
+def holds_pattern(element: ir.Type) -> bool:
+    """Whether elements of a type are checked."""
     width = 64 if ir.is_pointer(element) else ir.bit_width(element)
     return not ir.is_pointer(element) and width >= (16 if ir.is_float(element) else 32)

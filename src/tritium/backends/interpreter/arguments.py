@@ -18,6 +18,8 @@ from tritium.language.values.types import dtype, pointer_type, str_to_ty
 from tritium.launch.scalars import SCALARS, extract_scalar
 from tritium.launch.signature import canonical_dtype, int_type
 from tritium.ops.memory import EvaluationError, Memory
+from tritium.sanitize.extents import UNKNOWN, memory_of
+from tritium.sanitize.extents import Memory as Extent
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class Arguments:
     def __init__(self) -> None:
         self.ranges: list[Range] = []
         self.unknown_memory = False
+        self.pointers: list[tuple[str, Extent, int, Any]] = []
+        """Name, extent, bytes of an element and handle of each pointer, for the sanitizer."""
         self._copies: dict[int, tuple[Any, Any]] = {}
         self._keep: list[Any] = []
 
@@ -156,9 +160,15 @@ class Arguments:
         slot = extract_scalar(value, index, name, found).to_bytes(8, "little")
         return tensor(Evaluated(ir_type, np.frombuffer(slot, storage, 1)[0]), type)
 
-    def _pointer(self, address: int, element: dtype, const: bool) -> tensor:
+    def _pointer(
+        self, address: int, element: dtype, const: bool, name: str = "", extent: Extent = UNKNOWN
+    ) -> tensor:
         type = pointer_type(element, const=const)
-        return tensor(Evaluated(type.to_ir(), np.uint64(address)), type)
+        handle = Evaluated(type.to_ir(), np.uint64(address))
+        if extent is not UNKNOWN:
+            size = numpy_dtype(element.to_ir()).itemsize
+            self.pointers.append((name, extent, size, handle))
+        return tensor(handle, type)
 
     def _array(self, name: str, array: Any, const: bool) -> tensor:
         element = _element(name, array.dtype)
@@ -172,7 +182,9 @@ class Arguments:
         low, high = _byte_bounds(owner)
         text = f"{array.dtype}{list(array.shape)}"
         self.ranges.append(Range(name, low, high - low, text, array.flags.writeable))
-        return self._pointer(array.__array_interface__["data"][0], element, const)
+        address = array.__array_interface__["data"][0]
+        extent = memory_of(array)._replace(begin=low, end=high)
+        return self._pointer(address, element, const, name, extent)
 
     def _tensor(self, name: str, value: Any, const: bool) -> tensor:
         """A torch tensor, or anything else that has `data_ptr` and `dtype`."""
@@ -199,7 +211,9 @@ class Arguments:
             storage = self._copied(storage)
         start, size = storage.data_ptr(), storage.nbytes()
         self.ranges.append(Range(name, start, size, f"{kind}{list(source.shape)}"))
-        return self._pointer(start + offset, element, const)
+        # Of the copy, where the memory is a device's.
+        extent = memory_of(source)._replace(begin=start, end=start + size, first=start + offset)
+        return self._pointer(start + offset, element, const, name, extent)
 
     def _copied(self, storage: Any) -> Any:
         """A copy in main memory of a device's memory; the same one for arguments that share it."""

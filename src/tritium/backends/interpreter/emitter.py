@@ -79,12 +79,14 @@ class EagerEmitter:
         self._called: dict[int, Rewritten] = {}
         self.observed: Callable[[], None] | None = None
         """Called after each op that sees what other programs do while this one runs."""
+        self.watch: Any = None
+        """The sanitizer's checks, `tritium.sanitize.interpreted.Watch`."""
 
     def sibling(self) -> EagerEmitter:
         """The emitter of another program of the same launch."""
         other = EagerEmitter(self.features, self.memory)
         other.num_programs, other._called = self.num_programs, self._called
-        other.kernel = self.kernel
+        other.kernel, other.watch = self.kernel, self.watch
         return other
 
     def begin(self, program_id: tuple[int, int, int]) -> None:
@@ -137,6 +139,10 @@ class EagerEmitter:
             or (not issubclass(cls, _ALONG_ELEMENTS) and _has_tiles(types, op))
         ):
             raise Divergence
+        handles: list[Any] = []
+        if self.watch is not None:
+            handles = [h for given in operands for h in as_tuple(given) if h is not None]
+            self.watch.begin(op, handles, self.program_id)
         if self._vectorised and cls is SplatOp:  # a tile for each element, whose axes come last
             values = [np.expand_dims(values[0], (*range(-len(shape_of(op.results[0].type)), 0),))]
             outcome: Any = np.broadcast_to(
@@ -152,8 +158,9 @@ class EagerEmitter:
         if self.observed is not None and observes(op.own_effects()):
             self.observed()
         if len(op.results) == 1:
-            return (Evaluated(op.results[0].type, outcome),)
-        return tuple(Evaluated(r.type, v) for r, v in zip(op.results, outcome or (), strict=True))
+            outcome = (outcome,)
+        found = tuple(Evaluated(r.type, v) for r, v in zip(op.results, outcome or (), strict=True))
+        return found if self.watch is None else tuple(self.watch.results(op, handles, found))
 
     def region(
         self, types: Sequence[Type], body: Callable[..., Sequence[Any]], terminator: type[Op]

@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import LAUNCH_OPTIONS, check_counts, grid_sizes, unknown_keyword
+from tritium.backends.base import (
+    LAUNCH_OPTIONS,
+    PROFILES,
+    SANITIZERS,
+    check_counts,
+    grid_sizes,
+    instrumentation,
+    unknown_keyword,
+)
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.binding import bind
 from tritium.backends.interpreter.emitter import EagerEmitter
@@ -31,6 +39,7 @@ from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.native.pool import check_together
+from tritium.sanitize.launch import SanitizerError
 
 _COUNTS = ("num_warps", "num_stages", "num_ctas")
 
@@ -75,7 +84,7 @@ class InterpretedKernel:
         `OverflowError` or `KeyError` for its arguments, `TypeError` or `ValueError` for a bad grid,
         `ValueError` for a bad option.
         """
-        given = self._bind(args, kwargs)
+        given, checks = self._bind(args, kwargs), self._checks(kwargs)
         check_counts(**{name: kwargs[name] for name in _COUNTS if kwargs.get(name) is not None})
         sizes = self._grid(grid, given)
         together = bool(kwargs.get("launch_cooperative_grid"))
@@ -90,8 +99,12 @@ class InterpretedKernel:
             with activate(emitter), np.errstate(all="ignore"):
                 emitter.memory = arguments.memory()
                 emitter.num_programs = sizes
+                if checks:
+                    self._watch(emitter, checks, arguments)
                 self._run_programs(emitter, values, sizes, together)
-        except (InterpreterError, bdb.BdbQuit):
+                if checks:
+                    emitter.watch.finish()
+        except (InterpreterError, SanitizerError, bdb.BdbQuit):
             raise
         except Exception as error:
             raise failure(error, [rewritten(self.function), *emitter.called()]) from error
@@ -109,6 +122,21 @@ class InterpretedKernel:
                 raise self._no_result(result)
 
         Turns(emitter, sizes, program, together).run()
+
+    @staticmethod
+    def _checks(kwargs: Mapping[str, Any]) -> list[str]:
+        """The sanitizer's checks that a launch asks for."""
+        mode = instrumentation(kwargs.get("instrumentation_mode"), (*SANITIZERS, *PROFILES))
+        return [name for name in mode.split(",") if name in SANITIZERS]
+
+    def _watch(self, emitter: EagerEmitter, checks: list[str], arguments: Arguments) -> None:
+        from tritium.sanitize.interpreted import Watch, WatchedMemory  # which few launches need
+
+        known = [(name, extent, size) for name, extent, size, _ in arguments.pointers]
+        watch = Watch(checks, self.function.__name__, emitter.num_programs, known)
+        for number, (*_, handle) in enumerate(arguments.pointers):
+            watch.argument(handle, number)
+        emitter.watch, emitter.memory = watch, WatchedMemory(emitter.memory, watch)
 
     def _no_result(self, result: Any) -> CompilationError:
         # Which of several it was is not known: a called function may be the same one.

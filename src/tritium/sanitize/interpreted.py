@@ -1,0 +1,381 @@
+"""The checks of interpreted kernels. The reports are those of compiled kernels, the facts about ops
+the same; what passes find by analysis is found while the program runs.
+
+`Watch` sees each op and the handles of its operands and results; `WatchedMemory` sees each access.
+Noted for handles are the arguments that a pointer leads to, where a NaN or an infinity came into a
+value, and whether somebody looks at the result of an atomic operation.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tritium.ir import types as ir
+from tritium.language.emitter import Evaluated
+from tritium.ops.effects import GLOBAL
+from tritium.ops.memory import Memory
+from tritium.ops.ttir.sanitize import Access
+from tritium.sanitize.allocations import PATTERN
+from tritium.sanitize.bounds import access_name
+from tritium.sanitize.extents import Memory as Extent
+from tritium.sanitize.kinds import INFINITE, NAN
+from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError
+from tritium.sanitize.races import WORDS, access_of, orders
+from tritium.sanitize.shadow import ATOMIC, SITE_BITS, Shadow
+from tritium.sanitize.sites import Site
+from tritium.sanitize.unwritten import holds_pattern
+
+_BAD: dict[int, Callable[[Any], Any]] = {NAN: np.isnan, INFINITE: np.isinf}
+_LIBRARY = ("tritium.", "functools")
+
+
+class _Result(Evaluated):
+    """The result of an op by which programs may order themselves, until somebody looks at it."""
+
+    def __init__(self, type: ir.Type, array: Any, seen: Callable[[], None]):
+        object.__setattr__(self, "type", type)
+        vars(self)["held"] = array, seen
+
+    @property
+    def array(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        array, seen = vars(self)["held"]
+        seen()
+        return array
+
+
+@dataclass
+class _Facts:
+    """Facts about a value: the arguments that it leads to (None: others, too), and by kind how
+    and where a NaN or an infinity came into it."""
+
+    roots: frozenset[int] | None = None
+    bad: dict[int, tuple[str, Site]] | None = None
+
+
+class _Now(threading.local):
+    """The op that a thread evaluates."""
+
+    op: Any = None
+    roots: frozenset[int] | None = None
+    program: tuple[int, int, int] = (0, 0, 0)
+    updated = False
+
+
+class NotingShadow(Shadow):
+    """A shadow in which accesses are noted by NumPy."""
+
+    def note(
+        self, kind: Access, size: int, site: int, program: tuple[int, int, int],
+        addresses: np.ndarray[Any, np.dtype[np.uint64]],
+    ) -> int | None:  # fmt: skip
+        """Note accesses of a program as compiled kernels do (`codegen.llvm.races`). Returns the
+        address of one that is a race."""
+        while size < 1 << self._shift:  # smaller than all before
+            self._words = [np.repeat(words, 2, axis=0) for words in self._words]
+            self._shift -= 1
+        nx, ny, _ = self._grid
+        me = (program[0] + nx * (program[1] + ny * program[2]) + 1) << SITE_BITS | site
+        for (begin, end), words in zip(self._regions, self._words, strict=True):
+            inside = addresses[(addresses >= np.uint64(begin)) & (addresses < np.uint64(end))]
+            offsets = (inside - np.uint64(begin)).astype(np.int64)
+            first, last = offsets >> self._shift, offsets + size - 1 >> self._shift
+            for step in range(int((last - first).max(initial=-1)) + 1):
+                rows = np.minimum(first + step, last)
+                wrong = _note(words, rows, me, kind)
+                if wrong.any():
+                    return int(inside[np.argmax(wrong)])
+        return None
+
+
+def _note(words: Any, rows: Any, me: int, kind: Access) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Note an access of some granules; where another program is in the way."""
+
+    def claim(column: int, word: int) -> Any:
+        old = words[rows, column]
+        words[rows, column] = np.where(old == 0, word, old)
+        return old
+
+    def foreign(old: Any) -> Any:
+        return (old != 0) & (((old ^ me) & (ATOMIC - 1)) >> SITE_BITS != 0)
+
+    def plain(old: Any) -> Any:
+        return old & ATOMIC == 0
+
+    if kind is Access.READ:
+        again = foreign(claim(1, me))
+        words[rows, 2] = np.where(again & (words[rows, 2] == 0), me, words[rows, 2])
+        return foreign(words[rows, 0])
+    if kind is Access.ATOMIC_READ:
+        old = words[rows, 0]
+        return foreign(old) & plain(old)
+    old = claim(0, me | (ATOMIC if kind is Access.ATOMIC_WRITE else 0))
+    wrong = foreign(old) & (plain(old) | (kind is Access.WRITE))
+    return wrong | foreign(words[rows, 1]) | foreign(words[rows, 2])
+
+
+class _Reports(Checks):
+    """Reports; what a pass would have written into the kernel's metadata comes as it is found."""
+
+    origin: tuple[str, Site] | None = None
+
+    def _made(self, failed: CheckFailed, arguments: Any, grid: Any) -> list[str]:
+        return self.origin_lines(self.origin)
+
+
+class Watch:
+    """The checks of one launch.
+
+    Args:
+        checks: `bounds`, `races`, `unwritten`, `fp`.
+        kernel: its name.
+        grid: the launch's.
+        arguments: name, extent and bytes of an element of each pointer that the launch passes.
+    """
+
+    def __init__(
+        self, checks: Sequence[str], kernel: str, grid: tuple[int, int, int],
+        arguments: Sequence[tuple[str, Extent, int]],
+    ):  # fmt: skip
+        self._checks, self._grid = frozenset(checks), grid
+        self._extents = [extent for _, extent, _ in arguments]
+        self._reports = _Reports(
+            {"sites": [], "pointers": []}, [name for name, *_ in arguments], kernel
+        )
+        self._facts: WeakKeyDictionary[Any, _Facts] = WeakKeyDictionary()
+        self._now = _Now()
+        self._shadow: NotingShadow | None = None
+        if "races" in self._checks:
+            granule = min((size for *_, size in arguments), default=1)
+            self._shadow = NotingShadow(self._extents, granule, grid)
+        self._race: SanitizerError | None = None
+        self._ordered = False
+        self._first: dict[tuple[tuple[int, int, int], int], tuple[str, Site]] = {}
+
+    def argument(self, handle: Any, number: int) -> None:
+        """A handle leads to an argument's memory."""
+        self._facts[handle] = _Facts(frozenset((number,)))
+
+    def finish(self) -> None:
+        """The programs are done. Raises `SanitizerError` for a race, unless the kernel has programs
+        that order themselves."""
+        if self._race is not None and not self._ordered:
+            raise self._race
+
+    # Ops
+
+    def begin(self, op: Any, operands: Sequence[Any], program: tuple[int, int, int]) -> None:
+        """An op will be evaluated on these handles."""
+        now, known = self._now, [self._facts.get(h) for h in operands]
+        now.op, now.program, now.updated = op, program, False
+        pointers = [
+            None if fact is None else fact.roots
+            for h, fact in zip(operands, known, strict=True) if _leads(h.type)
+        ]  # fmt: skip
+        now.roots = None if None in pointers or not pointers else frozenset().union(*pointers)  # pyright: ignore
+        for fact in known:
+            for kind, found in ((fact and fact.bad) or {}).items():
+                first = self._first.get((program, kind))
+                if first is None or (first[0], found[0]) == ("loaded", "made"):
+                    self._first[program, kind] = found
+
+    def results(self, op: Any, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        """The handles of what an op gave."""
+        effects = op.own_effects()
+        accesses = any(effect.resource is GLOBAL for effect in effects)
+        found = list(results)
+        if self._now.updated and "fp" in self._checks:
+            self._check_taken(operands)
+        if accesses and self._shadow is not None and orders(op, used=True):
+            if orders(op, used=False):
+                self._ordered = True
+            found = [_Result(h.type, h.array, self._seen) for h in results]
+        for handle in found:
+            facts = _Facts()
+            if _leads(handle.type) and not accesses:
+                facts.roots = self._now.roots
+            elif "fp" in self._checks and ir.is_float(handle.type):
+                facts.bad = self._made_here(op, operands, handle, accesses)
+            if facts.roots is not None or facts.bad:
+                self._facts[handle] = facts
+        return found
+
+    def _seen(self) -> None:
+        self._ordered = True
+
+    def _check_taken(self, operands: Sequence[Any]) -> None:
+        """Check what an atomic operation takes."""
+        masks = [h.array for h in operands if ir.element_type(h.type) == ir.i1]
+        for handle in operands:
+            if ir.is_float(handle.type):
+                self._check_floats(handle.array, masks[-1] if masks else None)
+
+    def _made_here(
+        self, op: Any, operands: Sequence[Any], handle: Any, accesses: bool
+    ) -> dict[int, tuple[str, Site]]:
+        value = np.asarray(handle.array).astype(np.float64)
+        found: dict[int, tuple[str, Site]] = {}
+        if np.isfinite(value).all():
+            return found
+        inputs = [
+            np.asarray(h.array).astype(np.float64) for h in operands if ir.is_float(h.type)
+        ]  # fmt: skip
+        for kind, is_bad in _BAD.items():
+            bad = is_bad(value)
+            if not bad.any():
+                continue
+            if accesses:
+                found[kind] = "loaded", self._site("fp")
+                continue
+            if not inputs or op.movement is not None:
+                continue
+            fine = [~np.isnan(x) if kind == NAN else np.isfinite(x) for x in inputs]
+            if op.is_elementwise and all(x.shape == value.shape for x in inputs):
+                made = (bad & np.logical_and.reduce(fine)).any()
+            else:
+                made = all(x.all() for x in fine)
+            if made:
+                found[kind] = "made", self._site("fp")
+        return found
+
+    # Accesses
+
+    def before(
+        self, addresses: np.ndarray[Any, Any], size: int, mask: Any, *, atomic: bool = False
+    ) -> None:
+        """Elements of `size` bytes at these addresses will be accessed."""
+        active = addresses if mask is None else addresses[np.broadcast_to(mask, addresses.shape)]
+        if not active.size:
+            return
+        active, self._now.updated = active.reshape(-1), atomic
+        if "bounds" in self._checks and self._now.roots:
+            self._check_bounds(active, size, sorted(self._now.roots))
+        if self._shadow is not None and self._race is None:
+            self._check_race(active, size, self._shadow, atomic)
+
+    def _check_bounds(self, active: np.ndarray[Any, Any], size: int, roots: list[int]) -> None:
+        outside = np.ones(active.shape, bool)
+        for root in roots:
+            extent = self._extents[root]
+            count = max(extent.end - extent.begin - (size - 1), 0)
+            outside &= active - np.uint64(extent.begin) >= np.uint64(count)
+        if outside.any():
+            wrong = active[outside]
+            # The same one as in compiled kernels: places before the begin are huge numbers.
+            begin = np.uint64(self._extents[roots[0]].begin if len(roots) == 1 else 0)
+            address = int(wrong[np.argmax(wrong - begin)])
+            site = self._site("bounds", access=access_name(self._now.op), arguments=roots,
+                              size=size)  # fmt: skip
+            raise self._error(site, address)
+
+    def _check_race(
+        self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow, atomic: bool
+    ) -> None:
+        access = Access.ATOMIC_WRITE if atomic else access_of(self._now.op)
+        site = self._site("races", access=WORDS[access], size=size)
+        sites = self._reports.sites
+        if site not in sites:
+            sites.append(site)
+        address = shadow.note(access, size, sites.index(site), self._now.program, active)
+        if address is not None:
+            self._race = self._error(site, address)
+
+    def loaded(self, addresses: np.ndarray[Any, Any], values: Any, mask: Any) -> None:
+        """These elements were loaded from these addresses."""
+        op, size = self._now.op, values.dtype.itemsize
+        if "unwritten" not in self._checks or len(op.results) != 1:
+            return
+        if not holds_pattern(ir.element_type(op.results[0].type)):
+            return
+        raw = np.ascontiguousarray(values).reshape(-1, 1).view(np.uint8)
+        same = (raw == np.frombuffer(PATTERN * (size // 2), np.uint8)).all(axis=1)
+        if mask is not None:
+            same &= np.broadcast_to(mask, addresses.shape).reshape(-1)
+        if same.any():
+            raise self._error(self._site("unwritten", size=size),
+                              int(addresses.reshape(-1)[same].max()))  # fmt: skip
+
+    def stored(self, values: Any, mask: Any) -> None:
+        """These elements were stored."""
+        if "fp" in self._checks and values.dtype.kind in "fV":  # V: those of ml_dtypes
+            self._check_floats(values, mask)
+
+    def _check_floats(self, values: Any, mask: Any) -> None:
+        numbers = np.asarray(values).astype(np.float64)
+        if mask is not None:
+            numbers = numbers[np.broadcast_to(mask, numbers.shape)]
+        for kind, is_bad in _BAD.items():
+            if is_bad(numbers).any():
+                self._reports.origin = self._first.get((self._now.program, kind))
+                raise self._error(self._site("fp"), kind)
+
+    # Reports
+
+    def _site(self, kind: str, **more: Any) -> Site:
+        frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_LIBRARY):
+            frame = frame.f_back
+        if frame is None:
+            return {"kind": kind, "file": "", "line": 0, "source": "", **more}
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        source = linecache.getline(file, line).strip()
+        return {"kind": kind, "file": file, "line": line, "source": source, **more}
+
+    def _error(self, site: Site, detail: int) -> SanitizerError:
+        sites = self._reports.sites
+        if site not in sites:
+            sites.append(site)
+        failed = CheckFailed(sites.index(site), self._now.program, detail)
+        return self._reports.error(failed, self._extents, self._grid, self._shadow)
+
+
+def _leads(type: ir.Type) -> bool:
+    """Whether a value leads to memory: a pointer, a tile of them, a descriptor."""
+    return ir.is_pointer(type) or not (ir.is_float(type) or ir.is_integer(type))
+
+
+class WatchedMemory(Memory):
+    """Memory whose accesses are checked.
+
+    Args:
+        memory: where they are made.
+    """
+
+    def __init__(self, memory: Memory, watch: Watch):
+        self._memory, self._watch = memory, watch
+
+    @property
+    def ranges(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the memory below."""
+        return self._memory.ranges
+
+    @ranges.setter
+    def ranges(self, value: Any) -> None:
+        self._memory.ranges = value
+
+    def load(self, addresses: Any, dtype: np.dtype[Any], mask: Any) -> Any:
+        addresses = np.asarray(addresses, np.uint64)
+        self._watch.before(addresses, dtype.itemsize, mask)
+        values = self._memory.load(addresses, dtype, mask)
+        self._watch.loaded(addresses, values, mask)
+        return values
+
+    def store(self, addresses: Any, value: Any, mask: Any) -> None:
+        addresses = np.asarray(addresses, np.uint64)
+        self._watch.before(addresses, value.dtype.itemsize, mask)
+        self._memory.store(addresses, value, mask)
+        self._watch.stored(value, mask)
+
+    def update(self, addresses: Any, dtype: np.dtype[Any], mask: Any, change: Any) -> Any:
+        addresses = np.asarray(addresses, np.uint64)
+        self._watch.before(addresses, dtype.itemsize, mask, atomic=True)
+        values = self._memory.update(addresses, dtype, mask, change)
+        self._watch.loaded(addresses, values, mask)
+        return values
