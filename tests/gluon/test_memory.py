@@ -267,7 +267,7 @@ def barrier_kernel(desc, BYTES: gl.constexpr, PHASE: gl.constexpr, ARRIVALS: gl.
 
 
 @pytest.mark.parametrize(("size", "phase", "arrivals", "message"), [
-    (1024 - 16, 0, 0, "phase 0 that nothing ends"),
+    (1024 - 16, 0, 0, "phase 0 that nothing ends: 1 of 1 arrivals, 1024 of 1008 bytes"),
     (1024, 0, 1, "more than 1 arrivals in one phase"),
     (1024, 1, 0, "read while a copy into it is in flight"),
     (1024, 0, 0, "written while a dot or a store reads it"),
@@ -377,7 +377,7 @@ def uncommitted_kernel(COMMITS: gl.constexpr, WAITS: gl.constexpr, REUSES: gl.co
 
 
 @pytest.mark.parametrize(("commits", "waits", "reuses", "message"), [
-    (True, False, False, "read while a copy into it is in flight"),
+    (True, False, False, "tensor memory is read while a product or a copy into it is in flight"),
     (False, True, False, "phase 0 that nothing ends: 0 of 1"),
     (True, True, True, "written while a dot or a store reads it"),
     (True, True, False, None),

@@ -98,9 +98,20 @@ class Barrier:
     expected: int = 0
     copies: list[Copy] = field(default_factory=list[Copy])
 
+    @property
+    def copied(self) -> int:
+        """The bytes of the copies of this phase."""
+        return sum(copy.bytes for copy in self.copies)
+
+    @property
+    def progress(self) -> str:
+        """How far the phase is, for messages."""
+        bytes = f", {self.copied} of {self.expected} bytes" if self.expected or self.copied else ""
+        return f"{self.arrivals} of {self.count} arrivals{bytes}"
+
     def settle(self) -> bool:
         """Finish the copies and, if that completes the phase, begin the next; whether it did."""
-        if self.arrivals < self.count or self.expected != sum(c.bytes for c in self.copies):
+        if self.arrivals < self.count or self.expected != self.copied:
             return False
         for copy in self.copies:
             copy.finish()
@@ -171,17 +182,19 @@ class AsyncState:
         tied = [c for barrier in self.barriers.values() for c in barrier.copies if not c.done]
         return [*(copy for queues in (self.own, *self.others) for copy in queues.copies()), *tied]
 
-    def check_read(self, buffer: Buffer) -> np.ndarray:
+    def check_read(self, buffer: Buffer, use: str = "read") -> np.ndarray:
         """The contents, if they are there."""
         if not buffer.allocation.live:
             raise EvaluationError("shared memory is used after its deallocation")
         if any(np.shares_memory(copy.target, buffer.data) for copy in self.in_flight()):
-            raise EvaluationError("shared memory is read while a copy into it is in flight")
+            tensor = any(np.shares_memory(work.target, buffer.data) for work in self.own.works)
+            kind, what = ("tensor", "a product or a copy") if tensor else ("shared", "a copy")
+            raise EvaluationError(f"{kind} memory is {use} while {what} into it is in flight")
         return buffer.data
 
     def check_write(self, buffer: Buffer) -> np.ndarray:
         """The array to write to, if nothing that is in flight uses it."""
-        self.check_read(buffer)
+        self.check_read(buffer, "written")
         readers = [data for queues in (self.own, *self.others) for data in queues.readers()]
         if any(np.shares_memory(data, buffer.data) for data in readers):
             raise EvaluationError("shared memory is written while a dot or a store reads it")

@@ -185,8 +185,7 @@ class WaitBarrierOp(Op):
         parity = int(phase) & 1
         if not state_of(context).wait(lambda: barrier.phase != parity or barrier.settle()):
             raise EvaluationError(
-                f"waiting for a barrier's phase {int(phase)} that nothing ends: "
-                f"{barrier.arrivals} of {barrier.count} arrivals"
+                f"waiting for a barrier's phase {int(phase)} that nothing ends: {barrier.progress}"
             )
 
 
