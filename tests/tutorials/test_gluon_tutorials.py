@@ -32,8 +32,8 @@ def load(path: Path, patch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(("name", "said"), [
     ("01_layouts", r"'ld.global.v4.b32': 2(.|\n)*further turns: 0 15\n.*: 0 1\nthe copies are"),
     ("02_matmul_on_hopper", r"pipelined: 8 wgmma(.|\n)*specialized: 8 wgmma(.|\n)*are right"),
-    ("03_attention_on_hopper", r"attention: 48 wgmma, 12 bulk copies.*\nthe results are right"),
-    ("04_persistent_matmul", r"persistent: 8 wgmma.* 21\d{4} bytes.*\nthe products are right"),
+    ("03_attention_on_hopper", r"attention: 64 wgmma, 12 bulk copies.*\nthe results are right"),
+    ("04_persistent_matmul", r"persistent: 8 wgmma.* 22\d{4} bytes.*\nthe products are right"),
     ("05_convolution", r"convolution: 8 wgmma, 1 copies of patches.*\nthe convolutions are right"),
     ("06_clusters", r"product: 8 wgmma, 4 copies for two .*\nthe results are right"),
     ("07_asynchronous_copies", r"sums: 8 copies .*\ncopy: 0 loads, 2 .*\nthe results are right"),

@@ -80,24 +80,30 @@ def load(q, k, v, row, first, count, queries, loaded, keys, values, bars):
 #
 # The online softmax keeps the largest score of each row so far and the sum of the exponentials
 # relative to it; when a larger score comes, both the sum and the result so far are scaled down.
+# Scores stay as the product gives them: the scale is part of the exponent, where it costs nothing
+# (one fused multiplication and addition a score).
 #
 # In its turn a group starts the scores of step j and, behind them, the product of the weights of
-# step j - 1 with the values. Then it is the other group's turn, and the softmax of step j begins.
+# step j - 1 with the values. Then it is the other group's turn. The softmax of step j begins as
+# soon as the scores are there, while the second product goes on.
 
 
 @gluon.jit
-def softmax(scores, best, total, scale, row, column, CAUSAL: gl.constexpr):
+def softmax(scores, best, total, scale):
     """(weights, largest scores, sums, what earlier results are scaled by)."""
-    layout: gl.constexpr = scores.type.layout
-    scores = scores * (scale * LOG2_E)
-    if CAUSAL:
-        i = row + gl.arange(0, scores.shape[0], gl.SliceLayout(1, layout))
-        j = column + gl.arange(0, scores.shape[1], gl.SliceLayout(0, layout))
-        scores = gl.where(i[:, None] >= j[None, :], scores, float("-inf"))
     larger = gl.maximum(best, gl.max(scores, axis=1))
-    weights = gl.exp2(scores - larger[:, None])
-    shrink = gl.exp2(best - larger)
+    weights = gl.exp2(scores * scale - (larger * scale)[:, None])
+    shrink = gl.exp2((best - larger) * scale)
     return weights, larger, total * shrink + gl.sum(weights, axis=1), shrink
+
+
+@gluon.jit
+def masked(scores, row, column):
+    """Scores of keys that come after the query are minus infinity."""
+    layout: gl.constexpr = scores.type.layout
+    i = row + gl.arange(0, scores.shape[0], gl.SliceLayout(1, layout))
+    j = column + gl.arange(0, scores.shape[1], gl.SliceLayout(0, layout))
+    return gl.where(i[:, None] >= j[None, :], scores, float("-inf"))
 
 
 @gluon.jit
@@ -113,24 +119,38 @@ def attend(out, row, place, scale, count, queries, loaded, keys, values, bars, t
     nothing = gl.zeros([ROWS, N], gl.float32, score)
     best = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, score))
     total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, score))
-    weights = gl.zeros([ROWS, N], gl.float16, operand)
     slots: gl.constexpr = keys.shape[0]
+    factor = scale * LOG2_E
     mbarrier.wait(loaded.index(me), 0)
-    for step in range(count):
+
+    # The first scores have no weights before them.
+    mbarrier.wait(turns.index(me), (me + 1) & 1)
+    mbarrier.wait(bars[0].index(0), 0)
+    scores = warpgroup_mma(queries.index(me), keys.index(0).permute((1, 0)), nothing,
+                           use_acc=False)
+    mbarrier.arrive(turns.index(1 - me))
+    mbarrier.arrive(bars[1].index(0))
+    if CAUSAL and place < N:
+        scores = masked(scores, place, 0)
+    now, best, total, _ = softmax(scores, best, total, factor)
+    weights = gl.convert_layout(now.to(gl.float16), operand)
+
+    for step in range(1, count):
+        slot, before = step % slots, (step - 1) % slots
         mbarrier.wait(turns.index(me), (step + me + 1) & 1)
-        mbarrier.wait(bars[0].index(step % slots), step // slots & 1)
-        scores = warpgroup_mma(queries.index(me), keys.index(step % slots).permute((1, 0)), nothing,
+        mbarrier.wait(bars[0].index(slot), step // slots & 1)
+        scores = warpgroup_mma(queries.index(me), keys.index(slot).permute((1, 0)), nothing,
                                use_acc=False, is_async=True)
-        if step > 0:
-            before = step - 1
-            mbarrier.wait(bars[2].index(before % slots), before // slots & 1)
-            acc = warpgroup_mma(weights, values.index(before % slots), acc)
-        scores = warpgroup_mma_wait(0, deps=[scores])
+        mbarrier.wait(bars[2].index(before), (step - 1) // slots & 1)
+        pending = warpgroup_mma(weights, values.index(before), acc, is_async=True)
         mbarrier.arrive(turns.index(1 - me))
-        mbarrier.arrive(bars[1].index(step % slots))
-        if step > 0:
-            mbarrier.arrive(bars[3].index((step - 1) % slots))
-        now, best, total, shrink = softmax(scores, best, total, scale, place, step * N, CAUSAL)
+        scores = warpgroup_mma_wait(1, deps=[scores])
+        mbarrier.arrive(bars[1].index(slot))
+        if CAUSAL and place < (step + 1) * N:
+            scores = masked(scores, place, step * N)
+        now, best, total, shrink = softmax(scores, best, total, factor)
+        acc = warpgroup_mma_wait(0, deps=[pending])
+        mbarrier.arrive(bars[3].index(before))
         acc = acc * gl.convert_layout(shrink, gl.SliceLayout(1, result))[:, None]
         weights = gl.convert_layout(now.to(gl.float16), operand)
     last = count - 1

@@ -6,7 +6,7 @@ processors run, each computes one block after the other, and nothing waits at th
 
 - the warp that loads goes on to the next block while the consumers still multiply;
 - each consumer hands its result to the copy engine and begins with the next block while the engine
-  writes. It waits for that only when it needs the memory again.
+  writes. It does so in two parts, so that memory is left for one more pair of operand buffers.
 
     python tutorials/gluon/04_persistent_matmul.py
 """
@@ -91,6 +91,12 @@ def load(a, b, M, N, K, lefts, rights, full, empty, GROUP: gl.constexpr):
 
 
 @gluon.jit
+def halves(x):
+    """The left and the right columns of a block. Nothing moves: a thread has both."""
+    return x.reshape([x.shape[0], 2, x.shape[1] // 2]).permute((0, 2, 1)).split()
+
+
+@gluon.jit
 def multiply(out, M, N, K, lefts, rights, full, empty, memory, half: gl.constexpr,
              GROUP: gl.constexpr):
     """The upper or lower half of the rows of each block."""
@@ -116,10 +122,13 @@ def multiply(out, M, N, K, lefts, rights, full, empty, memory, half: gl.constexp
             step += 1
         result = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index((step + slots - 1) % slots))
-        tma.store_wait(0)  # of the block before, from the same memory
-        memory.store(result.to(out.dtype))
-        fence_async_shared()
-        tma.async_store(out, [row * BM + half * ROWS, column * BN], memory)
+        parts = halves(result.to(out.dtype))
+        for part in gl.static_range(2):
+            tma.store_wait(0)  # of the part before, from the same memory
+            memory.store(parts[part])
+            fence_async_shared()
+            at = column * BN + part * (BN // 2)
+            tma.async_store(out, [row * BM + half * ROWS, at], memory)
     tma.store_wait(0)
 
 
@@ -152,8 +161,9 @@ def described(x, block: list[int]) -> TensorDescriptor:
 
 
 def arguments(a, b, out, bm: int, bn: int, bk: int) -> list:
-    """The descriptors of a product's operands and result; a consumer stores its own rows."""
-    return [described(a, [bm, bk]), described(b, [bk, bn]), described(out, [bm // 2, bn])]
+    """The descriptors of a product's operands and result; a consumer stores half of its rows'
+    columns at once."""
+    return [described(a, [bm, bk]), described(b, [bk, bn]), described(out, [bm // 2, bn // 2])]
 
 
 def programs() -> int:
@@ -165,7 +175,7 @@ def programs() -> int:
     return torch.cuda.get_device_properties(0).multi_processor_count
 
 
-def matmul(a, b, bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 3, group: int = 8):
+def matmul(a, b, bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 4, group: int = 8):
     """a @ b for matrices of float16."""
     (m, k), n = a.shape, b.shape[1]
     out = empty((m, n), a)
@@ -185,7 +195,7 @@ def check(m: int = 300, n: int = 200, k: int = 200, **blocks: int) -> None:
     np.testing.assert_array_equal(fetch(matmul(place(a), place(b), **blocks)), wanted)
 
 
-def compiled(bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 3):
+def compiled(bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 4):
     """The kernel compiled for sm_90."""
     spare = np.zeros((bm, bn * bk), np.float16)
     made = arguments(spare[:, :bk], spare[:bk, :bn], spare[:, :bn], bm, bn, bk)
