@@ -145,6 +145,13 @@ def short_rows_kernel(layout: gl.constexpr, shape: gl.constexpr):
     gl.allocate_shared_memory(gl.float32, shape, gl.NVMMASharedLayout(64, 32))
 
 
+def test_rows_of_buffers_in_clusters() -> None:
+    layout = gl.NVMMASharedLayout(128, 16, cga_layout=[[0, 1]])
+    layout.check_block([3, 64, 128], 16)
+    with pytest.raises(ValueError, match="rows of 32 elements"):
+        layout.check_block([3, 64, 64], 16)
+
+
 @pytest.mark.parametrize(("kernel", "shape", "message"), [
     (stored_kernel, [64], r"store of <\[128\], int32, .*> to shared_memory_descriptor<int32, \[64"),
     (loaded_kernel, [64, 2], r"rank mismatch: shape \[64, 2\]"),

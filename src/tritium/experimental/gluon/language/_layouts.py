@@ -331,7 +331,9 @@ class NVMMASharedLayout(SharedLayout):
 
     def check_block(self, shape: Any, bits: int) -> None:
         """Raise `ValueError` for a block, of elements of so many bits, with rows too short."""
-        part = _get_shape_per_cta(list(shape), self.cga_layout) if self.cga_layout else shape
+        part = list(shape)
+        if self.cga_layout:  # axes in front of its own are buffers
+            part = _get_shape_per_cta(part[-len(self.cga_layout[0]) :], self.cga_layout)
         axis = -2 if self.transposed else -1
         least = self.swizzle_byte_width * 8 // bits // (2 if self.fp4_padded else 1)
         if part[axis] < least:
