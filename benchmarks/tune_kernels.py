@@ -93,11 +93,12 @@ def matmul_trials(thin: bool) -> Iterator[Trial]:
         ]
     else:
         found = [
-            Blocks(m, n, k, warps, stages)
-            for m, n, k, warps, stages in product(
-                (64, 128, 256), (64, 128, 256), (64, 128), (4, 8), (3, 4)
+            Blocks(m, n, k, warps, stages, 1, fused, split, parts)
+            for (m, n, warps), k, stages, (fused, split), parts in product(
+                ((128, 256, 8), (256, 128, 8), (128, 128, 8), (128, 128, 4), (64, 256, 4)),
+                (64, 128), (3, 4), ((False, False), (True, False), (False, True)), (1, 2),
             )
-            if m * n <= 128 * 256
+            if (m + n) * k * 2 * stages <= 200 << 10
         ]
     choose = matmul_launch.choose
     for m, n, k in sizes:

@@ -205,15 +205,19 @@ def test_products_assemble(
 
 
 @pytest.mark.ptxas
-def test_stores_of_a_tile_overlap_the_next_one(fresh_cache: Path) -> None:
-    """They have memory of their own beside three buffers of each operand; halves of the tile go
-    there without a change of layout."""
-    kernel = product("halves", 128, 256, 4, 8)
-    assert kernel.metadata.shared < (3 * 48 + 2 * 32 + 1) << 10
-    text = kernel.asm["ptx"]
-    assert text.count("cp.async.bulk.wait_group.read 1") == 2
+@pytest.mark.parametrize(("stages", "memory", "under_way"), [(3, 2, 1), (4, 1, 0)])
+def test_stores_of_a_tile_overlap_the_next_one(
+    stages: int, memory: int, under_way: int, fresh_cache: Path
+) -> None:
+    """They have memory of their own beside the buffers of the operands, one for both halves where
+    there is no room for two; the halves go there without a change of layout."""
+    kernel = product("halves", 128, 256, stages, 8)
+    assert (stages * 48 + memory * 32) << 10 < kernel.metadata.shared
+    assert kernel.metadata.shared < (stages * 48 + memory * 32 + 1) << 10
+    text, wait = kernel.asm["ptx"], f"wait_group.read {under_way}"
+    assert text.count(f"cp.async.bulk.{wait}") == (2 if under_way else 3)
     assert text.count("stmatrix") == 16 and text.count("bulk_group") == 4
-    in_order(text, "bulk_group", "wait_group.read 1", "bulk_group", "wait_group.read 0")
+    in_order(text, wait, "bulk_group", wait, "bulk_group", "wait_group.read 0")
 
 
 @pytest.mark.ptxas

@@ -91,3 +91,38 @@ tt.func public @row(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %v: tensor<64x
   tt.store %p, %o : tensor<64x64x!tt.ptr<f32>>
   tt.return
 }
+
+// The halves of a product along its columns are in registers of one thread: they are taken apart as
+// they come. Halves along a row of pairs that two threads have are moved first.
+// CHECK-LABEL: @halves
+// CHECK: ttng.warp_group_dot
+// CHECK-NOT: ttg.convert_layout {{.*}}tensor<64x128x2xf32
+// CHECK: tt.split
+// CHECK: arith.truncf
+tt.func public @halves(%a: tensor<64x64xf16>, %b: tensor<64x256xf16>, %p: tensor<64x128x!tt.ptr<f16>>) {
+  %z = arith.constant dense<0.0> : tensor<64x256xf32>
+  %d = tt.dot %a, %b, %z : tensor<64x64xf16> * tensor<64x256xf16> -> tensor<64x256xf32>
+  %r = tt.reshape %d : tensor<64x256xf32> -> tensor<64x2x128xf32>
+  %t = tt.trans %r {order = array<i32: 0, 2, 1>} : tensor<64x2x128xf32> -> tensor<64x128x2xf32>
+  %h:2 = tt.split %t : tensor<64x128x2xf32> -> tensor<64x128xf32>
+  %x = arith.truncf %h#0 : tensor<64x128xf32> to tensor<64x128xf16>
+  tt.store %p, %x : tensor<64x128x!tt.ptr<f16>>
+  %y = arith.truncf %h#1 : tensor<64x128xf32> to tensor<64x128xf16>
+  tt.store %p, %y : tensor<64x128x!tt.ptr<f16>>
+  tt.return
+}
+
+// CHECK-LABEL: @rows
+// CHECK: ttng.warp_group_dot
+// CHECK: ttg.convert_layout {{.*}} -> tensor<128x32x2xf32
+// CHECK-NEXT: tt.split
+tt.func public @rows(%a: tensor<64x64xf16>, %b: tensor<64x128xf16>, %p: tensor<128x32x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x128xf32>
+  %d = tt.dot %a, %b, %z : tensor<64x64xf16> * tensor<64x128xf16> -> tensor<64x128xf32>
+  %t = tt.trans %d {order = array<i32: 1, 0>} : tensor<64x128xf32> -> tensor<128x64xf32>
+  %r = tt.reshape %t : tensor<128x64xf32> -> tensor<128x32x2xf32>
+  %h:2 = tt.split %r : tensor<128x32x2xf32> -> tensor<128x32xf32>
+  tt.store %p, %h#0 : tensor<128x32x!tt.ptr<f32>>
+  tt.store %p, %h#1 : tensor<128x32x!tt.ptr<f32>>
+  tt.return
+}

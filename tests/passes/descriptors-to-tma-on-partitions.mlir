@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},accelerate-matmul,assign-layouts,licm,warp-specialize{num_stages=2},descriptors-to-tma,canonicalize
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},accelerate-matmul,assign-layouts,licm,warp-specialize{num_stages=2},descriptors-to-tma{late=each},canonicalize
 
 // What a consumer's loop stores has memory of its own, which the copy engine reads while the next
 // iteration runs: two stores, of which one may be under way when the other's memory is written.

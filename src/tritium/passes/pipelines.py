@@ -76,7 +76,7 @@ def tiles() -> list[Pass]:
 def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
-    late: bool = False, rows: int = 0, pack: int = 1, direct: bool = False,
+    late: str = "none", rows: int = 0, pack: int = 1, direct: bool = False,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -90,7 +90,7 @@ def ttgir(
         spare: bytes of shared memory that loops leave whose copies are started by warps of their
             own.
         automatic: whether loops that do not ask for such warps get them, where it pays.
-        late: whether stores by descriptors in loops have shared memory of their own.
+        late: which stores by descriptors in loops have shared memory of their own (`LATE`).
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
         direct: whether the lanes of a warp copy to shared memory (`Processor.lane_copy_bytes`).
     """

@@ -15,7 +15,13 @@ from tritium_kernels.launch import cdiv, constant, device_class, on, power_of_tw
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tile sizes of a product, warps and stages of the pipeline of its loop."""
+    """Tile sizes of a product, warps and stages of the pipeline of its loop.
+
+    Attributes, of the kernel that takes descriptors:
+        fused: its loops over tiles and over k are one.
+        split: some warps load for the others.
+        parts: in which it stores a tile, 1 or 2.
+    """
 
     m: int
     n: int
@@ -23,6 +29,9 @@ class Blocks:
     warps: int
     stages: int
     split_k: int = 1
+    fused: bool = False
+    split: bool = False
+    parts: int = 1
 
 
 #: By the class of device, then bytes of an element: products with many rows.
@@ -89,13 +98,14 @@ def _launch_blocks(
     right = blocks_of(b, blocks.k, blocks.n)
     if left is None or right is None or (b.itemsize == 1 and not right[1]):
         return False  # tensor cores take 8-bit elements of B along K only
-    out = blocks_of(y, blocks.m, blocks.n) if y.itemsize <= 2 else None
+    out = blocks_of(y, blocks.m, blocks.n // blocks.parts) if y.itemsize <= 2 else None
     (batch, m, k), n = a.shape, b.shape[2]
     tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
     extra, strides = after[:5], after[5:]
     kernels.matmul_blocks[(min(tiles, processors(a.device)),)](
         left[0], right[0], y if out is None or out[1] else out[0], *extra, batch, m, n, k,
-        *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1], **options,
+        *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1],
+        FUSED=blocks.fused, SPLIT=blocks.split, PARTS=blocks.parts, **options,
     )  # fmt: skip
     return True
 

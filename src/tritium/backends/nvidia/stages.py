@@ -19,7 +19,7 @@ from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
 from tritium.passes import pipelines
-from tritium.passes.ttgir.descriptors_to_tma import has_stores_in_loops
+from tritium.passes.ttgir.descriptors_to_tma import LATE, has_stores_in_loops
 from tritium.passes.ttgir.warp_specialize import may_split
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -36,22 +36,23 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     instrument(module, metadata, options.instrumentation_mode)
     asking = [op for op in module.walk() if {FLATTEN, WARP_SPECIALIZE} & op.attributes.keys()]
     automatic = knobs.nvidia.auto_warp_specialize and may_split(module)
-    late = processor(arch).bulk_copies is not None and has_stores_in_loops(module)
-    target, original = hardware(arch), module.clone() if asking or automatic or late else None
+    stores = processor(arch).bulk_copies is not None and has_stores_in_loops(module)
+    late = list(LATE if stores else LATE[-1:])
+    target, original = hardware(arch), module.clone() if asking or automatic or stores else None
     flatten, spare = any(FLATTEN in op.attributes for op in asking), 0
     while True:
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
             wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, spare=spare,
-            automatic=automatic, late=late,
+            automatic=automatic, late=late[0],
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
         excess = shared_bytes(module, target) - target.max_shared if original is not None else 0
         split = excess > 0 and any(op.concurrent for op in module.walk() if isinstance(op, Op))
-        if original is None or excess <= 0 or not (split or flatten or late):
+        if original is None or excess <= 0 or not (split or flatten or late[1:]):
             break
-        if late:
-            late = False
+        if late[1:]:
+            late = late[1:]
         elif automatic:
             automatic = False
         elif split:

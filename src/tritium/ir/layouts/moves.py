@@ -140,10 +140,14 @@ def _extents(bases: Sequence[Sequence[int]], rank: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
-    """The encoding of two tiles joined: the new axis is in each thread's lowest register bit."""
+    """The encoding of two tiles joined: the new axis is in each thread's lowest register bit, or
+    where the tile has it that the encoding is a half of (`halved`)."""
     if isinstance(encoding, UndecidedEncoding):
         return encoding
     rank = len(shape)
+    whole = parent(encoding, rank)
+    if whole is not None and _has_pairs(whole, (*shape, 2)):
+        return whole
     if isinstance(encoding, BlockedEncoding):
         return BlockedEncoding.make(
             sizePerThread=(*encoding.get("sizePerThread"), 2),
@@ -180,13 +184,23 @@ def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     `OpError` where a thread does not have both elements of all pairs that it has."""
     if isinstance(encoding, UndecidedEncoding):
         return encoding
+    if not _has_pairs(encoding, shape):
+        raise OpError(f"tt.split: the last axis in {encoding}; a thread must have both elements")
+    return SliceEncoding.make(dim=len(shape) - 1, parent=encoding)
+
+
+def can_halve(encoding: Encoding, shape: tuple[int, ...]) -> bool:
+    """Whether `halved` gives an encoding."""
+    return isinstance(encoding, UndecidedEncoding) or _has_pairs(encoding, shape)
+
+
+def _has_pairs(encoding: Encoding, shape: tuple[int, ...]) -> bool:
+    """Whether each thread has both elements of the pairs along the last axis of which it has
+    one."""
     last, layout = len(shape) - 1, linear(encoding, shape)
     pair = (*[0] * last, 1)
-    registers = layout.bases(REGISTER)
     others = [basis for n in layout.in_names for basis in layout.bases(n) if basis != pair]
-    if registers.count(pair) != 1 or any(basis[last] for basis in others):
-        raise OpError(f"tt.split: the last axis in {encoding}; a thread must have both elements")
-    return SliceEncoding.make(dim=last, parent=encoding)
+    return layout.bases(REGISTER).count(pair) == 1 and not any(basis[last] for basis in others)
 
 
 def in_order(layout: LinearLayout, axis: int) -> bool:

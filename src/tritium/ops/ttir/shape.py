@@ -382,6 +382,7 @@ class SplitOp(Op):
     name = "tt.split"
     movement = Movement.REORDERED
     cost = 0
+    follows_layout = True
     layouts_from = "results"
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(outLHS)"
@@ -410,7 +411,8 @@ class SplitOp(Op):
         return [moves.joined(result, ir.shape_of(self.results[0].type))]
 
     def result_layout(self, operand: Encoding) -> Encoding | None:
-        return moves.halved(operand, ir.shape_of(self.src.type))
+        shape = ir.shape_of(self.src.type)
+        return moves.halved(operand, shape) if moves.can_halve(operand, shape) else None
 
 
 class CatOp(_PairOp):

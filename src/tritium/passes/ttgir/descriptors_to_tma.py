@@ -21,8 +21,8 @@ after:
     %d = ttng.reinterpret_tensor_descriptor %0
 
 A store to memory that the program also loads from is waited for to its end (`complete`). Other
-stores in loops have memory of their own (in loops of all warps with `late`), and are waited for
-when it is written again.
+stores in loops have memory of their own (in loops of all warps where `late` is not "none"), and are
+waited for when it is written again.
 
 Loads that only go to shared memory of the same encoding are left there. The types of descriptors
 are given the encoding of their blocks, which whoever makes a descriptor must use. `pipeline`, which
@@ -88,15 +88,28 @@ from tritium.passes.ttir.descriptors.flow import (
 )
 from tritium.passes.ttir.descriptors.memory import is_loaded, memory_of
 
+LATE = ("each", "one", "none")
+"""Which stores of loops have memory of their own: each; those of a loop that store as much one
+together; only those of loops of consumers (`warp_specialize`), one together. From what takes most
+shared memory on."""
+
+
+_Shared = dict[tuple[Operation, Any], SSAValue]
+"""Memory that stores share, by their loop and its type."""
+
 
 @dataclass(frozen=True)
 class DescriptorsToTMA(Pass):
-    """Let the copy engine (TMA) do the loads and stores of tensor descriptors. `late`: stores in
-    loops are read from memory of their own while the next iteration runs."""
+    """Let the copy engine (TMA) do the loads and stores of tensor descriptors. `late`: which stores
+    are read while the program goes on, from memory of their own, one of `LATE`."""
 
     name: ClassVar[str] = "descriptors-to-tma"
     title: ClassVar[str] = "TritonNvidiaGPUTMALowering"
-    late: bool = False
+    late: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.late not in LATE:
+            raise ValueError(f"late is {self.late!r}; {', '.join(LATE)} are allowed")
 
     def run(self, module: ModuleOp) -> bool:
         if not processor_of(module).bulk_copies or next(descriptors(module), None) is None:
@@ -106,6 +119,7 @@ class DescriptorsToTMA(Pass):
         awaited = _awaited(module)
         for function in functions(module):
             late = _late_stores(function, awaited, self.late)
+            shared: _Shared | None = None if self.late == "each" else {}
             for op in list(function.walk()):
                 if not isinstance(op, ttir.RowAccess) and not (
                     isinstance(op, ttir.BlockAccess) and op.missing_axes is not None
@@ -114,7 +128,9 @@ class DescriptorsToTMA(Pass):
                 if op.is_load:
                     _load(op)
                 else:
-                    _store(op, op.desc in awaited, late.get(op))
+                    loop = late.get(op)
+                    staged = _staged(op, *loop, shared) if loop is not None else None
+                    _store(op, op.desc in awaited, staged)
                 changed = True
         return _encode(module) or changed
 
@@ -193,20 +209,19 @@ def _awaited(module: ModuleOp) -> set[SSAValue]:
 
 
 def _late_stores(
-    function: Any, awaited: set[SSAValue], everywhere: bool
+    function: Any, awaited: set[SSAValue], late: str
 ) -> dict[Operation, tuple[ForOp, int]]:
-    """The stores of loops (`everywhere`, or of consumers: `warp_specialize`) that are read from
-    shared memory while the next iteration runs: the outermost loop of each, and how many are under
-    way then."""
+    """The stores of loops that are read from shared memory while the program goes on: the outermost
+    loop of each, and how many others are under way then."""
     found: dict[ForOp, list[Any]] = {}
     for op in function.walk():
         stores = isinstance(op, ttir.BlockAccess) and not op.is_load
         if stores and op.missing_axes is not None and op.desc not in awaited:
             loop, alone = _loop_around(op)
-            if loop is not None and (alone or everywhere):
+            if loop is not None and (alone or late != "none"):
                 found.setdefault(loop, []).append(op)
     return {
-        op: (loop, len(ops) - 1 if len({other.parent for other in ops}) == 1 else 0)
+        op: (loop, len(ops) - 1 if late == "each" and len({o.parent for o in ops}) == 1 else 0)
         for loop, ops in found.items() for op in ops
     }  # fmt: skip
 
@@ -228,14 +243,18 @@ def has_stores_in_loops(module: ModuleOp) -> bool:
     )
 
 
-def _staged(op: Any, loop: ForOp, pendings: int) -> SSAValue:
+def _staged(
+    op: Any, loop: ForOp, pendings: int, shared: _Shared | None
+) -> SSAValue:
     """Memory outside of a loop that holds what the op stores, after the wait for the copy that has
-    read it the last time."""
-    kind, at = op.src.type, Builder(op)
-    memory = Builder(loop, op.location).value(
-        LocalAllocOp, None,
-        result=memdesc_of(ir.shape_of(kind), ir.element_type(kind), memory_encoding(op)),
-    )
+    read it the last time. `shared`: the memory of stores before, if others may use it."""
+    tile, at = op.src.type, Builder(op)
+    kind = memdesc_of(ir.shape_of(tile), ir.element_type(tile), memory_encoding(op))
+    memory = shared.get((loop, kind)) if shared is not None else None
+    if memory is None:
+        memory = Builder(loop, op.location).value(LocalAllocOp, None, result=kind)
+        if shared is not None:
+            shared[loop, kind] = memory
     at.make(AsyncTMAStoreWaitOp, pendings=pendings)
     at.make(LocalStoreOp, op.src, memory)
     if not isinstance(loop.next_op, AsyncTMAStoreWaitOp):
@@ -243,12 +262,11 @@ def _staged(op: Any, loop: ForOp, pendings: int) -> SSAValue:
     return memory
 
 
-def _store(op: Any, complete: bool, late: tuple[ForOp, int] | None) -> None:
+def _store(op: Any, complete: bool, staged: SSAValue | None) -> None:
+    """Copy what the op stores, which is in the memory `staged` if some is given."""
     at = Builder(op)
-    kind = op.src.type
-    if late is not None:
-        memory = _staged(op, *late)
-    else:
+    kind, memory = op.src.type, staged
+    if memory is None:
         memory = at.value(
             LocalAllocOp, op.src,
             result=memdesc_of(
@@ -262,7 +280,7 @@ def _store(op: Any, complete: bool, late: tuple[ForOp, int] | None) -> None:
         at.make(AsyncTMAScatterOp, op.desc, op.x_offsets, op.y_offset, memory)
     else:
         at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)
-    if late is None:
+    if staged is None:
         at.make(AsyncTMAStoreWaitOp, pendings=0, complete=complete)
     erase(op)
 

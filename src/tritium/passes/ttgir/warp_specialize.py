@@ -53,7 +53,6 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import ancestor_in, defined_inside, functions, outside_values
-from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops import ttir
 from tritium.ops.arith.constant import ConstantOp
@@ -78,7 +77,7 @@ from tritium.ops.ttgir import (
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, erase, insert_after, insert_before
+from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.async_dots import (
     end_of,
     hand_on_ended,
@@ -101,7 +100,7 @@ from tritium.passes.ttgir.expand_pipeline import (
     start_bulk_copy,
     use_buffer,
 )
-from tritium.passes.ttgir.layout_propagation import is_tile, memory_encoding, processor_of, retype
+from tritium.passes.ttgir.layout_propagation import is_tile, memory_encoding, processor_of
 from tritium.passes.ttgir.pipeline import may_write
 from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
 
@@ -135,7 +134,6 @@ class WarpSpecialize(Pass):
                 if not isinstance(loop, ForOp):
                     continue
                 changed = True
-                _split_in_registers(loop)
                 try:
                     _check_place(module, function, loop)
                     _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
@@ -236,13 +234,15 @@ def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[
 
 def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
     """Give rings fewer buffers where they leave no room for the stores of descriptors in the loop,
-    whose tiles go through shared memory while the next loads are under way."""
-    stored = [
-        ir.bit_width(op.src.type) // 8 * prod(ir.shape_of(op.src.type))
+    whose tiles go through shared memory while the next loads are under way: those of one type
+    through the same (`descriptors-to-tma`)."""
+    stored = {
+        (ir.shape_of(op.src.type), ir.element_type(op.src.type))
         for op in loop.body.walk()
         if isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp))
-    ]
-    left = most - sum(stored) - BARRIER_BYTES
+    }
+    room = sum(ir.bit_width(element) // 8 * prod(shape) for shape, element in stored)
+    left = most - room - BARRIER_BYTES
     while sum(stage.bytes * stage.buffers for c in channels for stage in c.stages) > left:
         largest = max((c.buffers for c in channels), default=0)
         if largest <= 2:
@@ -250,48 +250,6 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
         for channel in channels:
             if channel.buffers == largest:
                 channel.stages = [replace(s, buffers=largest - 1) for s in channel.stages]
-
-
-def _split_in_registers(loop: ForOp) -> None:
-    """Split tiles in the layouts that they come in, where a thread has both halves of what it has
-    and whoever uses the halves takes any layout: stores of halves of a tile are to need little
-    shared memory, as that of the copies stays in use."""
-    for op in list(loop.body.walk()):
-        if not isinstance(op, Op) or op.movement is None or len(op.results) < 2:
-            continue
-        convert: Any = op.operands[0].owner
-        if not isinstance(convert, ConvertLayoutOp) or not all(map(_takes_any_layout, op.results)):
-            continue
-        try:
-            split = type(op).build(convert.src, location=op.location)
-        except OpError:  # a thread does not have both
-            continue
-        insert_before(op, split)
-        for old, new in zip(op.results, split.results, strict=True):
-            new.name_hint = old.name_hint
-            old.replace_all_uses_with(new)
-            _hand_on_layout(new)
-        erase(op)
-
-
-def _takes_any_layout(value: SSAValue) -> bool:
-    """Whether the users of a tile, or of what is computed from it alone, take any layout."""
-    users: list[Any] = [use.operation for use in value.uses]
-    return all(
-        user.takes_any_layout
-        or (user.is_elementwise and len(user.operands) == 1
-            and all(map(_takes_any_layout, user.results)))
-        for user in users if isinstance(user, Op)
-    ) and all(isinstance(user, Op) and not is_terminator(user) for user in users)  # fmt: skip
-
-
-def _hand_on_layout(value: SSAValue) -> None:
-    for use in value.uses:
-        user: Any = use.operation
-        if user.is_elementwise:
-            for result in user.results:
-                retype(result, ir.encoding_of(value.type))
-                _hand_on_layout(result)
 
 
 def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
