@@ -43,8 +43,8 @@ def attention_trials(which: str) -> Iterator[Trial]:
     """Tiles of one kernel of attention, causal and not."""
     kind = device_class(torch.device("cuda"))
     by_keys = which in ("dk_dv", "together")
-    rows, columns = ((32, 64, 128), (64, 128)) if by_keys else ((64, 128), (32, 64, 128))
-    shapes = list(product(rows, columns, (4, 8), (1, 2, 3, 4)))
+    rows, columns = ((32, 64, 128), (64, 128)) if by_keys else ((64, 128), (64, 128))
+    shapes = list(product(rows, columns, (4, 8), (2, 3, 4)))
     products = 2 if which == "forward" else 5
     for d in (64, 128):
         shape = (BATCH, HEADS, LENGTH, d)
@@ -88,7 +88,7 @@ def matmul_trials(thin: bool) -> Iterator[Trial]:
         found = [
             Blocks(16, n, k, warps, stages, split)
             for n, k, warps, stages, split in product(
-                (32, 64, 128), (64, 128, 256), (4, 8), (3, 5), (1, 2, 4, 8)
+                (32, 64, 128), (128, 256), (4,), (3, 5), (1, 2, 4, 8)
             )
         ]
     else:
