@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -258,7 +258,7 @@ def matmul(
     check_scales(size, slices, config, data)
     if isinstance(out_alpha, Tensor):
         check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", data, (torch.float32,))
-    elif not isinstance(out_alpha, int | float | None):
+    elif not isinstance(cast(Any, out_alpha), int | float | None):
         raise refuse(OP, "out_alpha", f"is {type(out_alpha).__name__}", "a number, torch.Tensor")
     if c_acc_in is not None:
         shape = (*((size.batch,) if size.batched else ()), size.m, size.n)

@@ -163,6 +163,22 @@ def test_the_rows_of_a_matrix_multiplication() -> None:
     assert info_of(text, "mask").constancy == (16,)
 
 
+def test_pointers_of_another_type() -> None:
+    text = """
+    tt.func public @f(%p: !tt.ptr<i8> {tt.divisibility = 16 : i32}) {
+      %words = tt.bitcast %p : !tt.ptr<i8> -> !tt.ptr<i32>
+      %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+      %ps = tt.splat %words : !tt.ptr<i32> -> tensor<64x!tt.ptr<i32>>
+      %at = tt.addptr %ps, %range : tensor<64x!tt.ptr<i32>>, tensor<64xi32>
+      %bytes = tt.bitcast %at : tensor<64x!tt.ptr<i32>> -> tensor<64x!tt.ptr<i8>>
+      tt.return
+    }
+    """
+    assert info_of(text, "words").divisibility == (16,)
+    assert info_of(text, "at") == AxisInfo((64,), (16,), (1,))
+    assert info_of(text, "bytes") == AxisInfo((1,), (1,), (1,))
+
+
 def test_loops_keep_what_every_turn_keeps() -> None:
     text = """
     tt.func public @f(%n: i32, %step: i32 {tt.divisibility = 16 : i32}) {

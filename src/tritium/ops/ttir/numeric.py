@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops import axis_info as facts
 from tritium.ops.arith.casts import RoundingMode, round_float
 from tritium.ops.arith.integer import unsigned
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import (
     BinaryOp,
@@ -76,6 +79,16 @@ class BitcastOp(SameBitsOp):
     name = "tt.bitcast"
     memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        kind, (given,) = self.results[0].type, operands
+        if not ir.is_pointer(kind):
+            return facts.uniform(kind, operands)
+        # Multiples of bytes stay so; neighbours are so in elements of the size before.
+        axes = range(len(given.constancy))
+        return facts.unknown(kind)._replace(
+            divisibility=tuple(given.every(axis) for axis in axes), constancy=given.constancy
+        )
 
 
 class PtrToIntOp(CastOp):
