@@ -126,3 +126,31 @@ tt.func public @rows(%a: tensor<64x64xf16>, %b: tensor<64x128xf16>, %p: tensor<1
   tt.store %p, %h#1 : tensor<128x32x!tt.ptr<f32>>
   tt.return
 }
+
+// Joined tiles stay with the threads that loaded them, through a join of joins.
+// CHECK-LABEL: @joined
+// CHECK-COUNT-2: tt.load
+// CHECK-NOT: ttg.convert_layout
+// CHECK-COUNT-2: tt.join
+// CHECK: ttg.convert_layout
+// CHECK-NOT: ttg.convert_layout
+// CHECK: tt.store
+tt.func public @joined(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %y: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %o: !tt.ptr<f32> {tt.divisibility = 16 : i32}) {
+  %r = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32>
+  %s = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %p = tt.addptr %s, %r : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  %v = tt.load %p : tensor<1024x!tt.ptr<f32>>
+  %t = tt.splat %y : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %q = tt.addptr %t, %r : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  %w = tt.load %q : tensor<1024x!tt.ptr<f32>>
+  %e = math.exp %v : tensor<1024xf32>
+  %a = tt.join %e, %w : tensor<1024xf32> -> tensor<1024x2xf32>
+  %n = arith.addf %a, %a : tensor<1024x2xf32>
+  %b = tt.join %n, %a : tensor<1024x2xf32> -> tensor<1024x2x2xf32>
+  %z = tt.reshape %b : tensor<1024x2x2xf32> -> tensor<4096xf32>
+  %r2 = tt.make_range {end = 4096 : i32, start = 0 : i32} : tensor<4096xi32>
+  %u = tt.splat %o : !tt.ptr<f32> -> tensor<4096x!tt.ptr<f32>>
+  %m = tt.addptr %u, %r2 : tensor<4096x!tt.ptr<f32>>, tensor<4096xi32>
+  tt.store %m, %z : tensor<4096x!tt.ptr<f32>>
+  tt.return
+}

@@ -357,6 +357,8 @@ class JoinOp(_PairOp):
     """Two tiles side by side in a new last axis of size 2."""
 
     name = "tt.join"
+    follows_layout = True
+    cost = 0
 
     @classmethod
     def infer(cls, lhs: ir.Type, rhs: ir.Type, *, result: ir.Type | None = None) -> ir.Type:

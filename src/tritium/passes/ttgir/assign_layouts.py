@@ -23,12 +23,13 @@ home it is computed again if that is cheaper than moving it, else converted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tritium.analysis.regions import is_removable
+from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
@@ -112,9 +113,9 @@ class _Homes:
             pending += [(v, encoding) for v in _same_encoding(value)]
             owner = value.owner
             if isinstance(owner, Operation) and is_follower(owner):
-                wanted = owner.operand_layouts(encoding)
+                wanted = _layouts_before(owner, encoding) or []
                 pending += [
-                    (v, e) for v, e in zip(owner.operands, wanted, strict=True) if e is not None
+                    (v, e) for v, e in zip(owner.operands, wanted, strict=False) if e is not None
                 ]
 
     def _demand(self, value: SSAValue) -> Encoding:
@@ -181,7 +182,10 @@ class _Homes:
                 found = op.result_layout(encoding)
                 level, home = (theirs, found) if found is not None else (level, home)
         for result in op.results:
-            self._set(result, home or self._demand(result), level)
+            chosen = home or self._demand(result)
+            if home is None and _layouts_before(op, chosen) is None:
+                chosen = op.result_layout(self.best(op.operands)[1]) or chosen
+            self._set(result, chosen, level)
 
     def best(self, values: Any) -> tuple[int, Encoding]:
         """(how dear, home) of the dearest of some values."""
@@ -397,11 +401,22 @@ class _Rewrite:
         moving = _moving(value)
         if is_source(op):
             return 1
+        wanted = _layouts_before(op, encoding)
+        if wanted is None:
+            return inf
         cost: float = weight(op) * prod(ir.shape_of(value.type))
-        for operand, needed in zip(op.operands, op.operand_layouts(encoding), strict=True):
+        for operand, needed in zip(op.operands, wanted, strict=True):
             if needed is not None and cost < moving:
                 cost += self._again(source_of(operand), needed, depth + 1)
         return cost
+
+
+def _layouts_before(op: Op, encoding: Encoding) -> list[Encoding | None] | None:
+    """The encodings of the operands of a result in this one; None where it cannot have it."""
+    try:
+        return op.operand_layouts(encoding)
+    except OpError:
+        return None
 
 
 def _can_compute_again(op: Operation | Block) -> bool:
