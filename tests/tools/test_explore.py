@@ -274,7 +274,7 @@ def test_two_runs_side_by_side(file: Path, tmp_path: Path):
 def test_errors_of_the_other_run(file: Path, tmp_path: Path):
     broken = tmp_path / "broken.json"
     for text, message in (("{", "was not written by explore"), ("[]", "was not written by explore"),
-                          ('{"format": 9}', "has the format 9, not 1")):  # fmt: skip
+                          ('{"format": 9}', "has the format 9, not 2")):  # fmt: skip
         broken.write_text(text)
         with pytest.raises(ExploreError, match=message):
             explore([str(file)], broken, "mean", "cpu", SIGNATURE, other=Other(str(broken)))

@@ -90,6 +90,8 @@ def _kernels_of(
     signature: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The title and the kernels of another run. Raises `ExploreError`."""
+    from tritium.tools.explore.page import FORMAT  # with what few installations have
+
     source = other.source or program[0]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(source)
@@ -107,8 +109,8 @@ def _kernels_of(
                 raise ExploreError(f"{title}: {error}") from None
         try:
             data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            if data["format"] != 1:
-                raise ExploreError(f"{source} has the format {data['format']}, not 1")
+            if data["format"] != FORMAT:
+                raise ExploreError(f"{source} has the format {data['format']}, not {FORMAT}")
         except (ValueError, KeyError, TypeError) as error:
             raise ExploreError(f"{source} was not written by explore: {error}") from None
     return {**data, "title": title}

@@ -7,6 +7,7 @@ import gzip
 import linecache
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, cast
@@ -17,8 +18,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 
+from tritium.backends.nvidia.occupancy import occupancy
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import STAGES, Line, Place
+from tritium.tools.explore.loops import STAGES as CODE
+from tritium.tools.explore.loops import machine_loops, pipelined_loops
 from tritium.tools.explore.profile import measured
 from tritium.tools.explore.record import KernelRecord, PassRecord
 from tritium.tools.instruction_mix import instruction_mix
@@ -31,7 +35,7 @@ _DIFF_LINES = 400
 """Lines of one pass's diff that are shown."""
 
 
-FORMAT = 1
+FORMAT = 2
 """Of files with what a page shows of a run."""
 
 
@@ -93,7 +97,16 @@ def kernel_data(record: KernelRecord) -> dict[str, Any]:
         "label": record.label, "name": record.kernel.name, "stages": stages,
         "source": _source(record), "passes": [_pass(p) for p in record.passes],
         "facts": facts(record), "layouts": layouts_of(ttgir) if ttgir else [],
+        "loops": _loops(asm, ttgir),
     }  # fmt: skip
+
+
+def _loops(asm: Any, ttgir: str | None) -> dict[str, Any]:
+    """The loops of the stage that is closest to the machine, and those of ttgir."""
+    texts = ((name, text) for name in CODE if (text := _text(asm, name)))
+    name, text = next(texts, ("", ""))
+    machine = [asdict(loop) for loop in machine_loops(name, STAGES[name][0](text))] if name else []
+    return {"stage": name, "machine": machine, "tiles": pipelined_loops(ttgir) if ttgir else []}
 
 
 def _pair(kernel: dict[str, Any], other: dict[str, Any], title: str) -> dict[str, Any]:
@@ -182,6 +195,16 @@ _SHOWN = (
 )  # fmt: skip
 
 
+def _occupancy(data: Any) -> list[tuple[str, str]]:
+    """Of a kernel for CUDA; nothing where the GPU's limits are not known."""
+    registers = getattr(data, "n_regs", 0)
+    found = occupancy(data.target.arch, data.num_warps, registers, data.shared)
+    if found is None:
+        return []
+    share = f"{found.warps} of {found.most_warps} warps a multiprocessor"
+    return [("occupancy", f"{share}: {found.blocks} blocks, limited by {found.limit}")]
+
+
 def facts(record: KernelRecord) -> list[tuple[str, str]]:
     """(name, value) of what is known about a kernel beside its texts."""
     data, source = record.kernel.metadata, record.kernel.src
@@ -194,6 +217,8 @@ def facts(record: KernelRecord) -> list[tuple[str, str]]:
     if divisible:
         found.append(("multiples of 16", f"arguments {', '.join(divisible)}"))
     found += [(name, str(getattr(data, name))) for name in _SHOWN if hasattr(data, name)]
+    if target.backend == "cuda":
+        found += _occupancy(data)
     found.append(("binary", f"{len(record.kernel.kernel)} bytes"))
     for stage in ("sass", "ptx", "asm"):
         text = _text(record.kernel.asm, stage)
