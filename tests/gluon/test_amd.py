@@ -135,6 +135,71 @@ def test_scaled_products(arch: str) -> None:
 
 
 @gluon.jit
+def upcast_kernel(src, scale, out, layout: gl.constexpr, axis: gl.constexpr, run: gl.constexpr):
+    i = gl.arange(0, 32, gl.SliceLayout(1, layout))[:, None]
+    j = gl.arange(0, 32, gl.SliceLayout(0, layout))[None, :]
+    x = gl.load(src + i * 32 + j)
+    of_scales: gl.constexpr = gl.amd.cdna4.get_scaled_upcast_fp4_scale_layout(
+        x, run, gl.bfloat16, axis
+    )
+    shape: gl.constexpr = of_scales.shape
+    m = gl.arange(0, shape[0], gl.SliceLayout(1, of_scales))[:, None]
+    k = gl.arange(0, shape[1], gl.SliceLayout(0, of_scales))[None, :]
+    scales = gl.load(scale + m * shape[1] + k)
+    y = gl.amd.cdna4.scaled_upcast(x, scales, out.dtype.element_ty, axis=axis)
+    m = gl.arange(0, y.shape[0], gl.SliceLayout(1, y.type.layout))[:, None]
+    k = gl.arange(0, y.shape[1], gl.SliceLayout(0, y.type.layout))[None, :]
+    gl.store(out + m * y.shape[1] + k, y)
+
+
+@pytest.mark.parametrize("type", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("axis", "run"), [(1, 16), (1, 1), (0, 8)])
+def test_numbers_with_scales(axis: int, run: int, type: Any) -> None:
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 16, (32, 32, 2), np.uint8)
+    whole = [32, 32]
+    whole[axis] *= 2
+    numbers = HALVES[np.moveaxis(codes, 2, axis + 1).reshape(whole)]
+    whole[axis] //= run
+    scales = rng.integers(120, 134, whole, np.uint8)
+    scales[0, 0] = 255
+    factors = np.where(scales == 255, np.nan, np.exp2(scales - 127.0)).repeat(run, axis)
+    out = np.zeros(numbers.shape, type)
+    constants = {"layout": rows_of(64), "axis": axis, "run": run}
+    packed = codes[..., 0] | codes[..., 1] << 4
+    launcher("interpreted")(upcast_kernel, (1,), packed, scales, out, **constants)
+    wanted = (numbers * factors).astype(type).astype(np.float32)
+    np.testing.assert_array_equal(out.astype(np.float32), wanted)
+
+
+@pytest.mark.parametrize("code", [0, 1, 253, 254])
+def test_the_least_and_the_largest_scale(code: int) -> None:
+    out, packed = np.zeros((32, 64), ml_dtypes.bfloat16), np.full((32, 32), 0x21, np.uint8)
+    constants = {"layout": rows_of(64), "axis": 1, "run": 1}
+    launcher("interpreted")(upcast_kernel, (1,), packed, np.full((32, 64), code, np.uint8), out,
+                            **constants)  # fmt: skip
+    wanted = np.array([0.5, 1.0]) * 2.0 ** (code - 127)
+    np.testing.assert_array_equal(out, np.tile(wanted, (32, 32)).astype(ml_dtypes.bfloat16))
+
+
+def test_numbers_with_scales_compiled() -> None:
+    constants = {"layout": rows_of(64), "axis": 1, "run": 16}
+    text = compiled(upcast_kernel, "*u8 *u8 *bf16", constants, "gfx942").asm["ttgir"]
+    assert re.search("tt.join.*\n.*tt.reshape", text) is not None
+    other = gl.BlockedLayout([4, 8], [16, 4], [1, 4], [0, 1])
+    with pytest.raises(CompilationError, match="scale_factor is 3, of 64 numbers"):
+        compiled(upcast_kernel, "*u8 *u8 *bf16", constants | {"run": 3}, "gfx942")
+    with pytest.raises(CompilationError, match=r"from Blocked.* to .* is not trivial"):
+        compiled(other_scales_kernel, "", {"layout": rows_of(64), "other": other}, "gfx942")
+
+
+@gluon.jit
+def other_scales_kernel(layout: gl.constexpr, other: gl.constexpr):
+    scales = gl.zeros([32, 64], gl.uint8, other)
+    gl.amd.cdna3.scaled_upcast(gl.zeros([32, 32], gl.uint8, layout), scales, gl.float16, 1)
+
+
+@gluon.jit
 def copies_kernel(src, out, n, layout: gl.constexpr, copies: gl.constexpr):
     i = gl.arange(0, 1024, layout)
     shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])

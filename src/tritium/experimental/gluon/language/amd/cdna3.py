@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
 from tritium.experimental.gluon.language.amd._products import check_class, product
+from tritium.experimental.gluon.language.amd._upcast import (
+    get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
+)
+from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as scaled_upcast
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
-
-__getattr__ = not_built(__name__, "", "get_scaled_upcast_fp4_scale_layout scaled_upcast")
 
 
 @builtin

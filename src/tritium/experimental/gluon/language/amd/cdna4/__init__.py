@@ -13,6 +13,10 @@ from tritium.experimental.gluon.language.amd._products import (
     scale_layout,
     scaled_product,
 )
+from tritium.experimental.gluon.language.amd._upcast import (
+    get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
+)
+from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as scaled_upcast
 from tritium.experimental.gluon.language.amd.cdna4 import async_copy as async_copy
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
@@ -21,8 +25,7 @@ get_mfma_scale_layout = scale_layout
 
 __getattr__ = not_built(
     __name__, "",
-    "compute_efficient_padded_shared_layout get_scaled_upcast_fp4_scale_layout "
-    "load_shared_fp4_repacked scaled_downcast scaled_upcast",
+    "compute_efficient_padded_shared_layout load_shared_fp4_repacked scaled_downcast",
 )  # fmt: skip
 
 

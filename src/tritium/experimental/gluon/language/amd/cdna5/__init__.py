@@ -12,6 +12,10 @@ from tritium.experimental.gluon.language.amd._products import product, scaled_pr
 from tritium.experimental.gluon.language.amd._products import (
     scale_layout as get_wmma_scale_layout,
 )
+from tritium.experimental.gluon.language.amd._upcast import (
+    get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
+)
+from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as scaled_upcast
 from tritium.experimental.gluon.language.amd.cdna5 import async_copy as async_copy
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
@@ -22,8 +26,7 @@ __all__ = [
 
 __getattr__ = not_built(
     __name__, "PartitionedSharedLayout",
-    "get_scaled_upcast_fp4_scale_layout load_shared_fp4_repacked make_partitioned_dot_layouts "
-    "scaled_downcast scaled_upcast",
+    "load_shared_fp4_repacked make_partitioned_dot_layouts scaled_downcast",
 )  # fmt: skip
 
 
