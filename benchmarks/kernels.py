@@ -4,8 +4,9 @@
 
 For each kernel, forward and backward: its rate, torch's, the ratio, the share of the floor: the
 bandwidth of a copy of 256 MB for kernels that memory limits, torch's product of large matrices for
-the others. Each figure is the median of rounds that alternate between the two. On the CPU both use
-the same number of threads. Results are compared with torch's in float64 first.
+the others; products with experts are limited by both, their roofline. Each figure is the median of
+rounds that alternate between the two. On the CPU both use the same number of threads. Results are
+compared with torch's in float64 first.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ import torch.nn.functional as F
 
 import tritium
 from tritium_kernels import dense
+from tritium_kernels.matmul import PrecisionConfig
+from tritium_kernels.matmul import matmul as experts_matmul
+from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
+from tritium_kernels.tensor import convert_layout, make_ragged_tensor_metadata, wrap_torch_tensor
+from tritium_kernels.tensor_details import layout
+from tritium_kernels.tensor_details.dtype import FP4
 
 TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
@@ -51,6 +58,7 @@ class Case:
         ours, peer: functions of the inputs.
         inputs: those that want a gradient come first.
         wanting: how many do; 0: only the forward pass is run.
+        moved: bytes moved at least by products that memory may limit.
     """
 
     name: str
@@ -60,6 +68,7 @@ class Case:
     peer: Callable[..., Any]
     inputs: list[torch.Tensor]
     wanting: int
+    moved: float = 0.0
 
 
 def random(*shape: int, dtype: torch.dtype, device: str) -> torch.Tensor:
@@ -178,6 +187,48 @@ def decode_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
     )  # fmt: skip
 
 
+def experts_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    """The first product of a layer of experts: 4 of 128 for each token, rows gathered from the
+    tokens, weights as they are or in MXFP4. The peer has a product for each expert, or one for all
+    where torch has that, with rows gathered before and weights of the tokens' type."""
+    experts, k, n = (128, 2880, 5760) if device == "cuda" else (8, 256, 512)
+    w = random(experts, k, n, dtype=dtype, device=device) / k**0.5
+    values, scales = downcast_to_mxfp(w, torch.uint8, 1)
+    formats = [(str(dtype).removeprefix("torch."), w, w, PrecisionConfig())]
+    if dtype == torch.bfloat16:
+        found = layout.make_default_matmul_mxfp4_w_layout(-2)
+        packed = convert_layout(wrap_torch_tensor(values, FP4), found)
+        found = layout.make_default_matmul_mxfp4_w_scale_layout(-2)
+        b_scale = convert_layout(wrap_torch_tensor(scales), found)
+        rounded = upcast_from_mxfp(values, scales, dtype, 1)
+        formats.append(("mxfp4", packed, rounded, PrecisionConfig(b_mx_scale=b_scale)))
+    for tokens in (1024, 2048, 4096, 8192) if device == "cuda" else (128, 512):
+        x = random(tokens, k, dtype=dtype, device=device)
+        chosen = torch.rand(tokens, experts, device=device).topk(4, 1).indices.flatten()
+        sizes = torch.bincount(chosen, minlength=experts).int()
+        gather = (torch.argsort(chosen, stable=True) // 4).int()
+        ragged = make_ragged_tensor_metadata(sizes, 4 * tokens)
+        ends, each = sizes.cumsum(0).int(), sizes.tolist()
+
+        def peer(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            rows = x[gather]
+            if device == "cuda":
+                return torch._grouped_mm(rows, w, offs=ends)
+            return torch.cat([part @ one for part, one in zip(rows.split(each), w, strict=True)])
+
+        for name, weights, plain, config in formats:
+            width = 4.25 if name == "mxfp4" else 8 * w.element_size()
+            moved = (x.numel() + 4 * tokens * n) * x.element_size()
+            moved += sum(size > 0 for size in each) * k * n * width / 8
+            yield Case(
+                f"experts {name}, {tokens}x{k}x{n}", (2.0 * 4 * tokens * n * k, 0), "TFLOP/s",
+                lambda x, w=weights, c=config, r=ragged, g=gather: experts_matmul(
+                    x, w, None, r, gather_indx=g, precision_config=c
+                ),
+                lambda x, w=plain, f=peer: f(x, w), [x], 0, moved,
+            )  # fmt: skip
+
+
 def error(found: torch.Tensor, right: torch.Tensor) -> float:
     """Relative, of the Frobenius norms."""
     right = right.double()
@@ -265,7 +316,8 @@ def measure(case: Case, dtype: torch.dtype, limits: dict[str, float], options: A
         scale = 1e9 if case.unit == "GB/s" else 1e12
         rates = [work / statistics.median(s) / scale for s in samples.values()]
         name = str(dtype).removeprefix("torch.")
-        share = rates[0] / limits[case.unit]
+        least = max(work / limits[case.unit] / scale, case.moved / limits["GB/s"] / 1e9)
+        share = least * rates[0] * scale / work
         rows.append(Row(case.name, phase, name, case.unit, *rates, rates[0] / rates[1], share))
         row = rows[-1]
         print(
@@ -284,7 +336,7 @@ def main(options: Any) -> None:
     for name in options.dtypes or default:
         dtype = getattr(torch, name)
         limits = floors(options.device, dtype)
-        for family in (rows_cases, element_cases, product_cases):
+        for family in (rows_cases, element_cases, product_cases, experts_cases):
             for case in family(options.device, dtype):
                 if not options.only or any(part in case.name for part in options.only):
                     rows += measure(case, dtype, limits, options)
