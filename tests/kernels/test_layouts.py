@@ -9,6 +9,7 @@ import tritium.language as tl
 from tests.kernels.support import integers, normal, place, torch
 from tritium_kernels import target_info
 from tritium_kernels.errors import ArgumentError
+from tritium_kernels.matmul import PrecisionConfig, matmul
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
 from tritium_kernels.tensor import (
     convert_layout,
@@ -219,6 +220,20 @@ def test_descriptors():
     assert not is_tma_compliant(odd)
     with pytest.raises(ArgumentError, match=r"tensor has strides \(23, 1\) of 4 bytes; accepted"):
         make_tma(odd, [8, 16], "dense")
+
+
+def test_axes_of_three_dimensions():
+    """Programs that name the axis of (experts, k, n) from the first."""
+    w, x = normal(2, 64, 32, dtype=torch.bfloat16), normal(3, 64, dtype=torch.bfloat16)
+    values, scales = downcast_to_mxfp(w, torch.uint8, 1)
+    for make in (layouts.HopperMXValueLayout, layouts.StridedLayout):
+        found = [
+            matmul(x[None].expand(2, -1, -1), convert_layout(wrap_torch_tensor(values, FP4), make(
+                axis)), None, precision_config=PrecisionConfig(b_mx_scale=scales))
+            for axis in (1, -2)
+        ]  # fmt: skip
+        assert torch.equal(*found)
+    assert layouts.HopperMXScaleLayout(2) == layouts.HopperMXScaleLayout(-1)
 
 
 @pytest.mark.parametrize(

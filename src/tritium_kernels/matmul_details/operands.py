@@ -129,7 +129,7 @@ def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
             accepted = ", ".join(kind.__name__ for kind in _VALUE_LAYOUTS)
             raise refuse(OP, name, f"has the layout {layout.name}", accepted)
         if isinstance(layout, layouts.StridedLayout):
-            if x.dtype == types.FP4 and layout.major_dim != k_axis:
+            if x.dtype == types.FP4 and layout.order(x.ndim)[0] - x.ndim != k_axis:
                 raise refuse(OP, name, "has FP4 packed across k", "FP4 packed along k")
             layout = None
         elif isinstance(layout, layouts.BlackwellMXValueLayout):

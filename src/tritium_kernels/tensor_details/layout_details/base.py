@@ -72,9 +72,11 @@ def up_to(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-def check_axis(layout: str, mx_axis: int) -> None:
-    if mx_axis not in (-1, -2):
-        raise refuse(layout, "mx_axis", f"is {mx_axis}", "-1, -2")
+def last_axis(layout: str, mx_axis: int) -> int:
+    """The axis counted from the last: -1 or -2; 1 and 2 are those of three."""
+    if mx_axis not in (-1, -2, 1, 2):
+        raise refuse(layout, "mx_axis", f"is {mx_axis}", "-1, -2; of three dimensions 2, 1")
+    return mx_axis if mx_axis < 0 else mx_axis - 3
 
 
 def check_bytes(layout: str, data: Tensor) -> None:

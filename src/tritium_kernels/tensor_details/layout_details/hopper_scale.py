@@ -17,8 +17,8 @@ from tritium_kernels.moe_kernels.layouts import (
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
-    check_axis,
     check_bytes,
+    last_axis,
     padded,
     up_to,
 )
@@ -49,7 +49,7 @@ class HopperMXScaleLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class HopperMXScaleLayout(Layout):
-    """Of scales whose dimension `mx_axis` (-2 or -1) runs along k.
+    """Of scales whose dimension `mx_axis` (-2 or -1; 1 and 2 are those of three) runs along k.
 
     `num_warps`: of the programs that read it; columns are padded to what these read at once.
     """
@@ -58,7 +58,7 @@ class HopperMXScaleLayout(Layout):
     num_warps: int = 8
 
     def __post_init__(self) -> None:
-        check_axis("HopperMXScaleLayout", self.mx_axis)
+        object.__setattr__(self, "mx_axis", last_axis("HopperMXScaleLayout", self.mx_axis))
         if self.num_warps not in (4, 8):
             raise refuse("HopperMXScaleLayout", "num_warps", f"is {self.num_warps}", "4, 8")
 

@@ -26,8 +26,8 @@ from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_sh
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
-    check_axis,
     check_bytes,
+    last_axis,
     padded,
     up_to,
 )
@@ -80,7 +80,7 @@ class HopperMXValueLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class HopperMXValueLayout(Layout):
-    """Of FP4 values whose dimension `mx_axis` (-2 or -1) runs along k.
+    """Of FP4 values whose dimension `mx_axis` (-2 or -1; 1 and 2 are those of three) runs along k.
 
     `mma_version`: of the tensor cores' instructions (2: Ampere, 3: Hopper), to whose sizes data are
     padded.
@@ -90,7 +90,7 @@ class HopperMXValueLayout(Layout):
     mma_version: int = 3
 
     def __post_init__(self) -> None:
-        check_axis("HopperMXValueLayout", self.mx_axis)
+        object.__setattr__(self, "mx_axis", last_axis("HopperMXValueLayout", self.mx_axis))
         if self.mma_version not in _ALIGN:
             found = f"is {self.mma_version}"
             raise refuse("HopperMXValueLayout", "mma_version", found, "2, 3")
