@@ -62,6 +62,19 @@ def backward(
     tl.store(dv_ptr + places, dv)
 
 
+@tritium.jit
+def shrinking(q_ptr, k_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum is read before there are views of what the product reads."""
+    rows, columns = tl.arange(0, BLOCK), tl.arange(0, D)
+    places = rows[:, None] * D + columns[None, :]
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, length, BLOCK):
+        acc *= 0.5
+        k = tl.load(k_ptr + start * D + places)
+        acc = tl.dot(tl.load(q_ptr + start * D + places), k.T, acc)
+    tl.store(out_ptr + rows[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], acc)
+
+
 def kernel(function: Any, stages: int, edit: Any = None) -> Kernel:
     """The kernel compiled for sm_90, as ttgir that runs on arrays."""
     names = [n for n in function.arg_names if n.endswith("_ptr")]
@@ -109,6 +122,17 @@ def test_gradients(stages: int, fresh_cache: Path) -> None:
     ds = p * (wide[2] @ wide[3].T - delta)
     np.testing.assert_allclose(dv, p @ wide[3], 1e-2, 1e-2)
     np.testing.assert_allclose(dk, ds @ wide[0], 1e-2, 1e-2)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_sum_that_shrinks(stages: int, fresh_cache: Path) -> None:
+    q, k = (floats(LENGTH, D, seed=i, dtype=np.float16) for i in (0, 1))
+    out, want = np.zeros((BLOCK, BLOCK), np.float32), 0.0
+    kernel(shrinking, stages)(q, k, out, LENGTH)
+    for start in range(0, LENGTH, BLOCK):
+        a, b = (x[start : start + BLOCK].astype(np.float64) for x in (q, k))
+        want = want * 0.5 + a @ b.T
+    np.testing.assert_allclose(out, want, 1e-2, 1e-2)
 
 
 @pytest.mark.parametrize("pendings", [1, 2])

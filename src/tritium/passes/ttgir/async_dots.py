@@ -250,8 +250,10 @@ class _Loop:
         ended = self.dots[max(self.oldest, 0) : max(newest + 1, 0)]
         memories = [v for d in ended for v in (d.a, d.b) if isinstance(v.type, MemDescType)]
         if newest < 0:
-            memories = [v for v in (self.dots[-1].a, self.dots[-1].b)
-                        if isinstance(v.type, MemDescType)]  # fmt: skip
+            memories = [
+                v for v in (self.dots[-1].a, self.dots[-1].b)
+                if isinstance(v.type, MemDescType) and self._is_before(v, place)
+            ]  # fmt: skip
         inputs = list(dict.fromkeys([*values, *memories]))
         wait = WarpGroupDotWaitOp.build(
             inputs, pendings=self.begun - 1 - newest, location=place.location
@@ -264,6 +266,12 @@ class _Loop:
                 self.flying[new] = order
             _replace_after(old, new, wait, self.body)
         self.oldest = max(self.oldest, newest + 1)
+
+    def _is_before(self, value: SSAValue, place: Operation) -> bool:
+        """Whether an op of the loop's body may use a value."""
+        owner = value.owner
+        inside = isinstance(owner, Operation) and owner.parent is self.body
+        return not inside or owner.is_before_in_block(place)
 
     def _wait_in_branch(self, op: IfOp) -> bool:
         """If only one branch of an op needs the newest product, wait there."""
