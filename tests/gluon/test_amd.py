@@ -244,3 +244,64 @@ def test_products_of_other_layouts() -> None:
     constants = {"result": other, "rows": rows_of(64), "width": 8, "multiply": gl.amd.cdna3.mfma}
     with pytest.raises(CompilationError, match="an AMDMFMALayout of version 2 or 3 is required"):
         compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx950")
+
+
+@gluon.jit
+def part_kernel(src, out, layout: gl.constexpr, part: gl.constexpr, at: gl.constexpr):
+    i = gl.arange(0, 128, gl.SliceLayout(1, layout))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
+    x = gl.amd.slice(gl.load(src + i * 64 + j), part, at)
+    gl.static_assert(x.type.layout == layout)
+    i = gl.arange(0, part[0], gl.SliceLayout(1, layout))[:, None]
+    j = gl.arange(0, part[1], gl.SliceLayout(0, layout))[None, :]
+    gl.store(out + i * part[1] + j, x)
+
+
+PARTS = gl.BlockedLayout([1, 4], [8, 8], [4, 1], [1, 0])
+
+
+def test_parts_of_blocks() -> None:
+    src = np.arange(128 * 64, dtype=np.float32).reshape(128, 64)
+    for part, at in (([32, 32], [96, 32]), ([64, 64], [0, 0]), ([128, 32], [0, 32])):
+        out = np.zeros(part, np.float32)
+        constants: dict[str, Any] = {"layout": PARTS, "part": part, "at": at}
+        launcher("interpreted")(part_kernel, (1,), src, out, **constants)
+        np.testing.assert_array_equal(out, src[at[0] :, at[1] :][: part[0], : part[1]])
+        text = compiled(part_kernel, "*fp32 *fp32", constants, "gfx950").asm["amdgcn"]
+        assert "ds_write" not in text and "ds_bpermute" not in text
+    for part, at, message in (
+        ([16, 64], [0, 0], r"16 elements along axis 0 in Blocked.*; its threads have 32, which"),
+        ([32, 64], [16, 0], "32 elements from 16 on along axis 0, of 128; a part that divides"),
+        ([32], [0], "one number for each axis is required"),
+    ):
+        with pytest.raises(CompilationError, match=message):
+            compiled(part_kernel, "*fp32 *fp32",
+                     {"layout": PARTS, "part": part, "at": at}, "gfx950")  # fmt: skip
+
+
+@gluon.jit
+def stages_kernel(src, out, n, layout: gl.constexpr, priority: gl.constexpr):
+    i = gl.arange(0, 1024, layout)
+    total = gl.zeros([1024], gl.float32, layout)
+    for step in range(n):
+        with gl.amd.warp_pipeline_stage("load", priority=priority):
+            x = gl.load(src + step * 1024 + i)
+        with gl.amd.warp_pipeline_stage("add"):
+            total += x
+    gl.amd.hint.sched_barrier()
+    gl.store(out + i, total)
+
+
+def test_stages_of_loops() -> None:
+    src, out = np.arange(3072, dtype=np.float32), np.zeros(1024, np.float32)
+    line = gl.BlockedLayout([4], [64], [4], [0])
+    constants = {"layout": line, "priority": 3}
+    launcher("interpreted")(stages_kernel, (1,), src, out, 3, **constants)
+    np.testing.assert_array_equal(out, src.reshape(3, 1024).sum(0))
+    kernel = compiled(stages_kernel, "*fp32 *fp32 i32", constants, "gfx942")
+    names = re.findall(r"s_setprio \d|sched_barrier|load_dwordx4|add_f32|store_dwordx4",
+                       kernel.asm["amdgcn"])  # fmt: skip
+    assert re.search("sched_barrier s_setprio 3 load_dwordx4 .*s_setprio 0 .*add_f32 .*"
+                     "sched_barrier sched_barrier store", " ".join(names)) is not None  # fmt: skip
+    with pytest.raises(CompilationError, match="priority is 4; 0 to 3 are allowed"):
+        compiled(stages_kernel, "*fp32 *fp32 i32", {"layout": line, "priority": 4}, "gfx942")

@@ -29,6 +29,7 @@ DIALECTS: dict[str, str] = {
     "ttg": "tritium.ops.ttgir",
     "ttng": "tritium.ops.ttgir",
     "amdg": "tritium.ops.ttgir",
+    "rocdl": "tritium.ops.ttgir",
     "tile": "tritium.ops.tile",
     "gluon": "tritium.ops.gluon",
 }

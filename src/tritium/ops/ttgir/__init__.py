@@ -43,6 +43,8 @@ from tritium.ops.ttgir.memory import MemDescSubsliceOp as MemDescSubsliceOp
 from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
 from tritium.ops.ttgir.packed import PackedArithOp as PackedArithOp
 from tritium.ops.ttgir.packed import PackedKind as PackedKind
+from tritium.ops.ttgir.scheduling import SchedBarrierOp as SchedBarrierOp
+from tritium.ops.ttgir.scheduling import SetPriorityOp as SetPriorityOp
 from tritium.ops.ttgir.tcgen05 import TCGen5CommitOp as TCGen5CommitOp
 from tritium.ops.ttgir.tcgen05 import TCGen5MMAOp as TCGen5MMAOp
 from tritium.ops.ttgir.tcgen05 import TCGen5MMAScaledOp as TCGen5MMAScaledOp
