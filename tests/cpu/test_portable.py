@@ -351,7 +351,7 @@ def test_linux_is_used_on_linux() -> None:
 OWN = {
     "system/__init__.py", "system/linux.py", "native/threads.py", "native/elf.py",
     "native/crash.py", "native/crash_writer.py", "runtime/workers/children.py",
-    "backends/cpu/lower/debug.py",
+    "backends/cpu/lower/debug.py", "tools/reduce.py",
 }  # fmt: skip
 NAMES = re.compile(
     r"\b(fcntl|futex|getauxval|memfd_create|sched_\w+affinity|sched_getcpu|register_at_fork|mprotect"
