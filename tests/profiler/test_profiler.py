@@ -319,3 +319,12 @@ def test_filters_of_the_launch_hook():
         LaunchHook().configure()
     assert set(children(children(children(root)["outer"])["inner"])) == {"plain", "copy"}
     assert LaunchHook() is LaunchHook()
+
+
+def test_the_folder_of_a_profile_is_made(in_folder: Path):
+    session = proton.start("new/folder/profile")
+    with proton.scope("work", metrics={"items": 3}):
+        pass
+    proton.finalize(session)
+    text = (in_folder / "new" / "folder" / "profile.hatchet").read_text()
+    assert json.loads(text)[0]["children"][0]["frame"]["name"] == "work"

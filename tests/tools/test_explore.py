@@ -132,7 +132,7 @@ sys.exit(3)
 
 @pytest.mark.parametrize(("program", "kernel", "signature", "message"), [
     (["nothing.py"], None, None, r"nothing\.py: no such file"),
-    (["kernels.py"], None, None, "no kernel was compiled"),
+    (["kernels.py"], None, None, "compiled: nothing; a program must launch it"),
     (["kernels.py"], None, SIGNATURE, "--signature needs the name of its kernel"),
     (["x.ttir", "--target"], None, None, "--target: options stand before the file"),
     (["kernels.py"], "mean", None, "--target cpu: kernels.py is run, on this machine"),
@@ -144,7 +144,7 @@ def test_errors(
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr("tritium.cli.run.run_program", lambda arguments: None)
     Path("x.ttir").write_text("")
-    target = None if message == "no kernel was compiled" else "cpu"
+    target = None if message.startswith("compiled: nothing") else "cpu"
     with pytest.raises(ExploreError, match=message):
         explore(program, Path("out.html"), kernel, target, signature)
     assert not Path("out.html").exists()

@@ -160,4 +160,5 @@ def test_the_command_line(tmp_path: Path) -> None:
     out.write_bytes(b"\x8d")
     assert "is no text" in run(str(out))[1]
     out.write_text("module {")
-    assert run(str(out))[0] == 1
+    status, text = run(str(out))
+    assert status == 1 and f"{out}:1:9: " in text

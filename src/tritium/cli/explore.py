@@ -57,9 +57,10 @@ def explore(
     records = record(program, kernel, target, signature)
     chosen = [r for r in records if kernel in (None, r.kernel.name)]
     if not chosen:
-        names = ", ".join(dict.fromkeys(r.kernel.name for r in records)) or "none"
+        names = ", ".join(dict.fromkeys(r.kernel.name for r in records))
         what = f"no kernel called {kernel!r} was compiled" if kernel else "no kernel was compiled"
-        raise ExploreError(f"{program[0]}: {what}; compiled: {names}")
+        more = names or "nothing; a program must launch it, or --signature say its arguments"
+        raise ExploreError(f"{program[0]}: {what}; compiled: {more}")
     kernels = [kernel_data(r) for r in chosen]
     if output.suffix == ".json":
         data = {"format": FORMAT, "title": title, "kernels": kernels}

@@ -55,7 +55,7 @@ def shrink(
     else:
         outcome = by_compiling(target_of(target), ending, options)
     try:
-        least, failure = reduce(text, outcome)
+        least, failure = reduce(text, outcome, file)
     except ReduceError as error:
         raise ReduceError(f"{file}: {error}") from None
     lines = [len(t.splitlines()) for t in (text, least)]

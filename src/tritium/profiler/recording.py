@@ -77,8 +77,9 @@ class Recording:
             return [self.root.to_json(), self.devices]
 
     def write(self, name: str, kind: str) -> None:
-        """Write the file of a format, which is its ending."""
+        """Write the file of a format, which is its ending; its folder is made."""
         file = FilePath(f"{name}.{kind}")
+        file.parent.mkdir(parents=True, exist_ok=True)
         if kind == "hatchet_msgpack":
             file.write_bytes(packed(self.to_json()))
             return

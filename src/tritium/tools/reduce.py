@@ -50,12 +50,13 @@ class ReduceError(TritonError):
     """There is nothing to reduce."""
 
 
-def reduce(text: str, outcome: Outcome) -> tuple[str, str]:
-    """The least text that was found to fail as this one does, and how it fails.
+def reduce(text: str, outcome: Outcome, name: str = "<reduce>") -> tuple[str, str]:
+    """The least text that was found to fail as this one does, and how it fails; `name` is the
+    text's in messages.
 
     Raises `ReduceError` where it does not fail, `ParseError` where it is no IR.
     """
-    module = parse_module(text, "<reduce>")
+    module = parse_module(text, name)
     wanted = outcome(print_module(module, locations=False))  # which messages may name
     if not wanted:
         raise ReduceError("it does not fail")

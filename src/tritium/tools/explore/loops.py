@@ -183,10 +183,11 @@ def pipelined_loops(text: str) -> list[dict[str, Any]]:
         inside = [other for other in op.walk() if isinstance(other, Op) and other is not op]
         buffers: dict[Any, Any] = {}
         for other in inside:
-            if isinstance(other, MemDescView) and _outside(other.operands[0].owner, op):
-                buffers[other.operands[0]] = other.operands[0].type
-        # Memory without an axis of buffers is no tile of a loop's; with one axis it is barriers.
-        data = [t for t in buffers.values() if len(t.get_shape()) > 2]
+            if isinstance(other, MemDescView) and _outside(other.src.owner, op):
+                before, after = (_rank(v) for v in (other.src, other.results[0]))
+                if before > after > 1:  # one of several tiles; with one axis barriers
+                    buffers[other.src] = other.src.type
+        data = list(buffers.values())
         _, line, _ = source_position(op.location) or ("", 0, 0)  # pyright: ignore
         found.append({
             "line": line, "stages": max((t.get_shape()[0] for t in data), default=1),
@@ -196,6 +197,10 @@ def pipelined_loops(text: str) -> list[dict[str, Any]]:
             ).most_common(2 * _SHOWN),
         })  # fmt: skip
     return found
+
+
+def _rank(value: Any) -> int:
+    return len(value.type.get_shape())
 
 
 def _outside(owner: Any, loop: Op) -> bool:
