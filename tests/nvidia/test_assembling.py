@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tritium.backends.base import make_backend
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.options import assembler
 from tritium.errors import PTXASError
+from tritium.native.loader import compile_ir
 from tritium.target import GPUTarget
 
 needs_ptxas = pytest.mark.ptxas
@@ -197,3 +199,27 @@ def test_looking_for_a_gpu_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+LOOP = """
+define ptx_kernel void @f(ptr %p, i64 %stride, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %offset = mul i64 %i, %stride
+  %at = getelementptr i8, ptr %p, i64 %offset
+  store volatile i64 %i, ptr %at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def test_loops_are_strength_reduced_after_a_compile_for_the_cpu():
+    compile_ir(LOOP.replace("ptx_kernel ", ""))
+    multiplications = re.findall(r"mul\.lo\.s64|mad\.lo\.s64", ptx.emit_ptx(LOOP, 90, 87))
+    assert not multiplications

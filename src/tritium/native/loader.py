@@ -13,8 +13,8 @@ import hashlib
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
@@ -39,7 +39,8 @@ class ObjectStore(Protocol):
 Opt = int | Literal["light"] | None
 """Which IR passes run: see `compile_ir`."""
 
-_lock = forking.held_while_forking(threading.RLock())
+lock = forking.held_while_forking(threading.RLock())
+"""Held while LLVM compiles, for any backend: its options are those of the process."""
 _names = itertools.count()
 
 
@@ -89,13 +90,13 @@ def _never_collect(value: object) -> None:
 
 def data_layout() -> str:
     """The host's data layout, for the head of a module."""
-    with _lock:
+    with lock:
         return str(_machine().target_data)
 
 
 def triple() -> str:
     """The host's target triple, for the head of a module."""
-    with _lock:
+    with lock:
         return _machine().triple
 
 
@@ -138,6 +139,20 @@ def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
     return module
 
 
+@contextmanager
+def _without_strength_reduction(machine: Any) -> Generator[None]:
+    """LLVM's strength reduction of loops is off for x86-64: it takes a fifth of the time, and the
+    addresses that lowering writes fit the addressing modes (`docs/decisions.md`)."""
+    if not machine.triple.startswith("x86_64"):
+        yield
+        return
+    llvm.set_option("", "-disable-lsr=1")
+    try:
+        yield
+    finally:
+        llvm.set_option("", "-disable-lsr=0")
+
+
 def compile_ir(
     ir_text: str, *, opt: Opt = None, processor: CPU | None = None
 ) -> bytes:
@@ -155,16 +170,20 @@ def compile_ir(
     Raises:
         RuntimeError: the text is not valid IR; the message is LLVM's.
     """
-    with _lock:
+    with lock:
         machine = _machine(processor)
-        return machine.emit_object(_prepare(ir_text, opt, machine))
+        module = _prepare(ir_text, opt, machine)
+        with _without_strength_reduction(machine):
+            return machine.emit_object(module)
 
 
 def assembly(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> str:
     """The assembly text of what `compile_ir` generates."""
-    with _lock:
+    with lock:
         machine = _machine(processor)
-        return machine.emit_assembly(_prepare(ir_text, opt, machine))
+        module = _prepare(ir_text, opt, machine)
+        with _without_strength_reduction(machine):
+            return machine.emit_assembly(module)
 
 
 def object_key(ir_text: str, opt: Opt = None) -> str:
@@ -245,7 +264,7 @@ def _load_by_llvm(code: bytes, symbols: Sequence[str], imports: Mapping[str, int
         builder.export_symbol(name)
     for name, address in imports.items():
         builder.import_symbol(name, address)
-    with _lock:
+    with lock:
         tracker: Any = builder.link(_linker(), f"tritium.{next(_names)}")
     return Image({name: tracker[name] for name in symbols}, tracker)
 
@@ -253,7 +272,7 @@ def _load_by_llvm(code: bytes, symbols: Sequence[str], imports: Mapping[str, int
 def _load_coff(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Image:
     """Load an object by MCJIT, an engine of its own: of LLVM's loaders the only one that links
     COFF's calls of far functions, and its constants that several objects may have."""
-    with _lock:
+    with lock:
         _initialize()
         machine = llvm.Target.from_triple(host().triple).create_target_machine(jit=True)
         module = llvm.parse_assembly(f'target triple = "{host().triple}"\n')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +10,10 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium import forking
 from tritium.codegen.llvm.bitcode import link_files, make_internal
+from tritium.native.loader import lock
 
 TRIPLE = "amdgcn-amd-amdhsa"
-_lock = forking.held_while_forking(threading.RLock())
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def machine(arch: str, packed: bool = True) -> Any:
 
 def data_layout(arch: str) -> str:
     """LLVM's data layout of a processor."""
-    with _lock:
+    with lock:
         return str(machine(arch).target_data)
 
 
@@ -87,7 +85,7 @@ def assembly(text: str, how: How) -> str:
 
 @contextmanager
 def _optimized(text: str, how: How) -> Generator[Any]:
-    with _lock, llvm.create_context() as context:
+    with lock, llvm.create_context() as context:
         try:
             module = llvm.parse_assembly(text, context=context)
             module.verify()

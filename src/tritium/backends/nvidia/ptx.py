@@ -11,23 +11,22 @@ import os
 import re
 import subprocess
 import tempfile
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium import forking, knobs
+from tritium import knobs
 from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors
 from tritium.errors import PTXASError
+from tritium.native.loader import lock
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 _NEWEST_PTX = 90  # that LLVM 22 knows
-_lock = forking.held_while_forking(threading.RLock())
 
 
 def cpu_name(arch: int) -> str:
@@ -74,7 +73,7 @@ def emit_ptx(
     what `libdevice.link` raises.
     """
     # Closed here, in this order: a module that an error keeps alive must not outlive its context.
-    with _lock, llvm.create_context() as context, _parsed(text, context) as module:
+    with lock, llvm.create_context() as context, _parsed(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
         linked = libdevice.link(module, libraries, machine, context)
         if optimize or linked:  # what is linked must be inlined
