@@ -382,8 +382,63 @@ def test_partitions_that_do_not_fit(
         compiled(module.kernel, "", {"layout": gl.BlockedLayout([1], [32], [4], [0])})
 
 
+@gluon.constexpr_function
+def biased(outputs, inputs):
+    (sums,), (x, bias) = outputs, inputs
+    return " ".join(f"add.f32 {to}, {of}, {bias[0]};" for to, of in zip(sums, x, strict=True))
+
+
+@gluon.jit
+def assembly_kernel(src, out, bias, text: gl.constexpr, codes: gl.constexpr, pure: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([2], [32], [4], [0])
+    i = gl.arange(0, 512, layout)
+    x = gl.load(src + i)
+    gl.store(out + i, gl.inline_asm(text, codes, [x, bias], x.type, is_pure=pure))
+
+
+def test_assembly_of_all_registers() -> None:
+    kernel = compiled(assembly_kernel, "*fp32 *fp32 fp32",
+                      {"text": biased, "codes": ("=&f", "f", "f"), "pure": True})  # fmt: skip
+    text = " ".join(f"add.f32 ${i}, ${4 + i}, $8;" for i in range(4))
+    codes = "=&f,=&f,=&f,=&f,f,f,f,f,f"
+    assert f'asm "{text}" {{constraints = "{codes}", pure = true}}' in kernel.asm["ttgir"]
+    assert f'asm "{text}", "{codes}"(float' in kernel.asm["llir"]
+    assert kernel.asm["ptx"].count("add.f32") == 4
+
+
+@pytest.mark.parametrize(("text", "codes", "message"), [
+    ("", "=f,f", "'=f,f' has 1 outputs and 1 inputs; the operands are 4 .* and 5 of arguments"),
+    ("", ("=f", "f"), "2 constraints; one for each of 3 results and arguments is required"),
+    ("", ("=f", "x", "f"), "the constraint 'x' in .* is none of PTX"),
+])  # fmt: skip
+def test_assembly_that_does_not_fit(text: str, codes: Any, message: str) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(assembly_kernel, "*fp32 *fp32 fp32",
+                 {"text": text, "codes": codes, "pure": False})  # fmt: skip
+
+
+@gluon.jit
+def assembly_of_memory_kernel(out, pure: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    i = gl.arange(0, 128, layout)
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    memory = gl.allocate_shared_memory(gl.int32, [128], shared, i)
+    lane, time = gl.inline_asm("mov.u32 $0, %laneid; mov.u32 $1, %clock;", "=r,=r", [],
+                               [gl.int32, gl.int32])  # fmt: skip
+    gl.inline_asm("// at $0", "r", [memory], is_pure=pure)
+    gl.store(out + i, lane + time + memory.load(layout))
+
+
+def test_assembly_of_memory() -> None:
+    kernel = compiled(assembly_of_memory_kernel, "*i32", {"pure": False})
+    in_order(kernel.asm["llir"], r'call { i32, i32 } asm sideeffect "mov.u32 \$0, %laneid',
+             r'call void asm sideeffect "// at \$0", "r"\(i32 %')  # fmt: skip
+    with pytest.raises(CompilationError, match="assembly with memory is not pure"):
+        compiled(assembly_of_memory_kernel, "*i32", {"pure": True})
+
+
 @pytest.mark.parametrize("call", [
-    "gl.inline_asm('')", "gl.nvidia.rubin.add4()",
+    "gl.nvidia.rubin.add4()",
     "gl.nvidia.rubin.TensorMemoryScalesLayout(block_rep_order='kThenMn')",
     "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip

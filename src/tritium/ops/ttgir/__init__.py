@@ -28,6 +28,7 @@ from tritium.ops.ttgir.hopper import ClusterBarrierOp as ClusterBarrierOp
 from tritium.ops.ttgir.hopper import FenceAsyncSharedOp as FenceAsyncSharedOp
 from tritium.ops.ttgir.hopper import WarpGroupDotOp as WarpGroupDotOp
 from tritium.ops.ttgir.hopper import WarpGroupDotWaitOp as WarpGroupDotWaitOp
+from tritium.ops.ttgir.inline_asm import InlineAsmOp as InlineAsmOp
 from tritium.ops.ttgir.local_gather import LocalAtomicScatterRMWOp as LocalAtomicScatterRMWOp
 from tritium.ops.ttgir.local_gather import LocalGatherOp as LocalGatherOp
 from tritium.ops.ttgir.local_gather import LocalScatterOp as LocalScatterOp

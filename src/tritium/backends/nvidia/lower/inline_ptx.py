@@ -4,6 +4,7 @@ and functions of bitcode."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import ELEMENTWISE, NVIDIA
@@ -15,6 +16,8 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
+from tritium.ops import ttgir
+from tritium.ops.ttgir.inline_asm import codes_of, registers
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
 
 _REGISTER = re.compile(r"=?&?[bchrlqfd]")
@@ -58,11 +61,30 @@ def inline_asm(c: Context, op: Any) -> None:
         c.set(result, values[:count])
 
 
-def _check(op: Any, outputs: int, inputs: int) -> None:
-    """Raise `CompilationError` for constraints that LLVM ends the process for, or that do not fit
-    the operands."""
-    given = [c for c in op.operand_codes if not c.startswith("~{")]
-    for constraint in given:
+@lowers(NVIDIA, ttgir.InlineAsmOp)
+def thread_asm(c: Context, op: ttgir.InlineAsmOp) -> None:
+    """The assembly, once."""
+    arguments = [
+        part for v in op.arguments for part in (
+            [c.address(c.memory(v).address)] if isinstance(v.type, ttgir.MemDescType)
+            else c.tile(v)
+        )
+    ]  # fmt: skip
+    kinds = [value_type(r.type) for r in op.results for _ in range(registers(r.type))]
+    _check_codes(op, codes_of(op.constraints), len(kinds))
+    struct = "void" if not kinds else kinds[0] if len(kinds) == 1 else f"{{ {', '.join(kinds)} }}"
+    text, constraints = quoted(op.asm_string), quoted(op.constraints.replace(" ", ""))
+    done = c.asm(struct, text, constraints, *arguments, effects=not op.pure)
+    parts = c.members(done, kinds) if kinds else []
+    for result in op.results:
+        count = registers(result.type)
+        c.set(result, parts[:count])
+        parts = parts[count:]
+
+
+def _check_codes(op: Any, codes: Sequence[str], outputs: int) -> None:
+    """Raise `CompilationError` for constraints that LLVM ends the process for."""
+    for constraint in codes:
         tied = _TIED.fullmatch(constraint) is not None and int(constraint) < outputs
         if not tied and not _REGISTER.fullmatch(constraint):
             raise assembly_error(
@@ -71,6 +93,13 @@ def _check(op: Any, outputs: int, inputs: int) -> None:
                 "registers are b (predicate), h (16 bits), r (32), l (64), q (128), f (float) and "
                 "d (double), with '=' before those of outputs; a number is that of an output",
             )
+
+
+def _check(op: Any, outputs: int, inputs: int) -> None:
+    """Raise `CompilationError` for constraints that LLVM does not take, or that do not fit the
+    operands."""
+    given = [c for c in op.operand_codes if not c.startswith("~{")]
+    _check_codes(op, given, outputs)
     found = sum(c.startswith("=") for c in given)
     if (found, len(given) - found) != (outputs, inputs):
         raise assembly_error(

@@ -15,6 +15,7 @@ from tritium.experimental.gluon.language import _core as _core
 from tritium.experimental.gluon.language import amd as amd
 from tritium.experimental.gluon.language import extra as extra
 from tritium.experimental.gluon.language import nvidia as nvidia
+from tritium.experimental.gluon.language._assembly import inline_asm as inline_asm
 from tritium.experimental.gluon.language._core import arange as arange
 from tritium.experimental.gluon.language._core import bank_conflicts as bank_conflicts
 from tritium.experimental.gluon.language._core import barrier as barrier
@@ -22,7 +23,6 @@ from tritium.experimental.gluon.language._core import convert_layout as convert_
 from tritium.experimental.gluon.language._core import dot_fma as dot_fma
 from tritium.experimental.gluon.language._core import fp4_to_fp as fp4_to_fp
 from tritium.experimental.gluon.language._core import full as full
-from tritium.experimental.gluon.language._core import inline_asm as inline_asm
 from tritium.experimental.gluon.language._core import num_ctas as num_ctas
 from tritium.experimental.gluon.language._core import num_warps as num_warps
 from tritium.experimental.gluon.language._core import set_auto_layout as set_auto_layout

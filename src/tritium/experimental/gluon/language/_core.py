@@ -211,9 +211,3 @@ def fp4_to_fp(src: tensor, elem_type: Any, axis: int) -> tensor:
     bits = (codes & 7) << 9 | (codes & 8) << 12
     value = tl.cast(bits, float16, bitcast=True) * 16384.0
     return casts.cast(value, elem_type)
-
-
-@builtin
-def inline_asm(*args: Any, **kwargs: Any) -> Any:
-    """One piece of assembly a thread."""
-    raise NotImplementedError("gluon.language.inline_asm is not built")

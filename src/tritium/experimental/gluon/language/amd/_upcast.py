@@ -33,13 +33,6 @@ def _alternating(x: Any, y: Any, axis: Any) -> Any:
 
 
 @device_function
-def _number(code: Any) -> Any:
-    """The float32 numbers of e2m1 codes: their bits lead those of a half, but for its bias."""
-    bits = (code & 7) << 9 | (code & 8) << 12
-    return bits.to(tl.uint16).to(tl.float16, bitcast=True).to(tl.float32) * 16384.0
-
-
-@device_function
 def _times_power(value: Any, codes: Any) -> Any:
     """The product with powers of two given by their exponents (127 is 1, 255 is NaN), in two steps
     that are normal numbers."""
@@ -67,10 +60,7 @@ def scaled_upcast(src: Any, scale: Any, elem_type: Any, axis: Any = None) -> Any
     if src.dtype.is_fp8():
         value = src.to(tl.float32)
     else:
-        tl.static_assert(src.dtype == tl.uint8 or src.dtype == tl.int8,
-                         "scaled_upcast: src must be float8, or bytes of two e2m1 numbers")
-        pairs = src.to(tl.uint8, bitcast=True).to(tl.int32)
-        value = _alternating(_number(pairs & 15), _number(pairs >> 4), axis)
+        value = gl.fp4_to_fp(src, tl.float16, axis).to(tl.float32)
     codes = scale.to(tl.uint8, bitcast=True).to(tl.int32)
     if codes.numel == value.numel:
         codes = gl.convert_layout(codes, value.type.layout, assert_trivial=True)
