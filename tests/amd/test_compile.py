@@ -11,6 +11,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
+from tests.ir.test_reference_runs import REFERENCE
 from tritium.backends.base import make_backend
 from tritium.language.extra import hip
 from tritium.language.extra.hip import libdevice
@@ -278,3 +279,11 @@ def test_assembly_is_written_when_it_is_asked_for(
     assert written.read_text().startswith(dumped.asm["amdgcn"])
     again = compiled(add, "*fp32 *fp32 *fp32 i32", constants=constants)
     assert again.asm["amdgcn"] == dumped.asm["amdgcn"]
+
+
+def test_lines_where_a_call_has_none(capfd: pytest.CaptureFixture[str]) -> None:
+    """LLVM would drop those of the whole function."""
+    path = REFERENCE / "map_elementwise.source.ttir"
+    kernel = tritium.compile(str(path), target=GPUTarget("hip", "gfx942", 64))
+    assert re.search(r"call .* @k_.*branchy.*, !dbg", kernel.asm["llir"])
+    assert "invalid debug info" not in capfd.readouterr().err

@@ -43,12 +43,17 @@ class DebugInfo:
         return f" !dbg {self._scope}" if self._scope else ""
 
     def of_op(self, op: Any) -> str:
-        """The debug suffix of an op's instructions: `, !dbg !7`; "" without a source location."""
-        location = getattr(op, "location", None)
-        if location is None or not self._scope:
+        """The debug suffix of an op's instructions: `, !dbg !7`; "" in a function without a place.
+        Line 0 where the op has none: LLVM drops the lines of a function with a call without one."""
+        if not self._scope:
             return ""
-        reference = self._location(location, self._scope, "")
-        return f", !dbg {reference}" if reference else ""
+        location = getattr(op, "location", None)
+        reference = "" if location is None else self._location(location, self._scope, "")
+        if not reference:
+            reference = self._node(
+                ("nowhere", self._scope), f"!DILocation(line: 0, scope: {self._scope})"
+            )
+        return f", !dbg {reference}"
 
     def _location(self, location: Attribute, scope: str, inlined_at: str) -> str:
         key = location, scope, inlined_at
