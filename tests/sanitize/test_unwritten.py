@@ -102,3 +102,13 @@ def test_torch() -> None:
         assert new.isnan().all()
         failing(lambda: double[(1,)](new, x, 8, BLOCK=8))  # noqa: B023
     assert torch.empty(3, dtype=torch.bool).shape == (3,) and torch.empty(2, device="meta").is_meta
+
+
+def test_tensors_without_memory() -> None:
+    """Those of torch.func, and the fake ones of torch.compile."""
+    torch = pytest.importorskip("torch")
+    x = torch.ones(2, 3)
+    sums = torch.func.vmap(lambda v: torch.empty_like(v).fill_(1) + v)
+    assert (sums(x) == 2).all()
+    fake = torch._subclasses.fake_tensor.FakeTensorMode().from_tensor(x)
+    assert torch.empty_like(fake).shape == (2, 3)

@@ -55,8 +55,12 @@ def _fill_array(array: Any) -> None:
 def _fill_tensor(tensor: Any) -> None:
     import torch
 
-    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+    # Subclasses stand for tensors without memory, as those do with which torch.compile traces.
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_meta:
         return
-    storage = tensor.untyped_storage()
+    try:
+        storage = tensor.untyped_storage()
+    except NotImplementedError:  # a view by torch.func, of memory that was allocated before
+        return
     halves: Any = torch.tensor([], dtype=torch.int16, device=tensor.device)
     halves.set_(storage, 0, (storage.nbytes() // 2,)).fill_(int.from_bytes(PATTERN, "little"))
