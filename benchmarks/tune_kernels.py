@@ -93,10 +93,10 @@ def matmul_trials(thin: bool) -> Iterator[Trial]:
         ]
     else:
         found = [
-            Blocks(m, n, k, warps, stages, 1, fused, split, parts)
-            for (m, n, warps), k, stages, (fused, split), parts in product(
+            Blocks(m, n, k, warps, stages)
+            for (m, n, warps), k, stages in product(
                 ((128, 256, 8), (256, 128, 8), (128, 128, 8), (128, 128, 4), (64, 256, 4)),
-                (64, 128), (3, 4), ((False, False), (True, False), (False, True)), (1, 2),
+                (64, 128), (3, 4),
             )
             if (m + n) * k * 2 * stages <= 200 << 10
         ]

@@ -16,17 +16,18 @@ COPY_ENGINES = {"hopper"}
 def is_readable(x: Tensor) -> bool:
     """Whether x's device has an engine that can read blocks of x: elements of at most 2 bytes,
     adjacent along the last axis; the address and the other strides are multiples of 16 bytes."""
+    if device_class(x.device) not in COPY_ENGINES or x.data_ptr() % 16:
+        return False
+    *outer, last = x.stride()
     size = x.itemsize
-    return (
-        device_class(x.device) in COPY_ENGINES and size <= 2 and x.numel() > 0
-        and x.data_ptr() % 16 == 0 and x.stride(-1) == 1
-        and all(s > 0 and s * size % 16 == 0 for s in x.stride()[:-1])
-    )  # fmt: skip
+    if size > 2 or last != 1 or not x.numel():
+        return False
+    return all(stride > 0 and not stride * size % 16 for stride in outer)
 
 
 def describe(x: Tensor, block: Sequence[int]) -> TensorDescriptor:
-    """A descriptor of x with blocks of this shape."""
-    return TensorDescriptor(x, list(x.shape), list(x.stride()), list(block))
+    """A descriptor of x, which has strides as `is_readable` wants, with blocks of this shape."""
+    return TensorDescriptor.unchecked(x, list(x.shape), list(x.stride()), list(block))
 
 
 def blocks_of(x: Tensor, rows: int, columns: int) -> tuple[TensorDescriptor, bool] | None:

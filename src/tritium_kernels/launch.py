@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 import torch
 
@@ -35,11 +36,21 @@ def processors(device: torch.device) -> int:
 
 def on(op: str, name: str, tensor: torch.Tensor) -> AbstractContextManager[object]:
     """The context in which kernels for `tensor` are launched; refuses other devices' tensors."""
-    backend = driver.active.get_current_target().backend
-    kind = "cpu" if backend == "cpu" else "cuda"
-    if tensor.device.type != kind:
-        raise refuse(op, name, f"is on {tensor.device}", f"{kind}, the device of the active driver")
-    return nullcontext() if kind == "cpu" else torch.cuda.device(tensor.device)
+    kind, device = _kind(driver.active), tensor.device
+    if device.type != kind:
+        raise refuse(op, name, f"is on {device}", f"{kind}, the device of the active driver")
+    if kind == "cpu" or device.index == torch.cuda.current_device():
+        return _HERE
+    return torch.cuda.device(device)
+
+
+_HERE = nullcontext()
+
+
+@lru_cache(maxsize=8)
+def _kind(active: Any) -> str:
+    """The type of torch devices that an active driver is for."""
+    return "cpu" if active.get_current_target().backend == "cpu" else "cuda"
 
 
 def constant(text: str | None) -> str | None:

@@ -6,6 +6,7 @@ A class that a table does not name takes the entry of "gpu".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -85,6 +86,7 @@ class RowPlan:
     even: bool
 
 
+@lru_cache(maxsize=4096)
 def plan_rows(
     device: torch.device, rows: int, columns: int, sums: bool = False, again: bool = False
 ) -> RowPlan:

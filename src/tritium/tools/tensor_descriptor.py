@@ -97,6 +97,16 @@ class TensorDescriptor:
                 "it to tl.dot (input_precision='tf32')"
             )
 
+    @classmethod
+    def unchecked(
+        cls, base: Any, shape: Sequence[int], strides: Sequence[int], block_shape: Sequence[int]
+    ) -> TensorDescriptor:
+        """A descriptor that the caller knows to be right, which saves 4 us."""
+        found: TensorDescriptor = object.__new__(cls)
+        found.base, found.shape, found.strides = base, shape, strides
+        found.block_shape, found.padding, found.round_f32_to_tf32 = block_shape, "zero", False
+        return found
+
     @staticmethod
     def from_tensor(
         tensor: Any, block_shape: Sequence[int], padding: str = "zero",

@@ -11,6 +11,7 @@ from torch import Tensor
 from tritium_kernels.dense.kernels.adamw import adamw as kernel
 from tritium_kernels.errors import check_operand, check_range, check_tensor, refuse
 from tritium_kernels.launch import cdiv, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat
 
 
@@ -22,9 +23,7 @@ def _flat(x: Tensor, like: Tensor) -> Tensor | None:
     return None
 
 
-@torch.library.custom_op(
-    "tritium_kernels::adamw_", mutates_args=("parameter", "first", "second")
-)
+@operator("adamw_", mutates=("parameter", "first", "second"))
 def adamw_op(
     parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int, rate: float,
     beta1: float, beta2: float, eps: float, decay: float, maximize: bool,

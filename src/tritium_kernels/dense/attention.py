@@ -19,6 +19,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
+from tritium_kernels.operators import operator
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -32,7 +33,7 @@ def _like(x: Tensor, columns: int) -> Tensor:
     return torch.empty((batch, heads, rows, columns), dtype=x.dtype, device=x.device)
 
 
-@torch.library.custom_op("tritium_kernels::attention", mutates_args=())
+@operator("attention")
 def attention_op(
     q: Tensor, k: Tensor, v: Tensor, q_offsets: Tensor | None, k_offsets: Tensor | None,
     aux: Tensor | None, scale: float, left: int, right: int, score: str | None, dropout: float,
@@ -50,7 +51,7 @@ def attention_op(
     return o, lse
 
 
-@torch.library.custom_op("tritium_kernels::attention_backward", mutates_args=())
+@operator("attention_backward")
 def attention_backward_op(
     q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor,
     q_offsets: Tensor | None, k_offsets: Tensor | None, aux: Tensor | None, scale: float,

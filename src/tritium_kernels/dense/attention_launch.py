@@ -41,7 +41,7 @@ class AttentionTable:
 
 _HALF = {
     "hopper": AttentionTable(
-        forward={64: Tiles(128, 64, 8, 4), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)},
+        forward={64: Tiles(128, 64, 8, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)},
         dk_dv={64: Tiles(64, 128, 8, 2), 128: Tiles(64, 128, 8, 2), 256: Tiles(32, 64, 8, 1)},
         dq={64: Tiles(128, 64, 8, 2), 128: Tiles(128, 64, 8, 2), 256: Tiles(64, 32, 8, 1)},
         together={64: Tiles(64, 64, 4, 3), 128: Tiles(64, 128, 8, 3)},

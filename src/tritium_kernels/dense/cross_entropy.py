@@ -17,6 +17,7 @@ from tritium_kernels.errors import (
     check_tensor,
 )
 from tritium_kernels.launch import as_rows, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -62,14 +63,14 @@ def launch_backward(
         )  # fmt: skip
 
 
-@torch.library.custom_op("tritium_kernels::cross_entropy", mutates_args=())
+@operator("cross_entropy")
 def cross_entropy_op(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
 ) -> tuple[Tensor, Tensor]:
     return launch_forward(as_rows(logits), target.contiguous(), ignored, smoothing, z)
 
 
-@torch.library.custom_op("tritium_kernels::cross_entropy_backward", mutates_args=())
+@operator("cross_entropy_backward")
 def cross_entropy_backward_op(
     logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
     ignored: int, smoothing: float, z: float,

@@ -10,12 +10,13 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import embedding as kernels
 from tritium_kernels.errors import INDICES, check_like, check_rank, check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 NO_PADDING = -1
 
 
-@torch.library.custom_op("tritium_kernels::embedding", mutates_args=())
+@operator("embedding")
 def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
     rows, columns = table.shape
     y = torch.empty((*index.shape, columns), dtype=table.dtype, device=table.device)
@@ -31,7 +32,7 @@ def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
     return y
 
 
-@torch.library.custom_op("tritium_kernels::embedding_backward", mutates_args=())
+@operator("embedding_backward")
 def embedding_backward_op(index: Tensor, dy: Tensor, rows: int, padding: int) -> Tensor:
     columns = dy.shape[-1]
     dtable = torch.zeros((rows, columns), dtype=dy.dtype, device=dy.device)

@@ -10,6 +10,7 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import activation as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
 from tritium_kernels.launch import as_rows, cdiv, constant, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 
@@ -20,7 +21,7 @@ def _matrices(*tensors: Tensor) -> list[Tensor]:
     return [as_rows(t) for t in tensors]
 
 
-@torch.library.custom_op("tritium_kernels::gated", mutates_args=())
+@operator("gated")
 def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     y = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     if y.numel() == 0:
@@ -38,7 +39,7 @@ def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     return y
 
 
-@torch.library.custom_op("tritium_kernels::gated_backward", mutates_args=())
+@operator("gated_backward")
 def gated_backward_op(
     gate: Tensor, up: Tensor, dy: Tensor, activation: str
 ) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,11 @@ from tritium_kernels.dense.kernels import group_norm as kernels
 from tritium_kernels.dense.norm import statistics_dtype
 from tritium_kernels.errors import check_operand, check_same_dtype, check_tensor, refuse
 from tritium_kernels.launch import cdiv, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 
-@torch.library.custom_op("tritium_kernels::group_norm", mutates_args=())
+@operator("group_norm")
 def group_norm_op(
     x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,7 +38,7 @@ def group_norm_op(
     return y, mean, rstd
 
 
-@torch.library.custom_op("tritium_kernels::group_norm_backward", mutates_args=())
+@operator("group_norm_backward")
 def group_norm_backward_op(
     x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

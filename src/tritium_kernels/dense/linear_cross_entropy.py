@@ -16,6 +16,7 @@ from tritium_kernels.dense.cross_entropy import (
 )
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
 from tritium_kernels.launch import cdiv, power_of_two
+from tritium_kernels.operators import operator
 
 
 def _chunk(rows: int, features: int, columns: int) -> int:
@@ -27,7 +28,7 @@ def _product(a: Tensor, b: Tensor, y: Tensor, **extra: Any) -> None:
     matmul_launch.launch(a[None], b[None], y[None], **extra)
 
 
-@torch.library.custom_op("tritium_kernels::linear_cross_entropy", mutates_args=())
+@operator("linear_cross_entropy")
 def linear_cross_entropy_op(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, ignored: int,
     smoothing: float, z: float, mean: bool, gradients: bool,

@@ -20,6 +20,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, constant, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -72,7 +73,7 @@ def _result_dtype(a: Tensor, out_dtype: torch.dtype | None, scaled: bool) -> tor
     return torch.float16 if a.dtype in FP8 else a.dtype
 
 
-@torch.library.custom_op("tritium_kernels::matmul", mutates_args=())
+@operator("matmul")
 def matmul_op(
     a: Tensor, b: Tensor, bias: Tensor | None, residual: Tensor | None, a_scale: Tensor | None,
     b_scale: Tensor | None, activation: str | None, out_dtype: torch.dtype, precision: str,
@@ -108,7 +109,7 @@ def _(
     return y, torch.empty(shape if keep_inner else 0, dtype=out_dtype, device=a.device)
 
 
-@torch.library.custom_op("tritium_kernels::activation_backward", mutates_args=())
+@operator("activation_backward")
 def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if dx.numel() == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -15,13 +16,8 @@ from tritium_kernels.launch import cdiv, constant, device_class, on, power_of_tw
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tile sizes of a product, warps and stages of the pipeline of its loop.
-
-    Attributes, of the kernel that takes descriptors:
-        fused: its loops over tiles and over k are one.
-        split: some warps load for the others.
-        parts: in which it stores a tile, 1 or 2.
-    """
+    """Tile sizes of a product, warps and stages of the pipeline of its loop. `alone`: the stages
+    where no program has two tiles, so that nothing is stored beside loads; None for as many."""
 
     m: int
     n: int
@@ -29,16 +25,14 @@ class Blocks:
     warps: int
     stages: int
     split_k: int = 1
-    fused: bool = False
-    split: bool = False
-    parts: int = 1
+    alone: int | None = None
 
 
 #: By the class of device, then bytes of an element: products with many rows.
 LARGE = {
     "cpu": {size: Blocks(64, 64, 128, 4, 1) for size in (1, 2, 4, 8)},
     "hopper": {
-        1: Blocks(128, 256, 128, 8, 3), 2: Blocks(128, 256, 64, 8, 3),
+        1: Blocks(128, 256, 128, 8, 3, alone=4), 2: Blocks(128, 256, 64, 8, 3, alone=4),
         4: Blocks(128, 64, 32, 4, 3), 8: Blocks(32, 32, 16, 4, 2),
     },
     "gpu": {
@@ -50,13 +44,14 @@ LARGE = {
 #: Products of few rows: each program takes a narrow strip of B, read once.
 THIN = {
     "cpu": Blocks(16, 128, 256, 4, 1),
-    "hopper": Blocks(16, 64, 128, 4, 4),
+    "hopper": Blocks(16, 64, 256, 4, 3),
     "gpu": Blocks(16, 64, 64, 4, 3),
 }
 
 MOST_SPLITS = 16
 
 
+@lru_cache(maxsize=4096)
 def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int, k: int) -> Blocks:
     """The configuration of a product; K is split where tiles are fewer than processors."""
     kind = device_class(device)
@@ -74,15 +69,16 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     splits = 1
     while splits < MOST_SPLITS and 2 * splits * tiles <= count and k >= 4 * splits * blocks.k:
         splits *= 2
-    return replace(blocks, split_k=splits)
+    stages = blocks.alone if blocks.alone is not None and tiles <= count else blocks.stages
+    return replace(blocks, split_k=splits, stages=stages)
 
 
 def _is_large(*tensors: Tensor) -> bool:
     """Whether an offset may not fit in int32."""
     for t in tensors:
+        (_, rows, columns), (_, down, across) = t.shape, t.stride()
         # A tile reaches past the end of a matrix by less than a block.
-        steps = zip(t.shape[1:], t.stride()[1:], strict=True)
-        if sum((size + 512) * stride for size, stride in steps) >= 1 << 31:
+        if (rows + 512) * down + (columns + 512) * across >= 1 << 31:
             return True
     return False
 
@@ -98,14 +94,13 @@ def _launch_blocks(
     right = blocks_of(b, blocks.k, blocks.n)
     if left is None or right is None or (b.itemsize == 1 and not right[1]):
         return False  # tensor cores take 8-bit elements of B along K only
-    out = blocks_of(y, blocks.m, blocks.n // blocks.parts) if y.itemsize <= 2 else None
+    out = blocks_of(y, blocks.m, blocks.n) if y.itemsize <= 2 else None
     (batch, m, k), n = a.shape, b.shape[2]
     tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
     extra, strides = after[:5], after[5:]
     kernels.matmul_blocks[(min(tiles, processors(a.device)),)](
         left[0], right[0], y if out is None or out[1] else out[0], *extra, batch, m, n, k,
-        *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1],
-        FUSED=blocks.fused, SPLIT=blocks.split, PARTS=blocks.parts, **options,
+        *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1], **options,
     )  # fmt: skip
     return True
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import norm as kernels
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, device_class, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import ROWS, RowPlan, plan_rows
 
 
@@ -18,7 +19,7 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-@torch.library.custom_op("tritium_kernels::norm", mutates_args=())
+@operator("norm")
 def norm_op(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,7 +43,7 @@ def norm_op(
     return y, mean, rstd
 
 
-@torch.library.custom_op("tritium_kernels::norm_backward", mutates_args=())
+@operator("norm_backward")
 def norm_backward_op(
     x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor,
     center: bool, has_bias: bool,

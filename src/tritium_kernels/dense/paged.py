@@ -18,6 +18,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two, processors
+from tritium_kernels.operators import operator
 
 BLOCKS = {"cpu": (64, 4, 1), "hopper": (64, 4, 3), "gpu": (32, 4, 2)}
 """Keys of a step, warps and stages, by the class of device."""
@@ -32,7 +33,7 @@ def _splits(device: torch.device, programs: int, most_keys: int, block: int) -> 
     return min(power_of_two(wanted), power_of_two(useful), MOST_SPLITS)
 
 
-@torch.library.custom_op("tritium_kernels::paged_attention", mutates_args=())
+@operator("paged_attention")
 def paged_attention_op(
     q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor, scale: float,
     left: int,

@@ -17,10 +17,11 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, on, power_of_two
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 
-@torch.library.custom_op("tritium_kernels::rope", mutates_args=())
+@operator("rope")
 def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
     """x: (batch, heads, length, d); cos, sin: (length, half) or (batch, length, half)."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)

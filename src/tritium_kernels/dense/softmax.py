@@ -9,10 +9,11 @@ import torch
 from tritium_kernels.dense.kernels import softmax as kernels
 from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 
-@torch.library.custom_op("tritium_kernels::softmax", mutates_args=())
+@operator("softmax")
 def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     """Of the last dimension."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -30,7 +31,7 @@ def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     return y
 
 
-@torch.library.custom_op("tritium_kernels::softmax_backward", mutates_args=())
+@operator("softmax_backward")
 def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
     dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
     if dx.numel() == 0:

@@ -121,15 +121,12 @@ def matmul_blocks(
     batch, m, n, k, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,
     KIND: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr, GROUP: tl.constexpr,
     A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr, FUSED: tl.constexpr,
-    SPLIT: tl.constexpr, PARTS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Every `num_programs`-th tile of A @ B, whose operands are descriptors of batches of matrices
-    (see `matrix_at`); y is such a descriptor, with blocks of a tile's PARTS along n, or a pointer.
-    FUSED: the loops over tiles and over k are one; SPLIT: some warps load for the others."""
+    (see `matrix_at`); y is such a descriptor or a pointer."""
     tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
-    first, step = tl.program_id(0), tl.num_programs(0)
-    for tile in tl.range(first, batch * tiles, step, flatten=FUSED, warp_specialize=SPLIT):
+    for tile in tl.range(tl.program_id(0), batch * tiles, tl.num_programs(0)):
         b = tile // tiles
         tile_m, tile_n = tile_of(tile % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
         i, j = tile_m * BLOCK_M, tile_n * BLOCK_N
@@ -145,13 +142,7 @@ def matmul_blocks(
             residual_ptr, inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
         )  # fmt: skip
         if isinstance(y, tl.tensor_descriptor):
-            if PARTS == 1:
-                y.store([b, i, j], acc.to(y.dtype).reshape(1, BLOCK_M, BLOCK_N))
-            else:
-                HALF: tl.constexpr = BLOCK_N // 2
-                left, right = acc.reshape(BLOCK_M, 2, HALF).permute(0, 2, 1).split()
-                y.store([b, i, j], left.to(y.dtype).reshape(1, BLOCK_M, HALF))
-                y.store([b, i, j + HALF], right.to(y.dtype).reshape(1, BLOCK_M, HALF))
+            y.store([b, i, j], acc.to(y.dtype).reshape(1, BLOCK_M, BLOCK_N))
         else:
             places = y + b.to(tl.int64) * yb + rows[:, None] * ym + columns[None, :] * yn
             mask = (rows[:, None] < m) & (columns[None, :] < n)

@@ -1,0 +1,106 @@
+"""What plain calls of ops, which skip torch's dispatcher, share with calls of the ops."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.kernels.support import normal, torch
+from tritium_kernels.dense import adamw_, matmul, rms_norm, softmax
+from tritium_kernels.dense.matmul import matmul_op
+from tritium_kernels.dense.norm import norm_op
+from tritium_kernels.operators import Operator
+
+CASES: list[tuple[Operator, Any]] = [
+    (norm_op, lambda: (normal(3, 8), normal(8), normal(8), 1e-5, True)),
+    (matmul_op, lambda: (
+        normal(3, 8), normal(8, 5), normal(5), normal(3, 5), None, None, "gelu", torch.float32,
+        "ieee", True)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "make"), CASES)
+def test_gradients_are_the_op_s(operator: Operator, make: Any) -> None:
+    torch.manual_seed(0)
+    args = make()
+    found: list[Any] = []
+    for call in (operator, operator.op):
+        copies = [
+            a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args
+        ]
+        output = call(*copies)
+        assert output[0].requires_grad and not output[1].requires_grad
+        (output[0] * 1.5).sum().backward()
+        found.append([a.grad for a in copies if isinstance(a, torch.Tensor)])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_plain_calls_do_not_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the op is called")
+
+    monkeypatch.setattr(norm_op, "op", refuse)
+    x, w = normal(3, 8), torch.nn.Parameter(normal(8))
+    rms_norm(x, w).sum().backward()
+    with torch.no_grad():
+        rms_norm(x, w)
+
+
+class Noted(torch.Tensor):
+    """A subclass that keeps the names of the ops called."""
+
+    names: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.names.append(str(func))
+        with torch._C._DisableTorchDispatch():
+            return func(*args, **(kwargs or {}))
+
+
+def test_whoever_looks_at_ops_sees_them() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = normal(3, 8)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return softmax(x)
+
+    assert "tritium_kernels.softmax" in make_fx(function)(x).code
+    assert "tritium_kernels::softmax" in str(torch.jit.trace(function, (x,)).graph)
+    softmax(x.as_subclass(Noted))
+    assert "tritium_kernels.softmax.default" in Noted.names
+
+
+def test_second_gradients_are_refused() -> None:
+    x = normal(3, 8).requires_grad_()
+    (g,) = torch.autograd.grad(rms_norm(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        torch.autograd.grad(g.sum(), x)
+
+
+def test_second_gradients_of_products() -> None:
+    a, b = (normal(4, 4).double().requires_grad_() for _ in range(2))
+    assert torch.autograd.gradgradcheck(matmul, (a, b))
+
+
+def test_forward_mode_is_refused() -> None:
+    from torch.autograd import forward_ad
+
+    x = normal(3, 8)
+    with forward_ad.dual_level():
+        softmax(x)
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(NotImplementedError, match="softmax: derivatives in forward mode"):
+            softmax(dual)
+
+
+def test_what_an_op_writes_is_known_to_autograd() -> None:
+    p, g, m, v = (normal(8).abs() for _ in range(4))
+    w = torch.ones_like(p).requires_grad_()
+    y = (w * p).sum()  # the gradient of w needs p as it is now
+    adamw_(p, g, m, v, step=1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
