@@ -1,4 +1,4 @@
-"""What plain calls of ops, which skip torch's dispatcher, share with calls of the ops."""
+"""Plain calls of ops, which skip torch's dispatcher, beside calls of the ops."""
 
 from __future__ import annotations
 
