@@ -247,6 +247,26 @@ def test_products_of_other_layouts() -> None:
 
 
 @gluon.jit
+def named_copy_kernel(src, out, n, layout: gl.constexpr):
+    i = gl.arange(0, 1024, layout)
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    memory = gl.allocate_shared_memory(gl.float32, [1024], shared)
+    copies: gl.constexpr = gl.amd.cdna5.async_copy
+    copies.global_to_shared(smem=memory, pointer=src + i, mask=i < n, other=-1.0)
+    copies.commit_group()
+    copies.wait_group(0)
+    gl.store(out + i, memory.load(layout))
+
+
+def test_copies_of_cdna5() -> None:
+    src, out = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    layout = gl.BlockedLayout([4], [32], [4], [0])
+    launcher("interpreted")(named_copy_kernel, (1,), src, out, 512, layout=layout)
+    np.testing.assert_array_equal(out, np.where(src < 512, src, -1))
+    compiled(named_copy_kernel, "*fp32 *fp32 i32", {"layout": layout}, "gfx1250")
+
+
+@gluon.jit
 def part_kernel(src, out, layout: gl.constexpr, part: gl.constexpr, at: gl.constexpr):
     i = gl.arange(0, 128, gl.SliceLayout(1, layout))[:, None]
     j = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]

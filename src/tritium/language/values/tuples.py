@@ -17,9 +17,12 @@ class tuple_type(base_type):
     def __init__(self, types: Iterable[Any], fields: Sequence[str] | None = None):
         self.types = [type_of(None) if t is None else t for t in types]
         self.fields = list(fields) if fields else [""] * len(self.types)
-        self.name = (
-            "[" + ",".join(f"{f}:{t}" for f, t in zip(self.fields, self.types, strict=True)) + "]"
-        )
+
+    @property
+    def name(self) -> str:
+        """The types by their fields."""
+        members = zip(self.fields, self.types, strict=True)
+        return f"[{','.join(f'{field}:{type}' for field, type in members)}]"
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -14,9 +14,10 @@ from tritium.language.values.tensor import tensor
 from tritium.ops import ttgir
 
 
-def _start(
+def start(
     name: str, dest: Any, pointer: tensor, mask: Any, other: Any, cache_modifier: Any
 ) -> None:
+    """Start a copy. Raises `ValueError` where the memory is none, or of another shape."""
     if not isinstance(dest, shared_memory_descriptor) or dest.shape != [*pointer.type.shape]:
         raise ValueError(f"{name}: {pointer.type} to {dest!r}; memory of its shape is required")
     rest: tensor | None = None
@@ -36,7 +37,7 @@ def global_load_to_shared(
     """Start copying the elements at a block of pointers into shared memory of its shape; `other`
     (or zero) where the mask is false."""
     pointer = check_pointer("global_load_to_shared", ptr)
-    _start("global_load_to_shared", dest, pointer, mask, other, cache_modifier)
+    start("global_load_to_shared", dest, pointer, mask, other, cache_modifier)
 
 
 @builtin
@@ -46,7 +47,7 @@ def buffer_load_to_shared(
 ) -> None:  # fmt: skip
     """The same of the elements at `ptr + offsets`; see `buffer_load`."""
     pointer, at, chosen = checked_buffer("buffer_load_to_shared", ptr, offsets, mask)
-    _start("buffer_load_to_shared", dest, pointer + at, chosen, other, cache_modifier)
+    start("buffer_load_to_shared", dest, pointer + at, chosen, other, cache_modifier)
 
 
 @builtin

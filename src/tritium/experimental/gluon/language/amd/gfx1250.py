@@ -5,12 +5,15 @@ from tritium.experimental.gluon.language.amd.cdna5 import (
     async_copy,
     buffer_load,
     buffer_store,
+    get_scaled_upcast_fp4_scale_layout,
     get_wmma_scale_layout,
+    scaled_upcast,
     wmma,
     wmma_scaled,
 )
 
 __all__ = [
-    "__getattr__", "async_copy", "buffer_load", "buffer_store", "get_wmma_scale_layout", "wmma",
+    "__getattr__", "async_copy", "buffer_load", "buffer_store",
+    "get_scaled_upcast_fp4_scale_layout", "get_wmma_scale_layout", "scaled_upcast", "wmma",
     "wmma_scaled",
 ]  # fmt: skip

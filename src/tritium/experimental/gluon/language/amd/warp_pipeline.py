@@ -20,6 +20,8 @@ class warp_pipeline_stage:
         priority: with which a warp's instructions are issued within the stage, 0 to 3.
     """
 
+    __slots__ = ("label", "priority")
+
     def __init__(self, label: Any = None, *, priority: Any = None, **_: Any):
         self.label, self.priority = unwrap(label), unwrap(priority)
         if not isinstance(self.label, (str, type(None))):
