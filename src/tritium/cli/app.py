@@ -201,6 +201,32 @@ def explore(
     typer.echo(f"{page}: {', '.join(names)}")
 
 
+@app.command()
+def layout(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE|FILE",
+            help='"tensor<16x16xf16, #ttg.blocked<{...}>>", or a .ttgir file.',
+        ),
+    ],
+    aliases: Annotated[
+        list[str] | None,
+        typer.Option("--layout", "-l", metavar="NAME", help="Of a file this one; may be repeated."),
+    ] = None,
+    hardware: Annotated[
+        bool, typer.Option("--hardware", help="For each thread (or offset) what it holds.")
+    ] = False,
+) -> None:
+    """Print which thread and register (or which place of memory) holds each element of a tile."""
+    from tritium.cli.layout import show
+
+    try:
+        sys.stdout.write(show(source, aliases or [], hardware=hardware))
+    except (TritonError, ValueError, NotImplementedError, OSError) as error:
+        raise fail(error) from None
+
+
 @app.command(context_settings=_PASS_ON)
 def reduce(
     program: Annotated[
