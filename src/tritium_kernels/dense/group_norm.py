@@ -10,7 +10,7 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import group_norm as kernels
 from tritium_kernels.dense.norm import statistics_dtype
 from tritium_kernels.errors import check_operand, check_same_dtype, check_tensor, refuse
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launch import cdiv, on, power_of_two
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
@@ -45,34 +45,31 @@ def group_norm_backward_op(
     """(dx, dw, db), the latter two in the type of the statistics."""
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     (batch, channels), groups = x.shape[:2], mean.shape[1]
-    sums = torch.zeros((batch, channels), dtype=mean.dtype, device=x.device)
-    products = torch.zeros_like(sums)
+    dw, db = mean.new_empty(channels), mean.new_empty(channels)
     if dx.numel() == 0:
-        return dx, sums.sum(0), products.sum(0)
+        return dx, dw.zero_(), db.zero_()
+    sums, products, factor = (mean.new_empty(batch, channels) for _ in range(3))
+    slope, shift = torch.empty_like(mean), torch.empty_like(mean)
     x, dy = x.contiguous(), dy.contiguous()
-    positions = x.numel() // (batch * channels)
+    positions, group = x.numel() // (batch * channels), channels // groups
     plan = plan_rows(x.device, batch * channels, positions)
     even = positions % plan.step == 0
     with on("group_norm", "x", x):
         kernels.channel_sums[(batch * channels,)](
             x, dy, sums, products, positions, BLOCK=plan.step, EVEN=even, num_warps=plan.warps
         )
-        group, wide_mean, wide_rstd = (
-            channels // groups, *(t.repeat_interleave(channels // groups, 1) for t in (mean, rstd))
+        kernels.group_coefficients[(batch * groups,)](
+            sums, products, None if weight is None else weight.contiguous(), mean, rstd, factor,
+            slope, shift, groups, group, positions, BLOCK=power_of_two(group), num_warps=1,
         )  # fmt: skip
-        scale = torch.ones_like(sums) if weight is None else weight.to(sums.dtype).expand_as(sums)
-        of_group = [(t * scale).view(batch, groups, group).sum(2) for t in (sums, products)]
-        # With h = (x - mean) * rstd: the means of g and g * h over the group.
-        count = group * positions
-        mean_g = of_group[0] / count
-        mean_gh = (of_group[1] - mean * of_group[0]) * rstd / count
-        slope = -rstd * rstd * mean_gh
-        shift = -rstd * mean_g - slope * mean
+        kernels.channel_gradients[(cdiv(channels, 128),)](
+            sums, products, mean, rstd, dw, db, batch, channels, group, BLOCK=128
+        )
         kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
-            x, dy, (scale * wide_rstd).contiguous(), slope.contiguous(), shift.contiguous(), dx,
-            channels, group, positions, BLOCK=plan.step, EVEN=even, num_warps=plan.warps,
+            x, dy, factor, slope, shift, dx, channels, group, positions, BLOCK=plan.step,
+            EVEN=even, num_warps=plan.warps,
         )  # fmt: skip
-    return dx, ((products - wide_mean * sums) * wide_rstd).sum(0), sums.sum(0)
+    return dx, dw, db
 
 
 @group_norm_op.register_fake

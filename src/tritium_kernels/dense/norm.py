@@ -52,10 +52,10 @@ def norm_backward_op(
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     n = x.shape[-1]
     reference = x if weight is None else weight
-    dw = reference.new_zeros(n if weight is not None else 0)
-    db = reference.new_zeros(n if has_bias else 0)
+    dw = reference.new_empty(n if weight is not None else 0)
+    db = reference.new_empty(n if has_bias else 0)
     if dx.numel() == 0:
-        return dx, dw, db
+        return dx, dw.zero_(), db.zero_()
     source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
     rows, columns = source.shape
     plan = plan_rows(x.device, rows, columns, sums=True)

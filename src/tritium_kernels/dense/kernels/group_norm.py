@@ -76,6 +76,54 @@ def channel_sums(
 
 
 @tritium.jit
+def group_coefficients(
+    sum_ptr, product_ptr, w_ptr, mean_ptr, rstd_ptr, factor_ptr, slope_ptr, shift_ptr,
+    groups, group, positions, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The coefficients that `group_norm_backward` takes, of one group of `group` channels. With
+    h = (x - mean) * rstd and g = w * dy, dx = rstd * (g - mean(g) - h * mean(g * h))."""
+    pid = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    mask = c < group
+    mean = tl.load(mean_ptr + pid)
+    rstd = tl.load(rstd_ptr + pid)
+    scale = tl.full((BLOCK,), 1, mean.dtype)
+    if w_ptr is not None:
+        w = tl.load(w_ptr + (pid % groups) * group + c, mask=mask, other=0.0)
+        scale = w.to(mean.dtype)
+    sums = tl.load(sum_ptr + pid * group + c, mask=mask, other=0.0)
+    products = tl.load(product_ptr + pid * group + c, mask=mask, other=0.0)
+    count = group * positions
+    of_g = tl.sum(sums * scale, 0)
+    of_gx = tl.sum(products * scale, 0)
+    slope = -rstd * rstd * ((of_gx - mean * of_g) * rstd / count)
+    tl.store(factor_ptr + pid * group + c, scale * rstd, mask=mask)
+    tl.store(slope_ptr + pid, slope)
+    tl.store(shift_ptr + pid, -rstd * (of_g / count) - slope * mean)
+
+
+@tritium.jit
+def channel_gradients(
+    sum_ptr, product_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, batch, channels, group,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dw = sum of dy * h and db = sum of dy over the batch, of some channels."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = c < channels
+    dw = zeros_like_wide(mean_ptr, (BLOCK,))
+    db = zeros_like_wide(mean_ptr, (BLOCK,))
+    for b in range(batch):
+        sums = tl.load(sum_ptr + b * channels + c, mask=mask, other=0.0)
+        products = tl.load(product_ptr + b * channels + c, mask=mask, other=0.0)
+        at = (b * channels + c) // group
+        mean = tl.load(mean_ptr + at, mask=mask, other=0.0)
+        dw += (products - mean * sums) * tl.load(rstd_ptr + at, mask=mask, other=0.0)
+        db += sums
+    tl.store(dw_ptr + c, dw, mask=mask)
+    tl.store(db_ptr + c, db, mask=mask)
+
+
+@tritium.jit
 def group_norm_backward(
     x_ptr, dy_ptr, factor_ptr, slope_ptr, shift_ptr, dx_ptr, channels, group, positions,
     BLOCK: tl.constexpr, EVEN: tl.constexpr,
