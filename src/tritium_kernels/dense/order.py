@@ -1,0 +1,148 @@
+"""Running sums, sorted rows, counts of equal intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import order as kernels
+from tritium_kernels.errors import FLOATS, INDICES, check_tensor, refuse
+from tritium_kernels.launch import as_rows, cdiv, on, power_of_two
+from tritium_kernels.tables import plan_flat, plan_rows
+
+MOST_SORTED = 16384
+_SORTED = (torch.float16, torch.bfloat16, torch.float32, torch.int32)
+
+
+@torch.library.custom_op("tritium_kernels::cumsum", mutates_args=())
+def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
+    """Of the last dimension."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    source, target = as_rows(x), as_rows(y)
+    rows, columns = source.shape
+    plan = plan_rows(x.device, rows, columns)
+    with on("cumsum", "x", x):
+        kernels.cumsum_rows[(cdiv(rows, plan.rows),)](
+            source, target, rows, columns, source.stride(0), target.stride(0), REVERSE=reverse,
+            ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return y
+
+
+@torch.library.custom_op("tritium_kernels::sort", mutates_args=())
+def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
+    """Of the last dimension: values, and the columns that they come from."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    index = torch.empty(x.shape, dtype=torch.int64, device=x.device)
+    if y.numel() == 0:
+        return y, index
+    source = as_rows(x)
+    rows, columns = source.shape
+    block = max(2, power_of_two(columns))
+    many = max(1, min(1024 // block, power_of_two(rows)))
+    with on("sort", "x", x):
+        kernels.sort_rows[(cdiv(rows, many),)](
+            source, y, index, rows, columns, source.stride(0), DESCENDING=descending, ROWS=many,
+            BLOCK=block, num_warps=min(16, max(4, block * many // 512)),
+        )  # fmt: skip
+    return y, index
+
+
+@torch.library.custom_op("tritium_kernels::histogram", mutates_args=())
+def histogram_op(x: Tensor, bins: int, low: float, high: float) -> Tensor:
+    counts = torch.zeros(bins, dtype=torch.int32, device=x.device)
+    n = x.numel()
+    if n:
+        table, _ = plan_flat(x.device, n)
+        with on("histogram", "x", x):
+            kernels.histogram_flat[(cdiv(n, table.block),)](
+                x.contiguous(), counts, n, low, high, bins, BINS=max(2, power_of_two(bins)),
+                BLOCK=table.block, num_warps=table.warps,
+            )  # fmt: skip
+    return counts
+
+
+@cumsum_op.register_fake
+def _(x: Tensor, reverse: bool) -> Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+@sort_op.register_fake
+def _(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return y, torch.empty(x.shape, dtype=torch.int64, device=x.device)
+
+
+@histogram_op.register_fake
+def _(x: Tensor, bins: int, low: float, high: float) -> Tensor:
+    return torch.empty(bins, dtype=torch.int32, device=x.device)
+
+
+def _save_cumsum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.reverse = inputs[1]
+
+
+def _cumsum_backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+    return cumsum_op(dy, not ctx.reverse), None
+
+
+def _save_sort(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _sort_backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    (index,) = ctx.saved_tensors
+    return torch.zeros_like(dy).scatter(-1, index, dy), None
+
+
+cumsum_op.register_autograd(_cumsum_backward, setup_context=_save_cumsum)
+sort_op.register_autograd(_sort_backward, setup_context=_save_sort)
+
+
+def _last(op: str, x: Tensor, dim: int) -> Tensor:
+    if not -x.ndim <= dim < x.ndim:
+        accepted = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "none: x has no dimension"
+        raise refuse(op, "dim", f"is {dim}", accepted)
+    return x.movedim(dim, -1)
+
+
+def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
+    """The sum of the elements up to each one along `dim`; `reverse`: from each one on.
+
+    Added up in float32 (float64 for float64), rounded once for each element. Integers wrap around.
+    """
+    check_tensor("cumsum", "x", x, (*FLOATS, *INDICES))
+    return cumsum_op(_last("cumsum", x, dim), reverse).movedim(-1, dim)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """(values, where each comes from) along `dim`, of at most 16384 elements.
+
+    Equal elements stay in order, as the two zeros do. NaN is larger than any number.
+    """
+    check_tensor("sort", "x", x, _SORTED)
+    x = _last("sort", x, dim)
+    if x.shape[-1] > MOST_SORTED:
+        found = f"has {x.shape[-1]} elements along dim"
+        raise refuse("sort", "x", found, f"{MOST_SORTED} or fewer")
+    values, index = sort_op(x, descending)
+    return values.movedim(-1, dim), index.movedim(-1, dim)
+
+
+def histogram(x: Tensor, bins: int, low: float, high: float) -> Tensor:
+    """int32 counts of the elements of x in `bins` equal intervals from `low` to `high`.
+
+    Elements outside and NaN are not counted; `high` is in the last interval.
+    """
+    check_tensor("histogram", "x", x)
+    if not 1 <= bins <= MOST_SORTED:
+        raise refuse("histogram", "bins", f"is {bins}", f"1 to {MOST_SORTED}")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise refuse("histogram", "high", f"is {high} for low {low}", "finite low < high")
+    return histogram_op(x.detach(), bins, float(low), float(high))
