@@ -1,0 +1,80 @@
+"""The functions of `tritium_kernels.dense` for NumPy and JAX arrays.
+
+    from tritium_kernels import arrays
+    y = arrays.softmax(numpy.random.rand(4, 8))
+
+Arrays are lent to torch and back, through DLPack, without a copy; results are arrays of the first
+array's kind. There are no gradients. NumPy arrays may have the types of `ml_dtypes`. Read-only
+NumPy arrays are copied; those of JAX must be ready to be read on the current stream.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from tritium_kernels import dense
+
+_EXTRA = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn,
+          "float8_e5m2": torch.float8_e5m2}  # fmt: skip
+"""Types that NumPy has from `ml_dtypes` alone."""
+
+_NAMES = sorted(set(dense.__all__) - {"AdamW", "adamw_"})
+__all__ = _NAMES  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def _is_jax(value: Any) -> bool:
+    jax = sys.modules.get("jax")  # who has such an array has loaded it
+    return jax is not None and isinstance(value, jax.Array)
+
+
+def to_torch(value: Any) -> Any:
+    """The tensor that shares an array's memory; what is no array as it is."""
+    if _is_jax(value):
+        return torch.from_dlpack(value)
+    if not isinstance(value, np.ndarray):
+        return value
+    size = value.dtype.itemsize
+    lendable = value.flags.writeable and all(s >= 0 and s % size == 0 for s in value.strides)
+    array: Any = value if lendable else value.copy()
+    extra = _EXTRA.get(array.dtype.name)
+    if extra is not None:
+        return torch.from_numpy(array.view(f"u{size}")).view(extra)
+    try:
+        return torch.from_numpy(array)
+    except TypeError:  # of a type that torch does not have: the function says what it takes
+        return value
+
+
+def _to_numpy(tensor: torch.Tensor) -> Any:
+    for name, dtype in _EXTRA.items():
+        if tensor.dtype == dtype:
+            import ml_dtypes
+
+            words = tensor.view(torch.uint8 if tensor.element_size() == 1 else torch.uint16)
+            return words.numpy().view(getattr(ml_dtypes, name))
+    return tensor.numpy()
+
+
+def _to_jax(tensor: torch.Tensor) -> Any:
+    return sys.modules["jax"].dlpack.from_dlpack(tensor.contiguous())
+
+
+def _of_arrays(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def call(*args: Any, **options: Any) -> Any:
+        given = [*args, *options.values()]
+        back = _to_jax if any(map(_is_jax, given)) else _to_numpy
+        with torch.no_grad():
+            found = fn(*map(to_torch, args), **{k: to_torch(v) for k, v in options.items()})
+        return tuple(map(back, found)) if isinstance(found, tuple) else back(found)
+
+    return call
+
+
+globals().update({name: _of_arrays(getattr(dense, name)) for name in _NAMES})
