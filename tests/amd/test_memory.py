@@ -7,6 +7,7 @@ from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -226,6 +227,18 @@ def test_values_of_products(stages: int, first: bool, simt: None) -> None:
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
+def test_values_of_operands_that_are_converted(simt: None) -> None:
+    """They stay in registers, one iteration ahead whatever the number of stages."""
+    rng, (m, n, k) = np.random.default_rng(8), (64, 32, 100)
+    a, b = (rng.integers(-4, 5, s).astype(ml_dtypes.float8_e5m2) for s in ((m, k), (k, n)))
+    out = np.zeros((m, n), np.float32)
+    launched = products[(1,)](a, np.ascontiguousarray(b.T), out, k, k, k, FIRST=True, M=m, N=n,
+                              K=32, num_stages=4)  # fmt: skip
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+    loop = re.search(r"scf\.for .*iter_args.*-> \((.*)\)", launched.asm["ttgir"])
+    assert loop is not None and loop[1].count("f8E5M2") == 2
+
+
 @pytest.mark.parametrize(("kind", "stages"), [("float16", 2), ("float16", 3), ("float32", 2)])
 def test_values_of_copies(
     kind: str, stages: int, simt: None, monkeypatch: pytest.MonkeyPatch
@@ -314,6 +327,15 @@ def test_hints_to_the_scheduler() -> None:
         return code(kernel)
 
     assert found("attention") != found("attention,memory-bound-attention")
+
+
+def test_rows_of_chained_products() -> None:
+    """Each wave has rows of its own."""
+    for warps, rows in ((2, "32, 32, 8"), (4, "16, 16, 16")):
+        kernel = compiled(attention, "*fp16 *fp16 *fp16 *fp32 i32", small=True,
+                          constants={"M": 64, "D": 32}, num_warps=warps)  # fmt: skip
+        (form,) = re.findall(r"amd_mfma<\{(.*)\}>", kernel.asm["ttgir"])
+        assert f"warpsPerCTA = [{warps}, 1], instrShape = [{rows}]" in form
 
 
 def test_specialization(monkeypatch: pytest.MonkeyPatch) -> None:

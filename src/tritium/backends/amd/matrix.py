@@ -240,7 +240,7 @@ class MatrixCores:
     ) -> AMDMfmaEncoding | AMDWmmaEncoding:
         """About square parts for each wave; chained products keep rows in one wave."""
         rows, columns = ir.shape_of(product.results[0].type)
-        chosen = self._for_waves(product, num_warps)
+        chosen = self._for_waves(product, num_warps, chained)
         warps = [1, 1]
         while prod(warps) < num_warps:
             down, across = rows // chosen.rows // warps[0], columns // chosen.columns // warps[1]
@@ -256,11 +256,12 @@ class MatrixCores:
             isTransposed=chosen.rows >= chosen.columns, elementBitWidth=bits, **common,
         )  # fmt: skip
 
-    def _for_waves(self, product: TileProduct, num_warps: int) -> Instruction:
-        """The largest instruction that leaves work for each wave."""
+    def _for_waves(self, product: TileProduct, num_warps: int, chained: bool) -> Instruction:
+        """The largest instruction that leaves work for each wave: of chained products, rows."""
         fitting = self._fitting(product)
         m, n = ir.shape_of(product.results[0].type)
-        busy = [i for i in fitting if (m // i.rows) * (n // i.columns) >= num_warps]
+        parts = [m // i.rows * (1 if chained else n // i.columns) for i in fitting]
+        busy = [i for i, count in zip(fitting, parts, strict=True) if count >= num_warps]
         return busy[0] if busy else min(fitting, key=lambda i: i.rows * i.columns)
 
     def neighbours(

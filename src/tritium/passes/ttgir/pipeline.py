@@ -101,7 +101,9 @@ class Pipeline(Pass):
                 analysis = AxisAnalysis(function, trust=True)
                 plan = plan_of(loop, analysis, stages, processor, self.direct)
                 if plan:
-                    expand(loop, plan, stages)
+                    # A second iteration in registers costs more of them than it hides latency.
+                    held = NUM_STAGES not in loop.attributes and all(s.held for s in plan)
+                    expand(loop, plan, 2 if held else stages)
                     changed = True
         return changed
 
