@@ -263,7 +263,42 @@ def test_copies_of_cdna5() -> None:
     layout = gl.BlockedLayout([4], [32], [4], [0])
     launcher("interpreted")(named_copy_kernel, (1,), src, out, 512, layout=layout)
     np.testing.assert_array_equal(out, np.where(src < 512, src, -1))
-    compiled(named_copy_kernel, "*fp32 *fp32 i32", {"layout": layout}, "gfx1250")
+    for arch, copy, store in (("gfx1250", "global_load_async_to_lds_b128", "ds_store_b128"),
+                              ("gfx950", "global_load_lds_dwordx4", "ds_write_b128")):  # fmt: skip
+        lanes = gl.BlockedLayout([4], [64 if arch == "gfx950" else 32], [4], [0])
+        kernel = compiled(named_copy_kernel, "*fp32 *fp32 i32", {"layout": lanes}, arch)
+        assert copy in kernel.asm["amdgcn"] and store in kernel.asm["amdgcn"]
+
+
+@gluon.jit
+def two_copies_kernel(src, out, n, layout: gl.constexpr, MASKED: gl.constexpr):
+    i = gl.arange(0, 1024, layout)
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    memory = gl.allocate_shared_memory(gl.float32, [2, 1024], shared)
+    for part in gl.static_range(2):
+        pointers = src + part * 1024 + i
+        if MASKED:
+            gl.amd.cdna5.async_copy.global_to_shared(memory.index(part), pointers, i < n)
+        else:
+            gl.amd.cdna5.async_copy.global_to_shared(memory.index(part), pointers)
+        gl.amd.cdna5.async_copy.commit_group()
+    gl.amd.cdna5.async_copy.wait_group(1)
+    x = memory.index(0).load(layout)
+    gl.amd.cdna5.async_copy.wait_group(0)
+    gl.store(out + i, x + memory.index(1).load(layout))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_waits_of_cdna5(masked: bool) -> None:
+    """A group is two copies of 16 bytes a lane; waves may jump over copies with masks."""
+    src, out = np.arange(2048, dtype=np.float32), np.zeros(1024, np.float32)
+    constants = {"layout": gl.BlockedLayout([4], [32], [4], [0]), "MASKED": masked}
+    launcher("interpreted")(two_copies_kernel, (1,), src, out, 1024, **constants)
+    np.testing.assert_array_equal(out, src[:1024] + src[1024:])
+    text = compiled(two_copies_kernel, "*fp32 *fp32 i32", constants, "gfx1250").asm["amdgcn"]
+    assert text.count("global_load_async_to_lds_b128") == 4
+    waits = re.findall(r"s_wait_asynccnt 0x(\d)", text)
+    assert waits == (["0", "0"] if masked else ["2", "0"])
 
 
 @gluon.jit

@@ -8,16 +8,21 @@ of the smallest group.
 
 from __future__ import annotations
 
+from xdsl.ir import Operation
+
 from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
 from tritium.backends.amd.lower.hardware import AMDGPU
+from tritium.backends.amd.lower.memory import AsyncToLDS
 from tritium.backends.amd.processor import processor
-from tritium.codegen.gpu.context import Context
-from tritium.codegen.gpu.memory.async_copy import are_zero
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.memory.access import to_memory
+from tritium.codegen.gpu.memory.async_copy import async_copy, copy_groups
 from tritium.codegen.gpu.memory.buffers import lane_groups, lane_places, memory_of
 from tritium.codegen.gpu.types import memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
+from tritium.ir.layouts.encodings import WARP
 from tritium.ops import ttgir, ttir
 
 _MOST = 63
@@ -28,10 +33,12 @@ _COMMIT = ttgir.AsyncCommitGroupOp
 
 @lowers(AMDGPU.name, ttgir.AsyncCopyGlobalToLocalOp)
 def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
-    """A lane whose mask is false writes zeros itself."""
+    """A lane whose mask is false writes zeros, or the other numbers, itself."""
+    if isinstance(c.hardware.async_copies, AsyncToLDS):
+        async_copy(c, op)
+        return
     pointers, masks = c.tile(op.src), None if op.mask is None else c.tile(op.mask)
-    if op.other is not None and not are_zero(c.tile(op.other)):
-        raise c.unsupported(op, "filling in other numbers than zero")
+    others = None if op.other is None else c.tile(op.other)
     kind = c.memory(op.result).type.element_type
     size, element, name = memory_bytes(kind), memory_type(kind), "llvm.amdgcn.global.load.lds"
     assert isinstance(c.hardware.buffers, BufferAccess)
@@ -51,15 +58,18 @@ def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
         if mask is not None:
             place = c.f.op("mul", c.lane, c.i32(size * count))
             unset = c.f.op("xor", mask, const("i1", 1))
-            zeros = [Value(element, "zeroinitializer")] * count
-            c.hardware.shared.store(c, c.byte_offset(first, place), zeros, unset)
+            rest = [Value(element, "zeroinitializer")] * count
+            if others is not None:
+                rest = [to_memory(c, others[r]) for r in group]
+            c.hardware.shared.store(c, c.byte_offset(first, place), rest, unset)
     c.set(op.results[0], None)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncWaitOp)
 def wait(c: Context, op: ttgir.AsyncWaitOp) -> None:
     assert isinstance(c.hardware, AMDGPU)
-    if not processor(c.hardware.arch).lane_copy_bytes:
+    copies = c.hardware.async_copies
+    if not processor(c.hardware.arch).lane_copy_bytes and not isinstance(copies, AsyncToLDS):
         raise c.unsupported(op, "there are no copies to LDS")
     function = op.parent_op()
     while function is not None and not isinstance(function, ttir.FuncOp):
@@ -69,10 +79,26 @@ def wait(c: Context, op: ttgir.AsyncWaitOp) -> None:
     for block in {b.parent: None for b in function.walk() if isinstance(b, _COMMIT)}:
         count = 0
         for other in block.ops if block is not None else ():
-            if isinstance(other, ttgir.BufferLoadToLocalOp):
-                count += len(lane_groups(other.offsets.type, memory_of(other.dest)))
-            elif isinstance(other, _COMMIT):
+            if isinstance(other, _COMMIT):
                 least, count = count if least is None else min(least, count), 0
+            else:
+                count += _instructions(c, other)
     count = min(op.num * (least or 0), _MOST)
-    c.f.call("void", "llvm.amdgcn.s.waitcnt", c.i32(count & 15 | count >> 4 << 14 | _OTHERS))
+    if isinstance(copies, AsyncToLDS):
+        copies.wait(c, count)
+    else:
+        code = count & 15 | count >> 4 << 14 | _OTHERS
+        c.f.call("void", "llvm.amdgcn.s.waitcnt", c.i32(code))
     c.set(op.results[0], None)
+
+
+def _instructions(c: Context, op: Operation) -> int:
+    """The copies that an op starts in each wave at least: none where lanes are masked, as waves
+    jump over what none of their lanes does."""
+    if isinstance(op, ttgir.BufferLoadToLocalOp):
+        return len(lane_groups(op.offsets.type, memory_of(op.dest)))
+    lanes = isinstance(c.hardware.async_copies, AsyncToLDS)
+    if not lanes or not isinstance(op, ttgir.AsyncCopyGlobalToLocalOp) or op.mask is not None:
+        return 0
+    layout = layout_of(op.src.type)
+    return 0 if layout.free_variables().get(WARP) else len(copy_groups(c.axis_info, op))

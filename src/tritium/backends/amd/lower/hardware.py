@@ -11,6 +11,7 @@ from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.host import Records
 from tritium.backends.amd.lower.memory import (
+    AsyncToLDS,
     GlobalAccess,
     GlobalAtomics,
     LocalMemory,
@@ -132,7 +133,8 @@ class AMDGPU(Hardware):
         self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
         self.memory, self.shared = GlobalAccess(), LocalMemory(buffers)
         self.matrices = NoMatrixMoves()
-        self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
+        self.async_copies = AsyncToLDS() if arch == "gfx1250" else NoAsyncCopies()
+        self.atomics = GlobalAtomics(facts)
         self.buffers, self.conversions = buffers, SoftwareConversions()
         self.host = self.records = Records()
         self.functions = AMDFunctions()

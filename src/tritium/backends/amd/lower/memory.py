@@ -96,6 +96,39 @@ class NoAsyncCopies:
         pass
 
 
+class AsyncToLDS:
+    """Copies of gfx1250 to places of each lane, of 4 to 16 bytes; `ASYNCcnt` counts instructions,
+    not groups (see `copies`)."""
+
+    least_bytes = 4
+
+    def copy(
+        self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        both = [c for c in (filled, condition) if c is not None]
+        chosen = e.f.op("and", *both) if len(both) == 2 else both[0] if both else None
+        name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
+
+        def start() -> list[Value]:
+            e.f.call("void", name, source, to, e.i32(0), e.i32(0))
+            return []
+
+        e.f.choose_all(chosen, [], start)
+        if filled is not None:
+            unset = e.f.op("xor", filled, const("i1", 1))
+            unset = unset if condition is None else e.f.op("and", unset, condition)
+            words = [Value("i32", "0")] * (size // 4)
+            _store(e, to, words, unset)
+
+    def commit(self, e: Emitter) -> None:
+        pass
+
+    def wait(self, e: Emitter, pending: int) -> None:
+        """Until no more than so many copies are under way."""
+        e.f.call("void", "llvm.amdgcn.s.wait.asynccnt", const("i16", pending))
+
+
 class GlobalAtomics(LLVMAtomics):
     """LLVM's instructions, with scopes. Memory is assumed to be on the device itself, where
     additions of floats are instructions."""
