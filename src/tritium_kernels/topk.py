@@ -82,6 +82,18 @@ def _gather(pool: Any, found: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return result
 
 
+def _own_share(pool: Any, dy: torch.Tensor) -> torch.Tensor:
+    """The sum over all processes of their gradients of this process's rows."""
+    rank, size = pool.mesh.local_rank, pool.mesh.world_size
+    parts = dy.view(size, -1, dy.shape[1])
+    pool.hdl.barrier(0)  # nobody reads what was there before
+    peers, own, _ = make_empty(0, tuple(parts.shape), dy.dtype, dy.device, True, pool)
+    for peer, part in zip(peers, parts, strict=True):
+        peer[rank].copy_(part)
+    pool.hdl.barrier(1)
+    return own.float().sum(0).to(dy.dtype)
+
+
 def topk_forward(
     x: torch.Tensor, k: int, apply_softmax: bool = True, dim: int = 1,
     y_indx: torch.Tensor | None = None, n_rows: int | torch.Tensor | None = None,
@@ -144,12 +156,17 @@ class TopK(torch.autograd.Function):
         y_indx: torch.Tensor | None, n_rows: int | torch.Tensor | None, all_gather: bool,
         symm_mem_pool: Any,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-        if all_gather and x.requires_grad:
-            raise NotImplementedError("topk: the gradient with all_gather is not built")
         values, index, bits = topk_forward(
             x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
         )
-        ctx.save_for_backward(x, index)
+        own = index
+        if all_gather and ctx.needs_input_grad[0]:
+            # The pool's memory is used again before the gradient needs what is there.
+            values, index, bits = values.clone(), index.clone(), bits.clone()
+            first = symm_mem_pool.mesh.local_rank * x.shape[0]
+            own = index[first : first + x.shape[0]]
+        ctx.save_for_backward(x, own)
+        ctx.pool = symm_mem_pool if all_gather else None
         ctx.options = k, n_rows, apply_softmax
         ctx.mark_non_differentiable(index, bits)
         return values, index, bits
@@ -158,6 +175,8 @@ class TopK(torch.autograd.Function):
     def backward(ctx: Any, dy_vals: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         x, index = ctx.saved_tensors
         k, n_rows, apply_softmax = ctx.options
+        if ctx.pool is not None:
+            dy_vals = _own_share(ctx.pool, dy_vals.contiguous())
         dx = topk_backward(x, index, dy_vals, k, n_rows, apply_softmax)
         return dx, None, None, None, None, None, None, None
 
@@ -176,7 +195,8 @@ def topk(
         y_indx: the columns to take (rows, k), in place of those of the largest; -1 takes none.
         n_rows: rows that are looked at (a number, or a tensor of one); the others have no elements.
         all_gather: rows of all processes follow those of x, or precede them: x has some of the rows
-            of one matrix, as many in each process of the mesh.
+            of one matrix, as many in each process of the mesh. The gradient is that of the sum of
+            all processes' losses: all of them compute it.
         symm_mem_pool: memory of the mesh, with a region "topk".
     """
     values, index, bits = TopK.apply(

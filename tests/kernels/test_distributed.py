@@ -67,6 +67,22 @@ def check(mesh: Mesh, experts: dict[int, list[int]]) -> None:
         close(y, (parts * torch.softmax(best, 1)[..., None]).sum(1)[own], scale=4)
 
 
+def check_gradient(mesh: Mesh) -> None:
+    """Each process has a loss of all rows; the gradient is that of their sum."""
+    rank, size = mesh.local_rank, mesh.world_size
+    share, logits = TOKENS // size, normal(TOKENS, EXPERTS)
+    factors = normal(size, TOKENS, ACT)
+    pool = make_pool(mesh, TOKENS)
+    own = logits[rank * share : (rank + 1) * share].clone().requires_grad_()
+    chosen = topk(own, ACT, all_gather=True, symm_mem_pool=pool)
+    topk(normal(share, EXPERTS, seed=9), ACT, all_gather=True, symm_mem_pool=pool)  # used again
+    (chosen.vals * factors[rank]).square().sum().backward()
+    exact = logits.double().requires_grad_()
+    values = torch.softmax(torch.topk(exact, ACT).values, 1)
+    (values * factors.double()).square().sum().backward()
+    close(own.grad, exact.grad[rank * share : (rank + 1) * share], scale=4)
+
+
 def in_process(rank: int, file: str) -> None:
     """The program of each of two processes."""
     import torch.distributed as dist
@@ -74,6 +90,7 @@ def in_process(rank: int, file: str) -> None:
     dist.init_process_group("gloo", f"file://{file}", rank=rank, world_size=2)
     mesh = Mesh(dist.group.WORLD)
     check(mesh, {0: [0, 2, 3, 5], 1: [1, 4]})
+    check_gradient(mesh)
     y = torch.full((3, 2), float(rank))
     whole = post_matmul_comm_torch(y, rank, 2, 2)
     assert whole.tolist() == [[0.0, 0.0, 1.0, 1.0]] * 3
@@ -107,6 +124,7 @@ def test_two_processes(tmp_path):
 def test_one_process():
     mesh = Mesh()
     check(mesh, make_expt_dict_uniform(1, EXPERTS))
+    check_gradient(mesh)
     assert isinstance(make_pool(mesh, 4).hdl, MockSymmetricMemoryHandle)
 
 
