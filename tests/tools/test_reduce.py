@@ -157,6 +157,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     out.write_text(PLAIN)
     status, text = run("--target", "cpu:haswell", str(out))
     assert status == 1 and text.endswith("least.ttir: it does not fail\n")
+    for wrong in (("--target", "cpu:none"), ("--num-warps", "3"), ("--num-warps", "0")):
+        status, text = run(*wrong, str(out))
+        assert status == 1 and "lines are left" not in text and text.count("\n") == 1
     out.write_bytes(b"\x8d")
     assert "is no text" in run(str(out))[1]
     out.write_text("module {")

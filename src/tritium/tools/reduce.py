@@ -26,6 +26,7 @@ from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.analysis.regions import functions
+from tritium.backends.base import make_backend
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
 from tritium.ir import types as ir
@@ -232,7 +233,11 @@ def by_passes(passes: Sequence[str]) -> Outcome:
 
 def by_compiling(target: GPUTarget, ending: str, options: dict[str, int]) -> Outcome:
     """How compilation fails for a target, from a stage on (`.ttir`: from what the frontend gives)
-    to machine code."""
+    to machine code. Raises `ReduceError` for a target or options that no kernel is compiled for."""
+    try:
+        make_backend(target).parse_options(options)
+    except (ValueError, AssertionError) as error:
+        raise ReduceError(str(error)) from None
 
     def run(text: str) -> None:
         if ending == ".ttir":
