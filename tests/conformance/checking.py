@@ -48,15 +48,12 @@ Arrays = dict[str, np.ndarray]
 def compile_unless(ir_text: str, opt: Opt, done: set[str]) -> bytes | None:
     """`loader.compile_ir`, or None where `done` has the IR that instructions would be selected for;
     it is added to it. Many levels leave the same."""
-    with loader.lock:
-        machine = loader._machine()
-        module = loader._prepare(ir_text, opt, machine)
+    with loader._prepared(ir_text, opt, None) as (machine, module):
         text = str(module)
         if text in done:
             return None
         done.add(text)
-        with loader._without_strength_reduction(machine):
-            return machine.emit_object(module)
+        return machine.emit_object(module)
 
 
 @dataclass(frozen=True)

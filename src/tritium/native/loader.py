@@ -105,11 +105,15 @@ def llvm_version() -> str:
     return ".".join(str(part) for part in llvm.llvm_version_info)  # pyright: ignore
 
 
-def _parse(text: str) -> Any:
+def parse(text: str, context: Any) -> Any:
+    """The module of a text. Raises `RuntimeError`, without a module that outlives its context."""
+    module = None
     try:
-        module = llvm.parse_assembly(text, context=llvm.create_context())
+        module = llvm.parse_assembly(text, context=context)
         module.verify()
     except RuntimeError as error:
+        if module is not None:
+            module.close()
         raise RuntimeError(f"invalid LLVM IR: {error}") from error
     return module
 
@@ -132,7 +136,7 @@ def _optimize(module: Any, level: Opt, machine: Any) -> None:
 
 
 def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
-    module = _parse(ir_text)
+    module = parse(ir_text, llvm.create_context())
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     if opt is not None:
         _optimize(module, opt, machine)
@@ -140,17 +144,18 @@ def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
 
 
 @contextmanager
-def _without_strength_reduction(machine: Any) -> Generator[None]:
-    """LLVM's strength reduction of loops is off for x86-64: it takes a fifth of the time, and the
-    addresses that lowering writes fit the addressing modes (`docs/decisions.md`)."""
-    if not machine.triple.startswith("x86_64"):
-        yield
-        return
-    llvm.set_option("", "-disable-lsr=1")
-    try:
-        yield
-    finally:
-        llvm.set_option("", "-disable-lsr=0")
+def _prepared(ir_text: str, opt: Opt, processor: CPU | None) -> Generator[tuple[Any, Any]]:
+    """A target machine, and the module that it compiles. LLVM's strength reduction of loops is off
+    for x86-64 meanwhile: it takes a fifth of the time, and the addresses that lowering writes fit
+    the addressing modes (`docs/decisions.md`)."""
+    with lock:
+        machine = _machine(processor)
+        module = _prepare(ir_text, opt, machine)
+        llvm.set_option("", f"-disable-lsr={int(machine.triple.startswith('x86_64'))}")
+        try:
+            yield machine, module
+        finally:
+            llvm.set_option("", "-disable-lsr=0")
 
 
 def compile_ir(
@@ -170,20 +175,14 @@ def compile_ir(
     Raises:
         RuntimeError: the text is not valid IR; the message is LLVM's.
     """
-    with lock:
-        machine = _machine(processor)
-        module = _prepare(ir_text, opt, machine)
-        with _without_strength_reduction(machine):
-            return machine.emit_object(module)
+    with _prepared(ir_text, opt, processor) as (machine, module):
+        return machine.emit_object(module)
 
 
 def assembly(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> str:
     """The assembly text of what `compile_ir` generates."""
-    with lock:
-        machine = _machine(processor)
-        module = _prepare(ir_text, opt, machine)
-        with _without_strength_reduction(machine):
-            return machine.emit_assembly(module)
+    with _prepared(ir_text, opt, processor) as (machine, module):
+        return machine.emit_assembly(module)
 
 
 def object_key(ir_text: str, opt: Opt = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tritium.codegen.llvm.bitcode import link_files, make_internal
-from tritium.native.loader import lock
+from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
 
@@ -85,16 +85,10 @@ def assembly(text: str, how: How) -> str:
 
 @contextmanager
 def _optimized(text: str, how: How) -> Generator[Any]:
-    with lock, llvm.create_context() as context:
-        try:
-            module = llvm.parse_assembly(text, context=context)
-            module.verify()
-        except RuntimeError as error:
-            raise RuntimeError(f"invalid LLVM IR: {error}") from error
-        with module:
-            _link(module, how.libraries, context)
-            _optimize(module, machine(how.arch, how.packed), 2 if how.optimize else 0, how.packed)
-            yield module
+    with lock, llvm.create_context() as context, parse(text, context) as module:
+        _link(module, how.libraries, context)
+        _optimize(module, machine(how.arch, how.packed), 2 if how.optimize else 0, how.packed)
+        yield module
 
 
 def _link(module: Any, libraries: Sequence[str], context: Any) -> None:

@@ -11,8 +11,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -22,7 +21,7 @@ from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors
 from tritium.errors import PTXASError
-from tritium.native.loader import lock
+from tritium.native.loader import lock, parse
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -73,7 +72,7 @@ def emit_ptx(
     what `libdevice.link` raises.
     """
     # Closed here, in this order: a module that an error keeps alive must not outlive its context.
-    with lock, llvm.create_context() as context, _parsed(text, context) as module:
+    with lock, llvm.create_context() as context, parse(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
         linked = libdevice.link(module, libraries, machine, context)
         packing = optimize and _PACKABLE.search(text) is not None
@@ -85,20 +84,6 @@ def emit_ptx(
     number = f".version {version // 10}.{version % 10}"
     ptx = re.sub(r"^\.version .*$", number, ptx, count=1, flags=re.M)
     return shift_factors(ptx) if optimize else ptx
-
-
-@contextmanager
-def _parsed(text: str, context: Any) -> Generator[Any]:
-    try:
-        module = llvm.parse_assembly(text, context=context)
-    except RuntimeError as error:
-        raise RuntimeError(f"invalid LLVM IR: {error}") from error
-    with module:
-        try:
-            module.verify()
-        except RuntimeError as error:
-            raise RuntimeError(f"invalid LLVM IR: {error}") from error
-        yield module
 
 
 _PACKABLE = re.compile(r"= (phi|fadd|fsub|fmul)( [a-z]+)* (half|bfloat) ")

@@ -25,6 +25,7 @@ from tritium.codegen.gpu.memory.async_copy import copy_groups
 from tritium.codegen.gpu.shape import moved_registers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttgir, ttir
+from tritium.ops.terminators import is_terminator
 
 ALL = -1
 
@@ -59,7 +60,7 @@ class Demand:
         if isinstance(op, scf.ForOp):
             self._loop(op)
             return
-        if isinstance(op, scf.YieldOp) and isinstance(op.parent_op(), scf.ForOp):
+        if is_terminator(op) and isinstance(op.parent_op(), scf.ForOp):
             return  # by the loop
         for region in op.regions:
             for block in reversed(region.blocks):

@@ -32,7 +32,6 @@ from tritium.codegen.gpu.types import GPU, SHARED, value_type
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir.layouts.tensor_memory import TensorEncoding
-from tritium.ops import ttir
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, Action
@@ -114,7 +113,7 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
         return None
     for op in ops:
         for inner in (i for region in op.partitions for i in region.walk()):
-            if isinstance(inner, (ttir.CallOp, GlobalScratchAllocOp)):
+            if inner.is_call or isinstance(inner, GlobalScratchAllocOp):
                 raise NotImplementedError(f"{inner.name} in a partition, at {inner.location}")
         if len(op.partitions) > BARRIERS - FIRST_BARRIER:
             raise ValueError(

@@ -19,7 +19,8 @@ from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
 from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
-from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.scf import ForOp
+from tritium.ops.terminators import is_terminator
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.ttgir.layout_propagation import is_elementwise
@@ -120,7 +121,7 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
             user: Any = use.operation
             if isinstance(user, _ACCESSES) and not user.is_load:
                 wishes.setdefault(id(user), set()).add(cluster)
-            elif isinstance(user, YieldOp) and isinstance(user.parent_op(), ForOp):
+            elif is_terminator(user) and isinstance(user.parent_op(), ForOp):
                 loop: Any = user.parent_op()
                 pending.append(loop.results[use.index])
             elif isinstance(user, ConvertLayoutOp) or is_elementwise(user):

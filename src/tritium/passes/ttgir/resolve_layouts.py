@@ -162,7 +162,7 @@ def _follow(
             yield target, encoding
         elif value is target:
             yield source, encoding
-    if op.regions and not isinstance(op, (ttir.ReduceOp, ttir.ScanOp, ttir.MapElementwiseOp)):
+    if op.regions and any(op.control_edges()):
         return
     if op.layouts_from is not None:
         yield from _through(op, value, encoding)

@@ -38,8 +38,8 @@ from tritium.ops.arith import (
     SubFOp,
     TruncFOp,
 )
-from tritium.ops.scf import ForOp, YieldOp
-from tritium.ops.terminators import terminator
+from tritium.ops.scf import ForOp
+from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.passes.base import Pass
@@ -106,7 +106,7 @@ def _round_later(narrow: TruncFOp) -> None:
         user.results[0].replace_all_uses_with(narrow.operands[0])
         erase(user)
         erase(narrow)
-    elif isinstance(user, YieldOp) and isinstance(loop := user.parent_op(), ForOp):
+    elif is_terminator(user) and isinstance(loop := user.parent_op(), ForOp):
         argument = loop.body.args[1 + index]
         starts = [use.operation for use in argument.uses]
         if len(starts) == 1 and isinstance(starts[0], ExtFOp):

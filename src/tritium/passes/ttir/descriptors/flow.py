@@ -35,7 +35,7 @@ from tritium.ops.ttir.descriptor import (
     MakeTensorDescOp,
     RowAccess,
 )
-from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
+from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.ttir.descriptors.memory import Threads
 from tritium.target import BulkCopies
@@ -133,8 +133,7 @@ def flow(
 
 
 def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
-    if isinstance(op, CallOp) and op.callee in functions:
-        callee = functions[op.callee]
+    if isinstance(op, Op) and op.is_call and (callee := functions.get(op.callee)):
         yield from zip(op.arguments, callee.body.args, strict=True)
         for inner in callee.walk():
             if isinstance(inner, ReturnOp):
@@ -145,8 +144,9 @@ def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
 
 def _hands_on(op: Operation) -> bool:
     """Whether the op only hands its operands on: `flow` follows them."""
-    passes_on = isinstance(op, CallOp) or is_terminator(op)
-    return passes_on or (isinstance(op, Op) and any(op.forwarded_values()))
+    return is_terminator(op) or (
+        isinstance(op, Op) and (op.is_call or any(op.forwarded_values()))
+    )
 
 
 def _accesses(op: Any, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
@@ -213,8 +213,8 @@ def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
     if reached and len(function.regions[0].blocks) > 1:
         return True  # branches between blocks are not followed
     # What a function returns may be needed while it runs again.
-    given_back = any(isinstance(v.owner, CallOp) and _function_of(v.owner) is not function
-                     for v in reached)  # fmt: skip
+    calls = (v.owner for v in reached if isinstance(v.owner, Op) and v.owner.is_call)
+    given_back = any(_function_of(call) is not function for call in calls)
     return given_back or any(_needed_after(value, op) for value in reached)
 
 
