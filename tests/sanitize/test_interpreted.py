@@ -10,6 +10,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.gluon import hopper_programs, partition_programs
+from tests.gluon.support import launcher
 from tests.support.device import device
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.sanitize.allocations import new_arrays_filled
@@ -199,6 +201,22 @@ def test_races_between_programs():
     assert "race: atomic access in kernel 'total', program (1, 0, 0)" in message
 
 
+@tritium.jit
+def float_total(out, x, LOOKED_AT: tl.constexpr):
+    old = tl.atomic_add(out, 1.0)
+    if LOOKED_AT:
+        tl.store(x, old)
+    else:
+        tl.store(x, 2.0)
+
+
+def test_an_order_is_made_by_looking_at_a_result_alone():
+    out, x, mode = np.zeros(1, np.float32), np.zeros(1, np.float32), "races,fp"
+    with pytest.raises(SanitizerError, match=r"^race: store"):
+        InterpretedKernel(float_total)[(2,)](out, x, LOOKED_AT=False, instrumentation_mode=mode)
+    InterpretedKernel(float_total)[(2,)](out, x, LOOKED_AT=True, instrumentation_mode=mode)
+
+
 def test_programs_that_do_not_meet_or_have_an_order():
     x, out, options = np.zeros(512, np.int32), np.ones(1, np.int32), {"BLOCK": 128}
     mode = {"instrumentation_mode": "races"}
@@ -229,3 +247,9 @@ def test_the_setting_holds_for_the_interpreter(monkeypatch: pytest.MonkeyPatch):
         InterpretedKernel(divided)[(1,)](X, ones(300, _40=0), OUT, 300, BLOCK=128)
     with pytest.raises(ValueError, match="nothing is none of bounds"):
         InterpretedKernel(divided)[(1,)](X, X, OUT, 1, BLOCK=128, instrumentation_mode="nothing")
+
+
+@pytest.mark.parametrize("name", ["matmul", "two_consumers"])
+def test_asynchronous_products_are_no_fault(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "bounds,races,fp")
+    {**hopper_programs.PROGRAMS, **partition_programs.PROGRAMS}[name](launcher("interpreted"))

@@ -197,12 +197,12 @@ class Watch:
             if orders(op, used=False):
                 self._ordered = True
             found = [_Result(h.type, h.array, self._seen) for h in results]
-        for handle in found:
+        for handle, plain in zip(found, results, strict=True):
             facts = _Facts()
             if _leads(handle.type) and not accesses:
                 facts.roots = self._now.roots
-            elif "fp" in self._checks and ir.is_float(handle.type):
-                facts.bad = self._made_here(op, operands, handle, accesses)
+            elif "fp" in self._checks and _is_number(plain):
+                facts.bad = self._made_here(op, operands, plain, accesses)
             if facts.roots is not None or facts.bad:
                 self._facts[handle] = facts
         return found
@@ -225,7 +225,7 @@ class Watch:
         if np.isfinite(value).all():
             return found
         inputs = [
-            np.asarray(h.array).astype(np.float64) for h in operands if ir.is_float(h.type)
+            np.asarray(h.array).astype(np.float64) for h in operands if _is_number(h)
         ]  # fmt: skip
         for kind, is_bad in _BAD.items():
             bad = is_bad(value)
@@ -334,6 +334,11 @@ class Watch:
             sites.append(site)
         failed = CheckFailed(sites.index(site), self._now.program, detail)
         return self._reports.error(failed, self._extents, self._grid, self._shadow)
+
+
+def _is_number(handle: Any) -> bool:
+    """Whether a handle has floats; sums of asynchronous products are none before they are done."""
+    return ir.is_float(handle.type) and isinstance(handle.array, np.ndarray | np.generic)
 
 
 def _leads(type: ir.Type) -> bool:
