@@ -149,3 +149,37 @@ def test_what_is_made_of_kept_loads_is_computed_again() -> None:
     np.maximum.at(expected, where, x)
     np.testing.assert_array_equal(o, expected)
     assert kernel.asm["tile"].count("tile.buffer @") == 2
+
+
+@tritium.jit
+def shares(x: Any, w: Any, o: Any, n: Any, BLOCK: tl.constexpr, MASKED: tl.constexpr) -> None:
+    i = tl.arange(0, BLOCK)
+    if MASKED:
+        a = tl.load(x + i, mask=i < n, other=0.0)
+    else:
+        a = tl.load(x + i)
+    b = tl.load(w + i)
+    tl.store(o + i, a * (b - tl.sum(a * b, 0)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "block", "masked", "kept"),
+    [
+        (np.float32, 256, False, 0), (np.float32, 256, True, 1), (np.float16, 256, False, 0),
+        (np.int32, 256, False, 2), (np.float32, 32, False, 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shift", [None, 0, 3])
+def test_runs_of_floats_are_loaded_again(
+    dtype: Any, block: int, masked: bool, kept: int, shift: int | None
+) -> None:
+    """`shift`: where in `x` the output begins."""
+    memory = (np.arange(2 * block) % 5 - 2).astype(dtype)
+    w = (np.arange(block) % 3).astype(dtype)
+    out = np.zeros(block, dtype) if shift is None else memory[shift : shift + block]
+    a = memory[:block].copy()
+    if masked:
+        a[block - 9 :] = 0
+    kernel = shares[(1,)](memory[:block], w, out, block - 9, BLOCK=block, MASKED=masked)
+    np.testing.assert_array_equal(out, a * (w - (a * w).sum(dtype=dtype)))
+    assert kernel.asm["tile"].count("tile.copy") == kept
