@@ -134,6 +134,23 @@ def test_scaled_products(arch: str) -> None:
     assert instruction in text
 
 
+@pytest.mark.parametrize(("arch", "scaled", "message"), [
+    ("gfx942", True, r"scaled products of .* in .*version = 4.*; the target has mfma of version 3"),
+    ("gfx950", False, r"f16 in #ttg.amd_mfma<{version = 3.*; the target has mfma of version 4"),
+])  # fmt: skip
+def test_products_of_other_processors(arch: str, scaled: bool, message: str) -> None:
+    if scaled:
+        result, width, multiply, of_scales, _ = SCALED["gfx950"]
+        kernel, types = scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32"
+        constants: dict[str, Any] = {"of_scales": of_scales, "formats": ("e2m1", "e5m2")}
+    else:
+        result, width, multiply, _ = UNITS["gfx942"]
+        kernel, types, constants = product_kernel, "*fp16 *fp16 *fp32 i32", {}
+    constants |= {"result": result, "rows": rows_of(64), "width": width, "multiply": multiply}
+    with pytest.raises(NotImplementedError, match=message):
+        compiled(kernel, types, constants, arch)
+
+
 @gluon.jit
 def upcast_kernel(src, scale, out, layout: gl.constexpr, axis: gl.constexpr, run: gl.constexpr):
     i = gl.arange(0, 32, gl.SliceLayout(1, layout))[:, None]

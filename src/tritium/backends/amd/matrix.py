@@ -156,7 +156,7 @@ class MatrixCores:
     def instructions(self, product: Any) -> list[Instruction]:
         """The instructions for a product's types, the largest first."""
         if product.has_scales:
-            return self._scaled_instructions(product)
+            return self._scaled_instructions(product) if self.scaled else []
         a, b = (ir.element_type(v.type) for v in (product.a, product.b))
         out = ir.element_type(product.results[0].type)
         if a in self.float8 and b in self.float8:

@@ -33,7 +33,9 @@ class MatrixProducts:
         rows, columns, k = encoding.get("instrShape")
         chosen = self._unit.instruction(op, rows, columns, k)
         if chosen is None or encoding.get("version") != self._unit.version:
-            raise c.unsupported(op, f"{ir.element_type(op.a.type)} in {encoding}")
+            kind = "scaled products of " * op.has_scales + str(ir.element_type(op.a.type))
+            unit = f"{self._unit.family} of version {self._unit.version}"
+            raise c.unsupported(op, f"{kind} in {encoding}; the target has {unit}")
         out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
         part = encoding.instruction(*axes).transpose_outs(axes)
         held = {place: r for r, place in enumerate(register_coordinates(layout_of(result)))}
