@@ -239,10 +239,10 @@ def test_values_of_operands_that_are_converted(simt: None) -> None:
     assert loop is not None and loop[1].count("f8E5M2") == 2
 
 
-@pytest.mark.parametrize(("kind", "stages"), [("float16", 2), ("float16", 3), ("float32", 2)])
-def test_values_of_copies(
-    kind: str, stages: int, simt: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def by_lanes(simt: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lanes of a warp copy to shared memory."""
+
     def passes(lanes: int, num_warps: int, num_stages: int, num_ctas: int = 1) -> list[Any]:
         target = GPUTarget("simt", lanes, lanes)
         made = pipelines.ttgir(compiler.SimtBackend.processor(target), num_warps, num_stages,
@@ -251,6 +251,32 @@ def test_values_of_copies(
 
     monkeypatch.setattr(compiler, "gpu_passes", passes)
     monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+
+
+@tritium.jit
+def product_and_sums(a_ptr, out_ptr, sums_ptr, count, N: tl.constexpr):
+    i = tl.arange(0, N)
+    acc, sums = tl.zeros((N, N), tl.float32), tl.zeros((N,), tl.float32)
+    for k in range(count):
+        a = tl.load(a_ptr + i[:, None] * N * count + k * N + i[None, :])
+        acc = tl.dot(a, a.T, acc)
+        sums += tl.sum(a.to(tl.float32), 1)
+    tl.store(out_ptr + i[:, None] * N + i[None, :], acc)
+    tl.store(sums_ptr + i, sums)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_values_of_operands_that_are_summed(kind: str, by_lanes: None) -> None:
+    a = np.random.default_rng(9).integers(-4, 5, (32, 96)).astype(kind)
+    out, sums = np.zeros((32, 32), np.float32), np.zeros(32, np.float32)
+    product_and_sums[(1,)](a, out, sums, 3, N=32, num_warps=1)
+    a = a.astype(np.float32)
+    np.testing.assert_array_equal(out, a @ a.T)
+    np.testing.assert_array_equal(sums, a.sum(1))
+
+
+@pytest.mark.parametrize(("kind", "stages"), [("float16", 2), ("float16", 3), ("float32", 2)])
+def test_values_of_copies(kind: str, stages: int, by_lanes: None) -> None:
     rng, (m, n, k) = np.random.default_rng(8), (64, 64, 112)
     used = 96 if kind == "float16" else 103  # lanes copy 16 bytes of the one, 4 of the other
     a, b = (rng.integers(-4, 5, s).astype(kind) for s in ((m, k), (n, k)))

@@ -98,7 +98,8 @@ class Coalesce(Pass):
                 if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
                 encoding = _encoding(wish, width, processor, threads_of(module), cluster)
-                if self.direct and id(op) in products and isinstance(op.parent_op(), ForOp):
+                in_loop = isinstance(op.parent_op(), ForOp)
+                if self.direct and id(op) in products and in_loop and _is_operand(op.results[0]):
                     axis, product = products[id(op)]
                     direct = _for_lanes(wish, axis, product, processor, threads_of(module))
                     encoding = direct or encoding
@@ -155,6 +156,19 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
             elif isinstance(owner, CastOp):
                 pending.append((owner.operands[0], axis))
     return found
+
+
+def _is_operand(loaded: SSAValue) -> bool:
+    """Whether only products use what is loaded. The layouts of swizzled memory go along two axes
+    with one bit of a lane, as reductions do not take them."""
+    pending = [loaded]
+    while pending:
+        for user in [use.operation for use in pending.pop().uses]:
+            if isinstance(user, (ttir.TransOp, ConvertLayoutOp, CastOp)):
+                pending += user.results
+            elif not isinstance(user, TileProduct):
+                return False
+    return True
 
 
 def _tile(op: Any) -> Any:
