@@ -699,6 +699,12 @@ CACHE_INVALIDATING: tuple[str, ...] = (
 """The variables whose values change what is compiled (or printed while compiling)."""
 
 
+def variables() -> set[str]:
+    """The names of all variables that settings are read from."""
+    groups = base_knobs.__subclasses__()
+    return {v.key for group in groups for v in vars(group).values() if isinstance(v, env_base)}
+
+
 def cache_invalidating_env() -> dict[str, str]:
     """The variables of `CACHE_INVALIDATING` that are set, with their values: a part of every
     kernel's cache key."""

@@ -254,7 +254,9 @@ def test_a_timeline_is_nested(tmp_path: Path):
             profile_of(file)
 
 
-def test_two_runs_side_by_side(file: Path, tmp_path: Path):
+def test_two_runs_side_by_side(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, saved = tmp_path / "page.html", tmp_path / "other.json"
     explore([str(file)], saved, "mean", "cpu:haswell", SIGNATURE)
     explore([str(file)], out, "mean", "cpu:znver4", SIGNATURE, other=Other(str(saved)))
@@ -266,9 +268,11 @@ def test_two_runs_side_by_side(file: Path, tmp_path: Path):
     same, *_, assembly = stages
     assert same[1:] == [[], []] and assembly[1] and assembly[2]
     assert "against other.json" in text and "<td class=\"plus\">cpu haswell</td>" in text
-    other = Other(settings=["TRITON_DEFAULT_FP_FUSION=0"])
+    other = Other(settings=["TRITON_DEFAULT_FP_FUSION=0", "TRITON_DEFAULT_FP_FUSON=0"])
     explore([str(file)], out, "mean", "cpu", SIGNATURE, other=other)
     assert "against kernels.py TRITON_DEFAULT_FP_FUSION=0" in out.read_text()
+    said = capsys.readouterr().err
+    assert said == "tritium: warning: no setting is called TRITON_DEFAULT_FP_FUSON\n"
 
 
 def test_errors_of_the_other_run(file: Path, tmp_path: Path):

@@ -127,6 +127,9 @@ def in_process(
     wrong = [setting for setting, (_, equals, _) in zip(settings, pairs, strict=True) if not equals]
     if wrong:
         raise ExploreError(f"the setting {wrong[0]!r} is not NAME=VALUE")
+    for name, *_ in pairs:  # which a program, or another backend, may read all the same
+        if name.startswith(("TRITON_", "TRITIUM_")) and name not in knobs.variables():
+            sys.stderr.write(f"tritium: warning: no setting is called {name}\n")
     words = [sys.executable, "-m", "tritium", *command]
     for name, value in options.items():
         words += [f"--{name}", value] if value else []
