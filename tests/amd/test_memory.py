@@ -163,6 +163,26 @@ def test_atomics(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @tritium.jit
+def wrapped(x, out, start, n, BLOCK: tl.constexpr):
+    """Loads begin anywhere, but at no negative number."""
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + (start + i) % n))
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1200"])
+def test_addresses_that_wrap_around_are_read_together(arch: str) -> None:
+    kernel = compiled(wrapped, "*fp16 *fp16 i32 i32", arch, constants={"BLOCK": 2048}, small=True)
+    loads = re.findall(r"buffer_load_(\w+)", code(kernel))
+    assert loads == ["dwordx4" if arch == "gfx942" else "b128"] * (2048 // (32 * TARGETS[arch]))
+
+
+def test_values_at_addresses_that_wrap_around(simt: None) -> None:
+    x, out = np.arange(48, dtype=np.float16), np.zeros(512, np.float16)
+    wrapped[(1,)](x, out, 32, 48, BLOCK=512, num_warps=1)
+    np.testing.assert_array_equal(out, (32 + np.arange(512)) % 48)
+
+
+@tritium.jit
 def products(a, b, out, n, rows, columns, FIRST: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
              K: tl.constexpr):
     i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)

@@ -64,6 +64,7 @@ class Context(Emitter):
     Args:
         hardware: the processor that is compiled for.
         axis_info: alignment, contiguity and constancy, by value.
+        address_info: the same of what only addresses are made of (`AxisAnalysis` with `trust`).
         offsets: the places of allocations and of the scratch of ops in shared memory, in bytes.
         barriers: ops before which all warps must synchronize, and whether the tensor cores (the
             async proxy) read what was written.
@@ -81,6 +82,7 @@ class Context(Emitter):
 
     hardware: Hardware
     axis_info: Callable[[SSAValue], Any]
+    address_info: Callable[[SSAValue], Any]
     offsets: dict[Any, int]
     barriers: dict[Any, bool] = field(default_factory=dict[Any, bool])
     contract: str = "contract"

@@ -82,7 +82,7 @@ def _groups(c: Context, op: BufferOp, type: ir.Type) -> tuple[tuple[int, ...], .
     """The registers that one instruction takes: neighbours with one mask, at a multiple of 4 bytes
     (or of their size, if it is less)."""
     size, best = memory_bytes(type), list[int]()
-    offsets, info = op.offsets, c.axis_info(op.offsets)
+    offsets, info = op.offsets, c.address_info(op.offsets)
     aligned = c.axis_info(op.ptr).divisibility[0]
     for axis, bits in runs(offsets.type, MAX_BYTES // size):
         width = min(1 << len(bits), info.contiguity[axis])
