@@ -154,11 +154,6 @@ def test_errors(call, message: str):
         call(normal(3, 4))
 
 
-def test_what_is_not_built():
-    with pytest.raises(NotImplementedError, match="the gradient with all_gather"):
-        topk(normal(3, 4).requires_grad_(), 1, all_gather=True)
-
-
 def test_some_of_the_slices():
     given = torch.tensor([5, 0, 100, 33], dtype=torch.int32, device=place())
     source = make_ragged_tensor_metadata(given, 140)
