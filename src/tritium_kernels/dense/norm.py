@@ -13,6 +13,9 @@ from tritium_kernels.launch import as_rows, cdiv, device_class, on
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import ROWS, RowPlan, plan_rows
 
+_PART_TILES = {"cpu": (16, 128), "hopper": (64, 32), "gpu": (64, 32)}
+"""Rows and columns of the tiles in which programs' parts of sums are added up."""
+
 
 def statistics_dtype(x: Tensor) -> torch.dtype:
     """The type of means and deviations of x."""
@@ -61,12 +64,9 @@ def norm_backward_op(
     plan = plan_rows(x.device, rows, columns, sums=True)
     walk = ROWS[device_class(x.device)].walk
     make, dtype = torch.zeros if walk else torch.empty, statistics_dtype(x)
-
-    def parts(gradient: Tensor) -> Tensor | None:
-        shape = (plan.programs, columns)
-        return make(shape, dtype=dtype, device=x.device) if gradient.numel() else None
-
-    parts_w, parts_b = parts(dw), parts(db)
+    gradients = 0 if weight is None else 1 + has_bias
+    parts = make((gradients, plan.programs, columns), dtype=dtype, device=x.device)
+    parts_w, parts_b = (parts[i] if i < gradients else None for i in range(2))
     saved = (source, _contiguous(weight), given, mean, rstd)
     with on("norm", "x", x):
         if walk is not None:
@@ -74,11 +74,12 @@ def norm_backward_op(
         else:
             launch = _backward_whole if plan.whole else _backward_long
             launch(saved, target, parts_w, parts_b, center, plan)
-        for part, gradient in ((parts_w, dw), (parts_b, db)):
-            if part is not None:
-                kernels.sum_rows[(cdiv(columns, 128),)](
-                    part, gradient, plan.programs, columns, ROWS=16, BLOCK=128
-                )
+        if gradients:
+            height, block = _PART_TILES[device_class(x.device)]
+            kernels.sum_parts[(cdiv(columns, block), gradients)](
+                parts, dw, db if has_bias else None, plan.programs, columns, ROWS=height,
+                BLOCK=block,
+            )  # fmt: skip
     return dx, dw, db
 
 

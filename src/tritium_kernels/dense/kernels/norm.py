@@ -245,12 +245,19 @@ def norm_backward_columns(
 
 
 @tritium.jit
-def sum_rows(x_ptr, y_ptr, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums of the columns of a contiguous matrix."""
+def sum_parts(
+    x_ptr, dw_ptr, db_ptr, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Sums of the columns of the parts of dw, and of those of db, which follow."""
     start = tl.program_id(0) * BLOCK
+    x_ptr += tl.program_id(1).to(tl.int64) * rows * columns
     sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
     for row in range(0, rows, ROWS):
         offsets, mask = tile(row, rows, start, columns, columns, ROWS, BLOCK)
         sums += wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
     c = start + tl.arange(0, BLOCK)
-    tl.store(y_ptr + c, tl.sum(sums, 0).to(y_ptr.dtype.element_ty), mask=c < columns)
+    total = tl.sum(sums, 0).to(dw_ptr.dtype.element_ty)
+    if db_ptr is None or tl.program_id(1) == 0:
+        tl.store(dw_ptr + c, total, mask=c < columns)
+    else:
+        tl.store(db_ptr + c, total, mask=c < columns)
