@@ -75,10 +75,8 @@ def emit_ptx(
     with lock, llvm.create_context() as context, parse(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
         linked = libdevice.link(module, libraries, machine, context)
-        packing = optimize and _PACKABLE.search(text) is not None
-        if optimize and not linked and not packing:
-            _tidy(module, machine)
-        elif optimize or linked:  # what is linked must be inlined
+        if optimize or linked:  # what is linked must be inlined
+            packing = optimize and _PACKABLE.search(text) is not None
             _optimize(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
     number = f".version {version // 10}.{version % 10}"
@@ -97,21 +95,6 @@ def _optimize(module: Any, machine: Any, level: int, packing: bool) -> None:
     tuning.slp_vectorization = packing
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
-
-
-def _tidy(module: Any, machine: Any) -> None:
-    """Run the passes that change generated code, a third of the time of LLVM's own pipeline. Its
-    other passes find nothing: loops, inlining and memory were seen to before."""
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
-    passes = builder.getModulePassManager()  # begins with the ranges of special registers
-    passes.add_simplify_cfg_pass()
-    passes.add_new_gvn_pass()
-    passes.add_reassociate_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
 
 
 def ptxas_arguments(
