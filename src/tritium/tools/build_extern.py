@@ -44,7 +44,7 @@ def to_unsigned(type_str: str) -> str:
     return f"u{type_str}" if type_str in ("int32", "int64") else type_str
 
 
-@dataclass
+@dataclass(slots=True)
 class Symbol:
     """A function of a library: `name` there, `op_name` in Python."""
 
@@ -66,6 +66,8 @@ class ExternLibrary(ABC):
     Attributes:
         symbols: the functions by their names in the library.
     """
+
+    __slots__ = ("format", "grouping", "name", "path", "symbols")
 
     def __init__(self, name: str, path: str, format: bool = True, grouping: bool = True) -> None:
         self.name, self.path, self.format, self.grouping = name, path, format, grouping
@@ -151,6 +153,8 @@ class LLVMDisassembler:
     Args:
         path: of `llvm-dis`, which is not run: llvmlite's LLVM reads the bitcode.
     """
+
+    __slots__ = ("_folder", "ll_file", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
