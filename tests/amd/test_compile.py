@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -12,6 +13,7 @@ import tritium
 import tritium.language as tl
 from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tests.ir.test_reference_runs import REFERENCE
+from tritium.backends.amd import disassembly
 from tritium.backends.base import make_backend
 from tritium.language.extra import hip
 from tritium.language.extra.hip import libdevice
@@ -279,6 +281,26 @@ def test_assembly_is_written_when_it_is_asked_for(
     assert written.read_text().startswith(dumped.asm["amdgcn"])
     again = compiled(add, "*fp32 *fp32 *fp32 i32", constants=constants)
     assert again.asm["amdgcn"] == dumped.asm["amdgcn"]
+
+
+def test_disassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 64})
+    assert "disassembly" not in list(kernel.asm)
+    program = tmp_path / "llvm-objdump"
+    program.write_text('#!/bin/sh\nfor last; do :; done\necho "$@"\nhead -c 4 "$last"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("TRITIUM_LLVM_OBJDUMP_PATH", str(program))
+    text = kernel.asm["disassembly"]
+    assert text == "-d --no-show-raw-insn --mcpu=gfx942 kernel.hsaco\n\x7fELF"
+    program.write_text("#!/bin/sh\necho no such target >&2\nexit 1\n")
+    wanted = r"(?s)cannot disassemble code for gfx942.*OBJDUMP_PATH names another.*no such target"
+    with pytest.raises(RuntimeError, match=wanted):
+        disassembly.disassemble(kernel.asm["hsaco"], "gfx942")
+    monkeypatch.delenv("TRITIUM_LLVM_OBJDUMP_PATH")
+    monkeypatch.setattr(disassembly, "_ROCM", "")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RuntimeError, match=r"not installed here.*OBJDUMP_PATH names one"):
+        disassembly.disassemble(kernel.asm["hsaco"], "gfx942")
 
 
 def test_lines_where_a_call_has_none(capfd: pytest.CaptureFixture[str]) -> None:

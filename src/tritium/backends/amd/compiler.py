@@ -110,7 +110,12 @@ class HIPBackend(BaseBackend):
 
             return amdgcn.assembly(asm["llir"], amdgcn.How(**metadata.code))
 
-        return {"amdgcn": assembly}
+        def disassembly(asm: Mapping[str, Any]) -> str:
+            from tritium.backends.amd.disassembly import disassemble  # few programs ask for it
+
+            return disassemble(asm["hsaco"], self.arch)
+
+        return {"amdgcn": assembly, "disassembly": disassembly}
 
     def load_dialects(self, context: Any) -> None:
         """The dialects are known to every context."""
