@@ -17,6 +17,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.operators import operator
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _CHUNKS = {"cpu": (32, 64), "hopper": (64, 64), "gpu": (64, 32)}
@@ -44,14 +45,14 @@ def _launch(
     return o
 
 
-@torch.library.custom_op("tritium_kernels::linear_attention", mutates_args=())
+@operator("linear_attention")
 def linear_attention_op(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, scale: float
 ) -> Tensor:
     return _launch(q, k, v, decay, scale, False)
 
 
-@torch.library.custom_op("tritium_kernels::linear_attention_backward", mutates_args=())
+@operator("linear_attention_backward")
 def linear_attention_backward_op(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,13 +11,14 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import order as kernels
 from tritium_kernels.errors import FLOATS, INDICES, check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on, power_of_two
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat, plan_rows
 
 MOST_SORTED = 16384
 _SORTED = (torch.float16, torch.bfloat16, torch.float32, torch.int32)
 
 
-@torch.library.custom_op("tritium_kernels::cumsum", mutates_args=())
+@operator("cumsum")
 def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
     """Of the last dimension."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -34,7 +35,7 @@ def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
     return y
 
 
-@torch.library.custom_op("tritium_kernels::sort", mutates_args=())
+@operator("sort")
 def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     """Of the last dimension: values, and the columns that they come from."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -53,7 +54,7 @@ def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     return y, index
 
 
-@torch.library.custom_op("tritium_kernels::histogram", mutates_args=())
+@operator("histogram")
 def histogram_op(x: Tensor, bins: int, low: float, high: float) -> Tensor:
     counts = torch.zeros(bins, dtype=torch.int32, device=x.device)
     n = x.numel()

@@ -8,6 +8,7 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import quantize as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -15,7 +16,7 @@ _MOST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344
 _KINDS = tuple(_MOST)
 
 
-@torch.library.custom_op("tritium_kernels::quantize", mutates_args=())
+@operator("quantize")
 def quantize_op(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     q = torch.empty(x.shape, dtype=dtype, device=x.device)
     scale = torch.zeros(x.shape[:-1], dtype=torch.float32, device=x.device)
@@ -32,7 +33,7 @@ def quantize_op(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return q, scale
 
 
-@torch.library.custom_op("tritium_kernels::dequantize", mutates_args=())
+@operator("dequantize")
 def dequantize_op(q: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     y = torch.empty(q.shape, dtype=dtype, device=q.device)
     if y.numel() == 0:

@@ -10,12 +10,13 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import sampling as kernels
 from tritium_kernels.errors import check_rank, check_tensor, refuse
 from tritium_kernels.launch import as_rows, on, power_of_two
+from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
-@torch.library.custom_op("tritium_kernels::sample", mutates_args=())
+@operator("sample")
 def sample_op(x: Tensor, temperature: float, top_k: int, top_p: float, seed: int) -> Tensor:
     rows, columns = x.shape
     y = torch.empty(rows, dtype=torch.int64, device=x.device)
