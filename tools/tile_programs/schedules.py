@@ -14,7 +14,7 @@ from tritium import knobs
 from tritium.backends.cpu.tiles import build
 from tritium.backends.cpu.tiles.ir import Nest, functions_of
 from tritium.backends.cpu.tiles.schedule import is_scalar_combine, verify_schedules
-from tritium.backends.cpu.tiles.version import lines_fit, may_wait, verify_versions
+from tritium.backends.cpu.tiles.version import is_long, lines_fit, may_wait, verify_versions
 from tritium.ops.tile import NestOp
 from tritium.ops.ttir.reduction import ScanOp
 from tritium.passes.base import Pass
@@ -57,7 +57,8 @@ def _reschedule(nest: NestOp, chance: random.Random) -> None:
         numbers.update(block=chance.choice(blocks), unroll=1)
     for name, number in numbers.items():
         nest.properties[name] = NestOp.attr_fields[name].encode(number)
-    left_out = () if chance.random() < 0.5 else BEHIND_MASKS
+    is_left = chance.random() < 0.5 and is_long(Nest.of(nest))
+    left_out = () if is_left else BEHIND_MASKS
     nest.set_versions([
         name for name in nest.versions
         if name not in left_out and (name in BEHIND_MASKS or chance.random() < 0.6)

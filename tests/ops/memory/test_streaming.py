@@ -21,6 +21,13 @@ def copy_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
 
 
 @tritium.jit
+def row_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr, AXIS: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.expand_dims(tl.arange(0, BLOCK), AXIS)
+    mask = at < count
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=mask), mask=mask)
+
+
+@tritium.jit
 def two_kernel(x_ptr, out_ptr, second_ptr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
@@ -66,6 +73,17 @@ def test_alignments(dtype: type, offset: int) -> None:
     x = numbers(count, dtype)
     copy_kernel[(-(-count // BLOCK),)](x, out, count, BLOCK=BLOCK)
     assert np.array_equal(out, x) and untouched(memory, out)
+
+
+@pytest.mark.parametrize("offset", [0, 16, 24])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_tiles_of_one_row_or_column(axis: int, offset: int) -> None:
+    count = large(np.float32)
+    out, memory = place(count, np.float32, offset)
+    x = numbers(count, np.float32)
+    kernel = row_kernel[(-(-count // BLOCK),)](x, out, count, BLOCK=BLOCK, AXIS=axis)
+    assert np.array_equal(out, x) and untouched(memory, out)
+    assert "versions [linear, apart, unmasked, streaming]" in kernel.asm["tile"]
 
 
 @pytest.mark.parametrize("offset", [0, 16, 48])

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -127,8 +127,10 @@ def _is_static(value: SSAValue) -> Generator[SSAValue, bool, bool]:
 
 def is_long(nest: Nest) -> bool:
     """Whether a nest is worth versions that differ in masks and in how they store and reduce: one
-    of stores, or of a reduction, over one long dimension."""
-    if nest.shape is None or len(nest.domain) != 1 or nest.domain[0] < _LONG:
+    of stores, or of a reduction, over one long dimension; the others have one element."""
+    if nest.shape is None or prod(nest.domain) < _LONG:
+        return False
+    if prod(nest.domain) > nest.domain[nest.shape.lane]:
         return False
     kinds = set(map(type, nest.roots))
     return all(root.stores_elements for root in nest.roots) or (
@@ -162,10 +164,10 @@ def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
 
 def _is_consecutive(found: Slice) -> bool:
     """Whether all stores are to consecutive addresses."""
-    size, axes = found.nest.domain[0], found.function.address_axes
+    size, axes = prod(found.nest.domain), found.function.address_axes
     pointers = (s.ptr.owner.operands[0] if retypes_pointers(s.ptr.owner) else s.ptr
                 for s in found.stores)  # fmt: skip
-    return all(axes.of(pointer).contiguity[0] >= size for pointer in pointers)
+    return all(max(axes.of(pointer).contiguity) >= size for pointer in pointers)
 
 
 def _is_in_place(found: Slice) -> bool:
@@ -184,20 +186,24 @@ def _needs_alignment(found: Slice) -> bool:
         if op.movement is Movement.REORDERED or isinstance(op, ReshapeOp):
             return True
         if op.piecewise and ir.element_type(value.type) != ir.i1:
-            equal = function.axes.of(value).constancy[0]
-            run = function.address_axes.of(value).contiguity[0]
+            shape_ = ir.shape_of(value.type)
+            long = shape_.index(max(shape_))
+            equal = function.axes.of(value).constancy[long]
+            run = function.address_axes.of(value).contiguity[long]
             if equal % shape.width == 0 or run % shape.width == 0:
                 return True
     return False
 
 
 def extreme_of(root: Any) -> tuple[str, float] | None:
-    """How a reduction that looks for the largest or smallest float does so quickly."""
+    """How a reduction to a scalar that looks for the largest or smallest float does so quickly."""
     if type(root) is not ReduceOp or len(root.regions[0].blocks) != 1:
         return None
     type_ = ir.element_type(root.operands[0].type)
     wide = ir.is_float(type_) and ir.bit_width(type_) in (32, 64)
-    return _EXTREMES.get(combining_op(root.regions[0].block)) if wide else None
+    if not wide or is_tile(root.results[0]):
+        return None
+    return _EXTREMES.get(combining_op(root.regions[0].block))
 
 
 def verify_versions(function: TileFunction, waits: bool) -> None:

@@ -200,7 +200,7 @@ class _Loops:
     def _inner(self) -> None:
         lane, axis = self.shape.lane, self.nest.axis
         if self.lines is not None:
-            write_lines(self.e, self.nest.domain[0], self.shape, self.lines, self._stores)
+            write_lines(self.e, self.nest.domain[lane], self.shape, self.lines, self._stores)
         elif self.shape.block is not None:
             self._blocks(self.shape.block)
         elif axis is not None and axis != lane:
@@ -265,7 +265,7 @@ class _Loops:
 
     def _stores(self, index: Index, only: Value | None) -> None:
         """One chunk of a nest of stores; of the lanes `only` these, if any are given."""
-        self._pointwise((index,), only)
+        self._pointwise(self._position(index), only)
 
     def _pointwise(self, at: At, only: Value | None = None) -> None:
         """Copies and stores of one chunk. All is computed before anything is written, so that

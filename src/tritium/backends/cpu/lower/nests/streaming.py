@@ -8,6 +8,7 @@ stores must be aligned and whole: they are one of a nest's `multiversioning`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 from xdsl.ir import SSAValue
@@ -23,6 +24,7 @@ from tritium.backends.cpu.tiles.slices import Slice
 from tritium.backends.cpu.tiles.version import LINE, is_long
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
+from tritium.ir import types as ir
 from tritium.ops.tile import NestOp
 from tritium.ops.ttir.function import FuncOp
 
@@ -34,7 +36,8 @@ def stored_bytes(function: FuncOp) -> int:
     if not any("streaming" in nest.versions for nest in nests):
         return 0
     stores = [nest for nest in nests if is_long(Nest.of(nest)) and nest.roots[0].stores_elements]
-    return sum(memory_bytes(r.value.type) * nest.domain[0] for nest in stores for r in nest.roots)
+    roots = [root for nest in stores for root in nest.roots]
+    return sum(memory_bytes(r.value.type) * prod(ir.shape_of(r.value.type)) for r in roots)
 
 
 def written_and_read(function: TileFunction) -> list[tuple[SSAValue, SSAValue]]:
@@ -64,7 +67,8 @@ def may_stream(c: Context, part: Slice) -> tuple[Value, Lines]:
     f, holds, zero = c.f, c.program["stream"], const("i64", 0)
     lead: Value | None = None
     for root in part.stores:
-        address = f.cast("ptrtoint", number_at(c, root.ptr, (zero,)), "i64")
+        start = (zero,) * len(ir.shape_of(root.ptr.type))
+        address = f.cast("ptrtoint", number_at(c, root.ptr, start), "i64")
         ahead = f.op("and", f.op("sub", zero, address), const("i64", LINE - 1))
         if lead is None:
             lead = ahead
