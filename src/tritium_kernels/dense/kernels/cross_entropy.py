@@ -24,20 +24,19 @@ def loss_forward(
     x_ptr += row * x_stride
     target = tl.load(target_ptr + row).to(tl.int64)
     c = tl.arange(0, BLOCK)
-    most = zeros_like_wide(x_ptr, (BLOCK,)) - float("inf")
     sums = zeros_like_wide(x_ptr, (BLOCK,))
+    largest = tl.full((), float("-inf"), sums.dtype)
     plain = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, columns, BLOCK):
         mask = start + c < columns
         x = wide(tl.load(x_ptr + start + c, mask=mask, other=float("-inf")))
-        more = tl.maximum(most, x, propagate_nan=tl.PropagateNan.ALL)
-        base = finite_or_zero(more)
-        sums = sums * tl.exp(most - base) + tl.exp(x - base)
-        most = more
+        # One largest number for all: each element has one exponential.
+        before, largest = largest, tl.maximum(largest, tl.max(x, 0))
+        base = finite_or_zero(largest)
+        sums = sums * tl.exp(before - base) + tl.exp(x - base)
         if SMOOTH:
             plain += tl.where(mask, x, 0.0)
-    largest = tl.max(most, 0)
-    lse = largest + tl.log(tl.sum(sums * tl.exp(finite_or_zero(most) - largest), 0))
+    lse = largest + tl.log(tl.sum(sums, 0))
     inside = (target >= 0) & (target < columns)
     right = wide(tl.load(x_ptr + target, mask=inside, other=float("nan")))
     loss = lse - right
