@@ -46,7 +46,7 @@ class RowTable:
 
 ROWS = {
     "cpu": RowTable(
-        whole=16384, whole_sums=8192, whole_again=2048, chunk=512, elements=256,
+        whole=16384, whole_sums=8192, whole_again=4096, chunk=512, elements=256,
         warp_elements=1 << 30, waves=4, elements_sums=256, warp_elements_sums=1 << 30,
         walk=(4, 64),
     ),

@@ -25,7 +25,7 @@ def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
     table = as_rows(table) if rows else table
     plan = plan_rows(table.device, 1, columns)
     with on("embedding", "table", table):
-        kernels.embedding_forward[(index.numel(),)](
+        kernels.embedding_forward[(index.numel() * cdiv(columns, plan.step),)](
             index.contiguous(), table, y, rows, columns, table.stride(0),
             BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip

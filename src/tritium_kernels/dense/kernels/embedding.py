@@ -11,14 +11,15 @@ from tritium_kernels.dense.kernels.common import zeros_like_wide
 def embedding_forward(
     index_ptr, table_ptr, y_ptr, rows, columns, stride, BLOCK: tl.constexpr
 ):
-    """A number that is no row of the table gives NaN."""
+    """A program copies BLOCK columns of one row. A number that is no row of the table gives NaN."""
+    across = tl.cdiv(columns, BLOCK)
     pid = tl.program_id(0).to(tl.int64)
-    row = tl.load(index_ptr + pid).to(tl.int64)
+    at = pid // across
+    row = tl.load(index_ptr + at).to(tl.int64)
     inside = (row >= 0) & (row < rows)
-    for start in range(0, columns, BLOCK):
-        c = start + tl.arange(0, BLOCK)
-        x = tl.load(table_ptr + row * stride + c, mask=inside & (c < columns), other=float("nan"))
-        tl.store(y_ptr + pid * columns + c, x, mask=c < columns)
+    c = (pid % across) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(table_ptr + row * stride + c, mask=inside & (c < columns), other=float("nan"))
+    tl.store(y_ptr + at * columns + c, x, mask=c < columns)
 
 
 @tritium.jit

@@ -51,10 +51,11 @@ def norm_forward(
         if MEAN:
             x = tl.where(mask, x - mean, 0.0)
         rstd = 1 / tl.sqrt(tl.sum(x * x, 1)[:, None] / columns + eps.to(x.dtype))
-        store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
         y = scaled(x * rstd, w_ptr, b_ptr, c, inside(0, columns, BLOCK, EVEN))
         offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK, EVEN)
         tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
+        # A store before the last use of x would have a CPU copy x.
+        store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
     else:
         mean = 0.0
         if MEAN:
