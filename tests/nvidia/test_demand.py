@@ -19,7 +19,8 @@ def masks_of(text: str) -> dict[str, int]:
     module = parse_module(text)
     module.verify()
     function = next(op for op in module.walk() if op.name == "tt.func")
-    demand = Demand(AxisAnalysis(function).of, hardware(90)).find(list(function.regions[0].blocks))
+    facts = AxisAnalysis(function).of
+    demand = Demand(facts, facts, hardware(90)).find(list(function.regions[0].blocks))
     values = [r for op in function.walk() for r in op.results]
     values += [a for op in function.walk() for region in op.regions
                for block in region.blocks for a in block.args]  # fmt: skip

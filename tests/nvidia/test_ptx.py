@@ -58,3 +58,15 @@ def test_what_only_nvidia_gpus_have():
     assert [stages["ptx"].count(word) for word in words] == [1, 1, 1, 1]
     in_order(stages["ptx"], words[0], "st.global", words[3])
     assert "tensor<64xi32>" in stages["ttir"]
+
+
+@tritium.jit
+def wrapped(x, out, start, n):
+    i = tl.arange(0, 2048)
+    tl.store(out + i, tl.load(x + (start + i) % n))
+
+
+def test_addresses_that_wrap_around_are_read_together():
+    """A remainder is taken not to be negative in an address."""
+    ptx = compiled(wrapped, "*fp16 *fp16 i32 i32", aligned=True).asm["ptx"]
+    assert re.findall(r"ld\.global\S*", ptx) == ["ld.global.v4.b32"] * 2

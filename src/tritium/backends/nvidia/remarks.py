@@ -13,7 +13,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import functions
 from tritium.backends.remarks import remark, wanted
-from tritium.codegen.gpu.memory.access import register_groups
+from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
@@ -32,7 +32,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
     if not wanted():
         return
     for function in functions(module):
-        analysis = AxisAnalysis(function)
+        facts = AxisAnalysis(function).of, AxisAnalysis(function, trust=True).of
         for op in function.walk():
             why: Any = op.attributes.get(NOT_WARP_SPECIALIZED)
             if why is not None:
@@ -40,7 +40,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
             if isinstance(op, MatrixProduct) and not op.asynchronous:
                 _on_product(op, capability)
             elif isinstance(op, ElementAccess):
-                _on_access(analysis, op)
+                _on_access(facts, op)
             elif isinstance(op, ForOp) and stages_of(op, num_stages) > 1:
                 _on_loop(op)
 
@@ -66,15 +66,15 @@ def _on_product(op: Any, capability: int) -> None:
         )  # fmt: skip
 
 
-def _on_access(analysis: AxisAnalysis, op: Any) -> None:
+def _on_access(facts: tuple[Facts, Facts], op: Any) -> None:
     """Elements that a thread holds, and accesses one by one."""
     if not ir.shape_of(op.ptr.type):
         return
-    groups = register_groups(analysis.of, op.ptr, op.mask)
+    groups = register_groups(*facts, op.ptr, op.mask)
     if len(groups) < 2 or len(groups[0]) > 1:
         return
-    mask = -1 if op.mask is None else max(analysis.of(op.mask).constancy)
-    unmasked = len(register_groups(analysis.of, op.ptr, None)[0])
+    mask = -1 if op.mask is None else max(facts[0](op.mask).constancy)
+    unmasked = len(register_groups(*facts, op.ptr, None)[0])
     remark(
         op, f"Warning: vectorization fails vec = 1 origin vec = {unmasked} "
         f"numElems = {len(groups)} mask is {mask}",

@@ -9,7 +9,7 @@ Demands go backwards, as masks (bit r is register r; -1 is all), around loops un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -20,7 +20,7 @@ from tritium.codegen.gpu.elementwise import (
     repeating_bits,
 )
 from tritium.codegen.gpu.hardware import Hardware
-from tritium.codegen.gpu.memory.access import register_groups
+from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.codegen.gpu.memory.async_copy import copy_groups
 from tritium.codegen.gpu.shape import moved_registers
 from tritium.ir import types as ir
@@ -33,9 +33,9 @@ ALL = -1
 class Demand:
     """Finds the masks of a function's values: `of`."""
 
-    def __init__(self, axis_info: Callable[[SSAValue], Any], hardware: Hardware):
+    def __init__(self, axis_info: Facts, address_info: Facts, hardware: Hardware):
         self._hardware = hardware
-        self._axis_info = axis_info
+        self._axis_info, self._facts = axis_info, (axis_info, address_info)
         self._masks: dict[SSAValue, int] = {}
         self._accesses: dict[Operation, list[int]] = {}
 
@@ -107,9 +107,9 @@ class Demand:
         """The demand of an access to memory, whatever is used of its results: of addresses and
         masks, those of the first register of each group."""
         if isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
-            address, groups = op.src, copy_groups(self._axis_info, op)
+            address, groups = op.src, copy_groups(*self._facts, op)
         elif ir.shape_of(op.ptr.type):
-            address, groups = op.ptr, register_groups(self._axis_info, op.ptr, op.mask)
+            address, groups = op.ptr, register_groups(*self._facts, op.ptr, op.mask)
         else:
             return [ALL] * len(op.operands)
         firsts = sum(1 << group[0] for group in groups)

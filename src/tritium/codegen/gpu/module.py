@@ -193,7 +193,8 @@ def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> No
     """Write a function's body."""
     blocks = list(op.regions[0].blocks)
     context.barriers = Barriers(allocation).find(blocks)
-    context.demand = Demand(context.axis_info, context.hardware).find(blocks).of
+    demand = Demand(context.axis_info, context.address_info, context.hardware)
+    context.demand = demand.find(blocks).of
     private, arguments = op.sym_visibility == "private", list(context.f.arguments)
     if share.size:
         start = arguments.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdsl.ir import SSAValue
 
@@ -21,6 +21,9 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 
 MAX_BYTES = 16
+
+Facts: TypeAlias = Callable[[SSAValue], Any]
+"""Alignment, contiguity and constancy by value, as `Context` has them."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +71,16 @@ def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -
     """How to access a tile of pointers, or (the first thread alone) one."""
     if not ir.shape_of(pointer.type):
         return Access(((0,),), c.first)
-    groups = register_groups(c.axis_info, pointer, mask, least)
+    groups = register_groups(c.axis_info, c.address_info, pointer, mask, least)
     return Access(groups, c.owner(layout_of(pointer.type), of_program=True))
 
 
 def register_groups(
-    axis_info: Callable[[SSAValue], Any], pointer: SSAValue, mask: SSAValue | None, least: int = 1
+    axis_info: Facts, address_info: Facts, pointer: SSAValue, mask: SSAValue | None, least: int = 1
 ) -> tuple[tuple[int, ...], ...]:
     """The registers of a tile of pointers that are accessed together: as wide as the layout, the
-    addresses' contiguity and alignment and the mask allow. `least`: contiguity along the fastest
-    axis that is known otherwise."""
+    addresses' contiguity and alignment and the mask allow (see `Context` for the facts). `least`:
+    contiguity along the fastest axis that is known otherwise."""
     type: Any = pointer.type
     pointee: Any = ir.element_type(type)
     size = memory_bytes(pointee.pointee)
@@ -85,7 +88,7 @@ def register_groups(
     for axis, bits in runs(type, MAX_BYTES // size):
         width = 1 << len(bits)
         if width > 1:
-            width = min(width, max(least, _contiguous(axis_info(pointer), axis, size, width)))
+            width = min(width, max(least, _contiguous(address_info(pointer), axis, size, width)))
             if mask is not None and least < width:
                 width = min(width, axis_info(mask).constancy[axis])
         if width > 1 << len(best):

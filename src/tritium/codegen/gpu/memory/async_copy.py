@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import (
+    Facts,
     distinct_registers,
     grouped,
     register_groups,
@@ -35,11 +34,11 @@ def are_zero(values: Sequence[Value]) -> bool:
     return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
 
 
-def copy_groups(axis_info: Callable[[SSAValue], Any], op: Any) -> tuple[tuple[int, ...], ...]:
+def copy_groups(axis_info: Facts, address_info: Facts, op: Any) -> tuple[tuple[int, ...], ...]:
     """The registers (of pointers) that one copy is for: neighbours in both memories."""
     tile = layout_of(op.src.type)
     pointee: Any = ir.element_type(op.src.type)
-    groups = register_groups(axis_info, op.src, op.mask, least=op.contiguity)
+    groups = register_groups(axis_info, address_info, op.src, op.mask, least=op.contiguity)
     place = place_in(tile, op.result.type)
     steps = (groups[0][1 << i].bit_length() - 1 for i in range(len(groups[0]).bit_length() - 1))
     there = neighbour_bits(place, memory_bytes(pointee.pointee), gaps_of(op.result.type))
@@ -57,7 +56,7 @@ def async_copy(c: Context, op: Any) -> None:
     size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
     tile = layout_of(type)
     place = place_in(tile, memory.type)
-    groups, owner = copy_groups(c.axis_info, op), c.owner(tile)
+    groups, owner = copy_groups(c.axis_info, c.address_info, op), c.owner(tile)
     width = len(groups[0])
     copies = c.hardware.async_copies
     if width * size < copies.least_bytes:

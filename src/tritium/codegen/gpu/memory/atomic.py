@@ -125,7 +125,7 @@ def _groups(c: Context, op: Any) -> list[tuple[int, ...]]:
     width = c.hardware.atomics.width(op)
     if width == 1:
         return [(r,) for r in distinct_registers(layout_of(op.ptr.type))]
-    groups = register_groups(c.axis_info, op.ptr, op.mask)
+    groups = register_groups(c.axis_info, c.address_info, op.ptr, op.mask)
     return [g[i : i + width] for g in groups for i in range(0, len(g), width)]
 
 
