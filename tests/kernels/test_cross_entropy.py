@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.support import FLOATS, compare, integers, is_op, normal, place, torch
+from tests.kernels.support import FLOATS, close, compare, integers, is_op, normal, place, torch
 from tritium_kernels.dense import cross_entropy
 from tritium_kernels.errors import ArgumentError
 
@@ -65,6 +65,14 @@ def test_gradients_of_float64():
     x, target = normal(3, 5, dtype=torch.float64).requires_grad_(), integers(5, 3)
     assert torch.autograd.gradcheck(lambda x: cross_entropy(x, target, -100, 0.1, 0.01), (x,))
     is_op(torch.ops.tritium_kernels.cross_entropy.default, x, target, -100, 0.1, 0.01)
+
+
+def test_large_logits():
+    """Equal ones, beside which the logarithm of their number is nothing."""
+    x, target = torch.full((2, 50), 1e30, device=place()), integers(50, 2)
+    x[1] *= -1
+    right = F.cross_entropy(x.double(), target, reduction="none")
+    close(cross_entropy(x, target, reduction="none"), right)
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,14 @@ def loss_forward(
         sums = sums * tl.exp(before - base) + tl.exp(x - base)
         if SMOOTH:
             plain += tl.where(mask, x, 0.0)
-    lse = largest + tl.log(tl.sum(sums, 0))
+    rest = tl.log(tl.sum(sums, 0))
+    lse = largest + rest
     inside = (target >= 0) & (target < columns)
     right = wide(tl.load(x_ptr + target, mask=inside, other=float("nan")))
-    loss = lse - right
+    loss = largest - right + rest  # what is large goes first
     smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     if SMOOTH:
-        loss = (1 - smoothing) * loss + smoothing * (lse - tl.sum(plain, 0) / columns)
+        loss = (1 - smoothing) * loss + smoothing * (largest - tl.sum(plain, 0) / columns + rest)
     loss += z * lse * lse
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss))
     tl.store(lse_ptr + row, lse)
