@@ -113,7 +113,8 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
         return None
     for op in ops:
         for inner in (i for region in op.partitions for i in region.walk()):
-            if inner.is_call or isinstance(inner, GlobalScratchAllocOp):
+            calls = isinstance(inner, Op) and inner.is_call
+            if calls or isinstance(inner, GlobalScratchAllocOp):
                 raise NotImplementedError(f"{inner.name} in a partition, at {inner.location}")
         if len(op.partitions) > BARRIERS - FIRST_BARRIER:
             raise ValueError(

@@ -270,8 +270,9 @@ class _Loop:
     def _is_before(self, value: SSAValue, place: Operation) -> bool:
         """Whether an op of the loop's body may use a value."""
         owner = value.owner
-        inside = isinstance(owner, Operation) and owner.parent is self.body
-        return not inside or owner.is_before_in_block(place)
+        if not isinstance(owner, Operation) or owner.parent is not self.body:
+            return True
+        return owner.is_before_in_block(place)
 
     def _wait_in_branch(self, op: IfOp) -> bool:
         """If only one branch of an op needs the newest product, wait there."""

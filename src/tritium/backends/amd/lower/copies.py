@@ -101,4 +101,6 @@ def _instructions(c: Context, op: Operation) -> int:
     if not lanes or not isinstance(op, ttgir.AsyncCopyGlobalToLocalOp) or op.mask is not None:
         return 0
     layout = layout_of(op.src.type)
-    return 0 if layout.free_variables().get(WARP) else len(copy_groups(c.axis_info, op))
+    if layout.free_variables().get(WARP):
+        return 0
+    return len(copy_groups(c.axis_info, c.address_info, op))

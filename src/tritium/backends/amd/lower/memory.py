@@ -107,7 +107,7 @@ class AsyncToLDS:
         condition: Value | None,
     ) -> None:  # fmt: skip
         both = [c for c in (filled, condition) if c is not None]
-        chosen = e.f.op("and", *both) if len(both) == 2 else both[0] if both else None
+        chosen = e.f.op("and", both[0], both[1]) if len(both) == 2 else both[0] if both else None
         name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
 
         def start() -> list[Value]:

@@ -188,7 +188,7 @@ def _wrapper(
     first_x = f.op("sub", begin, f.op("mul", row, wide_x))  # LLVM takes longer for `urem`
     first_y = f.op("sub", row, f.op("mul", plane, wide_y))
     first = [f.cast("trunc", v, "i32") for v in (first_x, first_y, plane)]
-    given = dict(zip(kernel.body.args, values, strict=True))
+    given: dict[SSAValue, Value] = dict(zip(kernel.body.args, values, strict=True))
     stream = _streams(f, function, host, (nx, ny, nz), given)
     f.branch(loop)
     f.label(loop)

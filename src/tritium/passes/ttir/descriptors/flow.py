@@ -133,8 +133,9 @@ def flow(
 
 
 def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
-    if isinstance(op, Op) and op.is_call and (callee := functions.get(op.callee)):
-        yield from zip(op.arguments, callee.body.args, strict=True)
+    call: Any = op
+    if isinstance(op, Op) and op.is_call and (callee := functions.get(call.callee)):
+        yield from zip(call.arguments, callee.body.args, strict=True)
         for inner in callee.walk():
             if isinstance(inner, ReturnOp):
                 yield from zip(inner.operands, op.results, strict=True)

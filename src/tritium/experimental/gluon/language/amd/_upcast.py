@@ -63,11 +63,11 @@ def scaled_upcast(src: Any, scale: Any, elem_type: Any, axis: Any = None) -> Any
         value = gl.fp4_to_fp(src, tl.float16, axis).to(tl.float32)
     codes = scale.to(tl.uint8, bitcast=True).to(tl.int32)
     if codes.numel == value.numel:
-        codes = gl.convert_layout(codes, value.type.layout, assert_trivial=True)
+        codes = gl.convert_layout(codes, value.type.layout, assert_trivial=True)  # pyright: ignore
     else:
         for _ in tl.static_range((value.numel // codes.numel).bit_length() - 1):
             codes = _alternating(codes, codes, axis)
-        codes = gl.convert_layout(codes, value.type.layout)
+        codes = gl.convert_layout(codes, value.type.layout)  # pyright: ignore
     return _times_power(value, codes).to(elem_type)
 
 
