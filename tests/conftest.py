@@ -77,6 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing.append("cpu")
     if knobs.nvidia.ptxas is None:
         missing.append("ptxas")
+    if knobs.nvidia.cuobjdump is None or knobs.nvidia.nvdisasm is None:
+        missing.append("cuobjdump")
     if chromium() is None:
         missing.append("chromium")
     left_out = {item for item in items if any(item.get_closest_marker(m) for m in missing)}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tritium import knobs
 from tritium.backends.nvidia.occupancy import Occupancy, occupancy
 from tritium.cli.explore import explore
 from tritium.tools.explore.lines import assembly_lines
@@ -98,17 +99,30 @@ def test_occupancy(arguments: tuple[int, int, int, int], found: Occupancy | None
     assert occupancy(*arguments) == found
 
 
-@pytest.mark.ptxas
-def test_a_page_shows_loops_and_occupancy(tmp_path: Path):
-    file, out = tmp_path / "matmul.py", tmp_path / "matmul.html"
+def matmul_page(folder: Path) -> tuple[str, list[str], list[str]]:
+    """The page of `MATMUL` for sm_80, its loop's cells in ttgir and in machine code."""
+    file, out = folder / "matmul.py", folder / "matmul.html"
     file.write_text(MATMUL)
     explore([str(file)], out, "matmul", "cuda:80:32",
             "*fp16:16, *fp16:16, *fp32:16, i32:16, 64, 64, 32")  # fmt: skip
     page = out.read_text()
     panel = page.split('data-name="loops"')[1].split('data-name="facts"')[0]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in panel.split("<tr>")[1:]]
-    tiles, machine = rows[1], rows[3]
-    assert tiles[:3] == ["8", "2", "16384"] and "ttg.async_wait 1" in tiles[3]
+    return page, rows[1], rows[3]
+
+
+@pytest.mark.ptxas
+@pytest.mark.cuobjdump
+def test_a_page_shows_loops_of_machine_code(tmp_path: Path):
+    page, _, machine = matmul_page(tmp_path)
     assert "loops (1)" in page and len(machine) == 6 and "HMMA 16" in machine[5]
     assert int(machine[2]) > 30 and 30 < int(machine[3]) < 255 and machine[4] == "0"
+
+
+@pytest.mark.ptxas
+def test_a_page_shows_loops_and_occupancy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(knobs.nvidia, "cuobjdump", None)
+    page, tiles, machine = matmul_page(tmp_path)
+    assert tiles[:3] == ["8", "2", "16384"] and "ttg.async_wait 1" in tiles[3]
+    assert len(machine) == 6 and "mma 16" in machine[5], "PTX, where nothing disassembles"
     assert re.search(r"<th>occupancy</th><td>\d+ of 64 warps a multiprocessor: ", page)
