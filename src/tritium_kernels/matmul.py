@@ -42,18 +42,33 @@ from tritium_kernels.matmul_details.reference import (
 )
 from tritium_kernels.matmul_details.reference import scale as scale
 from tritium_kernels.moe_kernels.matmul import Rows
-from tritium_kernels.moe_kernels.mxfp import quantize_e2m1, quantize_e4m3, quantize_e5m2
+from tritium_kernels.moe_kernels.mxfp import (
+    quantize_e2m1,
+    quantize_e4m3,
+    quantize_e5m2,
+    quantize_nvfp4,
+)
 from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
-from tritium_kernels.numerics_details.mxfp import upcast_from_mxfp
+from tritium_kernels.numerics_details.mxfp import (
+    MXFP_BLOCK_SIZE,
+    SCALE_TYPES,
+    check_block_size,
+    upcast_from_mxfp,
+)
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
 
 _QUANTIZE = {
-    torch.uint8: FnSpecs(FnName.QUANTIZE_MXFP4.name, quantize_e2m1),
-    torch.float8_e4m3fn: FnSpecs(FnName.QUANTIZE_MXFP8.name, quantize_e4m3),
-    torch.float8_e5m2: FnSpecs(FnName.QUANTIZE_MXFP8.name + "_E5M2", quantize_e5m2),
+    (torch.uint8, torch.uint8): FnSpecs(FnName.QUANTIZE_MXFP4.name, quantize_e2m1),
+    (torch.float8_e4m3fn, torch.uint8): FnSpecs(FnName.QUANTIZE_MXFP8.name, quantize_e4m3),
+    (torch.float8_e5m2, torch.uint8): FnSpecs(
+        FnName.QUANTIZE_MXFP8.name + "_E5M2", quantize_e5m2
+    ),
+    (torch.uint8, torch.float8_e4m3fn): FnSpecs("QUANTIZE_NVFP4", quantize_nvfp4),
 }
+"""By the types of results and of their scales."""
+
 
 
 def matmul_set_idle_sms(num_idle_sms: int) -> None:
@@ -140,17 +155,18 @@ def _epilogue(
             raise refuse(OP, "c_value_pack_factor", found, "1, without c_mx_scale")
         return epilogue or Epilogue()
     leading = (call_size.batch,) if call_size.batched else ()
-    check_operand(
-        OP, "c_mx_scale", mx, (*leading, call_size.m, cdiv(columns, 32)), "a", a, (torch.uint8,)
-    )
+    accepted = SCALE_TYPES if dtype == torch.uint8 else (torch.uint8,)
+    check_tensor(OP, "c_mx_scale", mx, accepted)
+    check_block_size(OP, "c_microblock_size", config.c_microblock_size, mx.dtype)
+    blocks = cdiv(columns, config.c_microblock_size)
+    check_operand(OP, "c_mx_scale", mx, (*leading, call_size.m, blocks), "a", a, accepted)
     if dtype == torch.uint8 and columns % 2:
         raise refuse(OP, "b", f"has {columns} columns of results", "an even number, for e2m1")
-    for name, scale_ in zip(("expected", "actual", "checksum"), config.flex_ctx.out_data,
-                            strict=True):  # fmt: skip
-        if scale_ is not None:
+    for name in ("actual", "checksum"):
+        if getattr(config.flex_ctx.out_data, f"{name}_scale") is not None:
             raise refuse(OP, f"flex_ctx.out_data.{name}_scale", "is given with c_mx_scale", "None")
     if epilogue is None or epilogue.specs.fn is None:
-        return Epilogue(_QUANTIZE[dtype], effective_itemsize=6.0)
+        return Epilogue(_QUANTIZE[dtype, mx.dtype], effective_itemsize=6.0)
     return epilogue
 
 
@@ -171,6 +187,8 @@ def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
     sums, scales = reduce_forward(
         terms, 0, y=rows, y_flex=config.flex_ctx.out_data,
         y_flex_saturate_inf=config.flexpoint_saturate_inf, y_has_mx=mx is not None,
+        y_mx_scale_dtype=None if mx is None else mx.dtype,
+        y_microblock_size=config.c_microblock_size if mx is not None else MXFP_BLOCK_SIZE,
         y_value_pack_factor=config.c_value_pack_factor,
         postprocess_fn1=PostprocessFn(call.activation.specs, call.activation.fn_args),
         postprocess_fn2=None if mx is not None else PostprocessFn(
@@ -201,7 +219,8 @@ def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
     if config.c_mx_scale is not None:
         stored = upcast_from_mxfp(y, config.c_mx_scale, torch.float32, -1)
     else:
-        stored = scale(y.float(), config.flex_ctx.out_data.expected_scale)
+        stored = y.float()
+    stored = scale(stored, config.flex_ctx.out_data.expected_scale)
     assert config.report_quantization_err_fn is not None
     config.report_quantization_err_fn(exact, stored)
 

@@ -21,13 +21,24 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
 from tritium_kernels.moe_kernels import reduce as kernels
-from tritium_kernels.moe_kernels.mxfp import quantize_e2m1, quantize_e4m3, quantize_e5m2
+from tritium_kernels.moe_kernels.mxfp import (
+    quantize_e2m1,
+    quantize_e4m3,
+    quantize_e5m2,
+    quantize_nvfp4,
+)
 from tritium_kernels.moe_kernels.reduce import (
     ReduceForwardCommonArgs as ReduceForwardCommonArgs,
 )
 from tritium_kernels.numerics import UNSCALED, UNSCALED_RESULT, InFlexData, OutFlexData
 from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
-from tritium_kernels.numerics_details.mxfp import MXFP_BLOCK_SIZE, upcast_from_mxfp_torch
+from tritium_kernels.numerics_details.mxfp import (
+    BLOCK_SIZES,
+    MXFP_BLOCK_SIZE,
+    SCALE_TYPES,
+    check_block_size,
+    upcast_from_mxfp_torch,
+)
 from tritium_kernels.overrides import InapplicableConstraint as InapplicableConstraint
 from tritium_kernels.overrides import Overrides, all_constraints_satisfied
 from tritium_kernels.specialize import IDENTITY, FnSpecs
@@ -36,9 +47,13 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _STORED = (torch.float8_e4m3fn, torch.float8_e5m2)
 _MASKS = (torch.bool, torch.uint8, torch.int8, torch.int32)
 _QUANTIZE = {
-    torch.uint8: quantize_e2m1, torch.float8_e4m3fn: quantize_e4m3,
-    torch.float8_e5m2: quantize_e5m2,
-}  # fmt: skip
+    (torch.uint8, torch.uint8): quantize_e2m1,
+    (torch.float8_e4m3fn, torch.uint8): quantize_e4m3,
+    (torch.float8_e5m2, torch.uint8): quantize_e5m2,
+    (torch.uint8, torch.float8_e4m3fn): quantize_nvfp4,
+}
+"""By the types of results and of their scales."""
+
 _BLOCKS = {"cpu": (4, 512), "hopper": (4, 512), "gpu": (4, 256)}
 """Rows and columns of a tile, by the class of device."""
 
@@ -145,8 +160,9 @@ def _check(x: Tensor, dim: int, x_mxscale: Tensor | None, x_flex: InFlexData) ->
         if x.dtype not in (*_STORED, torch.uint8):
             accepted = f"None for x of {dtype_name(x.dtype)}"
             raise refuse("reduce", "x_mxscale", "is given", accepted)
-        blocks = (*shape[:2], cdiv(shape[2], MXFP_BLOCK_SIZE))
-        check_operand("reduce", "x_mxscale", x_mxscale, blocks, "x", x, (torch.uint8,))
+        check_tensor("reduce", "x_mxscale", x_mxscale, SCALE_TYPES)
+        blocks = (*shape[:2], cdiv(shape[2], BLOCK_SIZES[x_mxscale.dtype]))
+        check_operand("reduce", "x_mxscale", x_mxscale, blocks, "x", x, SCALE_TYPES)
         if dim % 3 == 2:
             raise refuse("reduce", "dim", f"is {dim}", "0 or 1, with x_mxscale")
     if x_flex.scale is not None:
@@ -186,12 +202,11 @@ def _result_dtype(
     return dtype
 
 
-def _check_mx(has_mx: bool, scale_dtype: torch.dtype | None, size: int, pack: int) -> None:
-    if scale_dtype not in (None, torch.uint8):
-        raise NotImplementedError(f"reduce: y_mx_scale_dtype {scale_dtype} is not built; uint8 is")
-    if size != MXFP_BLOCK_SIZE:
-        raise NotImplementedError(f"reduce: y_microblock_size {size} is not built; 32 is")
+def _check_mx(has_mx: bool, scale_dtype: torch.dtype, size: int, pack: int) -> None:
     check_choice("reduce", "y_value_pack_factor", pack, (1, 2) if has_mx else (1,))
+    accepted = SCALE_TYPES if has_mx and pack == 2 else (torch.uint8,)
+    check_choice("reduce", "y_mx_scale_dtype", scale_dtype, accepted)
+    check_block_size("reduce", "y_microblock_size", size, scale_dtype)
 
 
 def _active_rows(mask: Tensor | None, flags: OptFlags) -> tuple[Tensor | None, Tensor | None]:
@@ -221,7 +236,11 @@ def reduce_forward(
     dim, shape = _check(x, dim, x_mxscale, x_flex)
     x = x_flex.reinterpret(x)
     mx = x_mxscale is not None if y_has_mx is None else y_has_mx
-    _check_mx(mx, y_mx_scale_dtype, y_microblock_size, y_value_pack_factor)
+    scale_dtype = y_mx_scale_dtype or torch.uint8
+    _check_mx(mx, scale_dtype, y_microblock_size, y_value_pack_factor)
+    if mx and (y_flex.actual_scale is not None or y_flex.checksum_scale is not None):
+        found = "has actual_scale or checksum_scale"
+        raise refuse("reduce", "y_flex", found, "expected_scale alone, with scales of the result")
     mask = _broadcast("mask", mask, x, shape, _MASKS)
     scale = _broadcast("scale", scale, x, shape, _FLOATS)
     if x_global_scale is not None:
@@ -241,7 +260,7 @@ def reduce_forward(
     y_scale = None
     if mx:
         y_scale = torch.empty(
-            (rows, cdiv(columns // n, MXFP_BLOCK_SIZE)), dtype=torch.uint8, device=x.device
+            (rows, cdiv(columns // n, y_microblock_size)), dtype=scale_dtype, device=x.device
         )
     if not y.numel():
         return y, y_scale
@@ -253,11 +272,12 @@ def reduce_forward(
         *_strides(scale), count, rows, columns, columns // n,
         tl.constexpr(count if flags.use_static_loop else 0), tl.constexpr(first.specs.fn),
         tuple(first.fn_args), tl.constexpr(second.specs.fn), tuple(second.fn_args),
-        tl.constexpr(_QUANTIZE[dtype] if mx else None), (), x_flex.scale, x_global_scale, *y_flex,
+        tl.constexpr(_QUANTIZE[dtype, scale_dtype] if mx else None), (), x_flex.scale,
+        x_global_scale, *y_flex,
         tl.constexpr(y_flex_saturate_inf), counts, order, *_broadcasts(mask),
         tl.constexpr(scale is None), *_broadcasts(scale), tl.constexpr(flags.block_x_s1),
         tl.constexpr(flags.block_y_s1), tl.constexpr(flags.chain_factor),
-        tl.constexpr(MXFP_BLOCK_SIZE), tl.constexpr(y_value_pack_factor),
+        tl.constexpr(y_microblock_size), tl.constexpr(y_value_pack_factor),
     ]  # fmt: skip
     with on("reduce", "x", x):
         kernels.reduce_forward[(cdiv(rows, flags.block_s0) * cdiv(columns, flags.block_x_s1),)](
@@ -357,12 +377,14 @@ def reduce(
 
     Args:
         x: three dimensions.  mask, scale: broadcast to it; scale has no gradient.
-        x_mxscale: E8M0 scales of blocks of 32 columns of x, which is float8, or e2m1 in uint8.
+        x_mxscale: scales of blocks of columns of x, which is float8, or e2m1 in uint8: E8M0 in
+            uint8, of 32, or float8_e4m3fn, of 16.
         x_flex, x_global_scale: factors of all of x.
         y: a tensor to write to.  y_dtype: of the result; x's if not given.
         y_flex, y_flex_saturate_inf: flexpoint scales of the result; it is cut off.
-        y_has_mx: the result has MX scales; if x has, if not given. y_mx_scale_dtype (uint8),
-            y_microblock_size (32), y_value_pack_factor (2 for e2m1): of which kind.
+        y_has_mx: the result has MX scales; if x has, if not given. y_mx_scale_dtype (uint8; for
+            e2m1 also float8_e4m3fn), y_microblock_size (32; 16), y_value_pack_factor (2 for e2m1):
+            of which kind. It is divided by `y_flex.expected_scale` before.
         postprocess_fn1, postprocess_fn2: functions of the sums, one after the other.
         unpadded_batch_size: rows of the result that are computed (a number, or a tensor of one);
             the others are left as they come.

@@ -81,8 +81,3 @@ def test_special_numbers(kind):
 def test_errors(call, message: str):
     with pytest.raises(ArgumentError, match=message):
         call(normal(2, 3))
-
-
-def test_what_is_not_built():
-    with pytest.raises(NotImplementedError, match="microblock_size 16"):
-        downcast_to_mxfp(normal(2, 4), torch.uint8, 1, microblock_size=16)

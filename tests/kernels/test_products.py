@@ -401,11 +401,6 @@ def test_errors(call, message: str):
         call(normal(4, 32))
 
 
-def test_what_is_not_built():
-    with pytest.raises(NotImplementedError, match="a_microblock_size 16 is not built; 32 is"):
-        matmul(normal(4, 32), normal(32, 4), None, precision_config=config(a_microblock_size=16))
-
-
 @pytest.mark.parametrize("way", [
     {}, *(pytest.param(w, marks=SLOW) for w in ({"split_k": 2}, {"is_persistent": True}))
 ])

@@ -23,6 +23,7 @@ from tritium_kernels.matmul_details.precision import (
     PrecisionConfig,
 )
 from tritium_kernels.moe_kernels import matmul as kernels
+from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES
 from tritium_kernels.specialize import IDENTITY, ClosureArg, FnSpecs, SpecializationModule
 from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout
 from tritium_kernels.tensor_details.ragged_tensor import (
@@ -114,6 +115,12 @@ def _descriptor(x: Operand, kind: int, rows: int, columns: int) -> TensorDescrip
     return TensorDescriptor(data, list(data.shape), list(data.stride()), block)
 
 
+def _block_size(x: Operand, w: Operand) -> int | None:
+    """Of the smallest blocks that share a scale; None: there are no scales."""
+    scales = [t for t in (x.scale, w.scale) if t is not None]
+    return min((BLOCK_SIZES[t.dtype] for t in scales), default=None)
+
+
 def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     """The configuration of a product."""
     x, w, size, config = call.x, call.w, call.size, call.config
@@ -129,13 +136,13 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     )  # fmt: skip
     columns, along = _TILES.get(w.scale_layout_name or "", (1, 0))
     if w.layout_name == "HOPPER_VALUE":
-        along = max(along, 32)
+        along = max(along, 128)
     n = call.activation.specs.reduction_n
     flags = make_opt_flags(
         torch_dtype_to_dtype(out_dtype), x.dtype, w.dtype, config, size.batch,
         size.m, size.n, size.k, call.a_ragged, persistent and _kind(w) > 0, divisible,
         call.epilogue.effective_itemsize, x.data.stride(-1) != 1, call.acc is not None,
-        along or None, 32 if x.scale is not None or w.scale is not None else None,
+        along or None, _block_size(x, w),
         call.rows.gather is None, w.data.stride(-2) == 1, w.layout, n,
     )  # fmt: skip
     check_choice(OP, "epilogue_subtile", flags.epilogue_subtile, (1, 2))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tritium_kernels.errors import (
+    check_choice,
     check_like,
     check_operand,
     check_tensor,
@@ -19,6 +20,7 @@ from tritium_kernels.launch import cdiv
 from tritium_kernels.matmul_details.precision import PrecisionConfig
 from tritium_kernels.moe_kernels.matmul import Matrix
 from tritium_kernels.numerics import InFlexData
+from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES, SCALE_TYPES, check_block_size
 from tritium_kernels.tensor_details import dtype as types
 from tritium_kernels.tensor_details import layout as layouts
 from tritium_kernels.tensor_details.dtype import DataType
@@ -29,7 +31,6 @@ OP = "matmul"
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 INDICES = (torch.int32, torch.int64)
-MX_BLOCK = 32
 _FORMATS: dict[DataType, str] = {
     types.BF16: "bf16", types.FP16: "fp16", types.FP8_E4M3FN: "e4m3", types.FP8_E5M2: "e5m2",
     types.FP4: "e2m1",
@@ -44,6 +45,11 @@ _SCALE_LAYOUTS = {
     "b": (layouts.StridedLayout, layouts.BlackwellMXScaleLayout, layouts.CDNA4MXScaleLayout,
           layouts.GFX1250MXScaleLayout, layouts.HopperMXScaleLayout),
 }  # fmt: skip
+_BYTES_ONLY = (
+    layouts.CDNA4MXScaleLayout, layouts.GFX1250MXScaleLayout, layouts.HopperMXScaleLayout,
+)  # fmt: skip
+"""Layouts of E8M0 scales alone."""
+
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
     return operand
 
 
-def _with_scale(name: str, x: Operand, scale: Any, k_axis: int) -> Operand:
+def _with_scale(name: str, x: Operand, scale: Any, k_axis: int, size: int) -> Operand:
     label = f"{name}_mx_scale"
     if scale is None:
         if x.dtype == types.FP4:
@@ -160,23 +166,27 @@ def _with_scale(name: str, x: Operand, scale: Any, k_axis: int) -> Operand:
     if x.dtype not in _SCALED:
         accepted = f"None for {name} of {dtype_name(x.data.dtype)}"
         raise refuse(OP, label, "is given", accepted)
+    data = scale.data if isinstance(scale, Tensor) else scale
+    check_tensor(OP, label, data, SCALE_TYPES)
+    check_block_size(OP, f"{name}_microblock_size", size, data.dtype)
     shape = list(x.shape)
-    shape[k_axis] = cdiv(shape[k_axis], MX_BLOCK)
+    shape[k_axis] = cdiv(shape[k_axis], size)
     layout: Any = None
     if isinstance(scale, Tensor):
+        known = _SCALE_LAYOUTS[name]
+        if data.dtype != torch.uint8:
+            known = tuple(kind for kind in known if kind not in _BYTES_ONLY)
         if scale.shape != tuple(shape):
             raise refuse(OP, label, f"has shape {scale.shape}", f"{tuple(shape)}")
         layout = scale.storage.layout
-        if not isinstance(layout, _SCALE_LAYOUTS[name]):
-            accepted = ", ".join(kind.__name__ for kind in _SCALE_LAYOUTS[name])
+        if not isinstance(layout, known):
+            accepted = ", ".join(kind.__name__ for kind in known)
             raise refuse(OP, label, f"has the layout {layout.name}", accepted)
         _check_axis(label, layout, k_axis)
         layout = None if isinstance(layout, layouts.StridedLayout) else layout
-        scale = scale.data
-        check_tensor(OP, label, scale, (torch.uint8,))
     else:
-        check_operand(OP, label, scale, shape, name, x.data, (torch.uint8,))
-    return Operand(x.data, x.dtype, x.shape, x.layout, scale, layout, x.flex)
+        check_operand(OP, label, scale, shape, name, x.data, SCALE_TYPES)
+    return Operand(x.data, x.dtype, x.shape, x.layout, data, layout, x.flex)
 
 
 def _check_flex(name: str, flex: InFlexData, batches: int, x: torch.Tensor) -> None:
@@ -192,11 +202,12 @@ def read_operands(a: Any, b: Any, config: PrecisionConfig) -> tuple[Operand, Ope
     """a and b, whose types fit each other."""
     for name, size in (("a", config.a_microblock_size), ("b", config.b_microblock_size),
                        ("c", config.c_microblock_size)):  # fmt: skip
-        if size != MX_BLOCK:
-            raise NotImplementedError(f"{OP}: {name}_microblock_size {size} is not built; 32 is")
+        check_choice(OP, f"{name}_microblock_size", size, tuple(BLOCK_SIZES.values()))
     flex = config.flex_ctx
-    x = _with_scale("a", _values("a", a, flex.lhs_data, -1), config.a_mx_scale, -1)
-    w = _with_scale("b", _values("b", b, flex.rhs_data, -2), config.b_mx_scale, -2)
+    x = _with_scale("a", _values("a", a, flex.lhs_data, -1), config.a_mx_scale, -1,
+                    config.a_microblock_size)  # fmt: skip
+    w = _with_scale("b", _values("b", b, flex.rhs_data, -2), config.b_mx_scale, -2,
+                    config.b_microblock_size)  # fmt: skip
     check_like(OP, "b", w.data, "a", x.data)
     if isinstance(w.layout, layouts.HopperMXValueLayout):
         if x.dtype not in (types.BF16, types.FP8_E4M3FN, types.FP8_E5M2):

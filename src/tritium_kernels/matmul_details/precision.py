@@ -74,10 +74,12 @@ class PrecisionConfig:
         flexpoint_saturate_inf: results past the largest number of their type are that number.
         report_quantization_err_fn: called with the result in float32 and with what was stored for
             it; the product is computed twice.
-        a_mx_scale, b_mx_scale: E8M0 scales (uint8) of blocks of 32 along k, of the shape of a or b
-            with k / 32 in place of k: torch's tensors, or `Tensor`s of some layout.
-        c_mx_scale: where scales of the result go; its columns / 32 are adjacent blocks.
-        a_microblock_size, b_microblock_size, c_microblock_size: 32.
+        a_mx_scale, b_mx_scale: scales of blocks along k, of the shape of a or b with the number of
+            blocks in place of k: torch's tensors, or `Tensor`s of some layout. E8M0 (uint8) or
+            float8_e4m3fn; a further scale of all of a or b is `flex_ctx`'s.
+        c_mx_scale: where scales of the result go, of blocks of its columns. It is divided by
+            `flex_ctx.out_data.expected_scale` before.
+        a_microblock_size, b_microblock_size, c_microblock_size: 32 for E8M0, 16 for float8_e4m3fn.
         c_value_pack_factor: elements of the result in a byte: 2 for e2m1.
         out_dtype: of the result; a's if not given, bfloat16 where a is of 8 bits or fewer.
         intermediate_out_dtype: of the parts of a divided sum; None: float32.

@@ -10,9 +10,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tritium_kernels.errors import refuse
+from tritium_kernels.launch import cdiv
 from tritium_kernels.matmul_details.operands import Operand, read_operands, read_problem
 from tritium_kernels.matmul_details.precision import PrecisionConfig
-from tritium_kernels.numerics_details.mxfp import upcast_from_mxfp_torch
+from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES, upcast_from_mxfp_torch
 from tritium_kernels.tensor_details import dtype as types
 from tritium_kernels.tensor_details.layout_details.torch_utils import repack
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
@@ -37,7 +38,7 @@ def _numbers(x: Operand, k_axis: int) -> Tensor:
     factors = x.scale
     if x.scale_layout is not None:
         shape = list(x.shape)
-        shape[k_axis] = -(-shape[k_axis] // 32)
+        shape[k_axis] = cdiv(shape[k_axis], BLOCK_SIZES[factors.dtype])
         factors = x.scale_layout.make_transformation(shape, False).unswizzle_data(factors)
     numbers = upcast_from_mxfp_torch(data, factors, torch.float32, k_axis)
     return scale(numbers, x.flex.scale).double()

@@ -17,6 +17,7 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_mx_scale_gfx1250,
     unswizzle_mxfp4_scale_hopper,
 )
+from tritium_kernels.moe_kernels.mxfp import block_of, from_scale
 
 
 class Matrix(NamedTuple):
@@ -189,8 +190,9 @@ def ordered(pid, total, tiles_m, tiles_n, GROUP_M: tl.constexpr, XCDS: tl.conste
 
 @tritium.jit
 def load_b_scale(b, z, start, k, n, tile_n, column, F: tl.constexpr):
-    """E8M0 scales of a tile of b: (block_n, block_k / 32), for Hopper's layout the other way."""
-    SCALES: tl.constexpr = F.block_k // 32
+    """Scales of a tile of b: (block_n, block_k / block), for Hopper's layout the other way."""
+    SIZE: tl.constexpr = block_of(b.scale)
+    SCALES: tl.constexpr = F.block_k // SIZE
     if F.b_scale_layout == "HOPPER_SCALE":
         word = start // 128 + tl.arange(0, SCALES // 4)
         at = tile_n * (4 * F.block_n) + tl.arange(0, 4 * F.block_n)
@@ -200,10 +202,10 @@ def load_b_scale(b, z, start, k, n, tile_n, column, F: tl.constexpr):
     elif F.b_scale_layout is not None:
         ROWS: tl.constexpr = 32 if F.b_scale_layout == "CDNA4_SCALE" else 128
         row = tile_n * (F.block_n // ROWS) + tl.arange(0, F.block_n // ROWS)
-        at = start // 32 * ROWS + tl.arange(0, SCALES * ROWS)
+        at = start // SIZE * ROWS + tl.arange(0, SCALES * ROWS)
         mask = (row < tl.cdiv(n, ROWS))[:, None] & (at < b.scale_row)[None, :]
         places = b.scale + z * b.scale_z + row[:, None].to(tl.int64) * b.scale_row + at[None, :]
-        x = tl.load(places, mask=mask, other=127)
+        x = tl.load(places, mask=mask, other=0)
         if F.b_scale_layout == "BLACKWELL_SCALE":
             return unswizzle_mx_scale_bw(x)
         elif F.b_scale_layout == "CDNA4_SCALE":
@@ -211,16 +213,17 @@ def load_b_scale(b, z, start, k, n, tile_n, column, F: tl.constexpr):
         else:
             return unswizzle_mx_scale_gfx1250(x, F.block_n, SCALES)
     else:
-        s = start // 32 + tl.arange(0, SCALES)
+        s = start // SIZE + tl.arange(0, SCALES)
         places = b.scale + z * b.scale_z + column[:, None].to(tl.int64) * b.scale_row
         places += s[None, :].to(tl.int64) * b.scale_k
-        return tl.load(places, mask=s[None, :] < tl.cdiv(k, 32), other=127)
+        return tl.load(places, mask=s[None, :] < tl.cdiv(k, SIZE), other=0)
 
 
 @tritium.jit
 def load_a_scale(a, z, start, k, source, scale_block, i, F: tl.constexpr):
-    """E8M0 scales of a tile of a, (rows, block_k / 32)."""
-    s = start // 32 + tl.arange(0, F.block_k // 32)
+    """Scales of a tile of a, (rows, block_k / block)."""
+    SIZE: tl.constexpr = block_of(a.scale)
+    s = start // SIZE + tl.arange(0, F.block_k // SIZE)
     if F.a_swizzled:
         places = swizzle_act_mx_scale_bw_store_ptr(
             a.scale, i[:, None], s[None, :], scale_block, a.scale_z, a.scale_row, a.scale_k, 1
@@ -228,17 +231,17 @@ def load_a_scale(a, z, start, k, source, scale_block, i, F: tl.constexpr):
     else:
         places = a.scale + z * a.scale_z + source[:, None].to(tl.int64) * a.scale_row
         places += s[None, :].to(tl.int64) * a.scale_k
-    return tl.load(places, mask=s[None, :] < tl.cdiv(k, 32), other=127)
+    return tl.load(places, mask=s[None, :] < tl.cdiv(k, SIZE), other=0)
 
 
 @tritium.jit
-def widened(x, scale):
-    """bfloat16 of elements of 8 bits times their scales, if there are any."""
+def scaled(x, scale):
+    """bfloat16 of elements, k last, times their scales, if there are any."""
     y = x.to(tl.bfloat16)
     if scale is not None:
-        bits = tl.where(scale == 0, 0x40, tl.where(scale == 255, 0x7FC0, scale.to(tl.uint16) << 7))
-        factor = bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)
-        y = tl.reshape(y, (x.shape[0], x.shape[1] // 32, 32)) * factor[:, :, None]
+        SIZE: tl.constexpr = block_of(scale)
+        factor = from_scale(scale).to(tl.bfloat16)
+        y = tl.reshape(y, (x.shape[0], x.shape[1] // SIZE, SIZE)) * factor[:, :, None]
         y = tl.reshape(y, x.shape)
     return y
 
@@ -292,10 +295,13 @@ def load_b(b, b_desc, b_ptrs, z, start, last, first_column, n, F: tl.constexpr):
 def add_product(x, x_scale, w, w_scale, acc, F: tl.constexpr):
     """acc, or its transpose, plus x @ w."""
     if F.b_layout == "HOPPER_VALUE":
-        if F.b_scale_layout != "HOPPER_SCALE":
-            w_scale = tl.trans(w_scale)
-        w = mxfp4_to_bf16_triton(w, w_scale, 0)
-        x = widened(x, x_scale)
+        if F.b_scale_layout == "HOPPER_SCALE":
+            w = mxfp4_to_bf16_triton(w, w_scale, 0)
+        elif block_of(w_scale) == 32:
+            w = mxfp4_to_bf16_triton(w, tl.trans(w_scale), 0)
+        else:
+            w = tl.trans(scaled(mxfp4_to_bf16_triton(w, None, 1), w_scale))
+        x = scaled(x, x_scale)
     elif F.b_scale_layout == "HOPPER_SCALE":
         w_scale = tl.trans(w_scale)
     if F.b_format is None or F.b_layout == "HOPPER_VALUE":
@@ -385,11 +391,15 @@ def store_columns(
     mask = inside[:, None] & (j < columns)[None, :]
     if F.mx:
         # Columns past the last have no part in the scale of their block.
-        out, exponent = EPILOGUE(tl.where((j < columns)[None, :], out, 0.0), *epilogue_args)
-        s = first_column // 32 + tl.arange(0, WIDTH // 32)
+        out = tl.where((j < columns)[None, :], out, 0.0)
+        if y.expected is not None:
+            out /= load_scale(y.expected + z * y.flex_z)
+        out, scale = EPILOGUE(out, *epilogue_args)
+        SIZE: tl.constexpr = block_of(y.scale)
+        s = first_column // SIZE + tl.arange(0, WIDTH // SIZE)
         places = y.scale + z * y.scale_z + target[:, None] * y.scale_row
         places += s[None, :].to(F.index) * y.scale_column
-        tl.store(places, exponent, mask=inside[:, None] & (s * 32 < columns)[None, :])
+        tl.store(places, scale, mask=inside[:, None] & (s * SIZE < columns)[None, :])
         j = first_column // F.out_pack + tl.arange(0, WIDTH // F.out_pack)
         mask = inside[:, None] & (j * F.out_pack < columns)[None, :]
     else:

@@ -1,6 +1,9 @@
-"""Conversion to and from blocks of small floating-point numbers with a power of two as scale."""
+"""Conversion to and from blocks of small floating-point numbers with a common scale: a power of
+two (E8M0, blocks of 32), or a number of float8 e4m3 (blocks of 16)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import tritium
 import tritium.language as tl
@@ -47,27 +50,35 @@ def cvt_e2m1_to_fp32(input_tensor):
 def quantize(
     x, PACKED: tl.constexpr, ROUND_UP: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr
 ):
-    """(values, exponents + 127) of blocks of SIZE columns; values are within +-LARGEST, in
-    float32, or two codes of e2m1 a byte."""
+    """(values, scales) of blocks of SIZE columns; values are within +-LARGEST, in float32, or two
+    codes of e2m1 a byte. Scales of blocks of 32 are exponents + 127, of 16 they are e4m3."""
     ROWS: tl.constexpr = x.shape[0]
     COLUMNS: tl.constexpr = x.shape[1]
     x = tl.reshape(x.to(tl.float32), (ROWS, COLUMNS // SIZE, SIZE))
     magnitudes = tl.where(x != x, float("inf"), tl.abs(x))
-    scale = (tl.max(magnitudes, 2) * (1.0 / LARGEST)).to(tl.uint32, bitcast=True)
-    if ROUND_UP:
-        scale += 0x7FFFFF
-    exponent = tl.minimum(scale >> 23, 254)
-    # 2**(127 - exponent), in two factors: one alone may not be a normal number.
-    half = (254 - exponent) // 2
-    factor = (((254 - exponent) - half + 64) << 23).to(tl.float32, bitcast=True)
-    other = ((half + 63) << 23).to(tl.float32, bitcast=True)
-    x = x * factor[:, :, None] * other[:, :, None]
+    wanted = tl.max(magnitudes, 2) * (1.0 / LARGEST)
+    if SIZE == 16:
+        scale = tl.where(wanted == float("inf"), float("nan"), tl.minimum(wanted, 448.0))
+        scale = scale.to(tl.float8e4nv)
+        factor = tl.broadcast_to(scale.to(tl.float32)[:, :, None], x.shape)
+        x = tl.where(factor > 0, tl.div_rn(x, factor), 0.0)
+    else:
+        bits = wanted.to(tl.uint32, bitcast=True)
+        if ROUND_UP:
+            bits += 0x7FFFFF
+        exponent = tl.minimum(bits >> 23, 254)
+        scale = exponent.to(tl.uint8)
+        # 2**(127 - exponent), in two factors: one alone may not be a normal number.
+        half = (254 - exponent) // 2
+        factor = (((254 - exponent) - half + 64) << 23).to(tl.float32, bitcast=True)
+        other = ((half + 63) << 23).to(tl.float32, bitcast=True)
+        x = x * factor[:, :, None] * other[:, :, None]
     x = tl.clamp(x, -LARGEST, LARGEST, propagate_nan=tl.PropagateNan.ALL)
     if PACKED:
         low, high = tl.split(tl.reshape(to_e2m1(x), (ROWS, COLUMNS // 2, 2)))
-        return low | (high << 4), exponent.to(tl.uint8)
+        return low | (high << 4), scale
     else:
-        return tl.reshape(x, (ROWS, COLUMNS)), exponent.to(tl.uint8)
+        return tl.reshape(x, (ROWS, COLUMNS)), scale
 
 
 @tritium.jit
@@ -89,12 +100,18 @@ def quantize_e2m1(x):
 
 
 @tritium.jit
+def quantize_nvfp4(x):
+    """`quantize` for two e2m1 a byte, blocks of 16, scales of e4m3."""
+    return quantize(x, True, True, 16, 6.0)
+
+
+@tritium.jit
 def downcast(
     x_ptr, y_ptr, s_ptr, rows, columns, x_stride, y_stride, s_stride,
     PACKED: tl.constexpr, ROUND_UP: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
     SIZE: tl.constexpr, LARGEST: tl.constexpr,
 ):  # fmt: skip
-    """Rows of x in blocks of SIZE: scale * y, where scale is 2**(s - 127)."""
+    """Rows of x in blocks of SIZE: scale * y, see `from_scale`."""
     across = tl.cdiv(columns, BLOCKS * SIZE)
     pid = tl.program_id(0)
     row = ((pid // across) * ROWS + tl.arange(0, ROWS))[:, None].to(tl.int64)
@@ -102,10 +119,10 @@ def downcast(
     c = first * SIZE + tl.arange(0, BLOCKS * SIZE)[None, :]
     mask = (row < rows) & (c < columns)
     x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0).to(tl.float32)
-    y, exponent = quantize(x, PACKED, ROUND_UP, SIZE, LARGEST)
+    y, scale = quantize(x, PACKED, ROUND_UP, SIZE, LARGEST)
     b = first + tl.arange(0, BLOCKS)[None, :]
     inside = (row < rows) & (b * SIZE < columns)
-    tl.store(s_ptr + row * s_stride + b, exponent, mask=inside)
+    tl.store(s_ptr + row * s_stride + b, scale, mask=inside)
     if PACKED:
         c = first * (SIZE // 2) + tl.arange(0, BLOCKS * SIZE // 2)[None, :]
         mask = (row < rows) & (c * 2 < columns)
@@ -113,13 +130,23 @@ def downcast(
 
 
 @tritium.jit
-def from_e8m0(exponent):
-    """float32 of scales: 2**(exponent - 127), NaN for 255."""
-    exponent = exponent.to(tl.uint32)
-    # The scale 2**-127 is no normal number: half of twice that.
-    low = exponent == 0
-    scale = (tl.where(low, 1, exponent) << 23).to(tl.float32, bitcast=True)
-    return tl.where(exponent == 255, float("nan"), tl.where(low, scale * 0.5, scale))
+def from_scale(scale):
+    """float32 of scales: of E8M0 in uint8 2**(scale - 127), NaN for 255; of e4m3 the number."""
+    if scale.dtype == tl.uint8:
+        exponent = scale.to(tl.uint32)
+        # The scale 2**-127 is no normal number: half of twice that.
+        low = exponent == 0
+        factor = (tl.where(low, 1, exponent) << 23).to(tl.float32, bitcast=True)
+        return tl.where(exponent == 255, float("nan"), tl.where(low, factor * 0.5, factor))
+    else:
+        return scale.to(tl.float32)
+
+
+@tritium.constexpr_function
+def block_of(scale: Any) -> int:
+    """Numbers of a block, of a tensor of scales or a pointer to them."""
+    kind = scale.dtype.element_ty if scale.dtype.is_ptr() else scale.dtype
+    return 32 if kind == tl.uint8 else 16
 
 
 @tritium.jit
@@ -127,7 +154,7 @@ def upcast(
     x_ptr, s_ptr, y_ptr, rows, columns, x_stride, s_stride, y_stride,
     PACKED: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """x * 2**(s - 127); a scale of 255 is NaN."""
+    """x times the scale of its block."""
     across = tl.cdiv(columns, BLOCKS * SIZE)
     pid = tl.program_id(0)
     row = ((pid // across) * ROWS + tl.arange(0, ROWS))[:, None].to(tl.int64)
@@ -144,7 +171,7 @@ def upcast(
         x = tl.reshape(x, (ROWS, BLOCKS, SIZE))
     b = first + tl.arange(0, BLOCKS)[None, :]
     inside = (row < rows) & (b * SIZE < columns)
-    scale = from_e8m0(tl.load(s_ptr + row * s_stride + b, mask=inside, other=127))
+    scale = from_scale(tl.load(s_ptr + row * s_stride + b, mask=inside, other=0))
     y = tl.reshape(x * scale[:, :, None], (ROWS, BLOCKS * SIZE))
     mask = (row < rows) & (c < columns)
     tl.store(y_ptr + row * y_stride + c, y.to(y_ptr.dtype.element_ty), mask=mask)

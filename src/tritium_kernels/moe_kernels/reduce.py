@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tritium
 import tritium.language as tl
 from tritium_kernels.moe_kernels.flexpoint import float_to_flex
-from tritium_kernels.moe_kernels.mxfp import from_e2m1, from_e8m0
+from tritium_kernels.moe_kernels.mxfp import block_of, from_e2m1, from_scale
 
 
 @tritium.jit
@@ -119,8 +119,9 @@ def load_term(a, r, i, j, inside):
         places = a.X + term_places(r, i, j, a.stride_xr, a.stride_x0, a.stride_x1)
         x = tl.load(places, mask=wanted, other=0.0).to(tl.float32)
     if a.XMx is not None:
-        places = a.XMx + term_places(r, i, j // 32, a.stride_xmxr, a.stride_xmx0, a.stride_xmx1)
-        x *= from_e8m0(tl.load(places, mask=wanted, other=127))
+        s = j // block_of(a.XMx)
+        places = a.XMx + term_places(r, i, s, a.stride_xmxr, a.stride_xmx0, a.stride_xmx1)
+        x *= from_scale(tl.load(places, mask=wanted, other=0))
     if not a.IS_SCALE_NONE:
         factor = load_factor(
             a.Scale, r, i, j, a.stride_sr, a.stride_s0, a.stride_s1, wanted,
@@ -137,12 +138,14 @@ def store_sums(a, y, i, j, inside):
     if a.POSTPROCESS_MX_FN is not None:
         # Columns past the last have no part in the scale of their block.
         y = tl.where((j + tl.arange(0, a.BLOCK_Y_S1) < a.Y_S1)[None, :], y, 0.0)
-        y, exponent = a.POSTPROCESS_MX_FN(y, *a.postprocess_mx_fn_args)
+        if a.YFlexExpected is not None:
+            y /= tl.load(a.YFlexExpected)
+        y, scale = a.POSTPROCESS_MX_FN(y, *a.postprocess_mx_fn_args)
         SCALES: tl.constexpr = a.BLOCK_Y_S1 // a.Y_MX_BLOCK_SIZE
         s = j // a.Y_MX_BLOCK_SIZE + tl.arange(0, SCALES)
         places = a.YMx + i[:, None] * a.stride_ymx0 + s[None, :] * a.stride_ymx1
         mask = inside[:, None] & (s * a.Y_MX_BLOCK_SIZE < a.Y_S1)[None, :]
-        tl.store(places, exponent, mask=mask)
+        tl.store(places, scale, mask=mask)
         c = j // a.Y_VALUE_PACK_FACTOR + tl.arange(0, a.BLOCK_Y_S1 // a.Y_VALUE_PACK_FACTOR)
         mask = inside[:, None] & (c * a.Y_VALUE_PACK_FACTOR < a.Y_S1)[None, :]
     else:

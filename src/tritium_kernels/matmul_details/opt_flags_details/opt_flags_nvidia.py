@@ -100,6 +100,11 @@ def compute_num_stages(
     shared = target_info.machine().shared_bytes // occupancy_target
     stage = block_k * (block_m * lhs_dtype.bitwidth + block_n * rhs_dtype.bitwidth) // 8
     scales = cdiv(block_k, mx_block_size) if mx_block_size else 0
+    if scales and not target_info.cuda_capability_geq(10, 0):
+        # Narrow operands are widened to bfloat16, which takes room, but one buffer less of them.
+        for rows, dtype in ((block_m, lhs_dtype), (block_n, rhs_dtype)):
+            if dtype.bitwidth <= 8:
+                shared -= block_k * rows * (16 - dtype.bitwidth) // 8
     if precision_config.a_mx_scale is not None:
         stage += block_m * scales
     if precision_config.b_mx_scale is not None:

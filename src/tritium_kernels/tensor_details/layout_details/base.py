@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tritium_kernels.errors import refuse
+from tritium_kernels.errors import dtype_name, refuse
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,10 @@ def last_axis(layout: str, mx_axis: int) -> int:
     return mx_axis if mx_axis < 0 else mx_axis - 3
 
 
-def check_bytes(layout: str, data: Tensor) -> None:
-    if data.dtype != torch.uint8 or data.ndim < 2:
+def check_bytes(layout: str, data: Tensor, e4m3: bool = False) -> None:
+    """`e4m3`: scales of this type are accepted too."""
+    accepted = (torch.uint8, torch.float8_e4m3fn) if e4m3 else (torch.uint8,)
+    if data.dtype not in accepted or data.ndim < 2:
         found = f"has dtype {data.dtype} and {data.ndim} dimensions"
-        raise refuse(layout, "data", found, "uint8, two dimensions or more")
+        names = " or ".join(dtype_name(dtype) for dtype in accepted)
+        raise refuse(layout, "data", found, f"{names}, two dimensions or more")

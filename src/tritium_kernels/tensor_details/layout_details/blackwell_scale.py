@@ -60,7 +60,7 @@ class BlackwellMXScaleLayoutTransformation(LayoutTransformation):
     """Of the scales of b, (..., k / 32, n)."""
 
     def swizzle_data(self, data: Tensor) -> Tensor:
-        check_bytes("BlackwellMXScaleLayout", data)
+        check_bytes("BlackwellMXScaleLayout", data, e4m3=True)
         return swizzle_blocks(data.mT.reshape(-1, data.shape[-1], data.shape[-2]))
 
     def unswizzle_data(self, data: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
         return len(self.shape) == 2
 
     def swizzle_data(self, data: Tensor) -> Tensor:
-        check_bytes("BlackwellActMXScaleLayout", data)
+        check_bytes("BlackwellActMXScaleLayout", data, e4m3=True)
         rows, k = self.shape[-2:]
         if self.ragged_metadata is None:
             return swizzle_blocks(data.reshape(-1, rows, k))
