@@ -95,10 +95,15 @@ scoped_opt_flags = _PRESCRIBED.scoped_opt_flags
 
 @dataclass(frozen=True)
 class PostprocessFn:
-    """A function of the sums: see `FnSpecs`."""
+    """A function of the sums: see `FnSpecs`.
+
+    `derivative`: a `jit` function of (sums, the gradient of the function's result, *fn_args), tiles
+    in float32, that gives the gradient of the sums; None: there is none.
+    """
 
     specs: FnSpecs = IDENTITY
     fn_args: tuple[Any, ...] = ()
+    derivative: Any = None
 
 
 _SUMS = PostprocessFn()
@@ -302,20 +307,32 @@ def reduce_launch_metadata(grid: Any, kernel: Any, args: dict[str, Any]) -> dict
 kernels.reduce_forward.launch_metadata = reduce_launch_metadata
 
 
+def _derivative(function: PostprocessFn) -> Any:
+    if function.derivative is None:
+        found = f"{function.specs.name!r} has no derivative, with a gradient wanted"
+        accepted = "PostprocessFn(specs, fn_args, derivative), a jit function of (sums, gradient "
+        raise refuse("reduce", "postprocess_fn1", found, accepted + "of the result, *fn_args)")
+    return function.derivative
+
+
 def reduce_backward(
     dy: Tensor, x_shape: Sequence[int], dim: int, mask: Tensor | None, scale: Tensor | None,
     x_mxscale: Tensor | None, x_flex: InFlexData, postprocess_fn1: PostprocessFn | None,
     x_strides: Sequence[int] | None, x_mx_strides: Sequence[int] | None,
     mask_strides: Sequence[int] | None, scale_strides: Sequence[int] | None, dx: Tensor,
-    unpadded_batch_size: int | Tensor | None = None,
+    unpadded_batch_size: int | Tensor | None = None, sums: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Write the gradient of x to dx.
 
-    `x_strides`, ...: strides with which the memory of dx, mask and scale is seen as of `x_shape`;
-    None: those of the tensors, broadcast.
+    Args:
+        x_strides, ...: strides with which the memory of dx, mask and scale is seen as of `x_shape`;
+            None: those of the tensors, broadcast.
+        sums: float32, without gaps, what `postprocess_fn1` was applied to.
     """
-    if postprocess_fn1 is not None and postprocess_fn1.specs.fn is not None:
-        raise NotImplementedError("reduce: the gradient of postprocess_fn1 is not built")
+    first = postprocess_fn1 or _SUMS
+    n, derivative = first.specs.reduction_n, None
+    if first.specs.fn is not None:
+        derivative = _derivative(first)
     if x_mxscale is not None or x_mx_strides is not None:
         raise refuse("reduce", "x_mxscale", "is given with a gradient wanted", "None")
     shape = tuple(x_shape)
@@ -333,14 +350,19 @@ def reduce_backward(
     )
     assert terms is not None
     count, rows, columns = terms.shape
+    if derivative is not None:
+        check_operand("reduce", "sums", sums, (rows, columns), "dy", dy, (torch.float32,))
+        assert sums is not None
+        sums = sums.contiguous()
     if dx.numel():
-        flags = _choose(dx.device, count, rows, columns, 1, False)
+        flags = _choose(dx.device, count, rows, columns, n, False)
         size, block = flags.block_s0, flags.block_x_s1
         with on("reduce", "x", dx):
             kernels.reduce_backward[(cdiv(rows, size) * cdiv(columns, block),)](
-                dy, terms, mask, scale, x_flex.scale, count, rows,
+                dy, terms, mask, scale, x_flex.scale, sums, count, rows,
                 _rows_used(unpadded_batch_size, dx), columns, *terms.stride(), *_strides(mask),
-                *_strides(scale), *dy.stride(), ROWS=size, BLOCK=block,
+                *_strides(scale), *dy.stride(), derivative, tuple(first.fn_args), N=n, ROWS=size,
+                BLOCK=block,
             )  # fmt: skip
     return dx
 
@@ -350,16 +372,24 @@ class _Reduce(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, dim: int, options: dict[str, Any]) -> Tensor:
         ctx.dim, ctx.options = dim, options
         ctx.like = x.shape, x.dtype
+        function = options["postprocess_fn1"]
+        if function is not None and function.specs.fn is not None:
+            ctx.save_for_backward(x)
         return reduce_forward(x, dim, **options)[0]
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         given, (shape, dtype) = ctx.options, ctx.like
+        same = {name: given[name] for name in ("mask", "scale", "x_flex", "unpadded_batch_size")}
+        sums = None
+        if ctx.saved_tensors:
+            _derivative(given["postprocess_fn1"])
+            sums, _ = reduce_forward(*ctx.saved_tensors, ctx.dim, y_dtype=torch.float32, **same)
         dx = torch.empty(shape, dtype=dtype, device=dy.device)
         return reduce_backward(
             dy, shape, ctx.dim, given["mask"], given["scale"], given["x_mxscale"],
             given["x_flex"], given["postprocess_fn1"], None, None, None, None, dx,
-            given["unpadded_batch_size"],
+            given["unpadded_batch_size"], sums,
         ), None, None  # fmt: skip
 
 
@@ -385,7 +415,8 @@ def reduce(
         y_has_mx: the result has MX scales; if x has, if not given. y_mx_scale_dtype (uint8; for
             e2m1 also float8_e4m3fn), y_microblock_size (32; 16), y_value_pack_factor (2 for e2m1):
             of which kind. It is divided by `y_flex.expected_scale` before.
-        postprocess_fn1, postprocess_fn2: functions of the sums, one after the other.
+        postprocess_fn1, postprocess_fn2: functions of the sums, one after the other; the first
+            may have a derivative, its arguments have no gradients.
         unpadded_batch_size: rows of the result that are computed (a number, or a tensor of one);
             the others are left as they come.
     """

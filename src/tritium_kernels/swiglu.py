@@ -10,6 +10,7 @@ import torch
 from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.moe_kernels import swiglu as kernels
+from tritium_kernels.moe_kernels.swiglu import swiglu_derivative as swiglu_derivative
 from tritium_kernels.moe_kernels.swiglu import swiglu_fn as swiglu_fn
 from tritium_kernels.numerics import (
     MAX_FINITE,

@@ -290,3 +290,60 @@ def test_swiglu_alone():
 def test_errors(call, message: str):
     with pytest.raises(ArgumentError, match=message):
         call(normal(3, 4))
+
+
+@tritium.jit
+def squared(x, factor):
+    return factor * x * x
+
+
+@tritium.jit
+def squared_derivative(x, dy, factor):
+    return 2 * factor * x * dy
+
+
+GLU = PostprocessFn(SWIGLU, (1.5, 1.0), gates.swiglu_derivative)
+SQUARE = PostprocessFn(
+    FnSpecs("squared", squared, ("factor",)), (0.5,), squared_derivative
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "exact", "dim"),
+    [
+        (GLU, lambda s: _glu(s, 1.5, 1.0), 1),
+        pytest.param(SQUARE, lambda s: 0.5 * s * s, 0, marks=SLOW),
+        pytest.param(PostprocessFn(SWIGLU, (0.7, None), gates.swiglu_derivative),
+                     lambda s: _glu(s, 0.7, None), 2, marks=SLOW),
+    ],
+)  # fmt: skip
+def test_gradient_of_functions_of_sums(function, exact, dim: int):
+    """With a mask, factors, a scale of all, and rows that are not computed."""
+    x = normal(5, 6, 44).requires_grad_()
+    mask, factor = normal(5, 6, 1, seed=1) > -1, normal(5, 6, 44, seed=2)
+    whole = torch.full((1,), 0.5, device=place())
+    y, _ = reduce(x, dim, mask, factor, x_flex=InFlexData(scale=whole), postprocess_fn1=function,
+                  unpadded_batch_size=3)  # fmt: skip
+    z = x.detach().double().requires_grad_()
+    right = exact((z * factor.double() * mask).sum(dim) * 0.5)[:3]
+    close(y[:3], right)
+    dy = normal(*y.shape, seed=3)
+    y.backward(dy)
+    right.backward(dy[:3].double())
+    close(x.grad, z.grad, scale=4)
+    assert x.grad.abs().max() > 0.1
+
+
+def _glu(sums, alpha: float, limit: float | None):
+    gate, linear = sums[..., ::2], sums[..., 1::2]
+    if limit is not None:
+        gate, linear = gate.clamp(max=limit), linear.clamp(-limit, limit)
+    return gate * torch.sigmoid(alpha * gate) * (linear + 1)
+
+
+def test_functions_of_sums_without_a_derivative():
+    x = normal(3, 4, 8).requires_grad_()
+    y, _ = reduce(x, 0, postprocess_fn1=PostprocessFn(SWIGLU, (1.5, None)))
+    with pytest.raises(ArgumentError, match=r"'swiglu' has no derivative, with a gradient wanted; "
+                       r"accepted: PostprocessFn\(specs, fn_args, derivative\)"):  # fmt: skip
+        y.sum().backward()

@@ -195,11 +195,14 @@ def reduce_forward(a, rows_ptr, ROWS: tl.constexpr):
 
 @tritium.jit
 def reduce_backward(
-    dy_ptr, dx_ptr, mask_ptr, scale_ptr, flex_ptr, count, rows, rows_ptr, columns,
-    xr, x0, x1, mr, m0, m1, sr, s0, s1, y0, y1,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    dy_ptr, dx_ptr, mask_ptr, scale_ptr, flex_ptr, sums_ptr, count, rows, rows_ptr, columns,
+    xr, x0, x1, mr, m0, m1, sr, s0, s1, y0, y1, DERIVATIVE: tl.constexpr, derivative_args,
+    N: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """dx[r, i, j] = dy[i, j] * scale * flex where mask, else 0."""
+    """dx[r, i, j] = ds[i, j] * scale * flex where mask, else 0; ds = DERIVATIVE(sums, dy) or dy.
+
+    N columns of the sums, which have no gaps between rows, make one of y.
+    """
     across = tl.cdiv(columns, BLOCK)
     pid = tl.program_id(0)
     i = (pid // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -207,7 +210,14 @@ def reduce_backward(
     used = rows if rows_ptr is None else tl.minimum(tl.load(rows_ptr).to(tl.int32), rows)
     exists = (i[:, None] < rows) & (j[None, :] < columns)
     inside = exists & (i[:, None] < used)
-    dy = tl.load(dy_ptr + i[:, None] * y0 + j[None, :] * y1, mask=inside, other=0.0).to(tl.float32)
+    c = (pid % across).to(tl.int64) * (BLOCK // N) + tl.arange(0, BLOCK // N)
+    known = (i[:, None] < used) & (c[None, :] < columns // N)
+    dy = tl.load(dy_ptr + i[:, None] * y0 + c[None, :] * y1, mask=known, other=0.0).to(tl.float32)
+    if DERIVATIVE is not None:
+        sums = tl.load(sums_ptr + i[:, None] * columns + j[None, :], mask=inside, other=0.0)
+        dy = DERIVATIVE(sums, dy, *derivative_args)
+        # Rows that are not computed have no gradient, whatever the function makes of zeros.
+        dy = tl.where(inside, dy, 0.0)
     if flex_ptr is not None:
         dy *= tl.load(flex_ptr)
     for r in range(count):

@@ -24,6 +24,25 @@ def swiglu_fn(x, alpha, limit):
 
 
 @tritium.jit
+def swiglu_derivative(x, dy, alpha, limit):
+    """The gradient of x, (rows, 2 * columns), of `swiglu_fn(x, alpha, limit)`."""
+    gate, linear = tl.split(tl.reshape(x, (x.shape[0], x.shape[1] // 2, 2)))
+    whole_gate = gate
+    whole_linear = linear
+    if limit is not None:
+        gate = tl.minimum(gate, limit, propagate_nan=tl.PropagateNan.ALL)
+        linear = tl.clamp(linear, -limit, limit, propagate_nan=tl.PropagateNan.ALL)
+    sigmoid = 1 / (1 + tl.exp(-alpha * gate))
+    dgate = dy * (linear + 1) * sigmoid * (1 + alpha * gate * (1 - sigmoid))
+    dlinear = dy * gate * sigmoid
+    if limit is not None:
+        # What is cut off has no gradient; NaN is not.
+        dgate = tl.where(whole_gate > limit, 0.0, dgate)
+        dlinear = tl.where(tl.abs(whole_linear) > limit, 0.0, dlinear)
+    return tl.reshape(tl.join(dgate, dlinear), x.shape)
+
+
+@tritium.jit
 def swiglu(
     x_ptr, y_ptr, rows, rows_ptr, columns, x_stride, alpha, limit, scale_ptr, expected_ptr,
     actual_ptr, checksum_ptr, SATURATE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
