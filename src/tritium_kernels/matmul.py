@@ -57,7 +57,9 @@ from tritium_kernels.numerics_details.mxfp import (
 )
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
+from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout, StridedLayout
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
+from tritium_kernels.tensor_details.storage import Tensor as Wrapped
 
 _QUANTIZE = {
     (torch.uint8, torch.uint8): FnSpecs(FnName.QUANTIZE_MXFP4.name, quantize_e2m1),
@@ -143,10 +145,39 @@ def _result(
     return c
 
 
+def _scale_of_result(
+    config: PrecisionConfig, dtype: torch.dtype, size: Problem, columns: int, a: Tensor,
+    ragged: RaggedTensorMetadata | None, scattered: bool,
+) -> tuple[PrecisionConfig, Any]:  # fmt: skip
+    """(the configuration with the storage of the result's scales, their layout or None)."""
+    name, scale_ = "c_mx_scale", config.c_mx_scale
+    if scale_ is None:
+        return config, None
+    accepted = SCALE_TYPES if dtype == torch.uint8 else (torch.uint8,)
+    data = scale_.data if isinstance(scale_, Wrapped) else scale_
+    check_tensor(OP, name, data, accepted)
+    check_block_size(OP, "c_microblock_size", config.c_microblock_size, data.dtype)
+    leading = (size.batch,) if size.batched else ()
+    shape = (*leading, size.m, cdiv(columns, config.c_microblock_size))
+    layout: Any = scale_.storage.layout if isinstance(scale_, Wrapped) else None
+    if layout is None or isinstance(layout, StridedLayout):
+        check_operand(OP, name, data, shape, "a", a, accepted)
+        return replace(config, c_mx_scale=data), None
+    if not isinstance(layout, BlackwellActMXScaleLayout):
+        found = f"has the layout {layout.name}"
+        raise refuse(OP, name, found, "StridedLayout, BlackwellActMXScaleLayout")
+    if tuple(scale_.shape) != shape:
+        raise refuse(OP, name, f"has shape {tuple(scale_.shape)}", f"{shape}")
+    check_like(OP, name, data, "a", a)
+    if layout.ragged_metadata is not None and (layout.ragged_metadata is not ragged or scattered):
+        accepted_ = "those of a_ragged_metadata, without scatter_indx"
+        raise refuse(OP, name, "has the layout of other slices", accepted_)
+    return replace(config, c_mx_scale=data), layout
+
+
 def _epilogue(
-    epilogue: Epilogue | None, config: PrecisionConfig, dtype: torch.dtype, call_size: Problem,
-    columns: int, a: Tensor,
-) -> Epilogue:  # fmt: skip
+    epilogue: Epilogue | None, config: PrecisionConfig, dtype: torch.dtype, columns: int
+) -> Epilogue:
     """The last function of a result; one with MX scales is quantized."""
     mx = config.c_mx_scale
     if mx is None:
@@ -154,12 +185,6 @@ def _epilogue(
             found = f"is {config.c_value_pack_factor}"
             raise refuse(OP, "c_value_pack_factor", found, "1, without c_mx_scale")
         return epilogue or Epilogue()
-    leading = (call_size.batch,) if call_size.batched else ()
-    accepted = SCALE_TYPES if dtype == torch.uint8 else (torch.uint8,)
-    check_tensor(OP, "c_mx_scale", mx, accepted)
-    check_block_size(OP, "c_microblock_size", config.c_microblock_size, mx.dtype)
-    blocks = cdiv(columns, config.c_microblock_size)
-    check_operand(OP, "c_mx_scale", mx, (*leading, call_size.m, blocks), "a", a, accepted)
     if dtype == torch.uint8 and columns % 2:
         raise refuse(OP, "b", f"has {columns} columns of results", "an even number, for e2m1")
     for name in ("actual", "checksum"):
@@ -168,6 +193,30 @@ def _epilogue(
     if epilogue is None or epilogue.specs.fn is None:
         return Epilogue(_QUANTIZE[dtype, mx.dtype], effective_itemsize=6.0)
     return epilogue
+
+
+def _logical_scales(call: Call) -> tuple[int, ...]:
+    size = call.size
+    blocks = cdiv(call.columns, call.config.c_microblock_size)
+    return (*((size.batch,) if size.batched else ()), size.m, blocks)
+
+
+def _store_scales(call: Call, scales: Tensor) -> None:
+    """Write scales of all rows to where those of the result are to be."""
+    target, shape = call.config.c_mx_scale, _logical_scales(call)
+    scales = scales.view(shape)
+    if call.mx_layout is not None:
+        scales = call.mx_layout.make_transformation(shape, False).swizzle_data(scales)
+    target.copy_(scales)
+
+
+def _plain_scales(call: Call) -> Tensor:
+    """The result's scales by strides."""
+    scales = call.config.c_mx_scale
+    if call.mx_layout is None:
+        return scales
+    way = call.mx_layout.make_transformation(_logical_scales(call), False)
+    return way.unswizzle_data(scales)
 
 
 def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
@@ -200,7 +249,7 @@ def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
         y.copy_(sums.view(y.shape))
     if mx is not None:
         assert scales is not None
-        mx.copy_(scales.view(mx.shape))
+        _store_scales(call, scales)
 
 
 def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
@@ -215,9 +264,10 @@ def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
     shape = (*((size.batch,) if size.batched else ()), size.m, call.columns)
     exact = torch.zeros(shape, dtype=torch.float32, device=y.device)
     epilogue = Epilogue() if config.c_mx_scale is not None else call.epilogue
-    launch(replace(call, config=plain, epilogue=epilogue), flags, exact, partial=False)
+    plain_call = replace(call, config=plain, epilogue=epilogue, mx_layout=None)
+    launch(plain_call, flags, exact, partial=False)
     if config.c_mx_scale is not None:
-        stored = upcast_from_mxfp(y, config.c_mx_scale, torch.float32, -1)
+        stored = upcast_from_mxfp(y, _plain_scales(call), torch.float32, -1)
     else:
         stored = y.float()
     stored = scale(stored, config.flex_ctx.out_data.expected_scale)
@@ -284,10 +334,15 @@ def matmul(
         check_operand(OP, "c_acc_in", c_acc_in, shape, "a", data, FLOATS)
     dtype = _out_dtype(data, config if c is None or config.out_dtype else
                        replace(config, out_dtype=c.dtype))  # fmt: skip
-    last = _epilogue(epilogue, config, dtype, size, size.n // n, data)
+    config, mx_layout = _scale_of_result(
+        config, dtype, size, size.n // n, data, a_ragged_metadata, scatter_indx is not None
+    )
+    if mx_layout is not None and fused_comm is not None:
+        raise refuse(OP, "fused_comm", f"is given with {mx_layout.name} scales of c", "None")
+    last = _epilogue(epilogue, config, dtype, size.n // n)
     call = Call(
         x, w, bias, a_ragged_metadata, b_ragged_metadata, rows, size, config, out_alpha,
-        activation, last, fused_comm, c_acc_in, c is not None,
+        activation, last, fused_comm, c_acc_in, c is not None, mx_layout,
     )  # fmt: skip
     sparse = scatter_indx is not None or a_ragged_metadata is not None or fused_comm is not None
     y = _result(c, call, dtype, data.device, sparse)

@@ -264,7 +264,8 @@ def reduce_forward(
     y = _result(y, (rows, columns // n), dtype, y_value_pack_factor, x.device)
     y_scale = None
     if mx:
-        y_scale = torch.empty(
+        make = torch.empty if unpadded_batch_size is None else torch.zeros
+        y_scale = make(
             (rows, cdiv(columns // n, y_microblock_size)), dtype=scale_dtype, device=x.device
         )
     if not y.numel():

@@ -235,6 +235,70 @@ def test_quantized_results(kind, way):
     assert torch.equal(scales, right) and torch.equal(y.float(), values.float())
 
 
+def act_scales(shape, ragged=None, dtype=torch.uint8):
+    """Room for scales as Blackwell reads those of a."""
+    plain = wrap_torch_tensor(torch.full(shape, 9, device=place()).to(dtype))
+    return convert_layout(plain, layouts.BlackwellActMXScaleLayout(ragged))
+
+
+@pytest.mark.parametrize("nvfp4", [False, pytest.param(True, marks=SLOW)])
+@pytest.mark.parametrize("way", [{}, pytest.param({"split_k": 2}, marks=SLOW),
+                                 pytest.param({"is_persistent": True}, marks=SLOW)])  # fmt: skip
+def test_swizzled_scales_of_results(way, nvfp4: bool):
+    """A product of slices whose result is the next product's a."""
+    ragged = slices(5, 0, 140)
+    x, w, v = normal(145, 64), normal(3, 64, 160), normal(3, 80, 32)
+    size, dtype = (16, torch.float8_e4m3fn) if nvfp4 else (32, torch.uint8)
+    kind = {"scale_dtype": dtype, "microblock_size": size}
+    scales = act_scales((145, 80 // size + (80 % size > 0)), ragged, dtype)
+    config = replace(EXACT, c_mx_scale=scales, out_dtype=torch.uint8, c_value_pack_factor=2,
+                     c_microblock_size=size)  # fmt: skip
+    b, b_scale = downcast_to_mxfp(v, torch.uint8, 1, **kind)
+    with prescribed(way):
+        exact = matmul(x, w, None, ragged, precision_config=EXACT, fused_activation=SWIGLU)
+        y = matmul(x, w, None, ragged, precision_config=config, fused_activation=SWIGLU)
+    values, right = downcast_to_mxfp(exact, torch.uint8, -1, **kind)
+    plain = convert_layout(scales, layouts.StridedLayout(-1)).data
+    assert torch.equal(plain.float(), right.float()) and torch.equal(y, values)
+    z = matmul(y, b, None, ragged, precision_config=PrecisionConfig(
+        a_mx_scale=scales, b_mx_scale=b_scale, a_microblock_size=size, b_microblock_size=size,
+        out_dtype=torch.float32,
+    ))  # fmt: skip
+    wide = upcast_from_mxfp_torch(values, right, torch.float32, -1)
+    weights = upcast_from_mxfp_torch(b, b_scale, torch.float32, 1)
+    close(z, matmul_torch(wide.double(), weights, None, ragged), scale=8)
+
+
+@pytest.mark.parametrize("batches", [2, pytest.param(0, marks=SLOW)])
+def test_swizzled_scales_of_batches_and_scattered_rows(batches: int):
+    leading = (batches,) if batches else ()
+    x, w = normal(*leading, 135, 33), normal(*leading, 33, 70)
+    scatter = None if batches else torch.arange(134, -1, -1, dtype=torch.int32, device=place())
+    scales = act_scales((*leading, 135, 3))
+    config = replace(EXACT, c_mx_scale=scales, out_dtype=torch.float8_e5m2)
+    y = matmul(x, w, None, scatter_indx=scatter, precision_config=config)
+    exact = matmul(x, w, None, scatter_indx=scatter, precision_config=EXACT)
+    values, right = downcast_to_mxfp(exact, torch.float8_e5m2, -1)
+    assert torch.equal(convert_layout(scales, layouts.StridedLayout(-1)).data, right)
+    assert torch.equal(y.float(), values.float())
+
+
+def test_swizzled_scales_of_other_slices():
+    ragged, x, w = slices(2, 2), normal(4, 32), normal(2, 32, 32)
+    wrong = {
+        "has the layout of other slices; accepted: those of a": act_scales((4, 1), slices(4)),
+        r"has shape \(4, 2\); accepted: \(4, 1\)": act_scales((4, 2), ragged),
+        "has the layout CDNA4_SCALE; accepted: StridedLayout, Bl": convert_layout(
+            wrap_torch_tensor(torch.zeros(4, 1, dtype=torch.uint8, device=place())),
+            layouts.CDNA4MXScaleLayout(),
+        ),
+    }
+    for message, scales in wrong.items():
+        config = replace(EXACT, c_mx_scale=scales, out_dtype=torch.float8_e5m2)
+        with pytest.raises(ArgumentError, match=f"c_mx_scale {message}"):
+            matmul(x, w, None, ragged, precision_config=config)
+
+
 @pytest.mark.slow
 def test_report_of_errors():
     seen = []

@@ -65,7 +65,8 @@ def get_swap_xw(
 class Call:
     """A product, checked.
 
-    `gather`, ..., `gammas`: of its rows. `given`: the result was there before.
+    `gather`, ..., `gammas`: of its rows. `given`: the result was there before. `mx_layout`: of the
+    result's scales, whose storage is `config.c_mx_scale`; None: strides say it all.
     """
 
     x: Operand
@@ -82,6 +83,14 @@ class Call:
     comm: FusedComm | None
     acc: Tensor | None
     given: bool
+    mx_layout: BlackwellActMXScaleLayout | None
+
+    @property
+    def mx_blocks(self) -> str | None:
+        """Of which rows the blocks of the result's scales are."""
+        if self.mx_layout is None:
+            return None
+        return "BATCH" if self.mx_layout.ragged_metadata is None else "SLICES"
 
     @property
     def ragged(self) -> RaggedTensorMetadata | None:
@@ -178,6 +187,7 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         even_n=call.size.n % flags.block_n == 0,
         saturate=not partial and call.config.flexpoint_saturate_inf,
         mx=not partial and call.config.c_mx_scale is not None,
+        mx_blocks=None if partial else call.mx_blocks,
         index=_INDEX[should_upcast_indices(x.data, w.data, *tensors)],
         block_m=flags.block_m, block_n=flags.block_n, block_k=flags.block_k,
         stages=flags.num_stages,
@@ -247,8 +257,9 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         scale, expected, actual, checksum = config.c_mx_scale, *flex
     if comm is not None:
         strides = (0, call.columns // config.c_value_pack_factor * comm.n_reduce_shards, 1)
+    scales = three(scale) if call.mx_layout is None or partial else scale.stride()[1:4]
     result = kernels.Result(
-        y, part, *strides, scale, *three(scale), expected, actual, checksum,
+        y, part, *strides, scale, *scales, expected, actual, checksum,
         1 if flex.is_per_batch else 0, call.acc, *three(call.acc), config.flex_ctx.acc_data.scale,
     )  # fmt: skip
     sizes, offsets, _, schedule = ragged_metadata_fields(call.ragged, flags.block_m)
@@ -258,7 +269,7 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         assert schedule is not None
         down = RaggedTensorMetadata.n_blocks(call.a_ragged.n_slices, size.m, flags.block_m)
         down = min(down, schedule.shape[0])  # slices may have fewer rows in all than a
-        if isinstance(x.scale_layout, BlackwellActMXScaleLayout):
+        if isinstance(x.scale_layout, BlackwellActMXScaleLayout) or call.mx_blocks == "SLICES":
             scale_blocks = call.a_ragged.block_offs(128)
     else:
         schedule = None

@@ -77,7 +77,8 @@ class PrecisionConfig:
         a_mx_scale, b_mx_scale: scales of blocks along k, of the shape of a or b with the number of
             blocks in place of k: torch's tensors, or `Tensor`s of some layout. E8M0 (uint8) or
             float8_e4m3fn; a further scale of all of a or b is `flex_ctx`'s.
-        c_mx_scale: where scales of the result go, of blocks of its columns. It is divided by
+        c_mx_scale: where scales of the result go, of blocks of its columns: torch's tensor, or a
+            `Tensor` in the layout `BlackwellActMXScaleLayout`. The result is divided by
             `flex_ctx.out_data.expected_scale` before.
         a_microblock_size, b_microblock_size, c_microblock_size: 32 for E8M0, 16 for float8_e4m3fn.
         c_value_pack_factor: elements of the result in a byte: 2 for e2m1.
@@ -96,7 +97,7 @@ class PrecisionConfig:
     a_microblock_size: int = 32
     b_mx_scale: Any = None
     b_microblock_size: int = 32
-    c_mx_scale: Tensor | None = None
+    c_mx_scale: Any = None
     c_microblock_size: int = 32
     c_value_pack_factor: int = 1
     out_dtype: torch.dtype | None = None

@@ -72,7 +72,8 @@ class Rows(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Rows and first row of each slice, the slice of each block; its first block of scales of a."""
+    """Rows and first row of each slice, the slice of each block; its first block of scales, of a
+    or the result."""
 
     sizes: Any
     offsets: Any
@@ -120,7 +121,8 @@ class Form:
         swap: (b.T @ a.T).T is computed.
         even_n: tiles have no columns past the last.
         saturate: results are cut off at the largest number of their type.
-        mx: the result has MX scales.
+        mx: the result has MX scales; `mx_blocks`: as Blackwell reads them, in blocks of the rows of
+            a "BATCH" or of "SLICES"; None: by strides.
         index: the type of offsets.
     """
 
@@ -150,6 +152,7 @@ class Form:
     even_n: bool
     saturate: bool
     mx: bool
+    mx_blocks: str | None
     index: Any
     block_m: int
     block_n: int
@@ -382,8 +385,8 @@ def finish(
 
 @tritium.jit
 def store_columns(
-    out, y, y_ptr, z, rank, target, inside, first_column, columns, comm, EPILOGUE, epilogue_args,
-    F: tl.constexpr,
+    out, y, y_ptr, z, rank, target, inside, scale_row, scale_block, first_column, columns, comm,
+    EPILOGUE, epilogue_args, F: tl.constexpr,
 ):  # fmt: skip
     """Store the columns of a tile from `first_column` on, as what the result holds."""
     WIDTH: tl.constexpr = out.shape[1]
@@ -397,8 +400,14 @@ def store_columns(
         out, scale = EPILOGUE(out, *epilogue_args)
         SIZE: tl.constexpr = block_of(y.scale)
         s = first_column // SIZE + tl.arange(0, WIDTH // SIZE)
-        places = y.scale + z * y.scale_z + target[:, None] * y.scale_row
-        places += s[None, :].to(F.index) * y.scale_column
+        if F.mx_blocks is not None:
+            places = swizzle_act_mx_scale_bw_store_ptr(
+                y.scale, scale_row[:, None], s[None, :], scale_block, y.scale_z, y.scale_row,
+                y.scale_column, 1,
+            )  # fmt: skip
+        else:
+            places = y.scale + z * y.scale_z + scale_row[:, None] * y.scale_row
+            places += s[None, :].to(F.index) * y.scale_column
         tl.store(places, scale, mask=inside[:, None] & (s * SIZE < columns)[None, :])
         j = first_column // F.out_pack + tl.arange(0, WIDTH // F.out_pack)
         mask = inside[:, None] & (j * F.out_pack < columns)[None, :]
@@ -431,14 +440,17 @@ def compute_tile(
     first_row = 0
     m = size.m
     scale_block = z * tl.cdiv(m, 128)
+    result_block = scale_block
     if slices.schedule is not None:
         word = tl.load(slices.schedule + tile_m)
+        result_block = 0
         z = tl.where(word < 0, 0, word & 0xFFFF)
         tile_m = word >> 16
         first_row = tl.load(slices.offsets + z)
         m = tl.where(word < 0, 0, tl.minimum(tl.load(slices.sizes + z), size.m - first_row))
         if slices.scale_blocks is not None:
             scale_block = tl.load(slices.scale_blocks + z)
+            result_block = scale_block if F.mx_blocks == "SLICES" else 0
     k = size.k
     first_k = z.to(tl.int64) * 0
     if F.ragged_k:
@@ -476,18 +488,19 @@ def compute_tile(
         rank = target * 0
         if DESTINATION is not None:
             rank, target = DESTINATION(target, *destination_args)
+        scale_row = i.to(tl.int64) if F.mx_blocks == "SLICES" else target
         WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
         y_ptr = y.ptr + part * y.part
         if F.subtile == 1:
-            store_columns(out, y, y_ptr, zy, rank, target, inside, tile_n * WIDTH, n // F.n, comm,
-                          EPILOGUE, epilogue_args, F)  # fmt: skip
+            store_columns(out, y, y_ptr, zy, rank, target, inside, scale_row, result_block,
+                          tile_n * WIDTH, n // F.n, comm, EPILOGUE, epilogue_args, F)  # fmt: skip
         else:
             halves = tl.permute(tl.reshape(out, (F.block_m, 2, WIDTH)), (0, 2, 1))
             left, right = tl.split(halves)
-            store_columns(left, y, y_ptr, zy, rank, target, inside, tile_n * 2 * WIDTH, n // F.n,
-                          comm, EPILOGUE, epilogue_args, F)  # fmt: skip
-            store_columns(right, y, y_ptr, zy, rank, target, inside, (tile_n * 2 + 1) * WIDTH,
-                          n // F.n, comm, EPILOGUE, epilogue_args, F)  # fmt: skip
+            store_columns(left, y, y_ptr, zy, rank, target, inside, scale_row, result_block,
+                          tile_n * 2 * WIDTH, n // F.n, comm, EPILOGUE, epilogue_args, F)
+            store_columns(right, y, y_ptr, zy, rank, target, inside, scale_row, result_block,
+                          (tile_n * 2 + 1) * WIDTH, n // F.n, comm, EPILOGUE, epilogue_args, F)
 
 
 @tritium.jit
