@@ -151,7 +151,8 @@ def element_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def product_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
-    sizes = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16, 8192, 8192))
+    sizes = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16, 8192, 8192),
+             (1280, 1792, 8192))  # fmt: skip
     for m, n, k in sizes if device == "cuda" else ((512, 512, 512), (1024, 1024, 1024)):
         a, b = random(m, k, dtype=dtype, device=device), random(k, n, dtype=dtype, device=device)
         work = 2.0 * m * n * k

@@ -185,7 +185,8 @@ def test_matmul(a_columns: bool, b_columns: bool) -> None:
         "BLOCK_K": 64, "STAGES": 3,
     }  # fmt: skip
     values = {
-        **dict.fromkeys(matmul.matmul_blocks.arg_names, 0), "batch": batch, "m": m, "n": n, "k": k,
+        **dict.fromkeys(matmul.matmul_blocks.arg_names, 0), "m": m, "n": n, "k": k,
+        "count": batch * 2 * 2,
         "x": (x, [1, 64, 128] if a_columns else [1, 128, 64]),
         "w": (w, [1, 256, 64] if b_columns else [1, 64, 256]),
         "y": (y, [1, 128, 256]), "yb": m * n, "ym": n, "yn": 1,
@@ -193,6 +194,39 @@ def test_matmul(a_columns: bool, b_columns: bool) -> None:
     text = launch(matmul.matmul_blocks, constants, values, 8, 3)
     assert "warp_group_dot" in text and "ttng.async_tma_copy" in text
     np.testing.assert_allclose(y.astype(np.float64), right, rtol=4e-3, atol=4e-2)
+
+
+@pytest.mark.parametrize("programs", [5, 8])
+def test_shared_sums(programs: int) -> None:
+    """Three tiles, one of them of the first matrix, whose sums programs share; then their sums."""
+    batch, m, n, k = 2, 120, 296, 328
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((batch, m, k), (batch, k, n)))
+    right = a.astype(np.float64) @ b.astype(np.float64)
+    x, w = aligned(a), aligned(b)
+    pieces = np.full((2 * programs, 128, 256), np.nan, np.float32)
+    blocks = {"ACC": tl.float32, "GROUP": 8, "BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64}
+    constants = {
+        **blocks, "PRECISION": "ieee", "A_TRANSPOSED": False, "B_TRANSPOSED": False, "STAGES": 3
+    }
+    values = {
+        **dict.fromkeys(matmul.matmul_shared.arg_names, 0), "x": (x, [1, 128, 64]),
+        "w": (w, [1, 64, 256]), "pieces_ptr": pieces, "first_tile": 1, "count": 3, "m": m, "n": n,
+        "k": k,
+    }  # fmt: skip
+    text = launch(matmul.matmul_shared, constants, values, 8, programs)
+    assert "warp_group_dot" in text and "ttng.async_tma_copy" in text
+    y = np.full((batch, m, n), 7, np.float32)
+    pointers = ("bias_ptr", "a_scale_ptr", "b_scale_ptr", "residual_ptr", "inner_ptr", "KIND")
+    values = {
+        **dict.fromkeys(matmul.finish_shared.arg_names, 0), "pieces_ptr": pieces, "y_ptr": y,
+        "first_tile": 1, "count": 3, "programs": programs, "m": m, "n": n, "k": k, "yb": m * n,
+        "ym": n, "yn": 1,
+    }  # fmt: skip
+    launch(matmul.finish_shared, {**dict.fromkeys(pointers), **blocks, "ROWS": 16}, values, 4, 24)
+    assert (y[0, :, :256] == 7).all()
+    np.testing.assert_allclose(y[0, :, 256:], right[0, :, 256:], rtol=4e-3, atol=4e-2)
+    np.testing.assert_allclose(y[1], right[1], rtol=4e-3, atol=4e-2)
 
 
 @pytest.mark.parametrize("center", [False, True])

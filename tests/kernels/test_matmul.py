@@ -107,6 +107,62 @@ def test_parts_of_k(monkeypatch):
     torch.testing.assert_close(found.double(), right, atol=300 * TOLERANCE[a.dtype], rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "programs"),
+    [
+        (torch.float32, (2, 33, 90, 257), 7),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (torch.float64, (1, 70, 90, 300), 4), (torch.bfloat16, (3, 64, 64, 33), 5),
+                (torch.float32, (1, 16, 32, 20), 3), (torch.float16, (1, 70, 200, 600), 36),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_shared_sums(monkeypatch: pytest.MonkeyPatch, dtype, sizes, programs: int):
+    """Tiles that are left over have their sums done by all programs; the same at every call."""
+    blocks = matmul_launch.Blocks(16, 32, 32, 4, 1, sharers=programs)
+    monkeypatch.setattr(matmul_launch, "choose", lambda *_: blocks)
+    batch, m, n, k = sizes
+    a, bias = normal(batch, m, k, dtype=dtype), normal(n, dtype=dtype)
+    b, residual = normal(batch, n, k, dtype=dtype).mT, normal(batch, m, n, dtype=dtype)
+    found = matmul(a, b, bias, "relu", residual)
+    right = F.relu(a.double() @ b.double() + bias.double()) + residual.double()
+    torch.testing.assert_close(found.double(), right, atol=3 * k**0.5 * TOLERANCE[dtype], rtol=0)
+    assert torch.equal(found, matmul(a, b, bias, "relu", residual))
+
+
+def test_shared_sums_of_descriptors_and_integers(monkeypatch: pytest.MonkeyPatch):
+    blocks = matmul_launch.Blocks(16, 32, 32, 4, 1, sharers=3)
+    monkeypatch.setattr(matmul_launch, "choose", lambda *_: blocks)
+    a, b = (torch.arange(n, device=place()).view(-1, 200) for n in (50 * 200, 40 * 200))
+    a, b = ((x * 7 % 251 - 125).to(torch.int8) for x in (a, b))
+    right = (a.cpu().long() @ b.cpu().long().T).to(place())
+    assert torch.equal(matmul(a, b.T), right.int())
+    taken = with_copy_engine(monkeypatch, matmul_launch.kernels, "matmul_shared")
+    x, w = normal(50, 200, dtype=torch.float16), normal(200, 48, dtype=torch.float16)
+    exact = x.double() @ w.double()
+    torch.testing.assert_close(matmul(x, w).double(), exact, atol=0.05, rtol=2e-3)
+    assert taken == [2]
+
+
+def test_which_products_share_sums(monkeypatch: pytest.MonkeyPatch):
+    """On a GPU of 132 processors: where tiles leave many of them idle and sums are long."""
+    monkeypatch.setattr(matmul_launch, "device_class", lambda _: "hopper")
+    monkeypatch.setattr(matmul_launch, "processors", lambda _: 132)
+    matmul_launch.choose.cache_clear()
+    half = torch.bfloat16
+    found = {
+        sizes: matmul_launch.choose(torch.device("cpu"), half, 1, *sizes)
+        for sizes in ((1280, 1792, 8192), (1280, 1792, 512), (2048, 2048, 2048),
+                      (4096, 4096, 4096), (8192, 8192, 8192), (128, 256, 8192))
+    }  # fmt: skip
+    matmul_launch.choose.cache_clear()
+    assert [sizes for sizes, blocks in found.items() if blocks.sharers] == [(1280, 1792, 8192)]
+    assert found[128, 256, 8192].split_k > 1
+
+
 def test_empty_matrices():
     a, b = normal(3, 0).requires_grad_(), normal(0, 5).requires_grad_()
     y = matmul(a, b)

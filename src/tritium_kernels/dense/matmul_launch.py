@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,8 +17,15 @@ from tritium_kernels.launch import cdiv, constant, device_class, on, power_of_tw
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tile sizes of a product, warps and stages of the pipeline of its loop. `alone`: the stages
-    where no program has two tiles, so that nothing is stored beside loads; None for as many."""
+    """Tile sizes of a product, warps and stages of the pipeline of its loop.
+
+    Attributes:
+        split_k: parts of every sum over k.
+        alone: the stages where no program has two tiles, so that nothing is stored beside loads;
+            None for as many.
+        sharers: programs that share the sums of the tiles that are left over when each has as many
+            whole ones as the others (stream-K); 0: none do.
+    """
 
     m: int
     n: int
@@ -26,6 +34,7 @@ class Blocks:
     stages: int
     split_k: int = 1
     alone: int | None = None
+    sharers: int = 0
 
 
 #: By the class of device, then bytes of an element: products with many rows.
@@ -50,10 +59,15 @@ THIN = {
 
 MOST_SPLITS = 16
 
+SHARING = 4096
+"""Bytes along k whose product takes as long as sums that programs share take to be stored, read and
+added up, of a tile in each program."""
+
 
 @lru_cache(maxsize=4096)
 def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int, k: int) -> Blocks:
-    """The configuration of a product; K is split where tiles are fewer than processors."""
+    """The configuration of a product. Where tiles are fewer than processors, K is split or sums are
+    shared; where they are more and sums are long, those of the tiles that come last are shared."""
     kind = device_class(device)
     size = dtype.itemsize
     if kind == "cpu":
@@ -70,7 +84,15 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     while splits < MOST_SPLITS and 2 * splits * tiles <= count and k >= 4 * splits * blocks.k:
         splits *= 2
     stages = blocks.alone if blocks.alone is not None and tiles <= count else blocks.stages
-    return replace(blocks, split_k=splits, stages=stages)
+    blocks = replace(blocks, split_k=splits, stages=stages)
+    # What programs do one after the other, in elements along k.
+    alike = cdiv(tiles, count) * k / splits
+    shared = tiles * k / count + SHARING / size
+    if splits > 1:
+        alike += SHARING / size
+    if tiles % count and k >= 8 * blocks.k and shared < 0.8 * alike:
+        return replace(blocks, split_k=1, sharers=count)
+    return blocks
 
 
 def _is_large(*tensors: Tensor) -> bool:
@@ -83,26 +105,92 @@ def _is_large(*tensors: Tensor) -> bool:
     return False
 
 
-def _launch_blocks(
-    a: Tensor, b: Tensor, y: Tensor, blocks: Blocks, after: tuple[object, ...],
-    options: dict[str, object],
-) -> bool:  # fmt: skip
-    """Launch the kernel that takes descriptors, if there are some for both operands."""
+Described = tuple[Any, bool]
+"""An operand's descriptor, and whether it is of the transposed matrices."""
+
+
+def _sum_dtype(a: Tensor) -> torch.dtype:
+    """The type of sums of products."""
+    if not a.dtype.is_floating_point:
+        return torch.int32
+    return torch.float64 if a.dtype == torch.float64 else torch.float32
+
+
+_LANGUAGE = {torch.int32: tl.int32, torch.float32: tl.float32, torch.float64: tl.float64}
+
+
+def _described(a: Tensor, b: Tensor, blocks: Blocks) -> tuple[Described, Described] | None:
+    """Descriptors of both operands, if the device's engine can read them."""
     if blocks.split_k > 1 or a.shape[1] < blocks.m:
-        return False
+        return None
     left = blocks_of(a, blocks.m, blocks.k)
     right = blocks_of(b, blocks.k, blocks.n)
     if left is None or right is None or (b.itemsize == 1 and not right[1]):
-        return False  # tensor cores take 8-bit elements of B along K only
+        return None  # tensor cores take 8-bit elements of B along K only
+    return left, right
+
+
+def _launch_blocks(
+    operands: tuple[Described, Described], y: Tensor, blocks: Blocks, tiles: int,
+    after: tuple[object, ...], sizes: tuple[int, int, int], options: dict[str, object],
+) -> None:  # fmt: skip
+    """Launch the kernel that takes descriptors, for so many tiles."""
+    left, right = operands
     out = blocks_of(y, blocks.m, blocks.n) if y.itemsize <= 2 else None
-    (batch, m, k), n = a.shape, b.shape[2]
-    tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
     extra, strides = after[:5], after[5:]
-    kernels.matmul_blocks[(min(tiles, processors(a.device)),)](
-        left[0], right[0], y if out is None or out[1] else out[0], *extra, batch, m, n, k,
+    kernels.matmul_blocks[(min(tiles, processors(y.device)),)](
+        left[0], right[0], y if out is None or out[1] else out[0], *extra, tiles, *sizes,
         *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1], **options,
     )  # fmt: skip
-    return True
+
+
+def _launch_shared(
+    a: Tensor, b: Tensor, y: Tensor, blocks: Blocks, tiles: range,
+    operands: tuple[Described, Described] | None, after: tuple[object, ...],
+    options: dict[str, object],
+) -> None:  # fmt: skip
+    """Launch the kernels of tiles whose sums programs share."""
+    m, k, n = *a.shape[1:], b.shape[2]
+    programs, shape = blocks.sharers, (2 * blocks.sharers, blocks.m, blocks.n)
+    pieces = torch.empty(shape, dtype=_sum_dtype(a), device=y.device)
+    (left, left_turned), (right, right_turned) = operands or ((a, False), (b, False))
+    same = {name: options[name] for name in ("ACC", "GROUP", "BLOCK_M", "BLOCK_N", "BLOCK_K")}
+    kernels.matmul_shared[(programs,)](
+        left, right, pieces, tiles.start, len(tiles), m, n, k, *a.stride(), *b.stride(),
+        PRECISION=options["PRECISION"], A_TRANSPOSED=left_turned, B_TRANSPOSED=right_turned,
+        STAGES=blocks.alone or blocks.stages, num_warps=blocks.warps, **same,
+    )  # fmt: skip
+    rows = min(16, blocks.m)
+    extra, strides = after[:5], after[5:]
+    kernels.finish_shared[(len(tiles) * (blocks.m // rows),)](
+        pieces, y, *extra, tiles.start, len(tiles), programs, m, n, k, *y.stride(), *strides,
+        KIND=options["KIND"], ROWS=rows, **same,
+    )  # fmt: skip
+
+
+def _launch_tiles(
+    a: Tensor, b: Tensor, y: Tensor, blocks: Blocks, tiles: int, after: tuple[object, ...],
+    options: dict[str, object],
+) -> None:  # fmt: skip
+    """Launch the kernel that reads operands through pointers, for so many tiles."""
+    (batch, m, k), n = a.shape, b.shape[2]
+    extra, strides = after[:5], after[5:]
+    split = blocks.split_k > 1
+    parts = y
+    if split:
+        shape = (blocks.split_k * batch, m, n)
+        parts = torch.empty(shape, dtype=_sum_dtype(a), device=y.device)
+    kernels.matmul[tiles, blocks.split_k](
+        a, b, parts, *extra, m, n, k, *a.stride(), *b.stride(), *parts.stride(), *strides,
+        LARGE=_is_large(a, b), SPLIT_K=blocks.split_k,
+        EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
+        EVEN_K=k % (blocks.k * blocks.split_k) == 0, **options,
+    )  # fmt: skip
+    if split:
+        kernels.finish[batch * cdiv(m, 16) * cdiv(n, 128),](
+            parts, y, *extra, batch, m, n, *y.stride(), *strides, KIND=options["KIND"],
+            ACC=options["ACC"], SPLIT_K=blocks.split_k, BLOCK_M=16, BLOCK_N=128,
+        )  # fmt: skip
 
 
 def launch(
@@ -116,36 +204,25 @@ def launch(
     if y.numel() == 0:
         return
     blocks = choose(a.device, a.dtype, batch, m, n, k)
-    acc = tl.int32 if not a.dtype.is_floating_point else tl.float32
-    if a.dtype == torch.float64:
-        acc = tl.float64
+    acc = _LANGUAGE[_sum_dtype(a)]
     extra = (bias, a_scale, b_scale, residual, inner)
     strides = (
         *(t.stride(0) if t is not None else 0 for t in (bias, a_scale, b_scale)),
         *(s for t in (residual, inner) for s in (t.stride() if t is not None else (0, 0, 0))),
     )
+    after = (*extra, *strides)
     tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
-    split = blocks.split_k > 1
-    parts = y
-    if split:
-        dtype = torch.int32 if acc is tl.int32 else torch.float32
-        parts = torch.empty((blocks.split_k * batch, m, n), dtype=dtype, device=y.device)
+    whole = tiles - tiles % blocks.sharers if blocks.sharers else tiles
     options: dict[str, object] = {
         "KIND": constant(activation), "PRECISION": constant(precision), "ACC": acc, "GROUP": 8,
         "BLOCK_M": blocks.m, "BLOCK_N": blocks.n, "BLOCK_K": blocks.k, "STAGES": blocks.stages,
         "num_warps": blocks.warps,
     }  # fmt: skip
     with on("matmul", "a", a):
-        if _launch_blocks(a, b, y, blocks, (*extra, *strides), options):
-            return
-        kernels.matmul[tiles, blocks.split_k](
-            a, b, parts, *extra, m, n, k, *a.stride(), *b.stride(), *parts.stride(), *strides,
-            LARGE=_is_large(a, b), SPLIT_K=blocks.split_k,
-            EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
-            EVEN_K=k % (blocks.k * blocks.split_k) == 0, **options,
-        )  # fmt: skip
-        if split:
-            kernels.finish[batch * cdiv(m, 16) * cdiv(n, 128),](
-                parts, y, *extra, batch, m, n, *y.stride(), *strides,
-                KIND=constant(activation), ACC=acc, SPLIT_K=blocks.split_k, BLOCK_M=16, BLOCK_N=128,
-            )  # fmt: skip
+        operands = _described(a, b, blocks)
+        if whole < tiles:
+            _launch_shared(a, b, y, blocks, range(whole, tiles), operands, after, options)
+        if operands is None and whole:
+            _launch_tiles(a, b, y, blocks, whole, after, options)
+        elif operands is not None and whole:
+            _launch_blocks(operands, y, blocks, whole, after, (m, n, k), options)

@@ -1,4 +1,5 @@
-"""Matrix products with any strides, many batches, epilogues, and K split among programs."""
+"""Matrix products with any strides, many batches, epilogues, K split among programs, and tiles
+whose sums programs share (stream-K)."""
 
 from __future__ import annotations
 
@@ -118,15 +119,15 @@ def matrix_at(source, b, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 @tritium.jit
 def matmul_blocks(
     x, w, y, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
-    batch, m, n, k, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,
+    count, m, n, k, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,
     KIND: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr, GROUP: tl.constexpr,
     A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Every `num_programs`-th tile of A @ B, whose operands are descriptors of batches of matrices
-    (see `matrix_at`); y is such a descriptor or a pointer."""
+    """Every `num_programs`-th of the first `count` tiles of A @ B, whose operands are descriptors
+    of batches of matrices (see `matrix_at`); y is such a descriptor or a pointer."""
     tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), batch * tiles, tl.num_programs(0)):
+    for tile in tl.range(tl.program_id(0), count, tl.num_programs(0)):
         b = tile // tiles
         tile_m, tile_n = tile_of(tile % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
         i, j = tile_m * BLOCK_M, tile_n * BLOCK_N
@@ -173,4 +174,111 @@ def finish(
         inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
     )  # fmt: skip
     places = y_ptr + b * yb + rows[:, None] * ym + columns[None, :] * yn
+    tl.store(places, acc.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def part_at(
+    source, b, row, column, rows, columns, stride_b, stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, TRANSPOSED: tl.constexpr,
+):  # fmt: skip
+    """`matrix_at` of a descriptor, or of a pointer to matrices (rows, columns) with these strides;
+    0 past their ends."""
+    if isinstance(source, tl.tensor_descriptor):
+        return matrix_at(source, b, row, column, ROWS, COLUMNS, TRANSPOSED)
+    else:
+        i = (row + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        j = (column + tl.arange(0, COLUMNS)).to(tl.int64)[None, :]
+        places = source + b.to(tl.int64) * stride_b + i * stride_row + j * stride_column
+        return tl.load(places, mask=(i < rows) & (j < columns), other=0)
+
+
+@tritium.jit
+def share(program, programs, steps):
+    """(the first of `steps` that a program does, how many): all do as many, the first ones one
+    more."""
+    most = steps // programs
+    more = steps % programs
+    return program * most + tl.minimum(program, more), most + (program < more).to(tl.int32)
+
+
+@tritium.jit
+def owner(step, programs, steps):
+    """The program whose share a step is in."""
+    most = steps // programs
+    edge = steps % programs * (most + 1)
+    behind = steps % programs + (step - edge) // tl.maximum(most, 1)
+    return tl.where(step < edge, step // (most + 1), behind)
+
+
+@tritium.jit
+def matmul_shared(
+    x, w, pieces_ptr, first_tile, count, m, n, k, ab, am, ak, bb, bk, bn,
+    PRECISION: tl.constexpr, ACC: tl.constexpr, GROUP: tl.constexpr, A_TRANSPOSED: tl.constexpr,
+    B_TRANSPOSED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Sums over parts of k of `count` tiles, which all programs share evenly.
+
+    Tiles are fewer than programs, or as many: a program has parts of one tile, or of two that
+    follow each other. pieces: (programs, 2, BLOCK_M, BLOCK_N).
+    """
+    tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
+    per_tile = tl.cdiv(k, BLOCK_K)
+    program = tl.program_id(0)
+    at, left = share(program, tl.num_programs(0), count * per_tile)
+    for piece in tl.range(0, 2):
+        tile = first_tile + at // per_tile
+        first = at % per_tile
+        length = tl.minimum(left, per_tile - first)
+        b = tile // tiles
+        tile_m, tile_n = tile_of(tile % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
+        i, j = tile_m * BLOCK_M, tile_n * BLOCK_N
+        acc = tl.zeros((BLOCK_M, BLOCK_N), ACC)
+        for step in tl.range(first, first + length, num_stages=STAGES):
+            start = step * BLOCK_K
+            u = part_at(x, b, i, start, m, k, ab, am, ak, BLOCK_M, BLOCK_K, A_TRANSPOSED)
+            v = part_at(w, b, start, j, k, n, bb, bk, bn, BLOCK_K, BLOCK_N, B_TRANSPOSED)
+            acc = tl.dot(u, v, acc, input_precision=PRECISION, out_dtype=ACC)
+        if length > 0:
+            slot = (2 * program + piece).to(tl.int64) * (BLOCK_M * BLOCK_N)
+            rows = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N
+            tl.store(pieces_ptr + slot + rows + tl.arange(0, BLOCK_N)[None, :], acc)
+        at += length
+        left -= length
+
+
+@tritium.jit
+def finish_shared(
+    pieces_ptr, y_ptr, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
+    first_tile, count, programs, m, n, k, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im,
+    i_n, KIND: tl.constexpr, ACC: tl.constexpr, GROUP: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Sum the pieces of ROWS rows of a tile, in the order of k, and apply the epilogue."""
+    tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
+    per_tile = tl.cdiv(k, BLOCK_K)
+    steps = count * per_tile
+    number = tl.program_id(0) // (BLOCK_M // ROWS)
+    row = tl.program_id(0) % (BLOCK_M // ROWS) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK_N)
+    first = owner(number * per_tile, programs, steps)
+    last = owner(number * per_tile + per_tile - 1, programs, steps)
+    acc = tl.zeros((ROWS, BLOCK_N), ACC)
+    for program in range(first, last + 1):
+        at, _ = share(program, programs, steps)
+        piece = (at // per_tile != number).to(tl.int64)  # the tile before is the program's first
+        slot = (2 * program + piece) * (BLOCK_M * BLOCK_N)
+        acc += tl.load(pieces_ptr + slot + row[:, None] * BLOCK_N + column[None, :])
+    tile = first_tile + number
+    tile_m, tile_n = tile_of(tile % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
+    b = (tile // tiles).to(tl.int64)
+    rows = (tile_m * BLOCK_M + row).to(tl.int64)
+    columns = (tile_n * BLOCK_N + column).to(tl.int64)
+    acc = epilogue(
+        acc, b, rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr,
+        inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
+    )  # fmt: skip
+    places = y_ptr + b * yb + rows[:, None] * ym + columns[None, :] * yn
+    mask = (rows[:, None] < m) & (columns[None, :] < n)
     tl.store(places, acc.to(y_ptr.dtype.element_ty), mask=mask)
