@@ -10,6 +10,7 @@ from tests.gluon import (
     cluster_programs,
     hopper_programs,
     memory_programs,
+    pair_programs,
     partition_programs,
     programs,
 )
@@ -54,3 +55,10 @@ def test_programs_for_clusters(name: str, how: str) -> None:
 @pytest.mark.parametrize("name", blackwell_programs.PROGRAMS)
 def test_programs_for_blackwell(name: str, how: str) -> None:
     blackwell_programs.PROGRAMS[name](launcher(how))
+
+
+@pytest.mark.parametrize("how", ["interpreted", "sm_100", pytest.param(
+    "sm_103", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize("name", pair_programs.PROGRAMS)
+def test_programs_for_clusters_of_blackwell(name: str, how: str) -> None:
+    pair_programs.PROGRAMS[name](launcher(how))

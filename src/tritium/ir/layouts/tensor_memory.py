@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 
-from tritium.ir.layouts.encodings import Encoding, dim
+from tritium.ir.layouts.encodings import BLOCK, Encoding, dim, part_of
 from tritium.ir.layouts.linear import LinearLayout
 
 ROW, COLUMN = "row", "column"
@@ -47,19 +47,32 @@ class TensorEncoding(Encoding):
             parser.parse_optional_punctuation(",")
         return found
 
+    def check(self) -> None:
+        for basis in self.get("CGALayout"):
+            if len(basis) != 2:
+                raise ValueError(f"#{self.name}: CGALayout has {basis}; two axes are required")
+
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
-        """The coordinates that each bit of the row and of the column adds."""
+        """The coordinates that each bit of the row and of the column adds, in one block of a
+        cluster that has a tile of this shape."""
         raise NotImplementedError
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
-        rows, columns = self.bases(shape[-2:])
-        sizes = {dim(i): size for i, size in enumerate(shape[-2:])}
-        return LinearLayout.of({ROW: rows, COLUMN: columns}, sizes)
+        cluster, tile = self.get("CGALayout"), shape[-2:]
+        part = part_of(cluster, tile)
+        rows, columns = self.bases(part)
+        bases = {ROW: rows, COLUMN: columns}
+        if cluster:
+            bases[BLOCK] = [
+                [x * p if x * p < n else 0 for x, p, n in zip(basis, part, tile, strict=True)]
+                for basis in cluster
+            ]
+        return LinearLayout.of(bases, {dim(i): size for i, size in enumerate(tile)})
 
     def columns_of(self, shape: tuple[int, ...], bits: int) -> int:
         """The columns of 32 bits that a tile of elements of so many bits takes; several tiles lie
         side by side."""
-        count = 1 << len(self.bases(shape[-2:])[1])
+        count = 1 << len(self.bases(part_of(self.get("CGALayout"), shape[-2:]))[1])
         tiles = 1
         for size in shape[:-2]:
             tiles *= size
@@ -70,7 +83,9 @@ class TensorEncoding(Encoding):
 class TensorMemoryEncoding(TensorEncoding):
     """Blocks of `blockM` rows and `blockN` columns, down the rows first. `colStride`: 1 where
     elements fill the columns, 32 / bits where each has a column of its own. A block of 64 rows has
-    the first 16 of every 32 rows of the memory, the next block, if there is one, the others."""
+    the first 16 of every 32 rows of the memory, the next block, if there is one, the others.
+    `twoCTAs`: results of products of two thread blocks, of `blockM` rows each; those of 64 rows
+    have the right half of their columns below the left."""
 
     name = "ttng.tensor_memory_encoding"
     KEYS: ClassVar[tuple[str, ...]] = ("blockM", "blockN", "colStride", "CGALayout", "twoCTAs")
@@ -83,8 +98,13 @@ class TensorMemoryEncoding(TensorEncoding):
         for key, value in (("blockN", columns), ("colStride", stride)):
             if value < 1 or value & (value - 1):
                 raise ValueError(f"#{self.name}: {key} is {value}; a power of two is required")
-        if self.get("twoCTAs") or self.get("CGALayout"):
-            raise NotImplementedError(f"#{self.name} in clusters")
+        cluster = self.get("CGALayout")
+        if self.get("twoCTAs") and (not cluster or tuple(cluster[0]) != (1, 0)):
+            raise ValueError(
+                f"#{self.name}: CGALayout is {list(cluster)}; with twoCTAs its first basis is "
+                "[1, 0]: two blocks have rows of one product"
+            )
+        super().check()
 
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         m, n = self.get("blockM"), min(self.get("blockN"), shape[1])
@@ -93,7 +113,9 @@ class TensorMemoryEncoding(TensorEncoding):
         blocks = [[m << i, 0] for i in _bits(shape[0] // m)]
         blocks += [[0, n << i] for i in _bits(shape[1] // n)]
         rows = [[1 << i, 0] for i in _bits(m)]
-        if m < ROWS:
+        if m < ROWS and self.get("twoCTAs"):
+            rows.append(columns.pop())
+        elif m < ROWS:
             rows.insert(4, blocks.pop(0) if blocks else [0, 0])
         return rows, columns + blocks
 
@@ -106,10 +128,6 @@ class TensorMemoryScalesEncoding(TensorEncoding):
     name = "ttng.tensor_memory_scales_encoding"
     KEYS: ClassVar[tuple[str, ...]] = ("CGALayout",)
     DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": ()}
-
-    def check(self) -> None:
-        if self.get("CGALayout"):
-            raise NotImplementedError(f"#{self.name} in clusters")
 
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         columns = [[0, 1 << i] for i in _bits(min(SCALES_OF_WORD, shape[1]))]

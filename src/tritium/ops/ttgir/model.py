@@ -150,12 +150,14 @@ class Queues:
 @dataclass
 class AsyncState:
     """The asynchronous work of one program. `own`: of the partition that runs; `others`: of the
-    partitions that run at the same time."""
+    partitions that run at the same time. `of_pairs`: whether products of the tensor cores are those
+    of two thread blocks each."""
 
     barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
     own: Queues = field(default_factory=Queues)
     others: list[Queues] = field(default_factory=list[Queues])
     started: int = 0
+    of_pairs: bool = False
     _turns: Turns | None = None
 
     def run_together(self, jobs: Sequence[Callable[[], Any]]) -> None:
@@ -229,10 +231,10 @@ class AsyncState:
             work.target[...] = values
         return found
 
-    def commit_tensor_work(self, buffer: Buffer) -> None:
-        """Arrive at a barrier when the work that was started so far is done."""
+    def commit_tensor_work(self, buffer: Buffer, blocks: int = 1) -> None:
+        """Arrive at a barrier when the work that so many blocks of a cluster started is done."""
         barrier = self.barrier(buffer)
-        barrier.arrive()
+        barrier.arrive(blocks)
         barrier.copies += [work for work in self.own.works if not work.done]
 
     def start_dot(self, operands: list[np.ndarray]) -> int:

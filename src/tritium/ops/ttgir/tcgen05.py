@@ -9,7 +9,12 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.tensor_memory import TensorEncoding, TensorMemoryScalesEncoding
+from tritium.ir.layouts.encodings import BLOCK, linear, part_of
+from tritium.ir.layouts.tensor_memory import (
+    TensorEncoding,
+    TensorMemoryEncoding,
+    TensorMemoryScalesEncoding,
+)
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, TENSOR, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
@@ -18,19 +23,37 @@ from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
-from tritium.ops.ttgir.types import MemDescType, check_barrier, check_matrix, check_memory
+from tritium.ops.ttgir.types import (
+    MemDescType,
+    blocks_of_barrier,
+    check_barrier,
+    check_matrix,
+    check_memory,
+)
 from tritium.ops.ttir.dot import ScaleFormat, scale_factors, unpack_fp4
 
 
 class TensorCoreProduct(Op):
     """Base: start `d += a @ b` (`d = a @ b` where `useD` is false), if `pred`. The barriers, each
-    where its predicate holds, get an arrival when the product is done."""
+    where its predicate holds, get an arrival when the product is done.
+
+    In a cluster each block multiplies what it has. With `two_ctas` each two have one product, which
+    the first of them starts: each has half of the rows of `a` and `d`, and half of the columns of
+    `b`; both get the arrival. With `multicast` so do the blocks with copies of an operand."""
 
     effects = (
         reads(SHARED, "a", Queue.TENSOR_DOT), reads(SHARED, "b", Queue.TENSOR_DOT),
         reads(TENSOR), writes(TENSOR, "d"), arrives("barriers"),
     )  # fmt: skip
+    a: Any
+    b: Any
     is_async = unit_attr()
+    two_ctas = unit_attr()
+    multicast = unit_attr()
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.two_ctas or self.multicast
 
     @classmethod
     def check(
@@ -52,7 +75,34 @@ class TensorCoreProduct(Op):
             check_barrier(cls.name, barrier)
         if len(barriers) != len(conditions):
             raise OpError(f"{cls.name}: {len(conditions)} predicates of {len(barriers)} barriers")
+        _check_shared(cls.name, barriers)
+        encoding: Any = sums.encoding
+        cls.check_parts("a", left, [basis[0] for basis in _blocks(sums)], 0)
+        columns = [basis[1] for basis in _blocks(sums)]
+        if is_of_pair(sums):
+            width = part_of(encoding.get("CGALayout"), (m, n))[1]
+            if width > min(encoding.get("blockN"), 256):
+                raise OpError(
+                    f"{cls.name}: each two blocks have {width} columns of {describe(d)}; at most "
+                    f"{min(encoding.get('blockN'), 256)} are required"
+                )
+            columns[0] = width // 2
+        cls.check_parts("b", right, columns, 1)
         return left, right, sums
+
+    @classmethod
+    def check_parts(
+        cls, name: str, memory: MemDescType, wanted: Sequence[int], axis: int
+    ) -> None:
+        """The blocks of a cluster must have the rows (or columns) of an operand that belong to what
+        they have of the result, and all along the other axis."""
+        found = _blocks(memory)
+        at = [[x if i == axis else 0 for i in range(2)] for x in wanted]
+        if found != at and (found or any(wanted)):
+            raise OpError(
+                f"{cls.name}: {name} is {describe(memory)}, whose parts begin at {found}, for each "
+                f"bit of a block's number in the cluster; {at} is required"
+            )
 
     def start(
         self, context: Context, d: Buffer, product: np.ndarray, operands: Sequence[Buffer],
@@ -60,13 +110,57 @@ class TensorCoreProduct(Op):
     ) -> None:  # fmt: skip
         """Start the work, and tie it to the barriers."""
         state = state_of(context)
+        state.of_pairs = self.two_ctas
         if pred:
             before = state.newest(d).astype(product.dtype) if use else 0
             total = (product + before).astype(d.data.dtype)
             state.start_tensor_work(d, total, [o.data for o in operands])
         for barrier, condition in zip(barriers, conditions, strict=True):
             if pred and condition:
-                state.commit_tensor_work(barrier)
+                state.commit_tensor_work(barrier, self.arrivals)
+
+    @property
+    def arrivals(self) -> int:
+        """How many blocks' products a barrier hears of."""
+        memories: list[Any] = [self.a.type, self.b.type] if self.multicast else []
+        return blocks_that_commit(memories, self.two_ctas)
+
+
+def blocks_that_commit(memories: Sequence[Any], two_ctas: bool) -> int:
+    """How many blocks of a cluster commit to the barrier of the first of them: those with copies of
+    what it has in one of the memories; with `two_ctas` one of each two."""
+    found = set[int]()
+    for memory in memories:
+        copies = copies_of(memory)
+        blocks = range(0, 1 << len(_blocks(memory)), 2 if two_ctas else 1)
+        found |= {block for block in blocks if not block & ~copies}
+    return max(len(found), 1)
+
+
+def copies_of(memory: Any) -> int:
+    """The bits of a block's number that do not tell what the block has of the memory."""
+    return sum(1 << bit for bit, basis in enumerate(_blocks(memory)) if not any(basis))
+
+
+def _blocks(memory: Any) -> list[list[int]]:
+    """Where the part of a block of the cluster begins, for each bit of its number."""
+    layout = linear(memory.encoding, memory.allocation_shape()[-2:])
+    return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
+
+
+def is_of_pair(type: Any) -> bool:
+    """Whether a type is of tensor memory with the results of products of two blocks."""
+    encoding = getattr(type, "encoding", None)
+    return isinstance(encoding, TensorMemoryEncoding) and encoding.get("twoCTAs")
+
+
+def _check_shared(name: str, barriers: Sequence[ir.Type]) -> None:
+    """Both blocks of two wait for a product: each needs a barrier of its own."""
+    if any(map(blocks_of_barrier, barriers)):
+        raise OpError(
+            f"{name}: a barrier that blocks share cannot be told of the end of a product; one for "
+            "each block, allocate_mbarrier() without two_ctas, is required"
+        )
 
 
 def _read(context: Context, memory: Buffer) -> np.ndarray:
@@ -82,6 +176,7 @@ class TCGen5MMAOp(TensorCoreProduct):
 
     name = "ttng.tc_gen5_mma"
     capabilities = 100, 119
+    reads_operand_types = True
     syntax = (
         "$a, $b, $d, $useD, $pred [barriers $barriers] [preds $barrierPreds] attrs "
         ": type(a), type(b), type(d) [, type(barriers)]"
@@ -151,13 +246,14 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         use: ir.Type, pred: ir.Type, barriers: Sequence[ir.Type], conditions: Sequence[ir.Type],
         **attrs: Any,
     ) -> None:  # fmt: skip
-        left, right, _ = cls.check(a, b, d, (use, pred), barriers, conditions)
+        left, right, sums = cls.check(a, b, d, (use, pred), barriers, conditions)
         (m, k), n = left.get_shape(), right.get_shape()[1]
         formats = attrs["a_type"], attrs["b_type"]
         packed = formats == (ScaleFormat.E2M1, ScaleFormat.E2M1)
         if ScaleFormat.E2M1 in formats and not packed:
             raise NotImplementedError(f"{cls.name}: e2m1 beside another format")
-        for scale, rows in ((a_scale, m), (b_scale, n)):
+        blocks = _blocks(sums)
+        for axis, (scale, rows) in enumerate(((a_scale, m), (b_scale, n))):
             memory = check_tensor_memory(cls.name, scale)
             scales = isinstance(memory.encoding, TensorMemoryScalesEncoding)
             run = run_of(memory)
@@ -166,6 +262,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
                 raise OpError(
                     f"{cls.name}: scales {describe(scale)}; {wanted[0]}x{wanted[1]} are required"
                 )
+            cls.check_parts(f"{'ab'[axis]}_scale", memory, [basis[axis] for basis in blocks], 0)
 
     def evaluate(
         self, context: Context, a: Buffer, b: Buffer, d: Buffer, a_scale: Buffer,
@@ -198,20 +295,33 @@ def _factors(scales: np.ndarray, run: int) -> np.ndarray:
 
 class TCGen5CommitOp(Op):
     """The barrier gets an arrival when all products and copies are done that were started before,
-    if `pred`."""
+    if `pred`. In a cluster so do those of the blocks with copies of what is in `descs`."""
 
     name = "ttng.tc_gen5_commit"
     capabilities = 100, 119
     effects = (arrives("barrier"), reads(TENSOR), writes(TENSOR))
-    syntax = "$barrier, $pred attrs : type(barrier)"
+    syntax = "$barrier, $pred [descs $descs] attrs : type(barrier) [, type(descs)]"
+    reads_operand_types = True
     barrier = operand()
     pred = operand()
+    descs = variadic()
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return bool(self.descs)
 
     @classmethod
-    def infer(cls, barrier: ir.Type, pred: ir.Type) -> None:
+    def infer(cls, barrier: ir.Type, pred: ir.Type, descs: Sequence[ir.Type]) -> None:
         check_barrier(cls.name, barrier)
+        _check_shared(cls.name, [barrier])
         check_flag(cls.name, pred)
+        for memory in descs:
+            check_memory(cls.name, memory)
 
-    def evaluate(self, context: Context, barrier: Buffer, pred: Any) -> None:
+    def evaluate(
+        self, context: Context, barrier: Buffer, pred: Any, descs: Sequence[Buffer]
+    ) -> None:
         if pred:
-            state_of(context).commit_tensor_work(barrier)
+            state = state_of(context)
+            count = blocks_that_commit([m.type for m in self.descs], state.of_pairs)
+            state.commit_tensor_work(barrier, count)

@@ -36,7 +36,13 @@ from tritium.ops.fields import (
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.im2col import Patches
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
-from tritium.ops.ttgir.types import MemDescType, bytes_of, check_barrier, check_memory
+from tritium.ops.ttgir.types import (
+    MemDescType,
+    blocks_of_barrier,
+    bytes_of,
+    check_barrier,
+    check_memory,
+)
 from tritium.ops.ttir.atomic import combine
 from tritium.ops.ttir.descriptor import (
     DescriptorReduceKind,
@@ -97,11 +103,12 @@ class RoutedArrival(Op):
     """Base of arrivals. In a cluster the barrier of the block t gets one from the block
     `t & fromCTA`."""
 
+    alloc: Any
     fromCTA = i32_attr(ITSELF)
 
     @property
     def reaches_blocks(self) -> bool:
-        return self.fromCTA != ITSELF
+        return self.fromCTA != ITSELF or bool(blocks_of_barrier(self.alloc.type))
 
 
 class BarrierExpectOp(RoutedArrival):
@@ -244,7 +251,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
 
     @property
     def reaches_blocks(self) -> bool:
-        return self.multicast
+        return self.multicast or bool(blocks_of_barrier(self.barrier.type))
 
     @classmethod
     def infer(

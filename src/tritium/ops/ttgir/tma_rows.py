@@ -10,11 +10,11 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import operand
+from tritium.ops.fields import operand, unit_attr
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.tma import check_barrier, check_flag
-from tritium.ops.ttgir.types import bytes_of, check_memory
+from tritium.ops.ttgir.types import blocks_of_barrier, bytes_of, check_memory
 from tritium.ops.ttir.descriptor import check_rows
 from tritium.ops.ttir.memory import HintedOp, PaddingOption
 
@@ -59,11 +59,16 @@ class AsyncTMAGatherOp(HintedOp):
     barrier = operand()
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
+    multicast = unit_attr()
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.multicast or bool(blocks_of_barrier(self.barrier.type))
 
     @classmethod
     def infer(
         cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, barrier: ir.Type,
-        target: ir.Type, pred: ir.Type, *, hints: str,
+        target: ir.Type, pred: ir.Type, **attrs: Any,
     ) -> None:  # fmt: skip
         check_barrier(cls.name, barrier)
         check_flag(cls.name, pred)

@@ -15,7 +15,12 @@ from xdsl.printer import Printer
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import NVMMASharedEncoding, SharedEncoding, SharedMemorySpace
+from tritium.ir.layouts.encodings import (
+    NVMMASharedEncoding,
+    SharedEncoding,
+    SharedMemorySpace,
+    SwizzledSharedEncoding,
+)
 from tritium.ops.elementwise import describe
 
 
@@ -137,6 +142,14 @@ def check_barrier(name: str, type: ir.Type) -> None:
     one = len(memory.get_shape()) == 1 and bytes_of(memory) == 8
     if not one or memory.element_type != ir.i64:
         raise OpError(f"{name}: barrier is {describe(type)}; a memdesc of 1xi64 is required")
+
+
+def blocks_of_barrier(type: Any) -> int:
+    """The bits of a block's number in its cluster that do not tell which barrier is its own: blocks
+    that differ in them share one, which is the first's."""
+    encoding: Any = type.encoding
+    cluster = encoding.get("CGALayout") if isinstance(encoding, SwizzledSharedEncoding) else ()
+    return sum(1 << bit for bit, basis in enumerate(cluster) if not any(basis))
 
 
 def check_same_tile(name: str, tile: ir.Type, memory: MemDescType) -> None:

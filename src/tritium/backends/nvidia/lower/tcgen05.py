@@ -3,18 +3,18 @@ commits by which an mbarrier learns that they are done. One thread starts them."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA
-from tritium.backends.nvidia.lower.tensor_memory import OF_ROW
+from tritium.backends.nvidia.lower.tensor_memory import OF_ROW, blocks_together
 from tritium.backends.nvidia.lower.wgmma import Operand, describe
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.memory.shared import memory_layout
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import OFFSET, linear
+from tritium.ir.layouts.encodings import OFFSET, linear, part_of
 from tritium.ir.layouts.tensor_memory import (
     COLUMN,
     ROW,
@@ -23,7 +23,7 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryScalesEncoding,
 )
 from tritium.ops import ttgir
-from tritium.ops.ttgir.tcgen05 import run_of
+from tritium.ops.ttgir.tcgen05 import copies_of, is_of_pair, run_of
 from tritium.ops.ttir.dot import ScaleFormat
 
 _KINDS: dict[Any, tuple[str, int]] = {
@@ -40,7 +40,6 @@ VERSION = 1 << 46
 """In descriptors of operands in shared memory."""
 STEP_BYTES = 32
 """Along k, of one instruction."""
-GROUP = "cta_group::1"
 
 
 def _place(memory: Any, axis: int, place: int) -> int:
@@ -78,8 +77,12 @@ class _Product:
             raise c.unsupported(op, f"of {b.element_type} to {d.element_type}")
         self.kind, right = _KINDS[b.element_type]
         self.formats = _KINDS[a.element_type][1], right
-        self.rows, self.width = d.encoding.get("blockM"), d.encoding.get("blockN")
-        self.width = min(self.width, MOST_COLUMNS, d.get_shape()[1])
+        self.blocks = blocks_together(c, op)
+        self.part = part_of(d.encoding.get("CGALayout"), d.get_shape())
+        if (self.blocks > 1) != is_of_pair(d):
+            raise c.unsupported(op, "of one block, in a kernel with products of two")
+        self.rows = d.encoding.get("blockM")
+        self.width = min(d.encoding.get("blockN"), MOST_COLUMNS, self.part[1])
         self.step = STEP_BYTES * 8 // ir.bit_width(b.element_type)
         self.a_columns = isinstance(a.encoding, TensorEncoding)
         self.a = None if self.a_columns else describe(c, c.memory(op.a), 1)
@@ -102,7 +105,7 @@ class _Product:
         left, right = self.formats
         turned = (self.a is not None and not self.a.k_major) << 15 | (not self.b.k_major) << 16
         found = sums | left << 7 | right << 10 | turned | self.width >> 3 << 17
-        found |= self.rows >> 4 << 24
+        found |= self.rows * self.blocks >> 4 << 24
         if not self.scaled:
             return found
         powers = self.op.a_scale.type.element_type != ir.f8e4m3fn
@@ -119,15 +122,15 @@ class _Product:
 
     def tiles(self) -> Iterator[tuple[int, int]]:
         """The first row and column of what each instruction gives."""
-        rows, columns = self.op.d.type.get_shape()
+        rows, columns = self.part
         for m in range(0, rows, self.rows):
             for n in range(0, columns, self.width):
                 yield m, n
 
     def write(self) -> None:
-        """The code; thread 0 runs it."""
+        """The code; thread 0 runs it, of two blocks that of the first."""
         c, op = self.c, self.op
-        go = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
+        go = c.f.op("and", _starter(c, self.blocks), c.scalar(op.pred))
         guard = self.argument(go, "b")
         use = self.argument(c.f.cast("zext", c.scalar(op.useD), "i32"), "r")
         lines = [
@@ -147,7 +150,9 @@ class _Product:
         """The arrival at a barrier."""
         place = self.c.address(self.c.memory(barrier).address)
         both = self.argument(self.c.f.op("and", go, self.c.scalar(condition)), "b")
-        return [f"@{both} {commit_text(self.argument(place, 'r'))}"]
+        heard = _listeners(self.c, [self.op.a, self.op.b] if self.op.multicast else [], self.blocks)
+        mask = "" if heard is None else self.argument(heard, "h")
+        return [f"@{both} {commit_text(self.argument(place, 'r'), self.blocks, mask)}"]
 
     def instruction(self, guard: str, m: int, n: int, k: int) -> list[str]:
         """One product, with the computation of its descriptors."""
@@ -169,7 +174,7 @@ class _Product:
         use = "always" if k else "use"
         if not self.scaled:
             lines.append(f"mov.b32 how, {self.descriptor()};")
-            name = f"tcgen05.mma.{GROUP}.kind::{self.kind}"
+            name = f"tcgen05.mma.cta_group::{self.blocks}.kind::{self.kind}"
             return [*lines, f"@{guard} {name} [to], {left}, db, how, {use};"]
         run = run_of(op.a_scale.type)
         number = (2 if self.packed else 1) * k // run
@@ -179,13 +184,38 @@ class _Product:
             lines.append(f"add.u32 {side}, {start}, {where};")
         lines.append(f"mov.b32 how, {self.descriptor(number % 4)};")
         kind = ("mxf4" if run == 32 else "mxf4nvf4") if self.packed else "mxf8f6f4"
-        name = f"tcgen05.mma.{GROUP}.kind::{kind}.block_scale.block{run}"
+        name = f"tcgen05.mma.cta_group::{self.blocks}.kind::{kind}.block_scale.block{run}"
         return [*lines, f"@{guard} {name} [to], {left}, db, how, [sa], [sb], {use};"]
 
 
-def commit_text(barrier: str) -> str:
-    """The instruction by which a barrier gets an arrival when all is done that was started."""
-    return f"tcgen05.commit.{GROUP}.mbarrier::arrive::one.shared::cluster.b64 [{barrier}];"
+def commit_text(barrier: str, blocks: int, mask: str = "") -> str:
+    """The instruction by which a barrier gets an arrival when all is done that was started. `mask`:
+    the blocks of the cluster whose barriers do; without, this one's."""
+    how, others = (".multicast::cluster", f", {mask}") if mask else ("", "")
+    name = f"tcgen05.commit.cta_group::{blocks}.mbarrier::arrive::one.shared::cluster{how}.b64"
+    return f"{name} [{barrier}]{others};"
+
+
+def _starter(c: Context, blocks: int) -> Value:
+    """Whether this thread starts what the tensor cores do, for its block or for two."""
+    first = c.f.icmp("eq", c.thread, c.i32(0))
+    if blocks == 1:
+        return first
+    even = c.f.icmp("eq", c.f.op("and", c.block, c.i32(1)), c.i32(0))
+    return c.f.op("and", first, even)
+
+
+def _listeners(c: Context, memories: Sequence[Any], blocks: int) -> Value | None:
+    """The blocks of the cluster (a mask of 16 bits) that are told of the end of this one's work:
+    those with copies of one of the memories. None: the block itself."""
+    if c.num_ctas == 1 or (blocks == 1 and not memories):
+        return None
+    found, pair = c.i32(0), blocks - 1
+    for free in {copies_of(m.type) | pair for m in memories} or {pair}:
+        first = sum(1 << block for block in range(c.num_ctas) if not block & ~free)
+        mask = c.f.op("shl", c.i32(first), c.f.op("and", c.block, c.i32(~free)))
+        found = c.f.op("or", found, mask)
+    return c.f.cast("trunc", found, "i16")
 
 
 @lowers(NVIDIA, ttgir.TCGen5MMAOp)
@@ -203,9 +233,12 @@ def multiply_scaled(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.TCGen5CommitOp)
 def commit(c: Context, op: Any) -> None:
-    go = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
-    place = c.address(c.memory(op.barrier).address)
-    c.asm("void", f"@$1 {commit_text('$0')}", "r,b,~{memory}", place, go)
+    blocks = blocks_together(c, op)
+    go = c.f.op("and", _starter(c, blocks), c.scalar(op.pred))
+    place, heard = c.address(c.memory(op.barrier).address), _listeners(c, op.descs, blocks)
+    mask, code = ("", "") if heard is None else ("$2", "h,")
+    c.asm("void", f"@$1 {commit_text('$0', blocks, mask)}", f"r,b,{code}~{{memory}}", place, go,
+          *([] if heard is None else [heard]))  # fmt: skip
 
 
 BLOCK_BYTES, BLOCK_COLUMNS = 512, 4
@@ -224,35 +257,38 @@ def _copy_rows(c: Context, op: Any) -> None:
     """Blocks of 128 rows, of which an instruction takes up to 32 bytes each."""
     source, target = describe(c, c.memory(op.src), 1), c.memory(op.dst)
     size, encoding = ir.bit_width(op.src.type.element_type) // 8, op.dst.type.encoding
-    rows, columns = op.dst.type.get_shape()
+    rows, columns = part_of(encoding.get("CGALayout"), op.dst.type.get_shape())
     whole = encoding.get("colStride") == 1 and encoding.get("blockM") == ROWS
     if not whole or not source.k_major or columns * size < 16:
         raise c.unsupported(op, f"from {op.src.type} to {op.dst.type}")
-    first, width = c.f.icmp("eq", c.thread, c.i32(0)), min(STEP_BYTES, columns * size)
+    blocks = blocks_together(c, op)
+    first, width = _starter(c, blocks), min(STEP_BYTES, columns * size)
     start = encoded(c, source)
     for row in range(0, rows, ROWS):
         for column in range(0, columns, width // size):
             from_ = c.f.op("add", start, const("i64", source.where(dim0=row, dim1=column) >> 4))
             place = _place(op.dst.type, 0, row) + _place(op.dst.type, 1, column)
             to = c.f.op("add", target.address, c.i32(place))
-            text = f"@$2 tcgen05.cp.{GROUP}.{ROWS}x{8 * width}b [$0], $1;"
+            text = f"@$2 tcgen05.cp.cta_group::{blocks}.{ROWS}x{8 * width}b [$0], $1;"
             c.asm("void", text, "r,l,b,~{memory}", to, from_, first)
 
 
 def _copy_scales(c: Context, op: Any) -> None:
     """Scales, which lie in shared memory as tensor memory has them."""
     source, target = c.memory(op.src), c.memory(op.dst)
-    rows, columns = target.type.encoding.bases(target.type.get_shape())
+    encoding, tile = target.type.encoding, target.type.get_shape()
+    rows, columns = encoding.bases(part_of(encoding.get("CGALayout"), tile))
     wanted = [*columns[:4], *rows[:5], *columns[4:]]
     layout = memory_layout(source.type)
     if [list(b) for b in layout.bases(OFFSET)] != wanted or source.origin:
         raise c.unsupported(op, f"from {source.type}; memory with the bases {wanted} is required")
-    first = c.f.icmp("eq", c.thread, c.i32(0))
+    blocks = blocks_together(c, op)
+    first = _starter(c, blocks)
     start = c.f.op("lshr", c.f.op("and", c.address(source.address), c.i32(0x3FFFF)), c.i32(4))
     base = c.f.op("or", c.f.cast("zext", start, "i64"), const("i64", VERSION | 8 << 32))
     count = max(1 << len(wanted) >> 9, 1)
     for number in range(count):
         from_ = c.f.op("add", base, const("i64", number * BLOCK_BYTES >> 4))
         to = c.f.op("add", target.address, c.i32(number * BLOCK_COLUMNS))
-        text = f"@$2 tcgen05.cp.{GROUP}.warpx4.32x128b [$0], $1;"
+        text = f"@$2 tcgen05.cp.cta_group::{blocks}.warpx4.32x128b [$0], $1;"
         c.asm("void", text, "r,l,b,~{memory}", to, from_, first)

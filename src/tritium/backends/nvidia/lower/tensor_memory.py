@@ -3,7 +3,9 @@ number modulo 4 says; an address has the row in its upper half and the column in
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.backends.nvidia.lower.wgmma import uniform_warp
@@ -16,7 +18,8 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, linear
+from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, linear
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.tensor_memory import (
     COLUMN,
     ROW,
@@ -25,13 +28,23 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryEncoding,
 )
 from tritium.ops import ttgir
+from tritium.ops.ttgir.tcgen05 import is_of_pair
 from tritium.ops.ttgir.tensor_memory import columns_of
 
 LEAST_COLUMNS = 32
-MOST_WORDS = 128
-"""Of one load or store."""
 OF_ROW = 16
 """The bit of an address at which the row begins."""
+Place: TypeAlias = "tuple[int, int]"
+"""A row and a column, or what is added to them."""
+
+
+def blocks_together(c: Context, op: Any) -> int:
+    """How many thread blocks the kernel's instructions for tensor memory concern: all of them must
+    say the same."""
+    if c.num_ctas == 1:
+        return 1
+    memories = (v.type for o in op.get_toplevel_object().walk() for v in o.results)
+    return 2 if any(is_of_pair(type) for type in memories) else 1
 
 
 def scratch_bytes(op: Any) -> int:
@@ -46,7 +59,9 @@ def allocate(c: Context, op: Any) -> None:
         raise c.unsupported(op, "in a branch, loop or partition")
     type, place, first = op.results[0].type, c.shared(c.offsets[op]), _first_warp(c)
     count = max(LEAST_COLUMNS, 1 << (columns_of(type) - 1).bit_length())
-    text = f"@$1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {count};"
+    if (blocks := blocks_together(c, op)) > 1:
+        c.synchronize()  # both blocks run
+    text = f"@$1 tcgen05.alloc.cta_group::{blocks}.sync.aligned.shared::cta.b32 [$0], {count};"
     c.asm("void", text, "r,b,~{memory}", c.address(place), first)
     c.barrier()
     address = c.f.load("i32", place, 4)
@@ -54,8 +69,11 @@ def allocate(c: Context, op: Any) -> None:
     before = c.at_return
 
     def free() -> None:
-        c.barrier()
-        text = f"@$1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {count};"
+        if blocks > 1:
+            c.synchronize()  # neither uses the other's any more
+        else:
+            c.barrier()
+        text = f"@$1 tcgen05.dealloc.cta_group::{blocks}.sync.aligned.b32 $0, {count};"
         c.asm("void", text, "r,b,~{memory}", address, _first_warp(c))
         before()
 
@@ -70,32 +88,135 @@ def _first_warp(c: Context) -> Value:
     return c.f.icmp("eq", uniform_warp(c), c.i32(0))
 
 
-def place_of(c: Context, op: Any, tile_type: Any, memory: Any) -> tuple[dict[int, int], int]:
-    """The column, in elements, of each register, and how much further the upper half of the lanes
-    is, where it has the rows of the lower (0 where it has its own). Raises `NotImplementedError`
-    for layouts in which a warp does not have the rows that it reaches, one a lane."""
-    where: dict[tuple[int, ...], tuple[str, int]] = {}
-    layout = linear(memory.encoding, memory.allocation_shape()[-2:])
-    for name in (COLUMN, ROW):
-        for bit, basis in enumerate(layout.bases(name)):
-            if any(basis):
-                where[tuple(basis)] = name, 1 << bit
-    tile = layout_of(tile_type)
-    free = [1 << i for i, basis in enumerate(layout.bases(ROW)) if not any(basis)]
-    rows = {LANE: [1 << i for i in range(5)], WARP: [32, 64]}
-    half = _column(c, op, tile_type, where, tile.bases(LANE)[4], otherwise=0)
-    for name, wanted in rows.items():
-        for basis, row in zip(tile.bases(name), wanted, strict=False):
-            if name == LANE and half and row == 16:
-                continue
-            there = where.get(tuple(basis)) == (ROW, row)
-            if not there and (any(basis) or row not in free or _is_half(memory)):
-                raise c.unsupported(op, f"with the layout {tile_type.encoding}")
-    columns = [_column(c, op, tile_type, where, basis) for basis in tile.bases(REGISTER)]
-    found: dict[int, int] = {}
-    for register in range(tile.in_size(REGISTER)):
-        found[register] = sum(x for i, x in enumerate(columns) if register >> i & 1)
-    return found, half
+@dataclass(frozen=True)
+class _Shape:
+    """How an instruction shares out memory: what each bit of the lane, and of the first registers,
+    adds to the row and to the column (of 32 bits) of a place.
+
+    Attributes:
+        unit: the columns that the least of its kind takes; registers: it has of them.
+        most: such units, of one instruction.
+    """
+
+    name: str
+    lanes: tuple[Place, ...]
+    registers: tuple[Place, ...]
+    unit: int
+    most: int
+
+
+_ROWS_OF_LANES: tuple[Place, ...] = ((1, 0), (2, 0), (4, 0))
+_SHAPES = (
+    _Shape("32x32b", (*_ROWS_OF_LANES, (8, 0), (16, 0)), (), 1, 128),
+    _Shape("16x64b", ((8, 0), (0, 1), *_ROWS_OF_LANES), (), 2, 128),
+    _Shape("16x128b", ((0, 1), (0, 2), *_ROWS_OF_LANES), ((8, 0),), 4, 64),
+    _Shape("16x256b", ((0, 2), (0, 4), *_ROWS_OF_LANES), ((0, 1), (8, 0)), 8, 32),
+)
+_HALVES = "16x32bx2"
+"""Of 16 rows, to which the upper half of the lanes adds columns: like 32x32b but for this."""
+
+
+class _Access:
+    """The instructions that load or store a tile.
+
+    Attributes:
+        shape: of all of them; half: the columns that the upper half of the lanes adds.
+        runs: (row, column) of the first place of each, with its registers: by what lies in them.
+        words: the registers of the tile at a place, and the bit at which each lies.
+    """
+
+    def __init__(self, c: Context, op: Any, type: Any, memory: Memory):
+        self.failure = c.unsupported(op, f"with the layout {type.encoding}")
+        self.size, self.tile = 8 * memory_bytes(type), layout_of(type)
+        self.layout = linear(memory.type.encoding, memory.type.allocation_shape()[-2:])
+        self.where, self.free = _inverse(self.layout), list[int]()
+        if not _is_half(memory.type):  # where rows are missing what lies there is no copy
+            rows = enumerate(self.layout.bases(ROW))
+            self.free = [1 << bit for bit, basis in rows if not any(basis)]
+        if BLOCK in self.layout.in_names and self.tile.bases(BLOCK) != self.layout.bases(BLOCK):
+            raise self.failure
+        self.warps = [self.place(basis) for basis in self.tile.bases(WARP)]
+        for found, row in zip(self.warps, (32, 64), strict=False):
+            if found != (row, 0) and (found != (0, 0) or row not in self.free):
+                raise self.failure
+        self.shape, self.half = self._shape()
+        self.words = self._words()
+        self.runs = list(self._runs())
+
+    def place(self, basis: Sequence[int]) -> Place:
+        """The row and the column, in bits, that a basis of the tile adds."""
+        if not any(basis):
+            return 0, 0
+        if tuple(basis) not in self.where:
+            raise self.failure
+        name, place = self.where[tuple(basis)]
+        return (place, 0) if name == ROW else (0, place * self.size)
+
+    def _shape(self) -> tuple[_Shape, int]:
+        places = [self.place(basis) for basis in self.tile.bases(LANE)]
+        for shape in _SHAPES:
+            wanted = [(row, 32 * column) for row, column in shape.lanes]
+            missing = [(0, 0) if row in self.free else (row, column) for row, column in wanted]
+            if places in (wanted, missing):
+                return shape, 0
+        row, column = places[4]
+        whole = [(place, 0) for place, _ in _SHAPES[0].lanes[:4]]
+        if places[:4] == whole and not row and column and column % 32 == 0:
+            return _SHAPES[0], column // 32
+        raise self.failure
+
+    def _words(self) -> dict[Place, list[tuple[int, int]]]:
+        found: dict[Place, list[tuple[int, int]]] = {}
+        places = [self.place(basis) for basis in self.tile.bases(REGISTER)]
+        for register in range(self.tile.in_size(REGISTER)):
+            chosen = [place for i, place in enumerate(places) if register >> i & 1]
+            word, bit = divmod(sum(column for _, column in chosen), 32)
+            found.setdefault((sum(row for row, _ in chosen), word), []).append((register, bit))
+        return found
+
+    def _runs(self) -> Iterator[list[Place]]:
+        """The places of the registers of each instruction."""
+        unit, inside = self.shape.unit, [(0, 0)]
+        for row, column in self.shape.registers:
+            inside += [(r + row, w + column) for r, w in inside]
+        reached = sum(row for row, _ in self.shape.registers)
+        starts = {(row & ~reached, word // unit) for row, word in self.words}
+        units = {s: [(s[0] + r, s[1] * unit + w) for r, w in inside] for s in starts}
+        if {place for places in units.values() for place in places} != set(self.words):
+            raise self.failure
+        runs: list[list[Place]] = []
+        for row, number in sorted(units):
+            if runs and (runs[-1][-1][0], runs[-1][-1][1] + 1) == (row, number):
+                runs[-1].append((row, number))
+            else:
+                runs.append([(row, number)])
+        for run in runs:
+            for part in _powers_of_two(run, self.shape.most):
+                yield [place for start in part for place in units[start]]
+
+    def instruction(self, name: str, count: int) -> tuple[str, str]:
+        """The instruction for so many registers up to its operands, and its last operand."""
+        number = count >> len(self.shape.registers)
+        shape = _HALVES if self.half else self.shape.name
+        how = f"tcgen05.{name}.sync.aligned.{shape}.x{number}.b32"
+        return how, f", {self.half}" if self.half else ""
+
+    def start(self, c: Context, memory: Memory) -> Value:
+        """The address of the first row and column of this warp's part."""
+        f, warp = c.f, uniform_warp(c)
+        row = f.op("shl", f.op("and", warp, c.i32(3)), c.i32(OF_ROW + 5))
+        start = f.op("add", memory.address, row)
+        steps = [row << OF_ROW | column // 32 for row, column in self.warps[2:]]
+        moved = c.linear_map(f.op("lshr", warp, c.i32(2)), steps) if any(steps) else None
+        return start if moved is None else f.op("add", start, moved)
+
+
+def _inverse(layout: LinearLayout) -> dict[tuple[int, ...], tuple[str, int]]:
+    """Where in the memory the coordinates are that each bit of it adds."""
+    return {
+        tuple(basis): (name, 1 << bit)
+        for name in (COLUMN, ROW) for bit, basis in enumerate(layout.bases(name)) if any(basis)
+    }  # fmt: skip
 
 
 def _is_half(memory: Any) -> bool:
@@ -104,88 +225,34 @@ def _is_half(memory: Any) -> bool:
     return isinstance(encoding, TensorMemoryEncoding) and encoding.get("blockM") < ROWS
 
 
-def _column(
-    c: Context, op: Any, type: Any, where: dict[tuple[int, ...], tuple[str, int]], basis: Any,
-    otherwise: int | None = None,
-) -> int:  # fmt: skip
-    """The column of what a basis adds. What is in none is unsupported, or `otherwise`."""
-    if not any(basis):
-        return 0
-    name, column = where.get(tuple(basis), (ROW, 0))
-    if name != COLUMN:
-        if otherwise is not None:
-            return otherwise
-        raise c.unsupported(op, f"with the layout {type.encoding}")
-    return column
-
-
-def _words(
-    c: Context, op: Any, type: Any, memory: Memory
-) -> tuple[list[list[int]], dict[int, list[tuple[int, int]]], tuple[str, str]]:
-    """(runs of neighbouring columns that one access takes, for each column the registers in it:
-    which, and at what bit, the name of the access and its last operand)."""
-    size, words = 8 * memory_bytes(type), dict[int, list[tuple[int, int]]]()
-    places, half = place_of(c, op, type, memory.type)
-    if half * size % 32:
-        raise c.unsupported(op, f"with the layout {type.encoding}")
-    for register, column in places.items():
-        word, bit = divmod(column * size, 32)
-        words.setdefault(word, []).append((register, bit))
-    runs: list[list[int]] = []
-    for word in sorted(words):
-        if runs and runs[-1][-1] + 1 == word:
-            runs[-1].append(word)
-        else:
-            runs.append([word])
-    parts = [part for run in runs for part in _powers_of_two(run)]
-    how = ("16x32bx2", f", {half * size // 32}") if half else ("32x32b", "")
-    return parts, words, how
-
-
-def _powers_of_two(run: list[int]) -> list[list[int]]:
-    found: list[list[int]] = []
+def _powers_of_two(run: list[Place], most: int) -> Iterator[list[Place]]:
     while run:
-        count = min(MOST_WORDS, 1 << len(run).bit_length() - 1)
-        found.append(run[:count])
+        count = min(most, 1 << len(run).bit_length() - 1)
+        yield run[:count]
         run = run[count:]
-    return found
 
 
-def _start(c: Context, op: Any, type: Any, memory: Memory) -> Value:
-    """The address of the first column of this warp's part."""
-    f, tile, layout = c.f, layout_of(type), memory.type
-    warp = uniform_warp(c)
-    row = f.op("shl", f.op("and", warp, c.i32(3)), c.i32(OF_ROW + 5))
-    start = f.op("add", memory.address, row)
-    further = tile.bases(WARP)[2:]
-    if not any(map(any, further)):
-        return start
-    where = {
-        tuple(basis): 1 << bit for bit, basis in enumerate(
-            linear(layout.encoding, layout.allocation_shape()[-2:]).bases(COLUMN))
-    }  # fmt: skip
-    size = 8 * memory_bytes(type)
-    columns = [where.get(tuple(b), 0) * size // 32 for b in further]
-    moved = c.linear_map(f.op("lshr", warp, c.i32(2)), columns)
-    return start if moved is None else f.op("add", start, moved)
+def _at(c: Context, start: Value, place: Place) -> Value:
+    further = place[0] << OF_ROW | place[1]
+    return c.f.op("add", start, c.i32(further)) if further else start
 
 
 @lowers(NVIDIA, ttgir.TMemLoadOp)
 def load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
-    element, (runs, words, (shape, half)) = memory_type(type), _words(c, op, type, memory)
-    start, found = _start(c, op, type, memory), dict[int, Value]()
+    element, access = memory_type(type), _Access(c, op, type, memory)
+    start, found = access.start(c, memory), dict[int, Value]()
     c.asm("void", "tcgen05.fence::after_thread_sync;", "~{memory}")
-    for run in runs:
+    for run in access.runs:
         n = len(run)
+        how, half = access.instruction("ld", n)
         names = ", ".join(f"${i}" for i in range(n))
-        text = f"tcgen05.ld.sync.aligned.{shape}.x{n}.b32 {{{names}}}, [${n}]{half};"
+        text = f"{how} {{{names}}}, [${n}]{half}; tcgen05.wait::ld.sync.aligned;"
         struct = "i32" if n == 1 else "{ " + ", ".join(["i32"] * n) + " }"
-        address = c.f.op("add", start, c.i32(run[0])) if run[0] else start
-        wait = " tcgen05.wait::ld.sync.aligned;"
-        loaded = c.asm(struct, text + wait, ",".join(["=r"] * n) + ",r,~{memory}", address)
-        for word, value in zip(run, c.members(loaded, ["i32"] * n), strict=True):
-            for register, bit in words[word]:
+        address = _at(c, start, run[0])
+        loaded = c.asm(struct, text, ",".join(["=r"] * n) + ",r,~{memory}", address)
+        for place, value in zip(run, c.members(loaded, ["i32"] * n), strict=True):
+            for register, bit in access.words[place]:
                 part = _part(c, value, element, bit)
                 found[register] = from_memory(c, part, type)
     c.asm("void", "tcgen05.fence::before_thread_sync;", "~{memory}")
@@ -206,19 +273,19 @@ def store(c: Context, op: Any) -> None:
 
 def _store(c: Context, op: Any, memory: Memory, src: Any, condition: Value | None) -> None:
     values, type = c.tile(src), src.type
-    runs, words, (shape, half) = _words(c, op, type, memory)
-    start = _start(c, op, type, memory)
+    access = _Access(c, op, type, memory)
+    start = access.start(c, memory)
     c.asm("void", "tcgen05.fence::after_thread_sync;", "~{memory}")
-    for run in runs:
+    for run in access.runs:
         n = len(run)
-        parts = [_word(c, values, words[word]) for word in run]
+        how, half = access.instruction("st", n)
+        parts = [_word(c, values, access.words[place]) for place in run]
         names = ", ".join(f"${i + 1}" for i in range(n))
         guard = "" if condition is None else f"@${n + 1} "
-        text = f"{guard}tcgen05.st.sync.aligned.{shape}.x{n}.b32 [$0]{half}, {{{names}}};"
         codes = ["r"] * (n + 1) + ([] if condition is None else ["b"])
-        address = c.f.op("add", start, c.i32(run[0])) if run[0] else start
         given = [] if condition is None else [condition]
-        c.asm("void", text, ",".join([*codes, "~{memory}"]), address, *parts, *given)
+        c.asm("void", f"{guard}{how} [$0]{half}, {{{names}}};", ",".join([*codes, "~{memory}"]),
+              _at(c, start, run[0]), *parts, *given)  # fmt: skip
     text = "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync;"
     c.asm("void", text, "~{memory}")
     c.barrier()

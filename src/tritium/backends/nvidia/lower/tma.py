@@ -23,6 +23,7 @@ from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
 from tritium.ir.locations import source_position
 from tritium.ir.tensor_maps import box
 from tritium.ops import ttgir
+from tritium.ops.ttgir.types import blocks_of_barrier
 
 
 def _first(c: Context, condition: Value | None = None) -> Value:
@@ -38,21 +39,40 @@ def _arch(c: Context) -> int:
 
 
 def _barrier(c: Context, value: Any) -> Value:
+    """The address of a barrier in this block's memory."""
     return c.address(c.memory(value).address)
+
+
+def _shared_barrier(c: Context, value: Any) -> Value:
+    """The address, in the cluster's memory, of the barrier that this block and others share."""
+    own = c.i32(~blocks_of_barrier(value.type))
+    text = "mapa.shared::cluster.u32 $0, $1, $2;"
+    block = c.f.op("and", c.block, own)
+    return c.asm("i32", text, "=r,r,r", _barrier(c, value), block, effects=False)
+
+
+def _leads(c: Context, value: Any, condition: Value | None = None) -> Value | None:
+    """Whether a barrier is this block's, and a condition holds; None: always."""
+    shared = blocks_of_barrier(value.type)
+    if not shared:
+        return condition
+    leads = c.f.icmp("eq", c.f.op("and", c.block, c.i32(shared)), c.i32(0))
+    return leads if condition is None else c.f.op("and", condition, leads)
 
 
 @lowers(NVIDIA, ttgir.InitBarrierOp)
 def init_barrier(c: Context, op: Any) -> None:
-    text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {op.count};"
+    count = op.count << blocks_of_barrier(op.alloc.type).bit_count()
+    text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {count};"
     if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
         text += " @$1 fence.mbarrier_init.release.cluster;"
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c, _leads(c, op.alloc)))
 
 
 @lowers(NVIDIA, ttgir.InvalBarrierOp)
 def inval_barrier(c: Context, op: Any) -> None:
     text = "@$1 mbarrier.inval.shared::cta.b64 [$0];"
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c, _leads(c, op.alloc)))
 
 
 @lowers(NVIDIA, ttgir.BarrierExpectOp)
@@ -61,6 +81,10 @@ def barrier_expect(c: Context, op: Any) -> None:
     condition = _first(c, c.scalar(op.pred))
     if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
         _arrive_in_blocks(c, op, f"arrive.expect_tx{RELEASE}", f", {op.size}", c.scalar(op.pred))
+        return
+    if blocks_of_barrier(op.alloc.type):
+        text = f"@$1 mbarrier.arrive.expect_tx{RELEASE} _, [$0], {op.size};"
+        c.asm("void", text, "r,b,~{memory}", _shared_barrier(c, op.alloc), condition)
         return
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
 
@@ -73,6 +97,8 @@ def _arrive_in_blocks(
 ) -> None:
     """Arrive at the barriers of the blocks `t` of the cluster for which this is `t & fromCTA`: one
     thread for each."""
+    if blocks_of_barrier(op.alloc.type):
+        raise c.unsupported(op, "from_cta, at a barrier that blocks share")
     kept = op.fromCTA & (c.num_ctas - 1)
     free = [bit for bit in range(c.num_ctas.bit_length() - 1) if not kept >> bit & 1]
     f, number = c.f, c.linear_map(c.thread, [1 << bit for bit in free])
@@ -92,6 +118,8 @@ def _arrive_in_blocks(
 def arrive_barrier(c: Context, op: Any) -> None:
     condition = None if op.pred is None else c.scalar(op.pred)
     if op.perWarp:
+        if blocks_of_barrier(op.alloc.type):
+            raise c.unsupported(op, "of each warp, at a barrier that blocks share")
         if op.count != c.num_warps:
             raise c.unsupported(op, f"{op.count} arrivals of {c.num_warps} warps")
         text = "bar.warp.sync 0xffffffff; @$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
@@ -104,8 +132,12 @@ def arrive_barrier(c: Context, op: Any) -> None:
         if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
             _arrive_in_blocks(c, op, f"arrive{RELEASE}", count, condition)
             return
-        text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0]{count};"
         condition = _first(c, condition)
+        if blocks_of_barrier(op.alloc.type):
+            text = f"@$1 mbarrier.arrive{RELEASE} _, [$0]{count};"
+            c.asm("void", text, "r,b,~{memory}", _shared_barrier(c, op.alloc), condition)
+            return
+        text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0]{count};"
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
 
 
@@ -114,8 +146,9 @@ def wait_barrier(c: Context, op: Any) -> None:
     """One piece of assembly, with labels of its own scope: optimizers must not copy the loop."""
     arguments = [_barrier(c, op.alloc), c.scalar(op.phase)]
     skip, constraints = "", "r,r,~{memory}"
-    if op.pred is not None:
-        arguments.append(c.scalar(op.pred))
+    condition = _leads(c, op.alloc, None if op.pred is None else c.scalar(op.pred))
+    if condition is not None:
+        arguments.append(condition)
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
     how = "try_wait" if _arch(c) >= 90 else "test_wait"
     order = ".acquire.cluster" if c.num_ctas > 1 else ""
@@ -179,12 +212,16 @@ def _part(memory: Memory) -> tuple[int, ...]:
 
 def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
     """The coordinates of what this block of the cluster has of a tile."""
+    return own_place(c, memory, [c.scalar(value) for value in coordinates])
+
+
+def own_place(c: Context, memory: Memory, coordinates: Sequence[Value]) -> list[Value]:
+    """The same of coordinates in registers."""
     bases = memory_layout(memory.type).bases(BLOCK)
     missing = len(coordinates) - len(memory.type.get_shape())
-    found = [c.scalar(value) for value in coordinates[:missing]]
-    for axis, value in enumerate(coordinates[missing:]):
+    found = list(coordinates[:missing])
+    for axis, start in enumerate(coordinates[missing:]):
         further = c.linear_map(c.block, [basis[axis] for basis in bases])
-        start = c.scalar(value)
         found.append(start if further is None else c.f.op("add", start, further, "nsw"))
     return found
 
@@ -222,16 +259,16 @@ def _listed(start: int, count: int) -> str:
 
 @lowers(NVIDIA, ttgir.AsyncTMACopyGlobalToLocalOp)
 def copy_in(c: Context, op: Any) -> None:
-    memory, barrier = c.memory(op.result), _barrier(c, op.barrier)
+    memory, (barrier, group) = c.memory(op.result), barrier_of_copy(c, op)
     descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
-    start, rank, (blocks, leads) = c.start_of(memory), len(op.coord), _sharing(c, op, memory)
+    start, rank, (blocks, leads) = c.start_of(memory), len(op.coord), sharing(c, op, memory)
     condition = condition if leads is None else c.f.op("and", condition, leads)
     halves, last = [c.scalar(v) for v in reversed(op.offsets)], rank + 4 + len(op.offsets)
     mode, moved = (".im2col", f", {_listed(rank + 4, len(halves))}") if halves else ("", "")
     how, mask = ("", "") if blocks is None else (".multicast::cluster", f", ${last}")
     hint, policy, policies = cache_hint(c, op, last + (blocks is not None))
     text = (
-        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global{mode}"
+        f"@$3 cp.async.bulk.tensor.{rank}d{group}.shared::cluster.global{mode}"
         f".mbarrier::complete_tx::bytes{how}{hint} [$0], [$1, {_listed(4, rank)}], "
         f"[$2]{moved}{mask}{policy};"
     )
@@ -247,7 +284,18 @@ def copy_in(c: Context, op: Any) -> None:
               *_coordinates(c, coordinates, further), *halves, *policies)  # fmt: skip
 
 
-def _sharing(c: Context, op: Any, memory: Memory) -> tuple[Value | None, Value | None]:
+def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
+    """The address of the barrier that learns of a copy, and what the instruction says of it."""
+    shared = blocks_of_barrier(op.barrier.type)
+    if not shared:
+        return _barrier(c, op.barrier), ""
+    if shared > 1 or _arch(c) < 100:
+        reached = "each two blocks, from sm_100 on"
+        raise c.unsupported(op, f"to a barrier that blocks share; copies reach that of {reached}")
+    return _shared_barrier(c, op.barrier), ".cta_group::2"
+
+
+def sharing(c: Context, op: Any, memory: Memory) -> tuple[Value | None, Value | None]:
     """The blocks (a mask of 16 bits) that have copies of what this one copies for all of them, and
     whether it is the first of them; None where each copies what it has."""
     free = memory_layout(memory.type).free_variables().get(BLOCK, 0)

@@ -7,14 +7,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA
-from tritium.backends.nvidia.lower.tma import cache_hint, pieces
+from tritium.backends.nvidia.lower.tma import (
+    barrier_of_copy,
+    cache_hint,
+    own_place,
+    pieces,
+    sharing,
+)
 from tritium.codegen.gpu.collective.gather import offsets, row_major
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import distinct_registers
+from tritium.codegen.gpu.memory.shared import memory_layout
 from tritium.codegen.gpu.types import SHARED
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import BLOCK
 from tritium.ops import ttgir
 
 AT_ONCE = 4
@@ -29,13 +37,18 @@ def _copies(c: Context, op: Any, memory: Any) -> Iterator[tuple[Value, list[Valu
     """(address in shared memory, column and four rows) of each instruction."""
     f, layout, base = c.f, layout_of(op.x_offsets.type), c.shared(c.offsets[op])
     count = ir.shape_of(op.x_offsets.type)[0]
+    mine = [basis[0] for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
+    if any(mine) and mine != [basis[0] for basis in memory_layout(memory.type).bases(BLOCK)]:
+        raise c.unsupported(op, "of rows whose numbers another block of the cluster has")
     registers, rows = distinct_registers(layout), c.tile(op.x_offsets)
     places = c.positions(offsets(layout, row_major((count,)), count), registers)
     for register, place in zip(registers, places, strict=True):
         pointer = f.emit(SHARED, f"getelementptr i32, {base}, {place}")
         c.hardware.shared.store(c, pointer, [rows[register]], c.owner(layout))
     c.barrier()
-    start, column = c.address(memory.address), c.scalar(op.y_offset)
+    start = c.address(memory.address)
+    row, column = own_place(c, memory, [c.i32(0), c.scalar(op.y_offset)])
+    base = f.emit(SHARED, f"getelementptr i32, {base}, {row}")
     for (first, further), offset in pieces(memory, AT_ONCE):
         numbers = [f.load("i32", c.byte_offset(base, c.i32(4 * (first + i))), 4)
                    for i in range(AT_ONCE)]  # fmt: skip
@@ -46,28 +59,36 @@ def _copies(c: Context, op: Any, memory: Any) -> Iterator[tuple[Value, list[Valu
 
 @lowers(NVIDIA, ttgir.AsyncTMAGatherOp, scratch=scratch_bytes)
 def gather_rows(c: Context, op: Any) -> None:
-    barrier, descriptor = c.address(c.memory(op.barrier).address), c.scalar(op.desc)
+    memory, (barrier, group) = c.memory(op.result), barrier_of_copy(c, op)
+    descriptor, (blocks, leads) = c.scalar(op.desc), sharing(c, op, memory)
     condition = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
-    hint, policy, policies = cache_hint(c, op, 9)
+    condition = condition if leads is None else c.f.op("and", condition, leads)
+    how, mask = ("", "") if blocks is None else (".multicast::cluster", ", $9")
+    hint, policy, policies = cache_hint(c, op, 9 + (blocks is not None))
     text = (
-        "@$3 cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes"
-        f"{hint} [$0], [$1, {{$4, $5, $6, $7, $8}}], [$2]{policy};"
+        f"@$3 cp.async.bulk.tensor.2d{group}.shared::cluster.global.tile::gather4"
+        f".mbarrier::complete_tx::bytes{how}{hint} [$0], [$1, {{$4, $5, $6, $7, $8}}], "
+        f"[$2]{mask}{policy};"
     )
-    constraints = ",".join(["r,l,r,b,r,r,r,r,r", *["l"] * len(policies), "~{memory}"])
-    for place, coordinates in _copies(c, op, c.memory(op.result)):
-        c.asm("void", text, constraints, place, descriptor, barrier, condition, *coordinates,
-              *policies)  # fmt: skip
+    shared = [] if blocks is None else [blocks]
+    codes = ["r,l,r,b,r,r,r,r,r", *["h"] * len(shared), *["l"] * len(policies), "~{memory}"]
+    for place, coordinates in _copies(c, op, memory):
+        c.asm("void", text, ",".join(codes), place, descriptor, barrier, condition, *coordinates,
+              *shared, *policies)  # fmt: skip
 
 
 @lowers(NVIDIA, ttgir.AsyncTMAScatterOp, scratch=scratch_bytes)
 def scatter_rows(c: Context, op: Any) -> None:
-    descriptor, condition = c.scalar(op.desc), c.f.icmp("eq", c.thread, c.i32(0))
+    memory, descriptor = c.memory(op.src), c.scalar(op.desc)
+    condition = c.f.icmp("eq", c.thread, c.i32(0))
+    owner = c.owner(memory_layout(memory.type), of_program=True)
+    condition = condition if owner is None else c.f.op("and", condition, owner)
     hint, policy, policies = cache_hint(c, op, 8)
     text = (
         f"@$2 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group{hint} "
         f"[$1, {{$3, $4, $5, $6, $7}}], [$0]{policy};"
     )
     constraints = ",".join(["r,l,b,r,r,r,r,r", *["l"] * len(policies), "~{memory}"])
-    for place, coordinates in _copies(c, op, c.memory(op.src)):
+    for place, coordinates in _copies(c, op, memory):
         c.asm("void", text, constraints, place, descriptor, condition, *coordinates, *policies)
     c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")

@@ -50,12 +50,14 @@ def route(from_cta: Any) -> int:
 @builtin
 def allocate_mbarrier(batch: Any = None, two_ctas: bool = False) -> shared_memory_descriptor:
     """Shared memory for a barrier, or for `batch` of them (`.index(i)` is one). Each block of a
-    cluster has its own."""
-    if two_ctas:
-        raise NotImplementedError("gluon.language.nvidia: allocate_mbarrier(two_ctas=True)")
+    cluster has its own, or with `two_ctas` each two blocks, at which both arrive and for which the
+    first one waits. Raises `ValueError` for `two_ctas` without a cluster."""
     count = emitter.current().features.num_ctas
-    shape = [count] if batch is None else [batch, count]
-    return allocate_shared_memory(int64, shape, MBarrierLayout.multicta(count))
+    if two_ctas and count == 1:
+        raise ValueError("allocate_mbarrier(two_ctas=True) with num_ctas=1; 2 or more are required")
+    barriers = count // 2 if two_ctas else count
+    shape = [barriers] if batch is None else [batch, barriers]
+    return allocate_shared_memory(int64, shape, MBarrierLayout.multicta(count, bool(two_ctas)))
 
 
 @builtin

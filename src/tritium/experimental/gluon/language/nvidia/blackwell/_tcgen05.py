@@ -15,6 +15,7 @@ from tritium.language.values.constexpr import constexpr_function
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import int1
 from tritium.ops import ttgir
+from tritium.ops.ttgir.tcgen05 import is_of_pair
 from tritium.ops.ttir.dot import ScaleFormat
 
 
@@ -22,10 +23,8 @@ def _flag(value: Any) -> tensor:
     return casts.cast(casts.to_tensor(value), int1)
 
 
-def _barriers(name: str, barriers: Any, conditions: Any, multicast: Any) -> tuple[Any, Any]:
+def _barriers(name: str, barriers: Any, conditions: Any) -> tuple[Any, Any]:
     """The barriers of a product and their predicates. Raises `ValueError` where lengths differ."""
-    if multicast:
-        raise NotImplementedError(f"{name}(multicast=True) is not built")
     given = tuple(barriers or ())
     flags = (True,) * len(given) if conditions is None else tuple(conditions)
     if len(given) != len(flags):
@@ -52,15 +51,21 @@ def tcgen05_mma(
     barriers have got an arrival, each where its predicate holds, or those of a later
     `tcgen05_commit`.
 
+    Where `acc` has a layout with `two_ctas`, each two blocks of the cluster have one product: the
+    first of them starts it, and both get the arrivals.
+
     Args:
         a: shared or tensor memory.
         b: shared memory.
         acc: tensor memory.
+        multicast: the barriers of the blocks with copies of `a` or `b` get an arrival too; see
+            `tcgen05_mma_barrier_count`.
     """
     _check("tcgen05_mma", a, b, acc)
-    barriers, flags = _barriers("tcgen05_mma", mbarriers, mbarrier_preds, multicast)
+    barriers, flags = _barriers("tcgen05_mma", mbarriers, mbarrier_preds)
     emit(ttgir.TCGen5MMAOp, a, b, acc, _flag(use_acc), _flag(pred), barriers, flags,
-         is_async=bool(barriers))  # fmt: skip
+         is_async=bool(barriers), two_ctas=is_of_pair(acc.handle.type),
+         multicast=bool(multicast))  # fmt: skip
 
 
 @builtin
@@ -78,19 +83,18 @@ def tcgen05_mma_scaled(
         if format not in ("e4m3", "e5m2", "e2m1"):
             raise ValueError(f"tcgen05_mma_scaled of {format!r}; e4m3, e5m2 or e2m1 is required")
         formats.append(ScaleFormat[format.upper()])
-    barriers, flags = _barriers("tcgen05_mma_scaled", mbarriers, mbarrier_preds, multicast)
+    barriers, flags = _barriers("tcgen05_mma_scaled", mbarriers, mbarrier_preds)
     emit(ttgir.TCGen5MMAScaledOp, a, b, acc, a_scale, b_scale, _flag(use_acc), _flag(pred),
          barriers, flags, a_type=formats[0], b_type=formats[1],
-         is_async=bool(barriers))  # fmt: skip
+         is_async=bool(barriers), two_ctas=is_of_pair(acc.handle.type),
+         multicast=bool(multicast))  # fmt: skip
 
 
 @builtin
 def tcgen05_commit(barrier: Any, pred: Any = True, descs: Any = ()) -> None:
     """The barrier gets an arrival when all products and copies are done that were started before,
-    if `pred`."""
-    if len(descs):
-        raise NotImplementedError("tcgen05_commit(descs=...) of clusters is not built")
-    emit(ttgir.TCGen5CommitOp, barrier, _flag(pred))
+    if `pred`; in a cluster so do those of the blocks with copies of what is in `descs`."""
+    emit(ttgir.TCGen5CommitOp, barrier, _flag(pred), tuple(descs))
 
 
 @builtin

@@ -11,7 +11,8 @@ from tritium.experimental.gluon.language._layouts import (
     Layout,
 )
 from tritium.experimental.gluon.language._types import memory_type
-from tritium.ir.layouts.encodings import linear
+from tritium.ir.layouts.encodings import BLOCK, linear
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.tensor_memory import (
     COLUMN,
     ROW,
@@ -66,7 +67,8 @@ class TensorMemoryLayout(TensorLayout):
     @classmethod
     def _of(cls, encoding: Any) -> TensorMemoryLayout:
         block = encoding.get("blockM"), encoding.get("blockN")
-        return cls(block, encoding.get("colStride"))
+        cluster = [list(basis) for basis in encoding.get("CGALayout")]
+        return cls(block, encoding.get("colStride"), cluster, encoding.get("twoCTAs"))
 
 
 @dataclass(frozen=True)
@@ -80,31 +82,92 @@ class TensorMemoryScalesLayout(TensorLayout):
     __hash__ = Layout.__hash__
 
 
+_ATOMS: dict[str, tuple[list[str], list[str]]] = {
+    "32x32b": (["r1", "r2", "r4", "r8", "r16"], []),
+    "16x64b": (["r8", "w1", "r1", "r2", "r4"], []),
+    "16x128b": (["w1", "w2", "r1", "r2", "r4"], ["r8"]),
+    "16x256b": (["w2", "w4", "r1", "r2", "r4"], ["w1", "r8"]),
+}
+"""What each bit of the lane, and of the register, adds to the place that an instruction reaches:
+rows of the memory, and columns of 32 bits."""
+
+
+class _Places:
+    """The bases of tensor memory, by rows and by columns of 32 bits. Each is taken once."""
+
+    def __init__(self, layout: LinearLayout, bits: int):
+        inside = (32 // bits).bit_length() - 1
+        columns = [list(basis) for basis in layout.bases(COLUMN)]
+        self.packed = [basis for basis in columns[:inside] if any(basis)]
+        self.words = {f"w{1 << i}": basis for i, basis in enumerate(columns[inside:])}
+        self.rows = {f"r{1 << i}": list(basis) for i, basis in enumerate(layout.bases(ROW))}
+
+    def take(self, names: list[str]) -> list[list[int]]:
+        """The bases at these places. Raises `KeyError` where the memory has none."""
+        return [self.words.pop(n) if n in self.words else self.rows.pop(n) for n in names]
+
+    def rest(self, moved: int) -> tuple[list[list[int]], list[list[int]]]:
+        """What is left, but the last `moved` bases, and these: columns, then the lower half of
+        every 32 rows, which of those that move is the first."""
+        rows = [basis for basis in self.rows.values() if any(basis)]
+        columns = [basis for basis in self.words.values() if any(basis)]
+        taken = rows if moved else []
+        split = len(columns) + len(taken) - moved
+        if split < 0:
+            raise KeyError(moved)
+        return columns[:split] + ([] if taken else rows), taken + columns[split:]
+
+
 @constexpr_function
 def get_tmem_reg_layout(
     element_ty: Any, shape: Any, layout: Any, num_warps: int, instr_variant: str = "32x32b",
     cga_layout: Any = (),
 ) -> DistributedLinearLayout:  # fmt: skip
-    """The layout of blocks that are loaded from or stored to tensor memory by `num_warps` warps:
-    a lane has a row, or where a block of 64 rows is alone half of one. Raises `ValueError` for
+    """The layout of blocks that are loaded from or stored to tensor memory by `num_warps` warps.
+    With "32x32b" a lane has a row, or where a block of 64 rows is alone half of one, with
+    "32x32b_splitn" each thread has elements of both halves of the columns; with "16x64b",
+    "16x128b" and "16x256b" neighbouring lanes have neighbours of a row. Raises `ValueError` for
     numbers of warps that cannot share it."""
-    if instr_variant != "32x32b":
-        raise NotImplementedError(f"get_reg_layout(instr_variant={instr_variant!r}) is not built")
+    variant, split, _ = instr_variant.partition("_splitn")
+    if variant not in _ATOMS or (split and variant != "32x32b"):
+        wanted = ", ".join([*_ATOMS, "32x32b_splitn"])
+        raise ValueError(f"instr_variant is {instr_variant!r}; one of {wanted} is required")
     if num_warps < 4 or num_warps & (num_warps - 1):
         raise ValueError(f"num_warps is {num_warps}; 4 or a larger power of two is required")
     found = linear(layout.to_encoding(), tuple(shape))
-    columns = [list(basis) for basis in found.bases(COLUMN) if any(basis)]
-    rows = [list(basis) for basis in found.bases(ROW)]
+    places = _Places(found, element_ty.primitive_bitwidth)
+    failure = ValueError(f"{instr_variant} by {num_warps} warps for tensor memory of {list(shape)}")
     further = num_warps.bit_length() - 3
-    halved = isinstance(layout, TensorMemoryLayout) and not any(rows[4])
-    split = len(columns) - further
-    if split < halved:
-        raise ValueError(f"{num_warps} warps for tensor memory of {list(shape)}")
-    warps = rows[5:] + columns[split:]
+    try:
+        warps = places.take(["r32", "r64"])
+        lanes, registers = (places.take(names) for names in _ATOMS[variant])
+        halved = not any(lanes[4]) and isinstance(layout, TensorMemoryLayout)
+        rest, moved = places.rest(further + halved)
+    except KeyError:
+        raise failure from None
     if halved:
-        split -= 1
-        rows[4] = columns[split]
-    return DistributedLinearLayout(columns[:split], rows[:5], warps, [], list(shape))
+        lanes[4] = moved.pop(0)
+    registers += rest
+    registers, warps = [*places.packed, *registers], warps + moved
+    if split:
+        _split_columns(registers, lanes, warps, [0, shape[1] // 2], failure)
+    blocks = found.bases(BLOCK) if BLOCK in found.in_names else []
+    return DistributedLinearLayout(registers, lanes, warps, blocks, list(shape))
+
+
+def _split_columns(
+    registers: list[list[int]], lanes: list[list[int]], warps: list[list[int]], half: list[int],
+    failure: ValueError,
+) -> None:  # fmt: skip
+    """Let each thread have elements of both halves of the columns."""
+    if registers[-1] == half:
+        return
+    for bases, first in ((lanes, 4), (warps, 2)):
+        if half in bases[first:]:
+            number = bases.index(half)
+            bases[number], registers[-1] = registers[-1], half
+            return
+    raise failure
 
 
 class tensor_memory_descriptor_type(memory_type):

@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.experimental.gluon.language._memory import bulk_hints
 from tritium.experimental.gluon.language.nvidia.hopper.tma import *  # noqa: F403
-from tritium.experimental.gluon.language.nvidia.hopper.tma import check
+from tritium.experimental.gluon.language.nvidia.hopper.tma import check, is_shared
 from tritium.language.builtins import casts
 from tritium.language.builtins.build import emit
 from tritium.language.decorators import builtin
@@ -25,13 +25,12 @@ def async_gather(
         tensor_desc: of blocks of one row.
         x_offsets: int32, a multiple of four of them.
         y_offset: the column.
-        barrier, result, pred, cache_policy: as for `async_load`.
+        barrier, result, pred, multicast, cache_policy: as for `async_load`.
     """
-    if multicast:
-        raise NotImplementedError("blackwell.tma.async_gather(multicast=True) is not built")
     check("async_gather", tensor_desc, result)
     column, flag = casts.as_element(y_offset, int32, int32), casts.cast(casts.to_tensor(pred), int1)
     emit(ttgir.AsyncTMAGatherOp, tensor_desc, x_offsets, column, barrier, result, flag,
+         multicast=bool(multicast) and is_shared(result),
          hints=bulk_hints(cache_policy))  # fmt: skip
 
 

@@ -62,11 +62,11 @@ def async_load(
     flag = casts.cast(casts.to_tensor(pred), int1)
     indices = integers(coord, int32, "coord")
     emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, indices, barrier, result, flag,
-         multicast=bool(multicast) and _is_shared(result),
+         multicast=bool(multicast) and is_shared(result),
          hints=bulk_hints(cache_policy))  # fmt: skip
 
 
-def _is_shared(memory: shared_memory_descriptor) -> bool:
+def is_shared(memory: shared_memory_descriptor) -> bool:
     """Whether blocks of the cluster have copies of the same elements."""
     bases = linear(memory.layout.to_encoding(), tuple(memory.shape)).bases(BLOCK)
     return any(not any(basis) for basis in bases)
@@ -90,7 +90,7 @@ def async_load_im2col(
     flag = casts.cast(casts.to_tensor(pred), int1)
     at, moved = integers(coord, int32, "coord"), integers(offsets, int16, "offsets")
     emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, at, barrier, result, flag, moved,
-         multicast=bool(multicast) and _is_shared(result),
+         multicast=bool(multicast) and is_shared(result),
          hints=bulk_hints(cache_policy))  # fmt: skip
 
 
