@@ -32,7 +32,7 @@ from tritium.ops.ttgir.types import memdesc_of
 
 
 class _Lowering:
-    """What `_Access` asks of a context."""
+    """A context as far as `_Access` asks for one."""
 
     def unsupported(self, op: Any, why: str) -> Exception:
         return NotImplementedError(why)
@@ -49,7 +49,7 @@ shapes")."""
 
 
 def _some(count: int) -> set[int]:
-    """What shows where all are: places are linear in the bits of numbers."""
+    """Numbers that show where all are: places are linear in their bits."""
     return {0, count - 1, *(1 << i for i in range(count.bit_length() - 1))}
 
 

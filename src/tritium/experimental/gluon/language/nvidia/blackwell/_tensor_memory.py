@@ -88,8 +88,8 @@ _ATOMS: dict[str, tuple[list[str], list[str]]] = {
     "16x128b": (["w1", "w2", "r1", "r2", "r4"], ["r8"]),
     "16x256b": (["w2", "w4", "r1", "r2", "r4"], ["w1", "r8"]),
 }
-"""What each bit of the lane, and of the register, adds to the place that an instruction reaches:
-rows of the memory, and columns of 32 bits."""
+"""Rows, and columns of 32 bits, that each bit of the lane, and of the register, adds to the place
+that an instruction reaches."""
 
 
 class _Places:
@@ -107,7 +107,7 @@ class _Places:
         return [self.words.pop(n) if n in self.words else self.rows.pop(n) for n in names]
 
     def rest(self, moved: int) -> tuple[list[list[int]], list[list[int]]]:
-        """What is left, but the last `moved` bases, and these: columns, then the lower half of
+        """All that is left but the last `moved` bases, and these: columns, then the lower half of
         every 32 rows, which of those that move is the first."""
         rows = [basis for basis in self.rows.values() if any(basis)]
         columns = [basis for basis in self.words.values() if any(basis)]
@@ -151,7 +151,7 @@ def get_tmem_reg_layout(
     registers, warps = [*places.packed, *registers], warps + moved
     if split:
         _split_columns(registers, lanes, warps, [0, shape[1] // 2], failure)
-    blocks = found.bases(BLOCK) if BLOCK in found.in_names else []
+    blocks = [list(b) for b in found.bases(BLOCK)] if BLOCK in found.in_names else []
     return DistributedLinearLayout(registers, lanes, warps, blocks, list(shape))
 
 
