@@ -15,6 +15,10 @@ from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat, plan_rows
 
 MOST_SORTED = 16384
+"""Elements that one program sorts; runs of as many of a longer row are merged."""
+
+MOST_BINS = 16384
+_MOST_COLUMNS = 1 << 30
 _SORTED = (torch.float16, torch.bfloat16, torch.float32, torch.int32)
 
 
@@ -35,6 +39,30 @@ def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
     return y
 
 
+def _sort_long(x: Tensor, y: Tensor, index: Tensor, descending: bool) -> None:
+    """Sort rows that no program holds: runs of them, then pairs of runs, of twice as many, ..."""
+    rows, columns = x.shape
+    keys, merged = torch.empty((2, rows, columns), dtype=torch.int64, device=x.device)
+    table, _ = plan_flat(x.device, x.numel())
+    programs = rows * cdiv(columns, table.block)
+    with on("sort", "x", x):
+        kernels.sort_runs[(rows * cdiv(columns, MOST_SORTED),)](
+            x, keys, rows, columns, x.stride(0), DESCENDING=descending, BLOCK=MOST_SORTED,
+            num_warps=16,
+        )  # fmt: skip
+        run = MOST_SORTED
+        while run < columns:
+            kernels.merge_runs[(programs,)](
+                keys, merged, columns, run, run.bit_length(), BLOCK=table.block,
+                num_warps=table.warps,
+            )  # fmt: skip
+            keys, merged, run = merged, keys, 2 * run
+        kernels.sorted_rows[(programs,)](
+            keys, x, y, index, rows, columns, x.stride(0), BLOCK=table.block,
+            num_warps=table.warps,
+        )  # fmt: skip
+
+
 @operator("sort")
 def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     """Of the last dimension: values, and the columns that they come from."""
@@ -44,6 +72,9 @@ def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
         return y, index
     source = as_rows(x)
     rows, columns = source.shape
+    if columns > MOST_SORTED:
+        _sort_long(source, y, index, descending)
+        return y, index
     block = max(2, power_of_two(columns))
     many = max(1, min(1024 // block, power_of_two(rows)))
     with on("sort", "x", x):
@@ -123,15 +154,15 @@ def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """(values, where each comes from) along `dim`, of at most 16384 elements.
+    """(values, where each comes from) along `dim`.
 
     Equal elements stay in order, as the two zeros do. NaN is larger than any number.
     """
     check_tensor("sort", "x", x, _SORTED)
     x = _last("sort", x, dim)
-    if x.shape[-1] > MOST_SORTED:
+    if x.shape[-1] > _MOST_COLUMNS:
         found = f"has {x.shape[-1]} elements along dim"
-        raise refuse("sort", "x", found, f"{MOST_SORTED} or fewer")
+        raise refuse("sort", "x", found, f"{_MOST_COLUMNS} or fewer")
     values, index = sort_op(x, descending)
     return values.movedim(-1, dim), index.movedim(-1, dim)
 
@@ -142,8 +173,8 @@ def histogram(x: Tensor, bins: int, low: float, high: float) -> Tensor:
     Elements outside and NaN are not counted; `high` is in the last interval.
     """
     check_tensor("histogram", "x", x)
-    if not 1 <= bins <= MOST_SORTED:
-        raise refuse("histogram", "bins", f"is {bins}", f"1 to {MOST_SORTED}")
+    if not 1 <= bins <= MOST_BINS:
+        raise refuse("histogram", "bins", f"is {bins}", f"1 to {MOST_BINS}")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise refuse("histogram", "high", f"is {high} for low {low}", "finite low < high")
     return histogram_op(x.detach(), bins, float(low), float(high))

@@ -30,29 +30,98 @@ def cumsum_rows(
 
 
 @tritium.jit
-def sort_rows(
-    x_ptr, y_ptr, i_ptr, rows, columns, x_stride, DESCENDING: tl.constexpr, ROWS: tl.constexpr,
+def sorted_keys(
+    x_ptr, row, rows, start, columns, x_stride, DESCENDING: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each element and its column are one key, as in `topk`: equal elements stay in order. Both
-    zeros are equal; NaN is larger than any number."""
-    row = tl.program_id(0) * ROWS
-    offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK)
+    """Keys in order, of BLOCK columns from `start` on. Each element and its column are one key, as
+    in `topk`: equal elements stay in order. Both zeros are equal; NaN is larger than any number."""
+    offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK)
     x = tl.load(x_ptr + offsets, mask=mask, other=0)
     if x.dtype.is_int():
         bits = x.to(tl.int32).to(tl.uint32, bitcast=True) ^ 0x80000000
     else:
         bits = ordered(tl.where(x == 0, 0.0, x.to(tl.float32)))
     bits = (~bits if DESCENDING else bits).to(tl.uint64)
-    c = tl.arange(0, BLOCK)[None, :]
+    c = start + tl.arange(0, BLOCK)[None, :]
     # Columns past the last come after all elements: their numbers are larger.
-    key = (tl.where(mask, bits, 0xFFFFFFFF) << 32) | c.to(tl.uint64)
-    index = (tl.sort(key, 1) & 0xFFFFFFFF).to(tl.int32)
+    return tl.sort((tl.where(mask, bits, 0xFFFFFFFF) << 32) | c.to(tl.uint64), 1)
+
+
+@tritium.jit
+def store_sorted(
+    key, x_ptr, y_ptr, i_ptr, row, rows, start, columns, x_stride, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Store the elements and the columns that BLOCK keys stand for, from column `start` on."""
+    c = start + tl.arange(0, BLOCK)[None, :]
+    index = (key & 0xFFFFFFFF).to(tl.int32)
     r = row.to(tl.int64) + tl.arange(0, ROWS)[:, None]
     inside = (r < rows) & (c < columns)
     y = tl.load(x_ptr + r * x_stride + index, mask=inside, other=0)
     tl.store(y_ptr + r * columns + c, y, mask=inside)
     tl.store(i_ptr + r * columns + c, index.to(tl.int64), mask=inside)
+
+
+@tritium.jit
+def sort_rows(
+    x_ptr, y_ptr, i_ptr, rows, columns, x_stride, DESCENDING: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS
+    key = sorted_keys(x_ptr, row, rows, 0, columns, x_stride, DESCENDING, ROWS, BLOCK)
+    store_sorted(key, x_ptr, y_ptr, i_ptr, row, rows, 0, columns, x_stride, ROWS, BLOCK)
+
+
+@tritium.jit
+def sort_runs(
+    x_ptr, key_ptr, rows, columns, x_stride, DESCENDING: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Keys (rows, columns), each BLOCK of them in order."""
+    across = tl.cdiv(columns, BLOCK)
+    row = tl.program_id(0) // across
+    start = tl.program_id(0) % across * BLOCK
+    key = sorted_keys(x_ptr, row, rows, start, columns, x_stride, DESCENDING, 1, BLOCK)
+    c = start + tl.arange(0, BLOCK)[None, :]
+    places = key_ptr + row.to(tl.int64) * columns + c
+    tl.store(places, key.to(tl.int64, bitcast=True), mask=c < columns)
+
+
+@tritium.jit
+def merge_runs(source_ptr, target_ptr, columns, run, steps, BLOCK: tl.constexpr):
+    """Keys whose runs of `run` are in order become such of twice as many: a key goes on by as many
+    places as the other run of the pair has smaller ones. No two keys are equal."""
+    across = tl.cdiv(columns, BLOCK)
+    first = (tl.program_id(0) // across).to(tl.int64) * columns
+    i = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
+    mask = i < columns
+    key = tl.load(source_ptr + first + i, mask=mask, other=0).to(tl.uint64, bitcast=True)
+    second = i // run % 2 != 0
+    other = tl.minimum(tl.where(second, i // run - 1, i // run + 1) * run, columns)
+    low = other
+    high = tl.minimum(other + run, columns)
+    for _ in range(steps):
+        apart = low < high
+        middle = low + (high - low) // 2
+        there = tl.load(source_ptr + first + middle, mask=mask & apart, other=0)
+        smaller = apart & (there.to(tl.uint64, bitcast=True) < key)
+        low = tl.where(smaller, middle + 1, low)
+        high = tl.where(apart & (smaller == 0), middle, high)
+    place = tl.where(second, i - run, i) + low - other
+    tl.store(target_ptr + first + place, key.to(tl.int64, bitcast=True), mask=mask)
+
+
+@tritium.jit
+def sorted_rows(
+    key_ptr, x_ptr, y_ptr, i_ptr, rows, columns, x_stride, BLOCK: tl.constexpr
+):
+    """What keys in order stand for."""
+    across = tl.cdiv(columns, BLOCK)
+    row = tl.program_id(0) // across
+    start = tl.program_id(0) % across * BLOCK
+    c = start + tl.arange(0, BLOCK)[None, :]
+    key = tl.load(key_ptr + row.to(tl.int64) * columns + c, mask=c < columns, other=0)
+    store_sorted(key, x_ptr, y_ptr, i_ptr, row, rows, start, columns, x_stride, 1, BLOCK)
 
 
 @tritium.jit
