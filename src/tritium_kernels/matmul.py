@@ -21,6 +21,7 @@ from tritium_kernels.matmul_details.operands import (
     OP,
     Problem,
     check_bias,
+    check_indices,
     check_rows,
     check_scales,
     check_slices,
@@ -322,6 +323,8 @@ def matmul(
         check_rows("betas", betas, size.m, data, FLOATS),
         check_rows("gammas", gammas, size.m, data, FLOATS),
     )
+    if fused_comm is None:
+        check_indices(rows, size, x.shape[-2], a_ragged_metadata)
     check_bias(bias, size, w.shape, b_ragged_metadata is not None, data)
     slices = a_ragged_metadata.n_slices if a_ragged_metadata is not None else size.batch
     check_scales(size, slices, config, data)

@@ -18,7 +18,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launch import cdiv
 from tritium_kernels.matmul_details.precision import PrecisionConfig
-from tritium_kernels.moe_kernels.matmul import Matrix
+from tritium_kernels.moe_kernels.matmul import Matrix, Rows
 from tritium_kernels.numerics import InFlexData
 from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES, SCALE_TYPES, check_block_size
 from tritium_kernels.tensor_details import dtype as types
@@ -307,6 +307,23 @@ def check_rows(
         return None
     check_operand(OP, name, t, (rows,), "a", a, dtypes)
     return t.contiguous()
+
+
+def check_indices(
+    rows: Rows, size: Problem, rows_of_a: int, a_ragged: RaggedTensorMetadata | None
+) -> None:
+    """Rows that the product's rows come from and go to exist; seen without waiting on CPUs alone.
+
+    Rows of no slice may have any.
+    """
+    for name, t, most, what in (("gather_indx", rows.gather, rows_of_a, "a"),
+                                ("scatter_indx", rows.scatter, size.m, "the result")):
+        if t is None or t.device.type != "cpu":
+            continue
+        used = t if a_ragged is None else t[: int(a_ragged.slice_offs[-1])]
+        last = int(used.max()) if used.numel() else -1
+        if last >= most:
+            raise refuse(OP, name, f"has {last}", f"less than {most}, the rows of {what}")
 
 
 def check_bias(
