@@ -115,7 +115,7 @@ def merge_runs(source_ptr, target_ptr, columns, run, steps, BLOCK: tl.constexpr)
 def sorted_rows(
     key_ptr, x_ptr, y_ptr, i_ptr, rows, columns, x_stride, BLOCK: tl.constexpr
 ):
-    """What keys in order stand for."""
+    """Store the elements and the columns of keys in order."""
     across = tl.cdiv(columns, BLOCK)
     row = tl.program_id(0) // across
     start = tl.program_id(0) % across * BLOCK
