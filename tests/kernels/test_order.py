@@ -47,9 +47,10 @@ def test_sort(descending: bool):
 
 def same_as_stable_sort(x, descending: bool) -> None:
     values, index = sort(x, descending=descending)
-    right = torch.sort(x, dim=-1, descending=descending, stable=True)
-    assert torch.equal(index, right.indices)
-    assert torch.equal(values.nan_to_num(7), right.values.nan_to_num(7))
+    # On a GPU, torch 2.11 sorts NaN of short rows before all numbers.
+    right = torch.sort(x.cpu(), dim=-1, descending=descending, stable=True)
+    assert torch.equal(index.cpu(), right.indices)
+    assert torch.equal(values.cpu().nan_to_num(7), right.values.nan_to_num(7))
 
 
 @pytest.mark.parametrize("columns", [65, pytest.param(700, marks=pytest.mark.slow)])

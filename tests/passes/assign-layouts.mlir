@@ -154,3 +154,31 @@ tt.func public @joined(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %y: !tt.pt
   tt.store %m, %z : tensor<4096x!tt.ptr<f32>>
   tt.return
 }
+
+// Both halves of a split have one layout, that in which the one that is used is wanted.
+// CHECK-LABEL: @half
+// CHECK: tt.split {{.*}} -> tensor<16x16xf32, #ttg.slice
+// CHECK: tt.join
+tt.func public @half(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %w: tensor<32x16xf32>, %p: tensor<16x16x!tt.ptr<f32>>) {
+  %c = arith.constant dense<32> : tensor<16x1xi32>
+  %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %e = tt.expand_dims %r {axis = 1 : i32} : tensor<16xi32> -> tensor<16x1xi32>
+  %f = arith.muli %e, %c : tensor<16x1xi32>
+  %g = tt.broadcast %f : tensor<16x1xi32> -> tensor<16x32xi32>
+  %r2 = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+  %i = tt.expand_dims %r2 {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>
+  %j = tt.broadcast %i : tensor<1x32xi32> -> tensor<16x32xi32>
+  %k = arith.addi %g, %j : tensor<16x32xi32>
+  %s = tt.splat %x : !tt.ptr<f32> -> tensor<16x32x!tt.ptr<f32>>
+  %q = tt.addptr %s, %k : tensor<16x32x!tt.ptr<f32>>, tensor<16x32xi32>
+  %v = tt.load %q : tensor<16x32x!tt.ptr<f32>>
+  %b = tt.reshape %v : tensor<16x32xf32> -> tensor<16x2x16xf32>
+  %t = tt.trans %b {order = array<i32: 0, 2, 1>} : tensor<16x2x16xf32> -> tensor<16x16x2xf32>
+  %h:2 = tt.split %t : tensor<16x16x2xf32> -> tensor<16x16xf32>
+  %u = tt.join %h#0, %h#0 : tensor<16x16xf32> -> tensor<16x16x2xf32>
+  %y = tt.reshape %u : tensor<16x16x2xf32> -> tensor<16x32xf32>
+  %z = arith.constant dense<0.0> : tensor<16x16xf32>
+  %d = tt.dot %y, %w, %z : tensor<16x32xf32> * tensor<32x16xf32> -> tensor<16x16xf32>
+  tt.store %p, %d : tensor<16x16x!tt.ptr<f32>>
+  tt.return
+}

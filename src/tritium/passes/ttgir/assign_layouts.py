@@ -22,6 +22,7 @@ home it is computed again if that is cheaper than moving it, else converted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, ClassVar
@@ -120,8 +121,13 @@ class _Homes:
 
     def _demand(self, value: SSAValue) -> Encoding:
         """The encoding that a value is first used in, or else the one that it has."""
-        demands = self._demands.get(value)
-        return demands[0] if demands else ir.encoding_of(value.type)
+        return self._demand_of_any([value])
+
+    def _demand_of_any(self, values: Sequence[SSAValue]) -> Encoding:
+        """The encoding that the first used one of some values is used in, or else the one that
+        they have."""
+        used = (self._demands[v][0] for v in values if self._demands.get(v))
+        return next(used, ir.encoding_of(values[0].type))
 
     # Homes
 
@@ -181,11 +187,12 @@ class _Homes:
             if theirs > level:
                 found = op.result_layout(encoding)
                 level, home = (theirs, found) if found is not None else (level, home)
-        for result in op.results:
-            chosen = home or self._demand(result)
-            if home is None and _layouts_before(op, chosen) is None:
-                chosen = op.result_layout(self.best(op.operands)[1]) or chosen
-            self._set(result, chosen, level)
+        if home is None:
+            home = self._demand_of_any(op.results)
+            if _layouts_before(op, home) is None:
+                home = op.result_layout(self.best(op.operands)[1]) or home
+        for result in op.results:  # of one encoding, which `result_layout` gives
+            self._set(result, home, level)
 
     def best(self, values: Any) -> tuple[int, Encoding]:
         """(how dear, home) of the dearest of some values."""
