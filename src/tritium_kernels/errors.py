@@ -11,6 +11,13 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Types that kernels of rows and elements take."""
 
 INDICES = (torch.int32, torch.int64)
+INTEGERS = (int, torch.SymInt)
+"""Python's integers, and those of torch's tracers."""
+
+SEEDS = (-(1 << 63), (1 << 63) - 1)
+"""The least and the largest seed."""
+
+NUMBERS = (*INTEGERS, float, torch.SymFloat)
 
 
 class ArgumentError(ValueError):
@@ -80,7 +87,50 @@ def check_choice(op: str, name: str, value: Any, accepted: Sequence[Any]) -> Non
         raise refuse(op, name, f"is {value!r}", ", ".join(repr(a) for a in accepted))
 
 
-def check_range(op: str, name: str, value: float, low: float, high: float) -> None:
+def check_number(op: str, name: str, value: Any, accepted: str) -> None:
+    """`value` is an integer or a float."""
+    if not isinstance(value, NUMBERS):
+        raise refuse(op, name, f"is {value!r}", accepted)
+
+
+def check_integer(
+    op: str, name: str, value: Any, low: int, high: int | None = None, what: str | None = None
+) -> None:
+    """`value` is an integer from `low` to `high`; `what` says the same in words."""
+    whole = isinstance(value, INTEGERS)
+    if not whole or value < low or (high is not None and value > high):
+        limits = f"{low} or more" if high is None else f"{low} to {high}"
+        limits = limits if whole else f"an integer, {limits}"
+        raise refuse(op, name, f"is {value!r}", what or limits)
+
+
+def check_axis(op: str, x: torch.Tensor, dim: Any) -> None:
+    """`dim` is a dimension of x, from the first or from the last."""
+    accepted = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "none: x has no dimension"
+    if not isinstance(dim, INTEGERS) or not -x.ndim <= dim < x.ndim:
+        raise refuse(op, "dim", f"is {dim!r}", accepted)
+
+
+def check_eps(op: str, eps: Any) -> None:
+    """`eps` is a number that may be added to a variance."""
+    if not isinstance(eps, NUMBERS) or not eps >= 0:
+        raise refuse(op, "eps", f"is {eps!r}", "eps >= 0")
+
+
+def check_without_gradient(op: str, **given: torch.Tensor | None) -> None:
+    """None of these tensors is to get a gradient: there is none."""
+    if not torch.is_grad_enabled():
+        return
+    for name, value in given.items():
+        if value is not None and value.requires_grad:
+            raise NotImplementedError(
+                f"{op}: {name} requires grad, and {op} has no gradient of it; give "
+                f"{name}.detach(), or call it under torch.no_grad()"
+            )
+
+
+def check_range(op: str, name: str, value: Any, low: float, high: float) -> None:
     """`low` <= value < `high`; NaN is refused."""
+    check_number(op, name, value, f"{low} <= {name} < {high}")
     if not low <= value < high:
         raise refuse(op, name, f"is {value}", f"{low} <= {name} < {high}")

@@ -15,11 +15,14 @@ from tritium_kernels.errors import refuse
 
 def device_class(device: torch.device) -> str:
     """The key of a device in the tables of configurations: "cpu", "hopper", "gpu"."""
-    return "cpu" if device.type == "cpu" else _gpu_class(device.index or 0)
+    return "cpu" if device.type == "cpu" else _gpu_class(device)
 
 
 @cache
-def _gpu_class(index: int) -> str:
+def _gpu_class(device: torch.device) -> str:
+    if device.type != "cuda":
+        raise refuse("tritium_kernels", "a tensor", f"is on {device}", "cpu, cuda")
+    index = device.index or 0
     if torch.version.hip is None and torch.cuda.get_device_capability(index)[0] == 9:
         return "hopper"
     return "gpu"

@@ -10,6 +10,12 @@ from torch import Tensor
 
 from tritium_kernels.errors import check_like, check_operand, check_tensor, dtype_name, refuse
 from tritium_kernels.launch import cdiv
+from tritium_kernels.matmul_details.gradient import (
+    Options,
+    Product,
+    check_differentiable,
+    wants_gradient,
+)
 from tritium_kernels.matmul_details.launch import Call, choose, launch
 from tritium_kernels.matmul_details.launch import can_overflow_int32 as can_overflow_int32
 from tritium_kernels.matmul_details.launch import get_swap_xw as get_swap_xw
@@ -288,6 +294,9 @@ def matmul(
 ) -> Tensor:  # fmt: skip
     """epilogue(activation(out_alpha * (c_acc_in + a @ b + bias * betas)) * gammas).
 
+    a, b, bias and gammas have gradients, with operands of 16 or 32 bits and an activation that has a
+    derivative.
+
     Args:
         a, b: (m, k) or (batch, m, k), and (k, n) or (batch, k, n); any strides, or a `Tensor` of a
             layout for the device.
@@ -304,8 +313,31 @@ def matmul(
         fused_comm: results go to other processes, and those of others come here.
     """
     config = precision_config or PrecisionConfig()
+    activation = fused_activation or FusedActivation()
+    if wants_gradient(a, b, bias, betas, gammas, out_alpha, c_acc_in, c, *activation.fn_args):
+        options = Options(
+            a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx, config, betas,
+            out_alpha, activation,
+        )  # fmt: skip
+        check_differentiable({"a": a, "b": b}, options, c, c_acc_in, fused_comm, epilogue)
+        return Product.apply(matmul, options, a, b, bias, gammas)
+    return _matmul(
+        a, b, bias, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx, config, betas,
+        gammas, out_alpha, c, fused_comm, activation, epilogue, c_acc_in,
+    )  # fmt: skip
+
+
+def _matmul(
+    a: Any, b: Any, bias: Tensor | None, a_ragged_metadata: RaggedTensorMetadata | None,
+    b_ragged_metadata: RaggedTensorMetadata | None, gather_indx: Tensor | None,
+    scatter_indx: Tensor | None, config: PrecisionConfig, betas: Tensor | None,
+    gammas: Tensor | None, out_alpha: float | Tensor | None, c: Tensor | None,
+    fused_comm: FusedComm | None, activation: FusedActivation, epilogue: Epilogue | None,
+    c_acc_in: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """`matmul` without a gradient."""
     x, w = read_operands(a, b, config)
-    data, activation = x.data, fused_activation or FusedActivation()
+    data = x.data
     rows_of_a = x.shape[0] if gather_indx is None else gather_indx.shape[0]
     check_slices("a_ragged_metadata", a_ragged_metadata, rows_of_a, data)
     check_slices("b_ragged_metadata", b_ragged_metadata, x.shape[-1], data)

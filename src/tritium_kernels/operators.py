@@ -66,6 +66,8 @@ class Operator:
         differentiates = False
         for value in args:
             if type(value) in PLAIN:
+                if value.is_meta:  # torch's op gives the results' shapes
+                    return self.op(*args)
                 differentiates = differentiates or value.requires_grad
             elif isinstance(value, Tensor):
                 return self.op(*args)

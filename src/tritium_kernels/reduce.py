@@ -16,6 +16,7 @@ from tritium_kernels.errors import (
     check_operand,
     check_rank,
     check_tensor,
+    check_without_gradient,
     dtype_name,
     refuse,
 )
@@ -429,6 +430,7 @@ def reduce(
         "y_value_pack_factor": y_value_pack_factor, "y": y, "postprocess_fn1": postprocess_fn1,
         "postprocess_fn2": postprocess_fn2, "unpadded_batch_size": unpadded_batch_size,
     }  # fmt: skip
+    check_without_gradient("reduce", scale=scale)
     if torch.is_grad_enabled() and x.requires_grad:
         for name in ("y", "postprocess_fn2", "x_global_scale"):
             if options[name] is not None:

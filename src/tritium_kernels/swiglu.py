@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launch import as_rows, cdiv, on
@@ -20,6 +21,8 @@ from tritium_kernels.numerics import (
     OutFlexData,
     compute_actual_scale,
 )
+from tritium_kernels.reduce import PostprocessFn, reduce_backward
+from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -51,14 +54,35 @@ class PrecisionConfig:
 
 
 class SwiGLU(torch.autograd.Function):
-    """The function without a gradient, as an autograd function."""
+    """The function with its gradient."""
 
     @staticmethod
     def forward(
         ctx: Any, a: torch.Tensor, alpha: float, precision_config: PrecisionConfig,
         routing_data: Any = None,
     ) -> torch.Tensor:  # fmt: skip
-        return swiglu(a.detach(), alpha, precision_config, routing_data)
+        ctx.save_for_backward(a)
+        ctx.options = alpha, precision_config, routing_data
+        return _swiglu(a, alpha, precision_config, routing_data)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (a,) = ctx.saved_tensors
+        alpha, config, routing_data = ctx.options
+        x, dy = as_rows(a), as_rows(gradients[0])
+        specs = FnSpecs("swiglu", swiglu_fn, ("alpha", "limit"), (), 2)
+        function = PostprocessFn(specs, (alpha, config.limit), swiglu_derivative)
+        dx = torch.empty((1, *x.shape), dtype=a.dtype, device=a.device)
+        reduce_backward(
+            dy, dx.shape, 0, None, None, None, UNSCALED, function, None, None, None, None, dx,
+            _rows_used(routing_data), x.float(),
+        )  # fmt: skip
+        return dx.view(a.shape), None, None, None
+
+
+def _rows_used(routing_data: Any) -> torch.Tensor | None:
+    return None if routing_data is None else routing_data.expt_data.slice_offs[-1:]
 
 
 def _columns(a: torch.Tensor) -> int:
@@ -74,8 +98,20 @@ def swiglu(
 ) -> torch.Tensor:
     """gate * sigmoid(alpha * gate) * (linear + 1); gate: columns 0, 2, ..., linear: 1, 3, ...
 
-    `routing_data`: only the rows of its experts are computed, the others are left as they come.
+    `routing_data`: only the rows of its experts are computed, the others are left as they come, and
+    have gradients of 0.
     """
+    if torch.is_grad_enabled() and isinstance(a, torch.Tensor) and a.requires_grad:
+        if precision_config.flex_ctx != _NO_FLEX:
+            found = "is given with a gradient wanted"
+            raise refuse("swiglu", "flex_ctx", found, "FlexCtx(), or torch.no_grad()")
+        return SwiGLU.apply(a, alpha, precision_config, routing_data)
+    return _swiglu(a, alpha, precision_config, routing_data)
+
+
+def _swiglu(
+    a: torch.Tensor, alpha: float, precision_config: PrecisionConfig, routing_data: Any
+) -> torch.Tensor:
     flex = precision_config.flex_ctx
     a = flex.inp_data.reinterpret(a)
     columns = _columns(a)
@@ -85,7 +121,7 @@ def swiglu(
         return y
     x = as_rows(a)
     plan = plan_rows(a.device, x.shape[0], columns)
-    used = None if routing_data is None else routing_data.expt_data.slice_offs[-1:]
+    used = _rows_used(routing_data)
     with on("swiglu", "a", a):
         kernels.swiglu[(cdiv(x.shape[0], plan.rows) * cdiv(columns, plan.block),)](
             x, y, x.shape[0], used, columns, x.stride(0), alpha, precision_config.limit,

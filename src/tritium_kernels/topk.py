@@ -9,6 +9,7 @@ import torch
 
 from tritium_kernels.errors import (
     INDICES,
+    check_integer,
     check_operand,
     check_rank,
     check_tensor,
@@ -42,11 +43,23 @@ def _check(x: torch.Tensor, k: int, dim: int, y_indx: torch.Tensor | None) -> No
         raise refuse("topk", "dim", f"is {dim}", "1")
     if x.shape[1] > MOST_COLUMNS:
         raise refuse("topk", "x", f"has {x.shape[1]} columns", f"{MOST_COLUMNS} or fewer")
-    if not 1 <= k <= x.shape[1]:
-        raise refuse("topk", "k", f"is {k}", f"1 to {x.shape[1]}, the columns of x")
+    columns = x.shape[1]
+    check_integer("topk", "k", k, 1, columns, f"1 to {columns}, the columns of x")
     if y_indx is not None:
         shape, kinds = (x.shape[0], k), (torch.int16, *INDICES)
         check_operand("topk", "y_indx", y_indx, shape, "x", x, kinds)
+
+
+def _check_columns(y_indx: torch.Tensor, n_rows: int | torch.Tensor | None, columns: int) -> None:
+    """Given columns of the rows that are looked at exist; seen without waiting on CPUs alone."""
+    if y_indx.device.type != "cpu":
+        return
+    used = y_indx if n_rows is None else y_indx[: int(n_rows)]
+    if used.numel():
+        low, high = (int(end) for end in used.aminmax())
+        if low < -1 or high >= columns:
+            found = f"has {low if low < -1 else high}"
+            raise refuse("topk", "y_indx", found, f"-1 to {columns - 1}, the columns of x")
 
 
 def make_empty(
@@ -106,6 +119,8 @@ def topk_forward(
     rows, columns = x.shape
     x = x if x.stride(1) == 1 else x.contiguous()
     given = y_indx is not None
+    if given:
+        _check_columns(y_indx, n_rows, columns)
     values = torch.empty((rows, k), dtype=x.dtype, device=x.device)
     index = y_indx.contiguous() if given else values.new_empty((rows, k), dtype=torch.int16)
     words = cdiv(columns, 32)
@@ -213,6 +228,8 @@ def topk_torch(
     """`topk` by torch's functions, for comparison."""
     _check(x, k, dim, y_indx)
     rows, columns = x.shape
+    if y_indx is not None:
+        _check_columns(y_indx, n_rows, columns)
     if y_indx is None:
         index = torch.argsort(x, dim=1, descending=True, stable=True)[:, :k]
     else:

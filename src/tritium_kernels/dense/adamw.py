@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels.adamw import adamw as kernel
-from tritium_kernels.errors import check_operand, check_range, check_tensor, refuse
+from tritium_kernels.errors import check_integer, check_operand, check_range, check_tensor, refuse
 from tritium_kernels.launch import cdiv, on
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat
@@ -66,8 +66,12 @@ def adamw_(
     check_tensor(op, "parameter", parameter)
     for name, value in (("gradient", gradient), ("first", first), ("second", second)):
         check_operand(op, name, value, parameter.shape, "parameter", parameter)
-    if step < 1:
-        raise refuse(op, "step", f"is {step}", "step >= 1")
+    check_integer(op, "step", step, 1, what="step >= 1, an integer")
+    if torch.is_grad_enabled():
+        for name, value in (("parameter", parameter), ("first", first), ("second", second)):
+            if value.requires_grad:
+                accepted = "a call under torch.no_grad(): it is written to in place"
+                raise refuse(op, name, "requires grad", accepted)
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
         check_range(op, name, value, 0, float("inf"))
     for value in betas:
@@ -114,6 +118,6 @@ class AdamW(torch.optim.Optimizer):
                 state["step"] += 1
                 adamw_(
                     parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"],
-                    state["step"], **options,
+                    int(state["step"]), **options,
                 )  # fmt: skip
         return loss

@@ -3,6 +3,8 @@ functions."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,9 +12,13 @@ from torch import Tensor
 
 from tritium_kernels.dense import attention_launch
 from tritium_kernels.dense.attention_launch import MOST_DIMENSIONS, UNLIMITED, Call
-from tritium_kernels.dense.score import ScoreModifier
+from tritium_kernels.dense.score import ScoreModifier, prepare_aux
 from tritium_kernels.errors import (
+    INTEGERS,
+    SEEDS,
+    check_integer,
     check_like,
+    check_number,
     check_range,
     check_rank,
     check_same_dtype,
@@ -40,6 +46,9 @@ def attention_op(
     seed: int, most_queries: int, most_keys: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(o, lse) of (batch, heads, rows, d); packed sequences are one batch."""
+    if q_offsets is not None and k_offsets is not None:
+        _check_offsets("q_offsets", q_offsets, q.shape[2], most_queries)
+        _check_offsets("k_offsets", k_offsets, k.shape[2], most_keys)
     o = _like(q, v.shape[-1])
     if q_offsets is not None:
         o.zero_()  # rows may belong to no sequence
@@ -116,18 +125,42 @@ def _check_heads(op: str, q: Tensor, k: Tensor, v: Tensor, rank: int) -> None:
 
 
 def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tuple[int, int]:
-    left, right = (UNLIMITED, UNLIMITED) if window is None else window
-    if left < UNLIMITED or right < UNLIMITED:
-        raise refuse(op, "window", f"is {window}", "(left, right), each >= 0, or -1: no limit")
+    if window is None:
+        return UNLIMITED, 0 if causal else UNLIMITED
+    accepted = "(left, right), each >= 0, or -1: no limit"
+    if not isinstance(window, Sequence) or len(window) != 2:
+        raise refuse(op, "window", f"is {window!r}", accepted)
+    left, right = window
+    for side in window:
+        if not isinstance(side, INTEGERS) or side < UNLIMITED:
+            raise refuse(op, "window", f"is {window}", accepted)
     return left, 0 if causal else right
 
 
-def _check_score(op: str, score: Any, aux: Tensor | None, q: Tensor) -> str | None:
-    if score is not None and not isinstance(score, ScoreModifier):
-        raise refuse(op, "score", f"is {type(score).__name__}", "a ScoreModifier or None")
-    if aux is not None:
-        check_like(op, "aux", aux, "q", q)
-    return None if score is None else score.name
+def _check_scale(op: str, scale: Any, q: Tensor) -> float:
+    """The factor of scores; None is 1 / sqrt(d)."""
+    if scale is None:
+        return q.shape[-1] ** -0.5
+    check_number(op, "scale", scale, "a number, or None")
+    return float(scale)
+
+
+def _check_offsets(name: str, offsets: Tensor, rows: int, most: int) -> None:
+    """Sequences lie within the rows, and none is longer than `most`; seen without waiting on CPUs
+    alone."""
+    if offsets.device.type != "cpu":
+        return
+    op, places = "attention_packed", offsets.tolist()
+    if places[0] < 0 or places[-1] > rows:
+        found = f"is from {places[0]} to {places[-1]}"
+        raise refuse(op, name, found, f"0 to {rows}, the rows of {name[0]}")
+    lengths = [end - start for start, end in itertools.pairwise(places)]
+    if lengths and min(lengths) < 0:
+        raise refuse(op, name, f"is {places}", "numbers that do not fall")
+    if lengths and max(lengths) > most:
+        limit = "most_queries" if name[0] == "q" else "most_keys"
+        accepted = f"{max(lengths)} or more, the length of the longest sequence in {name}"
+        raise refuse(op, limit, f"is {most}", accepted)
 
 
 def attention(
@@ -144,7 +177,8 @@ def attention(
         causal: a query sees no later key. The last query stands at the last key.
         scale: 1 / sqrt(d) if not given.
         window: (left, right): keys that are seen before and after a query's position; -1: all.
-        score, aux: a function of scores (see `score`), and the tensor that it reads.
+        score, aux: a function of scores (see `score`), and the tensor that it reads, which has no
+            gradient.
         dropout, seed: weights dropped with this probability; the same seed, the same weights.
 
     A query that sees no key gives zeros and gets no gradient.
@@ -153,12 +187,13 @@ def attention(
     if k.shape[0] != q.shape[0]:
         raise refuse("attention", "k", f"has {k.shape[0]} batches", f"q's, {q.shape[0]}")
     left, right = _check_window("attention", window, causal)
-    name = _check_score("attention", score, aux, q)
+    aux = prepare_aux("attention", score, aux, q, q.shape[1])
     check_range("attention", "dropout", dropout, 0, 1)
-    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    check_integer("attention", "seed", seed, *SEEDS)
+    scale = _check_scale("attention", scale, q)
     return attention_op(
-        q, k, v, None, None, aux, scale, left, right, name, float(dropout), seed,
-        q.shape[2], k.shape[2],
+        q, k, v, None, None, aux, scale, left, right, None if score is None else score.name,
+        float(dropout), seed, q.shape[2], k.shape[2],
     )[0]  # fmt: skip
 
 
@@ -187,12 +222,15 @@ def attention_packed(
             accepted = "sequences + 1, the same for both"
             raise refuse(op, name, f"has {offsets.numel()} elements", accepted)
     left, right = _check_window(op, window, causal)
-    name = _check_score(op, score, aux, q)
+    aux = prepare_aux(op, score, aux, q, q.shape[1])
     check_range(op, "dropout", dropout, 0, 1)
-    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    check_integer(op, "seed", seed, *SEEDS)
+    check_integer(op, "most_queries", most_queries, 0)
+    check_integer(op, "most_keys", most_keys, 0)
+    scale = _check_scale(op, scale, q)
     heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
     o, _ = attention_op(
         *heads_first, q_offsets.contiguous(), k_offsets.contiguous(), aux, scale, left, right,
-        name, float(dropout), seed, most_queries, most_keys,
+        None if score is None else score.name, float(dropout), seed, most_queries, most_keys,
     )  # fmt: skip
     return o[0].transpose(0, 1)

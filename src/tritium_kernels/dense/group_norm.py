@@ -9,7 +9,14 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import group_norm as kernels
 from tritium_kernels.dense.norm import statistics_dtype
-from tritium_kernels.errors import check_operand, check_same_dtype, check_tensor, refuse
+from tritium_kernels.errors import (
+    check_eps,
+    check_integer,
+    check_operand,
+    check_same_dtype,
+    check_tensor,
+    refuse,
+)
 from tritium_kernels.launch import cdiv, on, power_of_two
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
@@ -117,13 +124,14 @@ def group_norm(
     check_tensor(op, "x", x)
     if x.ndim < 2:
         raise refuse(op, "x", f"has {x.ndim} dimensions", "2 or more")
-    if groups < 1 or x.shape[1] % groups:
-        raise refuse(op, "groups", f"is {groups}", f"a divisor of the {x.shape[1]} channels")
+    accepted = f"a divisor of the {x.shape[1]} channels"
+    check_integer(op, "groups", groups, 1, what=accepted)
+    if x.shape[1] % groups:
+        raise refuse(op, "groups", f"is {groups}", accepted)
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None:
             check_operand(op, name, value, x.shape[1:2], "x", x)
     if bias is not None and weight is not None:
         check_same_dtype(op, "bias", bias, "weight", weight)
-    if not eps >= 0:
-        raise refuse(op, "eps", f"is {eps}", "eps >= 0")
+    check_eps(op, eps)
     return group_norm_op(x, groups, weight, bias, float(eps))[0]

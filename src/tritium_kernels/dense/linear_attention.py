@@ -14,6 +14,7 @@ from tritium_kernels.errors import (
     check_rank,
     check_same_dtype,
     check_tensor,
+    check_without_gradient,
     refuse,
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
@@ -115,5 +116,6 @@ def linear_attention(
         raise refuse(op, "q", f"has {d}, v {v.shape[-1]} columns", "256 or fewer")
     if decay is not None:
         check_operand(op, "decay", decay, (q.shape[1],), "q", q, (torch.float32,))
-        decay = decay.detach().contiguous()
+        check_without_gradient(op, decay=decay)
+        decay = decay.contiguous()
     return linear_attention_op(q, k, v, decay, max(d, 1) ** -0.5 if scale is None else scale)

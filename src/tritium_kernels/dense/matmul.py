@@ -24,6 +24,7 @@ from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+RESULTS = (*FLOATS, *FP8)
 OPERANDS = (*FLOATS, torch.int8, *FP8)
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 
@@ -67,6 +68,10 @@ def _folded(
 
 def _result_dtype(a: Tensor, out_dtype: torch.dtype | None, scaled: bool) -> torch.dtype:
     if out_dtype is not None:
+        accepted = (torch.int32, torch.int64, *FLOATS) if a.dtype == torch.int8 else RESULTS
+        if out_dtype not in accepted:
+            names = ", ".join(map(str, accepted))
+            raise refuse("matmul", "out_dtype", f"is {out_dtype}", f"{names}, for {a.dtype}")
         return out_dtype
     if a.dtype == torch.int8:
         return torch.float32 if scaled else torch.int32
@@ -229,7 +234,7 @@ def matmul(
         raise refuse("matmul", name, f"is given for {a.dtype}", "none, except for int8 and fp8")
     dtype = _result_dtype(a, out_dtype, scaled)
     if not dtype.is_floating_point and (scaled or bias is not None or activation is not None):
-        raise refuse("matmul", "out_dtype", "is int32 with an epilogue", "a floating-point type")
+        raise refuse("matmul", "out_dtype", f"is {dtype} with an epilogue", "a floating-point type")
     if bias is not None:
         check_operand("matmul", "bias", bias, (n,), "a", a)
     if residual is not None:

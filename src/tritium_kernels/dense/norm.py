@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels import norm as kernels
-from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
+from tritium_kernels.errors import (
+    check_eps,
+    check_operand,
+    check_rank,
+    check_same_dtype,
+    check_tensor,
+    refuse,
+)
 from tritium_kernels.launch import as_rows, cdiv, device_class, on
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import ROWS, RowPlan, plan_rows
@@ -181,8 +188,7 @@ def _check(op: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: 
         if weight is None:
             raise refuse(op, "bias", "is given without weight", "bias with weight, or none")
         check_same_dtype(op, "bias", bias, "weight", weight)
-    if not eps >= 0:
-        raise refuse(op, "eps", f"is {eps}", "eps >= 0")
+    check_eps(op, eps)
 
 
 def layer_norm(

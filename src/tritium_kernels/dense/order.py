@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels import order as kernels
-from tritium_kernels.errors import FLOATS, INDICES, check_tensor, refuse
+from tritium_kernels.errors import (
+    FLOATS,
+    INDICES,
+    check_axis,
+    check_integer,
+    check_number,
+    check_tensor,
+    refuse,
+)
 from tritium_kernels.launch import as_rows, cdiv, on, power_of_two
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_flat, plan_rows
@@ -138,9 +146,7 @@ sort_op.register_autograd(_sort_backward, setup_context=_save_sort)
 
 
 def _last(op: str, x: Tensor, dim: int) -> Tensor:
-    if not -x.ndim <= dim < x.ndim:
-        accepted = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "none: x has no dimension"
-        raise refuse(op, "dim", f"is {dim}", accepted)
+    check_axis(op, x, dim)
     return x.movedim(dim, -1)
 
 
@@ -173,8 +179,9 @@ def histogram(x: Tensor, bins: int, low: float, high: float) -> Tensor:
     Elements outside and NaN are not counted; `high` is in the last interval.
     """
     check_tensor("histogram", "x", x)
-    if not 1 <= bins <= MOST_BINS:
-        raise refuse("histogram", "bins", f"is {bins}", f"1 to {MOST_BINS}")
+    check_integer("histogram", "bins", bins, 1, MOST_BINS)
+    for name, value in (("low", low), ("high", high)):
+        check_number("histogram", name, value, "a finite number")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise refuse("histogram", "high", f"is {high} for low {low}", "finite low < high")
     return histogram_op(x.detach(), bins, float(low), float(high))

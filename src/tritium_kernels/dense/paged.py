@@ -10,7 +10,9 @@ from tritium_kernels.dense.attention_launch import MOST_DIMENSIONS, UNLIMITED, w
 from tritium_kernels.dense.kernels import paged as kernels
 from tritium_kernels.errors import (
     INDICES,
+    check_integer,
     check_like,
+    check_number,
     check_operand,
     check_rank,
     check_same_dtype,
@@ -33,6 +35,22 @@ def _splits(device: torch.device, programs: int, most_keys: int, block: int) -> 
     return min(power_of_two(wanted), power_of_two(useful), MOST_SPLITS)
 
 
+def _check_pages(table: Tensor, lengths: Tensor, pages: int, rows: int) -> None:
+    """Sequences are no longer than their pages, which exist: looks at the numbers themselves."""
+    op, most = "paged_attention", table.shape[1] * rows
+    low, high = (int(end) for end in lengths.aminmax())
+    if low < 0 or high > most:
+        found = f"has {low if low < 0 else high}"
+        raise refuse(op, "lengths", found, f"0 to {most}, the rows of a sequence's pages")
+    first = torch.arange(table.shape[1]) * rows
+    used = table[first[None] < lengths[:, None]]
+    if used.numel():
+        low, high = (int(end) for end in used.aminmax())
+        if low < 0 or high >= pages:
+            found = f"has {low if low < 0 else high}"
+            raise refuse(op, "table", found, f"0 to {pages - 1}, the pages")
+
+
 @operator("paged_attention")
 def paged_attention_op(
     q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor, scale: float,
@@ -43,6 +61,8 @@ def paged_attention_op(
     o = torch.empty((batch, heads, dv), dtype=q.dtype, device=q.device)
     if o.numel() == 0:
         return o
+    if q.device.type == "cpu":
+        _check_pages(table, lengths, k_pages.shape[0], page)
     q, k_pages, v_pages, table = map(with_unit_stride, (q, k_pages, v_pages, table))
     block, warps, stages = BLOCKS[device_class(q.device)]
     splits = _splits(q.device, batch * kv_heads, table.shape[1] * page, block)
@@ -109,8 +129,10 @@ def paged_attention(
     check_rank(op, "table", table, (2,))
     check_operand(op, "table", table, (q.shape[0], table.shape[1]), "q", q, INDICES)
     check_operand(op, "lengths", lengths, (q.shape[0],), "q", q, INDICES)
-    if window is not None and window < 0:
-        raise refuse(op, "window", f"is {window}", "window >= 0, or None")
+    if window is not None:
+        check_integer(op, "window", window, 0, what="window >= 0, or None")
+    if scale is not None:
+        check_number(op, "scale", scale, "a number, or None")
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     left = UNLIMITED if window is None else window
     return paged_attention_op(q, k_pages, v_pages, table, lengths, scale, left)

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels import quantize as kernels
-from tritium_kernels.errors import check_choice, check_operand, check_tensor, refuse
+from tritium_kernels.errors import (
+    check_choice,
+    check_integer,
+    check_operand,
+    check_tensor,
+    check_without_gradient,
+    refuse,
+)
 from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
@@ -66,8 +73,10 @@ def _groups(op: str, x: Tensor, group: int | None) -> tuple[int, ...]:
         raise refuse(op, "x", "has 0 dimensions", "1 or more")
     if group is None:
         return tuple(x.shape)
-    if group < 1 or x.shape[-1] % group:
-        raise refuse(op, "group", f"is {group}", f"None, or a divisor of {x.shape[-1]} columns")
+    accepted = f"None, or a divisor of {x.shape[-1]} columns"
+    check_integer(op, "group", group, 1, what=accepted)
+    if x.shape[-1] % group:
+        raise refuse(op, "group", f"is {group}", accepted)
     return (*x.shape[:-1], x.shape[-1] // group, group)
 
 
@@ -92,6 +101,8 @@ def dequantize(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> 
     groups of columns as its last dimension has."""
     check_tensor("dequantize", "q", q, _KINDS)
     check_choice("dequantize", "dtype", dtype, _FLOATS)
+    check_tensor("dequantize", "scale", scale, (torch.float32,))
+    check_without_gradient("dequantize", scale=scale)
     groups = scale.shape[-1] if scale.ndim == q.ndim and q.ndim else None
     if groups is not None and (not groups or q.shape[-1] % groups):
         found = f"has {groups} columns"

@@ -14,6 +14,7 @@ from tritium_kernels.errors import (
     check_same_dtype,
     check_shape,
     check_tensor,
+    check_without_gradient,
     refuse,
 )
 from tritium_kernels.launch import cdiv, on, power_of_two
@@ -83,4 +84,5 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tens
     check_shape("rope", "sin", sin, cos.shape)
     check_like("rope", "sin", sin, "x", x)
     check_same_dtype("rope", "sin", sin, "cos", cos)
+    check_without_gradient("rope", cos=cos, sin=sin)
     return rope_op(x, cos.detach(), sin.detach(), interleaved, False)

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels import sampling as kernels
-from tritium_kernels.errors import check_rank, check_tensor, refuse
+from tritium_kernels.errors import (
+    SEEDS,
+    check_integer,
+    check_number,
+    check_rank,
+    check_tensor,
+    refuse,
+)
 from tritium_kernels.launch import as_rows, on, power_of_two
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
@@ -58,12 +65,16 @@ def sample(
     check_rank("sample", "logits", logits, (2,))
     if not logits.shape[1]:
         raise refuse("sample", "logits", "has 0 columns", "1 or more")
+    check_number("sample", "temperature", temperature, "0 or more, finite")
     if not (temperature >= 0 and math.isfinite(temperature)):
         raise refuse("sample", "temperature", f"is {temperature}", "0 or more, finite")
-    if top_k is not None and top_k < 1:
-        raise refuse("sample", "top_k", f"is {top_k}", "1 or more, or None")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise refuse("sample", "top_p", f"is {top_p}", "0 < top_p <= 1, or None")
+    if top_k is not None:
+        check_integer("sample", "top_k", top_k, 1, what="1 or more, or None")
+    if top_p is not None:
+        check_number("sample", "top_p", top_p, "0 < top_p <= 1, or None")
+        if not 0 < top_p <= 1:
+            raise refuse("sample", "top_p", f"is {top_p}", "0 < top_p <= 1, or None")
+    check_integer("sample", "seed", seed, *SEEDS)
     return sample_op(
         logits.detach(), float(temperature), top_k or 0, 1.0 if top_p is None else top_p, seed
     )

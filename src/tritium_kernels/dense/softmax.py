@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tritium_kernels.dense.kernels import softmax as kernels
-from tritium_kernels.errors import check_tensor, refuse
+from tritium_kernels.errors import check_axis, check_tensor
 from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
@@ -73,9 +73,7 @@ softmax_op.register_autograd(_backward, setup_context=_save)
 
 def _along(op: str, x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
     check_tensor(op, "x", x)
-    if not -x.ndim <= dim < x.ndim:
-        accepted = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "none: x has no dimension"
-        raise refuse(op, "dim", f"is {dim}", accepted)
+    check_axis(op, x, dim)
     if dim in (-1, x.ndim - 1):
         return softmax_op(x, log)
     return softmax_op(x.movedim(dim, -1), log).movedim(-1, dim)

@@ -24,10 +24,15 @@ class FnName(Enum):
 
 @dataclass(frozen=True)
 class FusedActivation:
-    """A function of the result, applied before it is stored: see `FnSpecs`."""
+    """A function of the result, applied before it is stored: see `FnSpecs`.
+
+    `derivative`: a `jit` function of (tile, the gradient of the function's result, *fn_args), in
+    float32, that gives the gradient of the tile; None: there is none, but that of `swiglu_fn`.
+    """
 
     specs: FnSpecs = IDENTITY
     fn_args: tuple[Any, ...] = ()
+    derivative: Any = None
 
 
 @dataclass(frozen=True)

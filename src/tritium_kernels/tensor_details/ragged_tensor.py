@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tritium_kernels.errors import INDICES, check_operand, check_rank, check_tensor, refuse
+from tritium_kernels.errors import (
+    INDICES,
+    check_integer,
+    check_operand,
+    check_rank,
+    check_tensor,
+    refuse,
+)
 from tritium_kernels.launch import cdiv, on
 from tritium_kernels.moe_kernels import metadata as kernels
 
@@ -77,8 +84,14 @@ def _check(slice_sizes: torch.Tensor, n_total_rows: int) -> None:
     check_rank(op, "slice_sizes", slice_sizes, (1,))
     if slice_sizes.shape[0] >= 1 << 16:
         raise refuse(op, "slice_sizes", f"has {slice_sizes.shape[0]} elements", "fewer than 65536")
-    if n_total_rows < 0:
-        raise refuse(op, "n_total_rows", f"is {n_total_rows}", "n_total_rows >= 0")
+    check_integer(op, "n_total_rows", n_total_rows, 0, what="n_total_rows >= 0")
+    if slice_sizes.device.type == "cpu" and slice_sizes.numel():  # seen without waiting
+        least, total = int(slice_sizes.min()), int(slice_sizes.sum())
+        if least < 0:
+            raise refuse(op, "slice_sizes", f"has {least}", "0 or more")
+        if total > n_total_rows:
+            accepted = f"{n_total_rows} or fewer in all, n_total_rows"
+            raise refuse(op, "slice_sizes", f"has {total} rows", accepted)
 
 
 def make_ragged_tensor_metadata(

@@ -1,0 +1,205 @@
+"""Arguments that do not fit are refused by name before a launch; none is dropped without a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kernels.support import close, normal, place, torch
+from tritium_kernels import dense
+from tritium_kernels.dense.adamw import adamw_
+from tritium_kernels.dense.score import ScoreModifier, alibi, softcap
+from tritium_kernels.errors import ArgumentError
+from tritium_kernels.reduce import reduce
+from tritium_kernels.tensor import make_ragged_tensor_metadata
+from tritium_kernels.topk import topk
+
+
+def heads(count: int = 4, length: int = 8) -> Any:
+    return normal(1, count, length, 16)
+
+
+def integers(*values: int) -> Any:
+    return torch.tensor(values, dtype=torch.int32, device=place())
+
+
+def test_aux_of_scores_may_have_any_strides():
+    q = heads()
+    wide = torch.tensor([0.1, 9, 0.2, 9, 0.3, 9, 0.4, 9], device=place())
+    found = dense.attention(q, q, q, score=alibi, aux=wide[::2])
+    assert torch.equal(found, dense.attention(q, q, q, score=alibi, aux=wide[::2].contiguous()))
+    rows = heads().squeeze(0).transpose(0, 1)
+    found = dense.attention_packed(
+        rows, rows, rows, integers(0, 8), integers(0, 8), 8, 8, score=alibi, aux=wide[::2]
+    )
+    right = dense.attention(*3 * [rows.transpose(0, 1)[None]], score=alibi, aux=wide[::2])
+    close(found, right[0].transpose(0, 1).double())
+
+
+@pytest.mark.parametrize(
+    ("score", "aux", "message"),
+    [
+        (alibi, None, r"attention: aux is None; accepted: a tensor of shape \(4,\), for alibi"),
+        (softcap, None, r"aux is None; accepted: a tensor of shape \(1,\), for softcap"),
+        (alibi, [0.5], r"aux has shape \(1,\); accepted: \(4,\)"),
+        (softcap, [0.5, 0.5], r"aux has shape \(2,\); accepted: \(1,\)"),
+        (alibi, 0.5, "aux is float; accepted: torch.Tensor or None"),
+    ],
+)
+def test_aux_has_what_the_function_reads(score: ScoreModifier, aux: Any, message: str):
+    q = heads()
+    aux = torch.tensor(aux, device=place()) if isinstance(aux, list) else aux
+    with pytest.raises(ArgumentError, match=message):
+        dense.attention(q, q, q, score=score, aux=aux)
+
+
+def wanted(*shape: int) -> Any:
+    return normal(*shape).requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dense.attention(*3 * [heads()], score=alibi, aux=wanted(4)),
+         "attention: aux requires grad"),
+        (lambda: dense.linear_attention(*3 * [heads()], decay=wanted(4)),
+         "linear_attention: decay requires grad"),
+        (lambda: dense.rope(heads(), wanted(8, 8), normal(8, 8)), "rope: cos requires grad"),
+        (lambda: dense.dequantize(dense.quantize(normal(3, 4))[0], wanted(3)),
+         "dequantize: scale requires grad"),
+        (lambda: reduce(normal(2, 3, 4), 0, scale=wanted(2, 3, 4)), "reduce: scale requires grad"),
+    ],
+)  # fmt: skip
+def test_a_gradient_that_is_not_built_is_refused(call: Any, message: str):
+    with pytest.raises(NotImplementedError, match=message):
+        call()
+    with torch.no_grad():
+        call()
+
+
+PACKED = [
+    ([0, 200], 100, "most_queries is 100; accepted: 200 or more"),
+    ([0, 400], 400, "q_offsets is from 0 to 400; accepted: 0 to 200, the rows of q"),
+    ([-1, 200], 400, "q_offsets is from -1 to 200"),
+    ([0, 150, 100, 200], 200, r"q_offsets is \[0, 150, 100, 200\]; accepted: numbers that do not"),
+]
+
+
+@pytest.mark.parametrize(("offsets", "most", "message"), PACKED)
+def test_packed_sequences_lie_within_the_rows(offsets: list[int], most: int, message: str):
+    if place() != "cpu":
+        return
+    x = normal(200, 2, 16)
+    at = integers(*offsets)
+    with pytest.raises(ArgumentError, match=message):
+        dense.attention_packed(x, x, x, at, at, most, 400)
+    keys = message.replace("q_offsets", "k_offsets").replace("of q", "of k")
+    with pytest.raises(ArgumentError, match=keys.replace("most_queries", "most_keys")):
+        whole = integers(*[0] * (len(offsets) - 1), 200)
+        dense.attention_packed(x, x, x, whole, at, 200, most)
+
+
+@pytest.mark.parametrize(
+    ("table", "lengths", "message"),
+    [
+        ([[0, 1], [1, 4]], [3, 3], "table has 4; accepted: 0 to 3, the pages"),
+        ([[0, 1], [-1, 2]], [3, 3], "table has -1; accepted: 0 to 3"),
+        ([[0, 1], [1, 2]], [3, 5], "lengths has 5; accepted: 0 to 4, the rows of a sequence's"),
+        ([[0, 1], [1, 2]], [-3, 4], "lengths has -3; accepted: 0 to 4"),
+    ],
+)
+def test_pages_exist(table: Any, lengths: Any, message: str):
+    if place() != "cpu":
+        return
+    pages, q = normal(4, 2, 1, 16), normal(2, 2, 16)
+    with pytest.raises(ArgumentError, match=message):
+        dense.paged_attention(q, pages, pages, torch.tensor(table), torch.tensor(lengths))
+
+
+def test_a_table_s_unused_entries_may_be_anything():
+    pages, q = normal(4, 2, 1, 16), normal(2, 2, 16)
+    for filler in (-1, 99):
+        table = torch.tensor([[0, 1], [3, filler]], device=place())
+        dense.paged_attention(q, pages, pages, table, torch.tensor([4, 2], device=place()))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.complex64, torch.bool])
+def test_results_of_products_are_floats(dtype: Any):
+    a = normal(2, 3)
+    with pytest.raises(ArgumentError, match=r"matmul: out_dtype is torch\..*; accepted: torch.fl"):
+        dense.matmul(a, a.mT, out_dtype=dtype)
+    if dtype != torch.int64:
+        ones = torch.ones(2, 3, dtype=torch.int8, device=place())
+        with pytest.raises(ArgumentError, match=r"out_dtype is .*for torch.int8"):
+            dense.matmul(ones, ones.mT, out_dtype=dtype)
+
+
+def test_meta_tensors_have_shapes():
+    x, w = (torch.empty(shape, device="meta", dtype=torch.bfloat16) for shape in ((3, 8), (8,)))
+    assert dense.softmax(x).shape == (3, 8)
+    assert dense.layer_norm(x, w, w).device.type == "meta"
+    assert dense.matmul(x, x.mT).shape == (3, 3)
+    q = torch.empty(1, 2, 4, 16, device="meta")
+    assert dense.attention(q, q, q).shape == q.shape
+    with pytest.raises(ArgumentError, match="is on meta; accepted: cpu, cuda"):
+        topk(x.float(), 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dense.attention(*3 * [heads()], window=5), "attention: window is 5; accepted: "),
+        (lambda: dense.attention(*3 * [heads()], window=(1, 2, 3)), r"window is \(1, 2, 3\)"),
+        (lambda: dense.attention(*3 * [heads()], window=(1.5, 2)), r"window is \(1.5, 2\)"),
+        (lambda: dense.attention(*3 * [heads()], scale="a"), "scale is 'a'; accepted: a number"),
+        (lambda: dense.attention(*3 * [heads()], seed=1 << 64), "seed is 18446744073709551616"),
+        (lambda: dense.attention(*3 * [heads()], dropout="a"), "dropout is 'a'; accepted: 0 <= d"),
+        (lambda: dense.attention_packed(*3 * [normal(4, 2, 16)], *2 * [integers(0, 4)], None, 4),
+         "most_queries is None; accepted: an integer, 0 or more"),
+        (lambda: dense.group_norm(normal(2, 6), 2.0), "group_norm: groups is 2.0; accepted: a di"),
+        (lambda: dense.softmax(normal(3), dim=None), "softmax: dim is None; accepted: -1 to 0"),
+        (lambda: dense.cumsum(normal(3), dim=0.0), "cumsum: dim is 0.0; accepted: -1 to 0"),
+        (lambda: dense.sort(normal(3), dim="a"), "sort: dim is 'a'; accepted: -1 to 0"),
+        (lambda: dense.layer_norm(normal(3), eps="a"), "layer_norm: eps is 'a'; accepted: eps >= "),
+        (lambda: dense.group_norm(normal(2, 6), 2, eps=None), "eps is None; accepted: eps >= 0"),
+        (lambda: dense.histogram(normal(3), 3.5, 0, 1), "bins is 3.5; accepted: an integer, 1 to"),
+        (lambda: dense.histogram(normal(3), 3, "a", 1), "low is 'a'; accepted: a finite number"),
+        (lambda: dense.quantize(normal(3, 4), group=2.0), "group is 2.0; accepted: None, or a div"),
+        (lambda: dense.sample(normal(3, 7), top_k=1.5), "top_k is 1.5; accepted: 1 or more"),
+        (lambda: dense.sample(normal(3, 7), "a"), "temperature is 'a'; accepted: 0 or more"),
+        (lambda: dense.sample(normal(3, 7), top_p="a"), "top_p is 'a'; accepted: 0 < top_p"),
+        (lambda: topk(normal(3, 4), 1.5), "topk: k is 1.5; accepted: 1 to 4, the columns of x"),
+        (lambda: adamw_(*4 * [normal(3)], 1.5), "adamw_: step is 1.5; accepted: step >= 1"),
+        (lambda: adamw_(*4 * [normal(3)], 1, "a"), "adamw_: lr is 'a'; accepted: 0 <= lr"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(call: Any, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
+def test_slices_and_columns_exist():
+    if place() != "cpu":
+        return
+    with pytest.raises(ArgumentError, match="slice_sizes has 12 rows; accepted: 2 or fewer in all"):
+        make_ragged_tensor_metadata(integers(9, 3), 2)
+    with pytest.raises(ArgumentError, match="slice_sizes has -1; accepted: 0 or more"):
+        make_ragged_tensor_metadata(integers(3, -1), 2)
+    x = normal(2, 4)
+    for column in (4, -2):
+        index = torch.full((2, 2), column)
+        with pytest.raises(ArgumentError, match=f"y_indx has {column}; accepted: -1 to 3"):
+            topk(x, 2, y_indx=index)
+        topk(x, 2, y_indx=index, n_rows=0)
+
+
+def test_adamw_refuses_leaves_in_grad_mode():
+    parameter, others = wanted(3), [normal(3, seed=i).abs() for i in range(3)]
+    before = parameter.detach().clone()
+    with pytest.raises(ArgumentError, match=r"parameter requires grad; .*torch.no_grad"):
+        adamw_(parameter, *others, 1)
+    assert torch.equal(parameter, before)
+    with torch.no_grad():
+        adamw_(parameter, *others, 1)
+    assert not torch.equal(parameter, before)
