@@ -7,6 +7,7 @@ import torch
 from tritium_kernels.errors import check_operand, check_rank, check_tensor, refuse
 from tritium_kernels.launch import on, power_of_two
 from tritium_kernels.moe_kernels import compaction as kernels
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.dtype import BIT
 from tritium_kernels.tensor_details.storage import Tensor
 
@@ -29,6 +30,7 @@ def _words(yv: torch.Tensor, yi: torch.Tensor, bitmask: torch.Tensor | Tensor) -
     return bitmask
 
 
+@untraced
 def compaction(
     yv: torch.Tensor, yi: torch.Tensor, bitmask: torch.Tensor | Tensor, sentinel: int = -1
 ) -> tuple[torch.Tensor, torch.Tensor]:

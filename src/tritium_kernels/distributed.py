@@ -25,6 +25,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launch import cdiv, on, power_of_two
 from tritium_kernels.moe_kernels import distributed as kernels
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.layout_details.base import up_to
 
 _INDICES = (torch.int16, torch.int32, torch.int64)
@@ -116,6 +117,7 @@ def _addresses(tensors: Sequence[Tensor]) -> Tensor:
     return torch.tensor(values, dtype=torch.int64, device=tensors[0].device)
 
 
+@untraced
 def convert_dp_to_ep(
     src: Tensor, expt_assignment: ExptAssignment, expt_indx: Tensor, gate_indx: Tensor,
     symm_mem_pool: SymmetricMemoryPool,
@@ -149,6 +151,7 @@ def convert_dp_to_ep(
     return peers[mesh.local_rank]
 
 
+@untraced
 def convert_ep_to_dp(
     src: Tensor, expt_assignment: ExptAssignment, expt_indx: Tensor, topk_indx: Tensor,
     symm_mem_pool: SymmetricMemoryPool,

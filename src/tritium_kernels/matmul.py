@@ -62,6 +62,7 @@ from tritium_kernels.numerics_details.mxfp import (
     check_block_size,
     upcast_from_mxfp,
 )
+from tritium_kernels.operators import untraced
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout, StridedLayout
@@ -282,6 +283,7 @@ def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
     config.report_quantization_err_fn(exact, stored)
 
 
+@untraced
 def matmul(
     a: Any, b: Any, bias: Tensor | None,
     a_ragged_metadata: RaggedTensorMetadata | None = None,
@@ -294,7 +296,7 @@ def matmul(
 ) -> Tensor:  # fmt: skip
     """epilogue(activation(out_alpha * (c_acc_in + a @ b + bias * betas)) * gammas).
 
-    a, b, bias and gammas have gradients, with operands of 16 or 32 bits and an activation that has a
+    a, b, bias and gammas have gradients, with operands of 16 or 32 bits and an activation with a
     derivative.
 
     Args:

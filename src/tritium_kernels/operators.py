@@ -3,6 +3,7 @@ nothing: it takes 25 us for a call, and 100 us more with gradients."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,21 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 PLAIN = {Tensor, torch.nn.Parameter}
+
+
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that launches kernels and is no op of torch: `torch.compile` breaks the graph at
+    its calls and does not look into it."""
+    # What torch itself has for its own functions: it imports Dynamo at the first call only.
+    hidden = torch._disable_dynamo(function)  # pyright: ignore
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return hidden(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
 
 
 class Operator:

@@ -40,6 +40,7 @@ from tritium_kernels.numerics_details.mxfp import (
     check_block_size,
     upcast_from_mxfp_torch,
 )
+from tritium_kernels.operators import untraced
 from tritium_kernels.overrides import InapplicableConstraint as InapplicableConstraint
 from tritium_kernels.overrides import Overrides, all_constraints_satisfied
 from tritium_kernels.specialize import IDENTITY, FnSpecs
@@ -395,6 +396,7 @@ class _Reduce(torch.autograd.Function):
         ), None, None  # fmt: skip
 
 
+@untraced
 def reduce(
     x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
     x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.errors import INDICES, check_operand, refuse
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor import (
     RaggedTensorMetadata,
     SparseMatrix,
@@ -122,6 +123,7 @@ def _route(
     return data, GatherIndx(by_expert, by_token), ScatterIndx(by_token, by_expert)
 
 
+@untraced
 def routing(
     logits: Tensor, n_expts_act: int, renormalize: bool = True, expt_indx: Tensor | None = None,
     simulated_ep: int = 1,

@@ -21,6 +21,7 @@ from tritium_kernels.numerics import (
     OutFlexData,
     compute_actual_scale,
 )
+from tritium_kernels.operators import untraced
 from tritium_kernels.reduce import PostprocessFn, reduce_backward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tables import plan_rows
@@ -93,6 +94,7 @@ def _columns(a: torch.Tensor) -> int:
     return a.shape[-1] // 2
 
 
+@untraced
 def swiglu(
     a: torch.Tensor, alpha: float, precision_config: PrecisionConfig, routing_data: Any = None
 ) -> torch.Tensor:

@@ -17,6 +17,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
 from tritium_kernels.moe_kernels import topk as kernels
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor import SparseMatrix
 from tritium_kernels.tensor_details.dtype import BIT
 from tritium_kernels.tensor_details.storage import wrap_torch_tensor
@@ -196,6 +197,7 @@ class TopK(torch.autograd.Function):
         return dx, None, None, None, None, None, None, None
 
 
+@untraced
 def topk(
     x: torch.Tensor, k: int, apply_softmax: bool = True, dim: int = 1,
     y_indx: torch.Tensor | None = None, n_rows: int | torch.Tensor | None = None,

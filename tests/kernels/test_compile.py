@@ -7,6 +7,10 @@ import pytest
 from tests.kernels.support import close, integers, is_op, normal, torch
 from tritium_kernels import dense
 from tritium_kernels.dense.score import alibi
+from tritium_kernels.matmul_ogs import PrecisionConfig, matmul_ogs
+from tritium_kernels.routing import routing
+from tritium_kernels.swiglu import PrecisionConfig as GateConfig
+from tritium_kernels.swiglu import swiglu as gate
 
 INDEX = [1, 4, 0, 2]
 
@@ -62,3 +66,26 @@ def test_every_op():
     pages, table = normal(4, 2, 1, 8), integers(4, 2, 2)
     lengths = torch.tensor([3, 1], device=x.device)
     is_op(ops.paged_attention.default, normal(2, 2, 8), pages, pages, table, lengths, 0.5, -1)
+
+
+@pytest.mark.slow
+def test_a_mixture_of_experts_breaks_the_graph():
+    """Compiled parts before and after, with the gradients of all."""
+    exact = PrecisionConfig(allow_tf32=False)
+
+    def experts(x, logits, w):
+        data, gather, scatter = routing(logits.sin(), 2)
+        h = matmul_ogs(2 * x, w, None, data, gather, precision_config=exact)
+        h = gate(torch.cat([h, h], 1).cos(), 1.0, GateConfig())
+        return matmul_ogs(
+            h, w, None, data, scatter_indx=scatter, precision_config=exact, gammas=data.gate_scal
+        ).cos()
+
+    inputs, results = [normal(5, 8), normal(5, 4), normal(4, 8, 8)], []
+    for fn in (experts, torch.compile(experts, backend="aot_eager")):
+        given = [x.detach().requires_grad_() for x in inputs]
+        y = fn(*given)
+        y.sum().backward()
+        results.append([y.detach(), *(x.grad for x in given)])
+    for ours, right in zip(*results, strict=True):
+        close(ours, right.double())

@@ -16,6 +16,7 @@ from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.moe_kernels import mxfp as kernels
 from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_shift_unsigned
 from tritium_kernels.moe_kernels.mxfp import cvt_e2m1_to_fp32 as cvt_e2m1_to_fp32
+from tritium_kernels.operators import untraced
 
 MXFP_BLOCK_SIZE = 32
 NVFP_BLOCK_SIZE = 16
@@ -75,6 +76,7 @@ def _check_down(
         raise refuse(op, "x", found, "an even number, for two in a byte")
 
 
+@untraced
 def downcast_to_mxfp(
     x: torch.Tensor, out_dtype: torch.dtype, axis: int, scale_dtype: torch.dtype = torch.uint8,
     microblock_size: int = MXFP_BLOCK_SIZE,
@@ -129,6 +131,7 @@ def _check_up(
     return n, size
 
 
+@untraced
 def upcast_from_mxfp(
     tensor: torch.Tensor, scale: torch.Tensor, target_dtype: torch.dtype, axis: int
 ) -> torch.Tensor:

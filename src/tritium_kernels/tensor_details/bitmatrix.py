@@ -9,6 +9,7 @@ import torch
 from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launch import cdiv, on, power_of_two
 from tritium_kernels.moe_kernels import metadata as kernels
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.bitmatrix_details.sum_bitmatrix_rows import (
     sum_bitmatrix_rows as sum_bitmatrix_rows,
 )
@@ -45,6 +46,7 @@ def _columns(nonzero_indx: torch.Tensor, bitmatrix: Tensor) -> int:
     return bitmatrix.shape[1]
 
 
+@untraced
 def make_bitmatrix_metadata(nonzero_indx: torch.Tensor, bitmatrix: Tensor) -> BitmatrixMetadata:
     """The order of elements, from the column numbers of each row, (rows, elements of a row)."""
     columns = _columns(nonzero_indx, bitmatrix)

@@ -17,6 +17,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launch import cdiv, on
 from tritium_kernels.moe_kernels import metadata as kernels
+from tritium_kernels.operators import untraced
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def _check(slice_sizes: torch.Tensor, n_total_rows: int) -> None:
             raise refuse(op, "slice_sizes", f"has {total} rows", accepted)
 
 
+@untraced
 def make_ragged_tensor_metadata(
     slice_sizes: torch.Tensor, n_total_rows: int
 ) -> RaggedTensorMetadata:
@@ -168,6 +170,7 @@ def _remap(
     )  # fmt: skip
 
 
+@untraced
 def remap_ragged_tensor_metadata(
     src_ragged_tensor_metadata: RaggedTensorMetadata, slice_map: torch.Tensor
 ) -> RaggedTensorMetadata:

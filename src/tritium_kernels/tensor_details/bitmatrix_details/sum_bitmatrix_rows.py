@@ -8,9 +8,11 @@ from tritium_kernels.errors import check_choice
 from tritium_kernels.launch import cdiv, on
 from tritium_kernels.moe_kernels import metadata as kernels
 from tritium_kernels.moe_kernels.metadata import vpopc as vpopc
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.storage import Tensor
 
 
+@untraced
 def sum_bitmatrix_rows(
     x: Tensor, partials_block_size: int | None = None
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:

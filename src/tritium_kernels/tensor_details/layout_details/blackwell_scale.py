@@ -26,6 +26,7 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_act_mx_scale_bw as unswizzle_act_mx_scale_bw,
 )
 from tritium_kernels.moe_kernels.layouts import unswizzle_mx_scale_bw as unswizzle_mx_scale_bw
+from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
@@ -94,6 +95,7 @@ def _segments(metadata: Any, block: int) -> tuple[Tensor, Tensor, Tensor, Tensor
     )  # fmt: skip
 
 
+@untraced
 def pad_segments_triton(
     data: Tensor, ragged_metadata: Any, block_size_to_align: int, M_pad: int, K: int, K_pad: int
 ) -> Tensor:
@@ -112,6 +114,7 @@ def pad_segments_triton(
     return out
 
 
+@untraced
 def unpad_segments_triton(
     padded_data: Tensor, ragged_metadata: Any, block_size_to_align: int, M: int, K: int, K_pad: int
 ) -> Tensor:
