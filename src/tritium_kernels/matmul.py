@@ -62,7 +62,7 @@ from tritium_kernels.numerics_details.mxfp import (
     check_block_size,
     upcast_from_mxfp,
 )
-from tritium_kernels.operators import untraced
+from tritium_kernels.operators import autocast, untraced
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout, StridedLayout
@@ -316,6 +316,7 @@ def matmul(
     """
     config = precision_config or PrecisionConfig()
     activation = fused_activation or FusedActivation()
+    a, b = autocast(a, b)
     if wants_gradient(a, b, bias, betas, gammas, out_alpha, c_acc_in, c, *activation.fn_args):
         options = Options(
             a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx, config, betas,

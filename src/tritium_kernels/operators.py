@@ -14,6 +14,33 @@ from torch.autograd import forward_ad
 PLAIN = {Tensor, torch.nn.Parameter}
 
 
+_CAST = (torch.float16, torch.bfloat16, torch.float32)
+"""Types that `torch.autocast` casts."""
+
+
+def autocast(*given: Any) -> tuple[Any, ...]:
+    """The operands of a product, in the type that `torch.autocast` has for products, inside of it;
+    the first is a tensor on the device."""
+    kind = given[0].device.type if isinstance(given[0], Tensor) else "cpu"
+    if not _autocasts(kind):
+        return given
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple(
+        t.to(dtype) if isinstance(t, Tensor) and t.dtype in _CAST else t for t in given
+    )
+
+
+def autocast_wide(x: Any) -> Any:
+    """What `torch.autocast` makes of the operand of a function that it computes in float32."""
+    if isinstance(x, Tensor) and x.device.type == "cuda" and _autocasts("cuda"):
+        return x.float() if x.dtype in _CAST else x
+    return x
+
+
+def _autocasts(kind: str) -> bool:
+    return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
+
+
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that launches kernels and is no op of torch: `torch.compile` breaks the graph at
     its calls and does not look into it."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.kernels.support import (
+    close,
     compare,
     integers,
     is_op,
@@ -200,6 +201,28 @@ def test_pages(window: int | None):
         ]
         right = exact(q[i].double()[None, :, None], *here)[0, :, 0]
         torch.testing.assert_close(found[i].double(), right, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"causal": True}, {"window": (2, 1)}, {"dropout": 0.3},
+     {"score": alibi, "aux": torch.tensor([0.5, 0.25, 0.125, 1.0], dtype=torch.float64)},
+     {"score": softcap, "aux": torch.tensor(0.7)}],
+)  # fmt: skip
+def test_double_precision(options):
+    """On CPUs: gradients are those of the function, to its last bits."""
+    q, k, v = (
+        normal(*shape, dtype=torch.float64)
+        for shape in ((1, 4, 7, 5), (1, 2, 9, 5), (1, 2, 9, 3))
+    )
+    if place() == "cuda":
+        with pytest.raises(ArgumentError, match="q has dtype float64 on cuda:0; accepted: float16"):
+            attention(q, k, v)
+        return
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    assert torch.autograd.gradcheck(lambda *qkv: attention(*qkv, **options), inputs)
+    if set(options) <= {"causal", "window"}:
+        close(attention(q, k, v, **options).detach(), exact(q, k, v, **options).detach(), 1e-4)
 
 
 def test_empty_tensors():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernels.support import FLOATS, close, compare, integers, is_op, normal, place, torch
-from tritium_kernels.dense import cross_entropy
+from tritium_kernels.dense import cross_entropy, linear_cross_entropy
 from tritium_kernels.errors import ArgumentError
 
 F = torch.nn.functional
@@ -88,3 +88,35 @@ def test_large_logits():
 def test_errors(call, message: str):
     with pytest.raises(ArgumentError, match=message):
         call(normal(2, 3), integers(3, 2))
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("columns", [7, 300])
+def test_losses_of_rows_of_a_linear_layer(columns: int, biased: bool):
+    """Each loss may have a gradient of its own; with 300 columns there are several parts."""
+    target = integers(columns, 21)
+    target[4] = -100
+    inputs = [normal(21, 8), normal(columns, 8), *([normal(columns)] if biased else [])]
+
+    def exact(x, w, b=None):
+        y = F.linear(x, w, b)
+        loss = F.cross_entropy(y, target, reduction="none", label_smoothing=0.1)
+        return loss + 0.01 * torch.logsumexp(y, 1).square() * (target != -100)
+
+    compare(
+        lambda x, w, b=None: linear_cross_entropy(
+            x, w, target, b, label_smoothing=0.1, z_loss=0.01, reduction="none"
+        ),
+        exact, inputs,
+    )  # fmt: skip
+    none = torch.empty(0, 8, device=place(), requires_grad=True)
+    loss = linear_cross_entropy(none, inputs[1], target[:0], reduction="none")
+    loss.sum().backward()
+    assert loss.shape == (0,) and none.grad.shape == (0, 8)
+
+
+@pytest.mark.slow
+def test_losses_of_rows_are_an_op_of_torch():
+    x, w, target = normal(3, 8).requires_grad_(), normal(5, 8).requires_grad_(), integers(5, 3)
+    op = torch.ops.tritium_kernels.linear_cross_entropy_rows.default
+    is_op(op, x, w, None, target, -100, 0.1, 0.01)

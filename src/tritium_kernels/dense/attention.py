@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tritium_kernels.dense import attention_launch
 from tritium_kernels.dense.attention_launch import MOST_DIMENSIONS, UNLIMITED, Call
+from tritium_kernels.dense.norm import statistics_dtype
 from tritium_kernels.dense.score import ScoreModifier, prepare_aux
 from tritium_kernels.errors import (
     INTEGERS,
@@ -25,9 +26,10 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast, operator
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+"""Types of paged attention. Attention takes float64 too, on CPUs."""
 
 
 def _like(x: Tensor, columns: int) -> Tensor:
@@ -52,7 +54,7 @@ def attention_op(
     o = _like(q, v.shape[-1])
     if q_offsets is not None:
         o.zero_()  # rows may belong to no sequence
-    lse = torch.full(q.shape[:3], -torch.inf, dtype=torch.float32, device=q.device)
+    lse = torch.full(q.shape[:3], -torch.inf, dtype=statistics_dtype(q), device=q.device)
     call = Call(
         scale, left, right, score, dropout, seed, most_queries, most_keys, q_offsets, k_offsets, aux
     )
@@ -80,7 +82,7 @@ def attention_backward_op(
 
 @attention_op.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=statistics_dtype(q), device=q.device)
     return _like(q, v.shape[-1]), lse
 
 
@@ -107,7 +109,10 @@ attention_op.register_autograd(_backward, setup_context=_save)
 def _check_heads(op: str, q: Tensor, k: Tensor, v: Tensor, rank: int) -> None:
     axis = 1  # heads
     for name, x in (("q", q), ("k", k), ("v", v)):
-        check_tensor(op, name, x, DTYPES)
+        check_tensor(op, name, x)
+        if x.dtype == torch.float64 and x.device.type == "cuda":
+            accepted = "float16, bfloat16, float32; float64 on CPUs"
+            raise refuse(op, name, f"has dtype float64 on {x.device}", accepted)
         check_rank(op, name, x, (rank,))
         check_like(op, name, x, "q", q)
         check_same_dtype(op, name, x, "q", q)
@@ -183,6 +188,7 @@ def attention(
 
     A query that sees no key gives zeros and gets no gradient.
     """
+    q, k, v = autocast(q, k, v)
     _check_heads("attention", q, k, v, 4)
     if k.shape[0] != q.shape[0]:
         raise refuse("attention", "k", f"has {k.shape[0]} batches", f"q's, {q.shape[0]}")
@@ -213,6 +219,7 @@ def attention_packed(
     The rest is as in `attention`.
     """
     op = "attention_packed"
+    q, k, v = autocast(q, k, v)
     _check_heads(op, q, k, v, 3)
     for name, offsets in (("q_offsets", q_offsets), ("k_offsets", k_offsets)):
         check_tensor(op, name, offsets, (torch.int32,))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+import tritium.language as tl
 from tritium_kernels.dense.kernels import attention as forward_kernels
 from tritium_kernels.dense.kernels import attention_backward as backward_kernels
 from tritium_kernels.dense.score import find
@@ -114,7 +115,9 @@ class Call:
     def scalars(self, q: Tensor, tiles: int) -> tuple[object, ...]:
         """The arguments of kernels between their pointers and their strides."""
         return (
-            self.q_offsets, self.k_offsets, self.aux, self.scale, self.most_queries,
+            self.q_offsets, self.k_offsets, self.aux,
+            # Numbers are arguments of 32 bits.
+            tl.constexpr(self.scale) if q.dtype == torch.float64 else self.scale, self.most_queries,
             self.most_keys, q.shape[1], tiles, self.left, self.right, self.seed, self.dropout,
         )  # fmt: skip
 

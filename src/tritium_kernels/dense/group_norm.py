@@ -18,7 +18,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, on, power_of_two
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast_wide, operator
 from tritium_kernels.tables import plan_rows
 
 
@@ -121,6 +121,7 @@ def group_norm(
     x: (batch, channels, ...); weight, bias: (channels,); `groups` divides channels.
     """
     op = "group_norm"
+    x = autocast_wide(x)
     check_tensor(op, "x", x)
     if x.ndim < 2:
         raise refuse(op, "x", f"has {x.ndim} dimensions", "2 or more")

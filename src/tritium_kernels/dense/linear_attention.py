@@ -18,7 +18,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast, operator
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _CHUNKS = {"cpu": (32, 64), "hopper": (64, 64), "gpu": (64, 32)}
@@ -103,6 +103,7 @@ def linear_attention(
         scale: None: d**-0.5.
     """
     op = "linear_attention"
+    q, k, v = autocast(q, k, v)
     check_tensor(op, "q", q, _FLOATS)
     check_rank(op, "q", q, (4,))
     check_operand(op, "k", k, q.shape, "q", q)

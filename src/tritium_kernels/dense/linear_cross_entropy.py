@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,14 +15,26 @@ from tritium_kernels.dense.cross_entropy import (
     launch_forward,
     loss_dtype,
 )
-from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
+from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor
 from tritium_kernels.launch import cdiv, power_of_two
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast, operator
 
 
 def _chunk(rows: int, features: int, columns: int) -> int:
     """Rows of logits held at a time: about as much memory as x itself takes."""
     return power_of_two(cdiv(rows, max(1, cdiv(columns, max(features, 1)))))
+
+
+def _logits(
+    x: Tensor, weight: Tensor, bias: Tensor | None
+) -> Iterator[tuple[slice, Tensor]]:
+    """(rows, their logits), some rows at a time."""
+    size = _chunk(*x.shape, weight.shape[0])
+    for first in range(0, x.shape[0], size):
+        part = x[first : first + size]
+        logits = torch.empty((part.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device)
+        _product(part, weight.T, logits, bias=bias)
+        yield slice(first, first + size), logits
 
 
 def _product(a: Tensor, b: Tensor, y: Tensor, **extra: Any) -> None:
@@ -34,7 +47,6 @@ def linear_cross_entropy_op(
     smoothing: float, z: float, mean: bool, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """(loss, dx, dweight, dbias); gradients, for a dloss of 1, are empty where not wanted."""
-    rows, features = x.shape
     columns = weight.shape[0]
     dtype = loss_dtype(x)
     count = (target != ignored).sum().to(dtype) if mean else torch.ones((), device=x.device)
@@ -43,17 +55,14 @@ def linear_cross_entropy_op(
     dx = torch.zeros_like(x) if gradients else x.new_empty(0)
     dw = torch.zeros(weight.shape if gradients else 0, dtype=dtype, device=x.device)
     db = torch.zeros(columns if gradients and bias is not None else 0, dtype=dtype, device=x.device)
-    size = _chunk(rows, features, columns)
-    for first in range(0, rows, size):
-        part, right = x[first : first + size], target[first : first + size].contiguous()
-        logits = torch.empty((part.shape[0], columns), dtype=x.dtype, device=x.device)
-        _product(part, weight.T, logits, bias=bias)
+    for some, logits in _logits(x, weight, bias):
+        right = target[some].contiguous()
         losses, lse = launch_forward(logits, right, ignored, smoothing, z)
         loss += losses.sum()
         if gradients:
             launch_backward(logits, right, lse, scale, logits, ignored, smoothing, z)
-            _product(logits, weight, dx[first : first + size])
-            _product(logits.T, part, dw, residual=dw[None])
+            _product(logits, weight, dx[some])
+            _product(logits.T, x[some], dw, residual=dw[None])
             if bias is not None:
                 db += logits.sum(0, dtype=dtype)
     db = db.to(weight.dtype if bias is None else bias.dtype)
@@ -88,6 +97,75 @@ def _backward(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
 linear_cross_entropy_op.register_autograd(_backward, setup_context=_save)
 
 
+@operator("linear_cross_entropy_rows")
+def linear_cross_entropy_rows_op(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, ignored: int,
+    smoothing: float, z: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """(loss, log-sum-exp) of each row."""
+    loss = torch.zeros(x.shape[0], dtype=loss_dtype(x), device=x.device)
+    lse = torch.zeros_like(loss)
+    for rows, logits in _logits(x, weight, bias):
+        found = launch_forward(logits, target[rows].contiguous(), ignored, smoothing, z)
+        loss[rows], lse[rows] = found
+    return loss, lse
+
+
+@operator("linear_cross_entropy_rows_backward")
+def linear_cross_entropy_rows_backward_op(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, lse: Tensor, dloss: Tensor,
+    ignored: int, smoothing: float, z: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """(dx, dweight, dbias): the logits are computed again; dbias is empty without a bias."""
+    dx = torch.zeros_like(x)
+    dw = torch.zeros(weight.shape, dtype=loss_dtype(x), device=x.device)
+    db = dw.new_zeros(0 if bias is None else weight.shape[0])
+    for rows, logits in _logits(x, weight, bias):
+        launch_backward(
+            logits, target[rows].contiguous(), lse[rows], dloss[rows], logits, ignored, smoothing, z
+        )
+        _product(logits, weight, dx[rows])
+        _product(logits.T, x[rows], dw, residual=dw[None])
+        if bias is not None:
+            db += logits.sum(0, dtype=db.dtype)
+    return dx, dw.to(weight.dtype), db.to(weight.dtype if bias is None else bias.dtype)
+
+
+@linear_cross_entropy_rows_op.register_fake
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, ignored: int,
+    smoothing: float, z: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
+    return loss, torch.empty_like(loss)
+
+
+@linear_cross_entropy_rows_backward_op.register_fake
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, lse: Tensor, dloss: Tensor,
+    ignored: int, smoothing: float, z: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    db = weight.new_empty(0) if bias is None else torch.empty_like(bias)
+    return torch.empty_like(x), weight.new_empty(weight.shape), db
+
+
+def _save_rows(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.ignored, ctx.smoothing, ctx.z = inputs
+    ctx.save_for_backward(*tensors, output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _backward_rows(ctx: Any, dloss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, bias, target, lse = ctx.saved_tensors
+    dx, dw, db = linear_cross_entropy_rows_backward_op(
+        x, weight, bias, target, lse, dloss, ctx.ignored, ctx.smoothing, ctx.z
+    )
+    return dx, dw, None if bias is None else db, None, None, None, None
+
+
+linear_cross_entropy_rows_op.register_autograd(_backward_rows, setup_context=_save_rows)
+
+
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None = None,
     ignore_index: int = -100, label_smoothing: float = 0.0, z_loss: float = 0.0,
@@ -95,10 +173,11 @@ def linear_cross_entropy(
 ) -> Tensor:  # fmt: skip
     """`cross_entropy(x @ weight.T + bias, target, ...)`, some rows of logits at a time.
 
-    Gradients are computed with the loss, where any is wanted: the logits are not kept. Logits have
-    x's dtype. `reduction` is "mean" or "sum".
+    Gradients are computed with the loss, where any is wanted: the logits are not kept. With the
+    reduction "none" they are computed again for the gradients. Logits have x's dtype.
     """
     op = "linear_cross_entropy"
+    x, weight, bias = autocast(x, weight, bias)
     check_tensor(op, "x", x)
     check_rank(op, "x", x, (2,))
     check_tensor(op, "weight", weight)
@@ -108,7 +187,9 @@ def linear_cross_entropy(
         check_operand(op, "bias", bias, weight.shape[:1], "x", x)
     check_loss(op, target, x.shape[0], x, label_smoothing, reduction)
     if reduction == "none":
-        raise refuse(op, "reduction", "is 'none'", "'mean', 'sum'")
+        return linear_cross_entropy_rows_op(
+            x, weight, bias, target, ignore_index, label_smoothing, z_loss
+        )[0]
     wanted = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias)
     )

@@ -20,7 +20,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, constant, on
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast, operator
 from tritium_kernels.tables import plan_flat
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -224,6 +224,7 @@ def matmul(
 
     Sums are kept in float32 (int32 for int8, float64 for float64).
     """
+    a, b, bias = autocast(a, b, bias)
     batch = _check(a, b, activation, precision)
     m, n = a.shape[-2], b.shape[-1]
     scales = _check_scale("a_scale", a_scale, m, a), _check_scale("b_scale", b_scale, n, a)

@@ -17,7 +17,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import as_rows, cdiv, device_class, on
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast_wide, operator
 from tritium_kernels.tables import ROWS, RowPlan, plan_rows
 
 _PART_TILES = {"cpu": (16, 128), "hopper": (64, 32), "gpu": (64, 32)}
@@ -195,6 +195,7 @@ def layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension."""
+    x = autocast_wide(x)
     _check("layer_norm", x, weight, bias, eps)
     return norm_op(x, weight, bias, float(eps), True)[0]
 

@@ -19,7 +19,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import as_rows, cdiv, on, power_of_two
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast_wide, operator
 from tritium_kernels.tables import plan_flat, plan_rows
 
 MOST_SORTED = 16384
@@ -155,6 +155,7 @@ def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
 
     Added up in float32 (float64 for float64), rounded once for each element. Integers wrap around.
     """
+    x = autocast_wide(x)
     check_tensor("cumsum", "x", x, (*FLOATS, *INDICES))
     return cumsum_op(_last("cumsum", x, dim), reverse).movedim(-1, dim)
 

@@ -20,7 +20,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launch import cdiv, device_class, on, power_of_two, processors
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast, operator
 
 BLOCKS = {"cpu": (64, 4, 1), "hopper": (64, 4, 3), "gpu": (32, 4, 2)}
 """Keys of a step, warps and stages, by the class of device."""
@@ -108,6 +108,7 @@ def paged_attention(
         window: earlier keys that the token sees besides its own; all if not given.
     """
     op = "paged_attention"
+    q, k_pages, v_pages = autocast(q, k_pages, v_pages)
     check_tensor(op, "q", q, DTYPES)
     check_rank(op, "q", q, (3,))
     for name, pages in (("k_pages", k_pages), ("v_pages", v_pages)):

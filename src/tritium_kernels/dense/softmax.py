@@ -9,7 +9,7 @@ import torch
 from tritium_kernels.dense.kernels import softmax as kernels
 from tritium_kernels.errors import check_axis, check_tensor
 from tritium_kernels.launch import as_rows, cdiv, on
-from tritium_kernels.operators import operator
+from tritium_kernels.operators import autocast_wide, operator
 from tritium_kernels.tables import plan_rows
 
 
@@ -72,6 +72,7 @@ softmax_op.register_autograd(_backward, setup_context=_save)
 
 
 def _along(op: str, x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
+    x = autocast_wide(x)
     check_tensor(op, "x", x)
     check_axis(op, x, dim)
     if dim in (-1, x.ndim - 1):

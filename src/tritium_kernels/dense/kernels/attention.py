@@ -15,6 +15,12 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
+@tritium.constexpr_function
+def type_of_sums(x):
+    """The type in which products and sums of elements of x are kept."""
+    return tl.float64 if x.dtype == tl.float64 else tl.float32
+
+
 @tritium.jit
 def extent(offsets_ptr, b, length):
     """(batch, first row, rows) of sequence b: all rows of its batch, or some of the only batch."""
@@ -202,9 +208,10 @@ def attention_forward(
     v_head = head_of(v, batch, h // GROUP, first_k, vb, vh, vl)
     rows = row + tl.arange(0, BLOCK_M)
     x = block_at(q_head, z, f, row, rows, ql, queries, BLOCK_M, D, DP, True)
-    acc = tl.zeros((BLOCK_M, DVP), tl.float32)
-    total = tl.zeros((BLOCK_M,), tl.float32)
-    largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    SUMS: tl.constexpr = type_of_sums(x)
+    acc = tl.zeros((BLOCK_M, DVP), SUMS)
+    total = tl.zeros((BLOCK_M,), SUMS)
+    largest = tl.full((BLOCK_M,), float("-inf"), SUMS)
     position = rows + (count - queries)
     first = row + (count - queries)
     last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)

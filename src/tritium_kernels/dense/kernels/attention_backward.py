@@ -26,8 +26,10 @@ from tritium_kernels.dense.kernels.attention import (
     key_parts,
     load_block,
     put_block,
+    type_of_sums,
     visible,
 )
+from tritium_kernels.dense.kernels.common import wide
 
 
 @tritium.jit
@@ -40,8 +42,8 @@ def attention_delta(
     b = (pid // tiles // heads).to(tl.int64)
     h = (pid // tiles % heads).to(tl.int64)
     rows = (pid % tiles) * BLOCK + tl.arange(0, BLOCK)
-    o = load_block(o_ptr + b * ob + h * oh, rows, ol, length, DV, DVP, True).to(tl.float32)
-    do = load_block(do_ptr + b * db + h * dh, rows, dl, length, DV, DVP, True).to(tl.float32)
+    o = wide(load_block(o_ptr + b * ob + h * oh, rows, ol, length, DV, DVP, True))
+    do = wide(load_block(do_ptr + b * db + h * dh, rows, dl, length, DV, DVP, True))
     delta = tl.sum(o * do, 1)
     tl.store(delta_ptr + b * lb + h * lh + rows, delta, mask=rows < length)
 
@@ -166,8 +168,8 @@ def attention_dk_dv(
     v_head = head_of(v, batch, kv, first_k, vb, vh, vl)
     x = block_at(k_head, z, g, key, keys, kl, count, BLOCK_N, D, DP, True)
     y = block_at(v_head, z, g, key, keys, vl, count, BLOCK_N, DV, DVP, True)
-    dk = tl.zeros((BLOCK_N, DP), tl.float32)
-    dv = tl.zeros((BLOCK_N, DVP), tl.float32)
+    dk = tl.zeros((BLOCK_N, DP), type_of_sums(x))
+    dv = tl.zeros((BLOCK_N, DVP), type_of_sums(x))
     begin, whole, cut, end = query_parts(
         key, queries, count, left, right, LEFT, RIGHT, BLOCK_M, BLOCK_N
     )
@@ -253,7 +255,7 @@ def attention_dq(
     statistics = batch * lb + h * lh + first_q + rows
     lse = tl.load(lse_ptr + statistics, mask=rows < queries, other=0.0)
     delta = tl.load(delta_ptr + statistics, mask=rows < queries, other=0.0)
-    dq = tl.zeros((BLOCK_M, DP), tl.float32)
+    dq = tl.zeros((BLOCK_M, DP), type_of_sums(x))
     position = rows + (count - queries)
     first = row + (count - queries)
     last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)

@@ -8,8 +8,8 @@ import tritium.language as tl
 
 @tritium.jit
 def alibi(score, batch, head, query, key, aux):
-    slope = tl.load(aux + head).to(tl.float32)
-    return score - slope * tl.abs(query - key).to(tl.float32)
+    slope = tl.load(aux + head).to(score.dtype)
+    return score - slope * tl.abs(query - key).to(score.dtype)
 
 
 @tritium.jit
@@ -20,12 +20,12 @@ def bounded_ratio(score, cap):
 
 @tritium.jit
 def softcap(score, batch, head, query, key, aux):
-    cap = tl.load(aux).to(tl.float32)
+    cap = tl.load(aux).to(score.dtype)
     return cap * bounded_ratio(score, cap)
 
 
 @tritium.jit
 def softcap_gradient(score, dscore, batch, head, query, key, aux):
-    cap = tl.load(aux).to(tl.float32)
+    cap = tl.load(aux).to(score.dtype)
     bounded = bounded_ratio(score, cap)
     return dscore * (1 - bounded * bounded)
