@@ -23,9 +23,9 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import distributed as kernels
-from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.layout_details.base import up_to
 
 _INDICES = (torch.int16, torch.int32, torch.int64)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.errors import check_like, check_operand, check_tensor, dtype_name, refuse
-from tritium_kernels.launch import cdiv
+from tritium_kernels.launching.launch import cdiv
+from tritium_kernels.launching.operators import autocast, untraced
 from tritium_kernels.matmul_details.gradient import (
     Options,
     Product,
@@ -62,7 +63,6 @@ from tritium_kernels.numerics_details.mxfp import (
     check_block_size,
     upcast_from_mxfp,
 )
-from tritium_kernels.operators import autocast, untraced
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout, StridedLayout

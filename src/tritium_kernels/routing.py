@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.errors import INDICES, check_operand, refuse
-from tritium_kernels.operators import untraced
+from tritium_kernels.launching.operators import untraced
 from tritium_kernels.tensor import (
     RaggedTensorMetadata,
     SparseMatrix,

@@ -9,7 +9,9 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from tritium_kernels.errors import check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.operators import untraced
+from tritium_kernels.launching.tables import plan_rows
 from tritium_kernels.moe_kernels import swiglu as kernels
 from tritium_kernels.moe_kernels.swiglu import swiglu_derivative as swiglu_derivative
 from tritium_kernels.moe_kernels.swiglu import swiglu_fn as swiglu_fn
@@ -21,10 +23,8 @@ from tritium_kernels.numerics import (
     OutFlexData,
     compute_actual_scale,
 )
-from tritium_kernels.operators import untraced
 from tritium_kernels.reduce import PostprocessFn, reduce_backward
 from tritium_kernels.specialize import FnSpecs
-from tritium_kernels.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 

@@ -26,7 +26,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.operators import autocast, operator
+from tritium_kernels.launching.operators import autocast, operator
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 """Types of paged attention. Attention takes float64 too, on CPUs."""

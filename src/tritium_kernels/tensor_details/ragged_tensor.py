@@ -15,9 +15,9 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launching.launch import cdiv, on
+from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import metadata as kernels
-from tritium_kernels.operators import untraced
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from tritium_kernels.errors import check_choice
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launching.launch import cdiv, on
+from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import metadata as kernels
 from tritium_kernels.moe_kernels.metadata import vpopc as vpopc
-from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.storage import Tensor
 
 

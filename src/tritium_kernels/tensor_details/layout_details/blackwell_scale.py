@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launching.launch import cdiv, on
+from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import layouts as kernels
 from tritium_kernels.moe_kernels.layouts import pad_segments_kernel as pad_segments_kernel
 from tritium_kernels.moe_kernels.layouts import (
@@ -26,7 +27,6 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_act_mx_scale_bw as unswizzle_act_mx_scale_bw,
 )
 from tritium_kernels.moe_kernels.layouts import unswizzle_mx_scale_bw as unswizzle_mx_scale_bw
-from tritium_kernels.operators import untraced
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
