@@ -306,3 +306,38 @@ def test_a_tensor_is_made_of_a_value_of_the_ir():
 
     error = failure(of_a_number)
     assert "tl.tensor(3, int32): the first argument is a value of the IR; tl.full(" in str(error)
+
+
+@jit
+def opens(PATH: tl.constexpr):
+    open(PATH, "w")
+
+
+@jit
+def opens_with(PATH: tl.constexpr):
+    with open(PATH, "w"):
+        pass
+
+
+@jit
+def evaluates(PATH: tl.constexpr):
+    eval("open(PATH, 'w')")
+
+
+@pytest.mark.parametrize("kernel", [opens, opens_with, evaluates], ids=lambda k: k.__name__)
+def test_python_that_changes_the_world_does_not_run_at_compile_time(kernel, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    error = failure(kernel, PATH=str(file))
+    assert "would run when the kernel is compiled" in str(error)
+    assert file.read_text() == "precious"
+
+
+@jit
+def pure_python():
+    pairs = dict(zip(("a", "b"), sorted((2, 1))))  # noqa: B905
+    tl.static_assert(sum(pairs.values()) + round(1.6) == 5 and any([False, True]))
+
+
+def test_python_functions_of_constants_run_at_compile_time():
+    text_of(pure_python)

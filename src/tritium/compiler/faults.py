@@ -70,11 +70,16 @@ def _place(error: BaseException, src: Any, stage: str) -> str:
     if found is not None:
         file, line = found
         place += f", {file}:{line}"
-        if function is not None and function.file_name == file:
+        if function is not None and file == function.file_name and line in _lines(function):
             place += f" (line {line - function.first_line + 1} of the function)"
     elif function is not None:
         place += f", {function.file_name}:{function.first_line}"
     return place
+
+
+def _lines(function: Any) -> range:
+    """The lines of its file that a function takes; a helper's line is outside."""
+    return range(function.first_line, function.first_line + len(function.src.splitlines()))
 
 
 def _position(error: BaseException) -> tuple[str, int] | None:
