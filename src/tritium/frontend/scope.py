@@ -38,7 +38,8 @@ BUILTINS: Mapping[str, Any] = {
         function.__name__: function
         for function in (
             all, any, bin, bytes, callable, chr, complex, dict, divmod, enumerate, filter, format,
-            frozenset, hex, map, object, oct, ord, pow, reversed, round, set, slice, sorted, sum, zip,
+            frozenset, hex, map, object, oct, ord, pow, reversed, round, set, slice, sorted, sum,
+            zip,
         )
     },
     **{
@@ -51,8 +52,9 @@ BUILTINS: Mapping[str, Any] = {
 }
 """Python builtins that may be used in kernels, and what they stand for there.
 
-All depend on their arguments alone: a function that reads or changes anything else (`open`, `eval`,
-`setattr`, `id`) would do so once, when the kernel is compiled, and not when it comes from the cache.
+All depend on their arguments alone: a function that reads or changes anything else (`open`,
+`eval`, `setattr`, `id`) would do so once, when the kernel is compiled, and not when it comes from
+the cache.
 """
 
 
