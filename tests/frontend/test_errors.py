@@ -1,6 +1,7 @@
 """Errors as users see them: the line, the caret, the cause, and no compiler frames."""
 
 import pickle
+import sys
 import traceback
 
 import numpy as np
@@ -43,6 +44,15 @@ def test_the_caret_is_under_the_expression():
     assert "arange's range must be a power of 2" in lines[-1]
     assert "arange's range must be a power of 2" in str(error.__cause__)
     assert isinstance(error.__cause__, ValueError)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 shows no notes")
+def test_a_note_names_the_file_and_the_line_in_it():
+    error = failure(bad_arange)
+    line = bad_arange.starting_line_number + 3
+    note = f"in the kernel function 'bad_arange', {__file__}:{line}"
+    assert "".join(traceback.format_exception(error)).endswith(f"\n{note}\n")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == [note]
 
 
 @jit

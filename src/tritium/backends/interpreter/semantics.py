@@ -217,7 +217,7 @@ class Semantics:
     def refuse(self, number: int) -> Any:
         """Raise for a construct that kernels cannot have."""
         node, message = self.refusals[number]
-        raise UnsupportedLanguageConstruct(self.function.src, node, message)
+        raise UnsupportedLanguageConstruct.in_function(self.function, node, message)
 
     # Values
 
