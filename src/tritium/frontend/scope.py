@@ -108,9 +108,12 @@ class Scope:
         if name in BUILTINS:
             return BUILTINS[name]
         if hasattr(builtins, name):
+            instead = "Call it outside of the kernel"
+            if name == "breakpoint":
+                instead = "With TRITON_INTERPRET=1 it stops the kernel"
             raise NameError(
                 f"{name} is not defined in kernels: Python's `{name}` would run when the kernel is "
-                "compiled, not when it is launched. Call it outside of the kernel"
+                f"compiled, not when it is launched. {instead}"
             )
         raise NameError(f"{name} is not defined")
 
