@@ -88,7 +88,12 @@ class SplatOp(Op):
         return result
 
     def evaluate(self, context: Context, src: Any) -> Any:
-        return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
+        shape = ir.shape_of(self.result_types[0])
+        if np.ndim(src) == 0:
+            return np.broadcast_to(src, shape)
+        # In a region that runs for all elements of some tiles: a tile for each, its axes last.
+        each = np.expand_dims(src, tuple(range(-len(shape), 0)))
+        return np.broadcast_to(each, (*np.shape(src), *shape))
 
     def source_axes(self) -> Sequence[int | None]:
         return [None] * len(ir.shape_of(self.results[0].type))
