@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.errors import check_like, check_operand, check_tensor, dtype_name, refuse
-from tritium_kernels.launch import cdiv
+from tritium_kernels.launching.launch import cdiv
 from tritium_kernels.matmul_details.launch import Call, choose, launch
 from tritium_kernels.matmul_details.launch import can_overflow_int32 as can_overflow_int32
 from tritium_kernels.matmul_details.launch import get_swap_xw as get_swap_xw

@@ -19,7 +19,9 @@ from tritium_kernels.errors import (
     dtype_name,
     refuse,
 )
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.overrides import InapplicableConstraint as InapplicableConstraint
+from tritium_kernels.launching.overrides import Overrides, all_constraints_satisfied
 from tritium_kernels.moe_kernels import reduce as kernels
 from tritium_kernels.moe_kernels.mxfp import (
     quantize_e2m1,
@@ -39,8 +41,6 @@ from tritium_kernels.numerics_details.mxfp import (
     check_block_size,
     upcast_from_mxfp_torch,
 )
-from tritium_kernels.overrides import InapplicableConstraint as InapplicableConstraint
-from tritium_kernels.overrides import Overrides, all_constraints_satisfied
 from tritium_kernels.specialize import IDENTITY, FnSpecs
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)

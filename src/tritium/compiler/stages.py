@@ -140,7 +140,7 @@ class _Compilation:
         self.known = frozenset(metadata)
         self.keep = _Keeper(src, backend, name)
         self.replacement = replacer(src, name, options)
-        self.signature: str | None = None
+        self.signature: Mapping[int, str] | None = None
         self.given: str | None = None
 
     def start(self, module: Any) -> Any:

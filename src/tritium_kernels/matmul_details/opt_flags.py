@@ -11,12 +11,14 @@ from typing import Any
 
 from tritium_kernels import target_info
 from tritium_kernels.errors import refuse
-from tritium_kernels.launch import cdiv, power_of_two
+from tritium_kernels.launching.launch import cdiv, power_of_two
+from tritium_kernels.launching.overrides import InapplicableConstraint as InapplicableConstraint
+from tritium_kernels.launching.overrides import Overrides
+from tritium_kernels.launching.overrides import (
+    all_constraints_satisfied as all_constraints_satisfied,
+)
 from tritium_kernels.matmul_details.opt_flags_details import opt_flags_amd as amd
 from tritium_kernels.matmul_details.opt_flags_details import opt_flags_nvidia as nvidia
-from tritium_kernels.overrides import InapplicableConstraint as InapplicableConstraint
-from tritium_kernels.overrides import Overrides
-from tritium_kernels.overrides import all_constraints_satisfied as all_constraints_satisfied
 
 INVARIANT_M = 128
 """Rows of a tile where results must not depend on how many rows there are."""

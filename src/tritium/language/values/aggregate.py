@@ -19,7 +19,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
@@ -127,7 +127,7 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     if isinstance(initialise, JITCallable):
         raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
 
-    aggregate_value = _value_class(cls, annotations, members, initialise)
+    aggregate_value: Any = _value_class(cls, annotations, members, initialise)
     for name, member in members.items():
         if isinstance(member, JITCallable):
             setattr(aggregate_value, name, _Method(member))
@@ -140,9 +140,9 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
 
 
 def _value_class(
-    cls: builtins.type[Any], annotations: dict[str, Any], members: dict[str, Any],
+    cls: builtins.type[Any], annotations: Mapping[str, object], members: Mapping[str, object],
     initialise: Callable[..., None],
-) -> builtins.type[Any]:  # fmt: skip
+) -> builtins.type[object]:  # fmt: skip
     """A subclass of `cls` whose objects are values of the kernel language, with fields by name."""
 
     class aggregate_value(cls, base_value):
