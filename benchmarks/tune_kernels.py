@@ -28,7 +28,7 @@ from tritium.testing import do_bench
 from tritium_kernels.dense import attention_launch, matmul_launch
 from tritium_kernels.dense.attention_launch import Call, Tiles
 from tritium_kernels.dense.matmul_launch import Blocks
-from tritium_kernels.launch import device_class
+from tritium_kernels.launching.launch import device_class
 
 HEADS, LENGTH, BATCH = 32, 4096, 4
 Trial = tuple[str, str, Callable[[], float]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tritium_kernels.errors import check_operand, check_rank, check_tensor, refuse
-from tritium_kernels.launch import on, power_of_two
+from tritium_kernels.launching.launch import on, power_of_two
 from tritium_kernels.moe_kernels import compaction as kernels
 from tritium_kernels.tensor_details.dtype import BIT
 from tritium_kernels.tensor_details.storage import Tensor

@@ -23,7 +23,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, on, power_of_two
 from tritium_kernels.moe_kernels import distributed as kernels
 from tritium_kernels.tensor_details.layout_details.base import up_to
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from tritium_kernels.errors import check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.tables import plan_rows
 from tritium_kernels.moe_kernels import swiglu as kernels
 from tritium_kernels.moe_kernels.swiglu import swiglu_derivative as swiglu_derivative
 from tritium_kernels.moe_kernels.swiglu import swiglu_fn as swiglu_fn
@@ -20,7 +21,6 @@ from tritium_kernels.numerics import (
     OutFlexData,
     compute_actual_scale,
 )
-from tritium_kernels.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from tritium.runtime import driver
-from tritium_kernels.launch import processors
+from tritium_kernels.launching.launch import processors
 
 
 @dataclass(frozen=True)

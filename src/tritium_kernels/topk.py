@@ -14,7 +14,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
 from tritium_kernels.moe_kernels import topk as kernels
 from tritium_kernels.tensor import SparseMatrix
 from tritium_kernels.tensor_details.dtype import BIT

@@ -10,7 +10,7 @@ from tests.kernels.support import normal, torch
 from tritium_kernels.dense import adamw_, matmul, rms_norm, softmax
 from tritium_kernels.dense.matmul import matmul_op
 from tritium_kernels.dense.norm import norm_op
-from tritium_kernels.operators import Operator
+from tritium_kernels.launching.operators import Operator
 
 CASES: list[tuple[Operator, Any]] = [
     (norm_op, lambda: (normal(3, 8), normal(8), normal(8), 1e-5, True)),

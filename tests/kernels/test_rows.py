@@ -9,7 +9,7 @@ import pytest
 from tests.kernels.support import FLOATS, compare, is_op, normal, place, torch
 from tritium_kernels.dense import layer_norm, log_softmax, rms_norm, softmax
 from tritium_kernels.errors import ArgumentError
-from tritium_kernels.tables import ROWS
+from tritium_kernels.launching.tables import ROWS
 
 F = torch.nn.functional
 LONG = 20000  # above the longest row that any table takes whole

@@ -228,11 +228,43 @@ class Barriers:
 
 
 class Atomics(LLVMAtomics):
-    """Each look at memory counts: a program that looks for ever waits for one that runs after
-    it."""
+    """Each access counts, and another program runs behind one that releases memory."""
 
     def begin(self, e: Emitter) -> None:
         e.f.call("void", "simt_look")
+
+    def update(
+        self, e: Emitter, kind: AtomicKind, order: Order, pointer: Value, operand: Value,
+        condition: Value | None,
+    ) -> Value:  # fmt: skip
+        old = super().update(e, kind, order, pointer, operand, condition)
+        return self._published(e, order, condition, old)
+
+    def compare_and_swap(
+        self, e: Emitter, order: Order, pointer: Value, expected: Value, new: Value,
+        condition: Value | None,
+    ) -> Value:  # fmt: skip
+        old = super().compare_and_swap(e, order, pointer, expected, new, condition)
+        return self._published(e, order, condition, old)
+
+    def store(
+        self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
+    ) -> Value:
+        nothing = super().store(e, order, pointer, value, condition)
+        return self._published(e, order, condition, nothing)
+
+    def _published(
+        self, e: Emitter, order: Order, condition: Value | None, result: Value
+    ) -> Value:
+        """Behind an access with a result: let another program see what has been released."""
+
+        def switch() -> list[Value]:
+            e.f.call("void", "simt_published")
+            return []
+
+        if order.semantic in (MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE):
+            e.f.choose_all(condition, [], switch)
+        return result
 
 
 class Host:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels.adamw import adamw as kernel
 from tritium_kernels.errors import check_operand, check_range, check_tensor, refuse
-from tritium_kernels.launch import cdiv, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_flat
+from tritium_kernels.launching.launch import cdiv, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_flat
 
 
 def _flat(x: Tensor, like: Tensor) -> Tensor | None:

@@ -19,7 +19,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.operators import operator
+from tritium_kernels.launching.operators import operator
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 

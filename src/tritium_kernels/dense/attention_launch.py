@@ -11,8 +11,8 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import attention as forward_kernels
 from tritium_kernels.dense.kernels import attention_backward as backward_kernels
 from tritium_kernels.dense.score import find
-from tritium_kernels.descriptors import describe, is_readable
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.descriptors import describe, is_readable
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
 
 UNLIMITED = -1
 """A side of the window without a limit."""

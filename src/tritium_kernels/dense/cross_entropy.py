@@ -16,9 +16,9 @@ from tritium_kernels.errors import (
     check_rank,
     check_tensor,
 )
-from tritium_kernels.launch import as_rows, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import as_rows, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 REDUCTIONS = ("mean", "sum", "none")
 

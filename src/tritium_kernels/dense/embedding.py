@@ -9,9 +9,9 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import embedding as kernels
 from tritium_kernels.errors import INDICES, check_like, check_rank, check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 NO_PADDING = -1
 

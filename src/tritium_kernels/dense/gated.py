@@ -9,9 +9,9 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import activation as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
-from tritium_kernels.launch import as_rows, cdiv, constant, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import as_rows, cdiv, constant, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 
 def _matrices(*tensors: Tensor) -> list[Tensor]:

@@ -10,9 +10,9 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import group_norm as kernels
 from tritium_kernels.dense.norm import statistics_dtype
 from tritium_kernels.errors import check_operand, check_same_dtype, check_tensor, refuse
-from tritium_kernels.launch import cdiv, on, power_of_two
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 
 @operator("group_norm")

@@ -16,8 +16,8 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two
-from tritium_kernels.operators import operator
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.operators import operator
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _CHUNKS = {"cpu": (32, 64), "hopper": (64, 64), "gpu": (64, 32)}

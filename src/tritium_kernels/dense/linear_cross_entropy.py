@@ -15,8 +15,8 @@ from tritium_kernels.dense.cross_entropy import (
     loss_dtype,
 )
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
-from tritium_kernels.launch import cdiv, power_of_two
-from tritium_kernels.operators import operator
+from tritium_kernels.launching.launch import cdiv, power_of_two
+from tritium_kernels.launching.operators import operator
 
 
 def _chunk(rows: int, features: int, columns: int) -> int:

@@ -19,9 +19,9 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, constant, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_flat
+from tritium_kernels.launching.launch import cdiv, constant, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_flat
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 OPERANDS = (*FLOATS, torch.int8, *FP8)

@@ -11,8 +11,15 @@ from torch import Tensor
 
 import tritium.language as tl
 from tritium_kernels.dense.kernels import matmul as kernels
-from tritium_kernels.descriptors import blocks_of
-from tritium_kernels.launch import cdiv, constant, device_class, on, power_of_two, processors
+from tritium_kernels.launching.descriptors import blocks_of
+from tritium_kernels.launching.launch import (
+    cdiv,
+    constant,
+    device_class,
+    on,
+    power_of_two,
+    processors,
+)
 
 
 @dataclass(frozen=True)

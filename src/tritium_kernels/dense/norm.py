@@ -9,9 +9,9 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import norm as kernels
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, device_class, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import ROWS, RowPlan, plan_rows
+from tritium_kernels.launching.launch import as_rows, cdiv, device_class, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import ROWS, RowPlan, plan_rows
 
 _PART_TILES = {"cpu": (16, 128), "hopper": (64, 32), "gpu": (64, 32)}
 """Rows and columns of the tiles in which programs' parts of sums are added up."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import order as kernels
 from tritium_kernels.errors import FLOATS, INDICES, check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on, power_of_two
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_flat, plan_rows
+from tritium_kernels.launching.launch import as_rows, cdiv, on, power_of_two
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_flat, plan_rows
 
 MOST_SORTED = 16384
 """Elements that one program sorts; runs of as many of a longer row are merged."""

@@ -17,8 +17,8 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, device_class, on, power_of_two, processors
-from tritium_kernels.operators import operator
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two, processors
+from tritium_kernels.launching.operators import operator
 
 BLOCKS = {"cpu": (64, 4, 1), "hopper": (64, 4, 3), "gpu": (32, 4, 2)}
 """Keys of a step, warps and stages, by the class of device."""

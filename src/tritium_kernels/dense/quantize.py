@@ -7,9 +7,9 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import quantize as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _MOST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}

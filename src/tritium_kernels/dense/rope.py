@@ -16,9 +16,9 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import cdiv, on, power_of_two
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 
 @operator("rope")

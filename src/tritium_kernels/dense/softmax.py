@@ -8,9 +8,9 @@ import torch
 
 from tritium_kernels.dense.kernels import softmax as kernels
 from tritium_kernels.errors import check_tensor, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
-from tritium_kernels.operators import operator
-from tritium_kernels.tables import plan_rows
+from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import plan_rows
 
 
 @operator("softmax")

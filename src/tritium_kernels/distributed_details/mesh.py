@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tritium_kernels.errors import refuse
-from tritium_kernels.launch import cdiv
+from tritium_kernels.launching.launch import cdiv
 
 ALIGNMENT = 128
 """Bytes to a multiple of which tensors and regions are aligned."""

@@ -12,7 +12,7 @@ import tritium.language as tl
 from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels import proton_opts, target_info
 from tritium_kernels.errors import check_choice
-from tritium_kernels.launch import cdiv, on, processors
+from tritium_kernels.launching.launch import cdiv, on, processors
 from tritium_kernels.matmul_details.operands import OP, Operand, Problem, formats, three
 from tritium_kernels.matmul_details.opt_flags import OptFlags, make_opt_flags
 from tritium_kernels.matmul_details.opt_flags_details.opt_flags_nvidia import compute_swap_xw
@@ -223,7 +223,7 @@ kernels.matmul.launch_metadata = matmul_launch_metadata
 _FORMS: dict[kernels.Form, kernels.Form] = {}
 _INDEX = {False: tl.int32, True: tl.int64}
 _MATMUL = SpecializationModule(
-    "tritium_kernels.matmul", [("matmul", kernels.matmul)],
+    __name__, [("matmul", kernels.matmul)],
     {
         "activation": ClosureArg("ACTIVATION", "activation_args"),
         "epilogue": ClosureArg("EPILOGUE", "epilogue_args"),

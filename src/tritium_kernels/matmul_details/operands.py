@@ -16,7 +16,7 @@ from tritium_kernels.errors import (
     dtype_name,
     refuse,
 )
-from tritium_kernels.launch import cdiv
+from tritium_kernels.launching.launch import cdiv
 from tritium_kernels.matmul_details.precision import PrecisionConfig
 from tritium_kernels.moe_kernels.matmul import Matrix, Rows
 from tritium_kernels.numerics import InFlexData

@@ -11,12 +11,14 @@ from typing import Any
 
 from tritium_kernels import target_info
 from tritium_kernels.errors import refuse
-from tritium_kernels.launch import cdiv, power_of_two
+from tritium_kernels.launching.launch import cdiv, power_of_two
+from tritium_kernels.launching.overrides import InapplicableConstraint as InapplicableConstraint
+from tritium_kernels.launching.overrides import Overrides
+from tritium_kernels.launching.overrides import (
+    all_constraints_satisfied as all_constraints_satisfied,
+)
 from tritium_kernels.matmul_details.opt_flags_details import opt_flags_amd as amd
 from tritium_kernels.matmul_details.opt_flags_details import opt_flags_nvidia as nvidia
-from tritium_kernels.overrides import InapplicableConstraint as InapplicableConstraint
-from tritium_kernels.overrides import Overrides
-from tritium_kernels.overrides import all_constraints_satisfied as all_constraints_satisfied
 
 INVARIANT_M = 128
 """Rows of a tile where results must not depend on how many rows there are."""
@@ -213,6 +215,22 @@ def _make_default_opt_flags_cpu(
     )  # fmt: skip
 
 
+def _constraints(can_use_persistent_tma: bool, block_k: int | None) -> dict[str, Any]:
+    """The choices that are prescribed: by the user, and `block_k` by an operand's layout."""
+    constraints = dict(_PRESCRIBED.constraints)
+    if constraints.get("is_persistent") and not can_use_persistent_tma:
+        raise InapplicableConstraint(
+            "is_persistent: bulk copies cannot read these operands; their last dimension must be "
+            "adjacent, other strides and the address multiples of 16 bytes"
+        )
+    if block_k is not None:
+        given = constraints.setdefault("block_k", block_k)
+        if given is not None and given % block_k:
+            raise InapplicableConstraint(f"block_k={given}: a layout requires a multiple of "
+                                         f"{block_k}")  # fmt: skip
+    return constraints
+
+
 def make_opt_flags(
     out_dtype: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any, batch_size: int, m: int,
     n: int, k: int, ragged_metadata: Any, can_use_persistent_tma: bool, can_use_split_k: bool,
@@ -235,17 +253,7 @@ def make_opt_flags(
 
     Raises `InapplicableConstraint` where what is prescribed cannot be had.
     """
-    constraints = dict(_PRESCRIBED.constraints)
-    if constraints.get("is_persistent") and not can_use_persistent_tma:
-        raise InapplicableConstraint(
-            "is_persistent: bulk copies cannot read these operands; their last dimension must be "
-            "adjacent, other strides and the address multiples of 16 bytes"
-        )
-    if block_k is not None:
-        given = constraints.setdefault("block_k", block_k)
-        if given is not None and given % block_k:
-            raise InapplicableConstraint(f"block_k={given}: a layout requires a multiple of "
-                                         f"{block_k}")  # fmt: skip
+    constraints = _constraints(can_use_persistent_tma, block_k)
     if _PRESCRIBED.flags is not None:
         return _PRESCRIBED.flags
     invariant = precision_config.enforce_bitwise_invariance

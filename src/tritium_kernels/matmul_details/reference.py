@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tritium_kernels.errors import refuse
-from tritium_kernels.launch import cdiv
+from tritium_kernels.launching.launch import cdiv
 from tritium_kernels.matmul_details.operands import Operand, read_operands, read_problem
 from tritium_kernels.matmul_details.precision import PrecisionConfig
 from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES, upcast_from_mxfp_torch

@@ -12,7 +12,7 @@ from enum import Enum
 import torch
 
 from tritium_kernels.errors import check_choice, check_operand, check_tensor, dtype_name, refuse
-from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.launching.launch import as_rows, cdiv, on
 from tritium_kernels.moe_kernels import mxfp as kernels
 from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_shift_unsigned
 from tritium_kernels.moe_kernels.mxfp import cvt_e2m1_to_fp32 as cvt_e2m1_to_fp32

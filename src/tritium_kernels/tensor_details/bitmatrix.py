@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from tritium_kernels.errors import check_tensor, refuse
-from tritium_kernels.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, on, power_of_two
 from tritium_kernels.moe_kernels import metadata as kernels
 from tritium_kernels.tensor_details.bitmatrix_details.sum_bitmatrix_rows import (
     sum_bitmatrix_rows as sum_bitmatrix_rows,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tritium_kernels.errors import INDICES, check_operand, check_rank, check_tensor, refuse
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launching.launch import cdiv, on
 from tritium_kernels.moe_kernels import metadata as kernels
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium_kernels.launch import cdiv, power_of_two
+from tritium_kernels.launching.launch import cdiv, power_of_two
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tritium_kernels.errors import check_choice
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launching.launch import cdiv, on
 from tritium_kernels.moe_kernels import metadata as kernels
 from tritium_kernels.moe_kernels.metadata import vpopc as vpopc
 from tritium_kernels.tensor_details.storage import Tensor

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tritium_kernels.launch import cdiv, on
+from tritium_kernels.launching.launch import cdiv, on
 from tritium_kernels.moe_kernels import layouts as kernels
 from tritium_kernels.moe_kernels.layouts import pad_segments_kernel as pad_segments_kernel
 from tritium_kernels.moe_kernels.layouts import (

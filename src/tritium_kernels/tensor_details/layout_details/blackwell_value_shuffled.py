@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tritium_kernels.launch import cdiv
+from tritium_kernels.launching.launch import cdiv
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,

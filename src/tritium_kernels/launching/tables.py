@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import torch
 
-from tritium_kernels.launch import cdiv, device_class, power_of_two, processors
+from tritium_kernels.launching.launch import cdiv, device_class, power_of_two, processors
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from tritium.tools.tensor_descriptor import TensorDescriptor
-from tritium_kernels.launch import device_class
+from tritium_kernels.launching.launch import device_class
 
 COPY_ENGINES = {"hopper"}
 """The classes of devices (`launch.device_class`) whose engine copies blocks of tensors."""
