@@ -1,4 +1,4 @@
-"""Functions of floats on AMD GPUs, which no test runs: the instructions that their accuracy needs."""
+"""Functions of floats on AMD GPUs: the instructions that their accuracy needs. No test runs them."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ class MatrixProducts:
         exchanged = encoding.get("isTransposed" if self._unit.family == "mfma" else "isTranspose")
         places = register_coordinates(part)
         for *batch, m, n in sorted({(*b, m - m % rows, n - n % columns) for *b, m, n in held}):
-            registers = [held[*batch, (m + i) % height, (n + j) % width] for i, j in places]
+            registers = [held[(*batch, (m + i) % height, (n + j) % width)] for i, j in places]
             total = _vector(c, [out[r] for r in registers])
-            for a, b in zip(left[*batch, m], right[*batch, n], strict=True):
+            for a, b in zip(left[(*batch, m)], right[(*batch, n)], strict=True):
                 total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
             for lane, register in enumerate(registers):
                 out[register] = c.f.extract(total, lane)
