@@ -1,4 +1,4 @@
-"""Functions of floats on AMD GPUs: the instructions that their accuracy needs. No test runs them."""
+"""Functions of floats on AMD GPUs: the instructions that their accuracy needs."""
 
 from __future__ import annotations
 
