@@ -128,7 +128,7 @@ class AMDGPU(Hardware):
     def __init__(self, arch: str):
         self.arch, facts, buffers = arch, processor(arch), BufferAccess(arch)
         self.data_layout = data_layout(arch)
-        self.lanes, self.banks = facts.lanes, facts.banks
+        self.lanes, self.banks, self.max_shared = facts.lanes, facts.banks, facts.max_shared
         self.grid, self.barriers = Grid(), WorkgroupBarriers(buffers)
         self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
         self.memory, self.shared = GlobalAccess(), LocalMemory(buffers)
