@@ -49,5 +49,5 @@ def test_loops_have_fewer_stages() -> None:
 
 
 def test_stages_that_the_program_insists_on() -> None:
-    with pytest.raises(OutOfResources, match="shared memory, Required: 196608, .*limit: 65536"):
+    with pytest.raises(OutOfResources, match=r"shared memory, Required: 196608, .*limit: 65536"):
         compiled(product, "*fp16 *fp16 *fp32 i32", constants={"B": 128, "S": 4}, num_warps=8)

@@ -308,8 +308,9 @@ class Conversions(Protocol):
     """Whether LLVM's conversion of i32 and i64 to bfloat rounds once."""
 
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
-        """Between an 8-bit format and another one (names as in `FORMATS`), to nearest even;
-        None where it takes integer arithmetic."""
+        """A number in an 8-bit format, to nearest even; of one in such a format the same number,
+        half or float. `source`, `target`: names as in `FORMATS`. None where it takes integer
+        arithmetic."""
         ...
 
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
