@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -89,7 +88,7 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
     result = amdgcn.emit(text, how)
     metadata.update(amdgcn.report(result.object), code=asdict(how))
     if knobs.amd.dump_amdgcn:
-        print(f"// -----// AMDGCN Dump //----- //\n{result}", file=sys.stderr)
+        print(f"// -----// AMDGCN Dump //----- //\n{result}")
     return result
 
 
