@@ -12,6 +12,7 @@ import pytest
 
 from tritium.backends.amd import discovery
 
+
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The paths that are opened, on a machine without the library; the loader knows none."""
