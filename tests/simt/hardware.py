@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tests.simt import mma
-from tests.simt.machine import CLUSTERS, target_machine
+from tests.simt.machine import CLUSTERS, SHARED_BYTES, target_machine
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
@@ -288,7 +288,8 @@ def text_of(e: Emitter, text: str) -> Value:
 
 
 class Simt(Hardware):
-    """`lanes` threads a warp. `dropped`: the numbers of barriers to leave out."""
+    """`lanes` threads a warp, with `max_shared` bytes of shared memory. `dropped`: the numbers of
+    barriers to leave out."""
 
     name = SIMT
     title = "simt"
@@ -297,7 +298,10 @@ class Simt(Hardware):
     descriptor_attributes = ""
     reserved_names = re.compile(r"simt_.*|printf|fflush|mem\w+|.*\$")
 
-    def __init__(self, lanes: int, dropped: frozenset[int] = frozenset()):
+    def __init__(
+        self, lanes: int, dropped: frozenset[int] = frozenset(), max_shared: int = SHARED_BYTES
+    ):
+        self.max_shared = max_shared
         machine = target_machine()
         self.triple, self.data_layout = machine.triple, str(machine.target_data)
         self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 from tritium import knobs
@@ -93,7 +92,7 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
     libraries = [path for _, path in options.extern_libs] + metadata.get("libraries", [])
     result = ptx.emit_ptx(text, arch, version, optimize=optimize, libraries=libraries)
     if knobs.nvidia.dump_nvptx:
-        print(f"// -----// NVPTX Dump //----- //\n{result}", file=sys.stderr)
+        print(f"// -----// NVPTX Dump //----- //\n{result}")
     return result
 
 
