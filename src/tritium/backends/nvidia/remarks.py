@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loop_writes import unwritten
 from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import functions
 from tritium.backends.remarks import remark, wanted
@@ -17,7 +18,6 @@ from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
-from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir import ElementAccess
@@ -84,7 +84,6 @@ def _on_access(facts: tuple[Facts, Facts], op: Any) -> None:
 def _on_loop(loop: Any) -> None:
     """Operands of products that are loaded into registers in the iteration that needs them."""
     block: Block = loop.body
-    writes = loop.writes(GLOBAL) and NUM_STAGES not in loop.attributes
     for op in block.ops:
         if not isinstance(op, MatrixProduct):
             continue
@@ -93,7 +92,8 @@ def _on_loop(loop: Any) -> None:
                 why = (
                     "it is changed in registers before the product" if changed
                     else "the loop writes memory that may be the same (num_stages of `tl.range` "
-                    "tells that it is not)" if writes
+                    "tells that it is not)"
+                    if NUM_STAGES not in loop.attributes and not unwritten(loop, [load])
                     else "its elements cannot be copied to shared memory asynchronously"
                 )  # fmt: skip
                 remark(
