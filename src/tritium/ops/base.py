@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from xdsl.dialects.builtin import TensorType
@@ -313,6 +314,10 @@ class Op(DeclaredOp):
     def result_layout(self, operand: Encoding) -> Encoding | None:
         """The layout of the results where tile operands have this one; None if there is none."""
         return operand
+
+    def most_arrivals(self) -> float:
+        """How often the op arrives at a barrier that an effect of it names, at most."""
+        return inf
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and
