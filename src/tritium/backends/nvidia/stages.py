@@ -14,7 +14,6 @@ from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import instrument, run_pipeline
-from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
@@ -44,6 +43,7 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     again = asking or automatic or stores or computed
     target, original = hardware(arch), module.clone() if again else None
     flatten, spare = any(FLATTEN in op.attributes for op in asking), 0
+    tight = list[Any]()
     while True:
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
@@ -67,13 +67,12 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
         else:
             flatten = False
             # What loads ahead lives as long as the fused loop, beside the epilogue's scratch.
-            for op in asking if wanted() else ():
-                if FLATTEN in op.attributes:
-                    remark(op, "the loop is not flattened, as it would need more shared memory "
-                           f"than the {target.max_shared} bytes that a block may have")  # fmt: skip
+            tight = [op for op in asking if FLATTEN in op.attributes]
         module = original.clone()
     module = _with_reloaded_operands(module, target)
-    remark_on(module, arch, options.num_stages)
+    why = ("the loop is not flattened, as it would need more shared memory than the "
+           f"{target.max_shared} bytes that a block may have")  # fmt: skip
+    remark_on(module, arch, options.num_stages, [(op, why) for op in tight])
     return module
 
 

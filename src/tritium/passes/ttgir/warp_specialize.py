@@ -255,8 +255,13 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
 def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
     processor = processor_of(module)
     units = processor.matrix_units
-    if processor.bulk_copies is None or not units or units[0].from_shared is None:
-        raise Unsplittable(f"{processor.name} has no copy engine, or no products by warp groups")
+    if processor.bulk_copies is None:
+        raise Unsplittable(f"{processor.name} has no copy engine for a warp to start")
+    if not units or units[0].from_shared is None:
+        raise Unsplittable(
+            f"products for {processor.name} keep all warps busy, as their operands are in "
+            "registers: only those by warp groups, which read shared memory, leave some free"
+        )
     if _number(module, NUM_CTAS) != 1:
         raise Unsplittable("the program runs on a cluster of thread blocks")
     warps = -(-(_number(module, NUM_WARPS) + PRODUCER_WARPS) // 4) * 4
