@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from xdsl.dialects.builtin import TensorType
@@ -343,6 +344,10 @@ class Op(DeclaredOp):
     def neighbours(self) -> int:
         """Elements next to each other in row-major order that one thread must hold together."""
         return 1
+
+    def most_arrivals(self) -> float:
+        """How often the op arrives at a barrier that an effect of it names, at most."""
+        return inf
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,9 @@ class BarrierExpectOp(RoutedArrival):
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
 
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 1
+
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred:
             barrier = state_of(context).barrier(alloc)
@@ -156,6 +160,9 @@ class ArriveBarrierOp(RoutedArrival):
     def own_effects(self) -> Effects:
         """One thread arrives for all of them: what they have done before must be done."""
         return self.effects if self.perWarp else (*self.effects, arrives())
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else self.count
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred is None or pred:
@@ -252,6 +259,10 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     @property
     def reaches_blocks(self) -> bool:
         return self.multicast or bool(blocks_of_barrier(self.barrier.type))
+
+    def most_arrivals(self) -> float:
+        """None: its bytes count, beside the arrivals."""
+        return inf if self.reaches_blocks else 0
 
     @classmethod
     def infer(

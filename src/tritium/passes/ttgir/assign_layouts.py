@@ -36,7 +36,7 @@ from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
 from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -369,7 +369,7 @@ class _Rewrite:
         key = value, encoding
         known = self._made.get(key)
         if known is None:
-            place = _ancestor(user, value)
+            place = _before_memory(_ancestor(user, value), value)
             moving, cost = _moving(value), self._again(value, encoding, 0)
             # A home that only a demand chose is as good as any: at the same cost, what is loaded is
             # converted, or read from a buffer in the encoding in which it is used.
@@ -447,6 +447,15 @@ def _moving(value: SSAValue) -> float:
 
 def _block_of(value: SSAValue) -> Block | None:
     return value.owner if isinstance(value.owner, Block) else value.owner.parent
+
+
+def _before_memory(user: Operation, value: SSAValue) -> Operation:
+    """The first of the allocations just before a product, its operands in shared memory, or the
+    product itself: the scratch of a conversion that is before them can be in the same place."""
+    place, former = user, user.prev_op if isinstance(user, TileProduct) else None
+    while isinstance(former, (LocalAllocOp, ConvertLayoutOp)) and former is not value.owner:
+        place, former = former if isinstance(former, LocalAllocOp) else place, former.prev_op
+    return place
 
 
 def _ancestor(user: Operation, value: SSAValue) -> Operation:
