@@ -288,6 +288,59 @@ def test_barriers_and_bulk_copies(size: int, phase: int, arrivals: int, message:
                                 ARRIVALS=arrivals)  # fmt: skip
 
 
+@gluon.jit
+def arrivals_kernel(COUNT: gl.constexpr, PHASE: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    for _ in gl.static_range(COUNT):
+        mbarrier.arrive(bar)
+    mbarrier.wait(bar, PHASE)
+
+
+def test_arrivals_too_many() -> None:
+    """A phase that ends before the wait for the last one is missed: a GPU waits for ever."""
+    launch = launcher("interpreted")
+    launch(arrivals_kernel, (1,), COUNT=1, PHASE=0)
+    launch(arrivals_kernel, (1,), COUNT=3, PHASE=0)
+    message = "phase 0 that nothing ends: 0 of 1 arrivals; 2 phases have ended since the last wait"
+    with pytest.raises(InterpreterError, match=f"mbarrier.wait(?s:.*){message}"):
+        launch(arrivals_kernel, (1,), COUNT=2, PHASE=0)
+
+
+def test_bulk_copies_begin_at_multiples_of_128_bytes() -> None:
+    array = np.zeros((2, 8), np.float16)
+    layout = gl.NVMMASharedLayout.get_default_for([1, 8], gl.float16)
+    desc = TensorDescriptor.from_tensor(array, [1, 8], layout)
+    with pytest.raises(InterpreterError, match="from byte 16 of an allocation on; multiples of"):
+        launcher("interpreted")(narrow_kernel, (1,), desc)
+
+
+@gluon.jit
+def narrow_kernel(desc):
+    ring = gl.allocate_shared_memory(desc.dtype, [2, *desc.block_shape], desc.layout)
+    tma.async_store(desc, [1, 0], ring.index(1))
+
+
+@pytest.mark.parametrize(("swizzle", "shape", "message"), [
+    (128, [4, 64], "4 rows, of memory of .* 8 or more are required, or a swizzle_byte_width of 0"),
+    (64, [256], "1 rows, of memory of"),
+    (0, [64, 64], r"rows of 128 bytes that are not swizzled; tensor cores read rows of 16"),
+])  # fmt: skip
+def test_memory_that_no_engine_reads_is_refused(
+    swizzle: int, shape: list[int], message: str
+) -> None:
+    layout = gl.NVMMASharedLayout(swizzle, 16, len(shape))
+    with pytest.raises(CompilationError, match=message):
+        compiled(operand_kernel, "", {"layout": layout, "shape": shape})
+
+
+@gluon.jit
+def operand_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float16, shape, layout)
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    warpgroup_mma(memory, memory, gl.zeros([64, 64], gl.float32, mma))
+
+
 def test_clusters_share_copies_and_barriers() -> None:
     cga, one = [[1, 0]], [[0, 0]]
     a, b = (f"tensordesc<fp16[{m},{n}],{gl.NVMMASharedLayout(64, 16, 2, cga_layout=x)!r}>"

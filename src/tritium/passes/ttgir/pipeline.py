@@ -72,6 +72,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
     is_tile,
+    fills_buffers,
     memory_encoding,
     order_of,
     processor_of,
@@ -118,7 +119,7 @@ def plan_of(
     bulk = [
         op for op in loop.body.ops
         if isinstance(op, ttir.BlockAccess) and op.is_load and op.missing_axes is not None
-        and (told or _feeds_product(op))
+        and (told or _feeds_product(op)) and fills_buffers(op)
     ]  # fmt: skip
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1

@@ -262,7 +262,7 @@ shared_memory_descriptor_type.value_class = shared_memory_descriptor
 
 def _check_rows(type: shared_memory_descriptor_type) -> None:
     if isinstance(type.layout, NVMMASharedLayout):
-        type.layout.check_block(type.shape, type.element_ty.primitive_bitwidth)
+        type.layout.check_memory(type.shape, type.element_ty.primitive_bitwidth)
 
 
 @builtin
