@@ -353,6 +353,11 @@ class SharedEncoding(Encoding):
     """Base of encodings of shared memory."""
 
     @property
+    def rank(self) -> int:
+        """The axes of the tile that is laid out; memory may have buffers in front of them."""
+        raise NotImplementedError(f"#{self.name} has no rank")
+
+    @property
     def base_alignment(self) -> int:
         """The least alignment, in bytes, of memory with this encoding."""
         return 16
@@ -383,6 +388,10 @@ class SwizzledSharedEncoding(SharedEncoding):
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         return spread(self._part(part_of(self.get("CGALayout"), shape)), self.get("CGALayout"),
                       shape, OFFSET)  # fmt: skip
+
+    @property
+    def rank(self) -> int:
+        return len(self.get("order"))
 
     def _part(self, shape: tuple[int, ...]) -> LinearLayout:
         """The part of a tile that one thread block of a cluster holds."""
@@ -441,6 +450,10 @@ class NVMMASharedEncoding(SharedEncoding):
         sizes = {dim(i): max(n, width if i == column_axis else 1) for i, n in enumerate(part)}
         layout = LinearLayout.of({OFFSET: bases}, sizes)
         return spread(layout, self.get("CGALayout"), shape, OFFSET)
+
+    @property
+    def rank(self) -> int:
+        return self.get("rank")
 
     @property
     def pattern_bytes(self) -> int:

@@ -17,6 +17,7 @@ from tritium.ir.layouts.encodings import (
     OFFSET,
     Encoding,
     NVMMASharedEncoding,
+    SharedEncoding,
     SwizzledSharedEncoding,
     linear,
 )
@@ -177,6 +178,12 @@ class MemDescIndexOp(MemDescView):
             raise OpError(
                 f"{cls.name}: {describe(src)}, index {describe(index)}; memory of two or more axes "
                 "and an i32 are required"
+            )
+        encoding = memory.encoding
+        if isinstance(encoding, SharedEncoding) and encoding.rank >= len(memory.get_shape()):
+            raise OpError(
+                f"{cls.name}: {describe(src)} has no axis in front of the {encoding.rank} of its "
+                "layout; buffers have one"
             )
         inferred = memdesc_of(
             memory.get_shape()[1:], memory.element_type, memory.encoding, memory.mutable,

@@ -63,7 +63,8 @@ def full(shape: Any, value: TensorLike, dtype: Any, layout: Any = None) -> tenso
 def _layout(name: str, value: Any) -> Any:
     """The layout of a block. Raises `TypeError` for anything else."""
     if not isinstance(value, tensor) or not isinstance(value.type, distributed_type):
-        raise TypeError(f"{name}: {value!r} is no block with a layout")
+        remedy = f"; {value.remedy}" if getattr(value, "remedy", "") else ""
+        raise TypeError(f"{name}: {value!r} is no block with a layout{remedy}")
     return value.type.layout
 
 

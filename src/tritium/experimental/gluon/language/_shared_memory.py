@@ -277,7 +277,8 @@ def allocate_shared_memory(
         )
     type = shared_memory_descriptor_type(element, list(shape), layout)
     _check_rows(type)
-    if len(getattr(layout, "order", ())) > len(type.shape):
+    encoding: Any = layout.to_encoding()
+    if encoding.rank > len(type.shape):
         raise ValueError(f"allocate_shared_memory: layout {layout} has more axes than the shape "
                          f"{type.shape}")  # fmt: skip
     source = None if value is None else casts.to_tensor(value)
