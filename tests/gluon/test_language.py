@@ -210,7 +210,8 @@ def conflict_kernel(out, a: gl.constexpr, b: gl.constexpr):
 
 
 def test_two_layouts_for_one_value() -> None:
-    with pytest.raises(CompilationError, match=r"\^\n.*two layouts are found for it, .*\[1\].*and .*\[2\]"):
+    message = r"\^\n.*two layouts are found for it, .*\[1\].*and .*\[2\]"
+    with pytest.raises(CompilationError, match=message):
         compiled(conflict_kernel, "*i32", {"a": gl.BlockedLayout([1], [32], [4], [0]),
                                            "b": gl.BlockedLayout([2], [32], [4], [0])})  # fmt: skip
 

@@ -41,9 +41,9 @@ from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
-from tritium.passes.ttgir.encode_descriptors import encode_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
+from tritium.passes.ttgir.encode_descriptors import encode_descriptors
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,

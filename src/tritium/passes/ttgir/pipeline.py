@@ -71,8 +71,8 @@ from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
-    is_tile,
     fills_buffers,
+    is_tile,
     memory_encoding,
     order_of,
     processor_of,
