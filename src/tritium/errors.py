@@ -21,7 +21,12 @@ class OpError(TritonError, ValueError):
 
     Raised by `Op.infer`; the frontend turns it into a `CompilationError` at the user's line and
     the verifier into a verification error. The message reads "what was given; what is allowed".
+
+    Attributes:
+        location: of the op, where a later stage refuses it.
     """
+
+    location: Any = None
 
 
 class CompilationError(TritonError):
@@ -82,6 +87,14 @@ class CompileTimeAssertionFailure(CompilationError):
 
 class UnsupportedLanguageConstruct(CompilationError):
     """Python that has no meaning inside a kernel."""
+
+
+class RefusedOpError(CompilationError, OpError):
+    """An `OpError` of a stage after the frontend, at the line of the op."""
+
+
+class UnsupportedOpError(CompilationError, NotImplementedError):
+    """The target has no instructions for an op, at the line of the op."""
 
 
 class InterpreterError(TritonError):

@@ -160,13 +160,15 @@ class Context(Emitter):
             self.values[value] = tuple(parts.pop(0) for _ in like)
 
     def unsupported(self, op: Any, why: str = "") -> NotImplementedError:
-        """The error for what is not built, with the source line."""
+        """The error for what is not built, with the op's location."""
         where = getattr(op, "location", None)
-        place = "" if where is None else f" at {where}"
         reason = f" ({why})" if why else ""
-        return NotImplementedError(
-            f"the {self.hardware.title} backend does not support {op.name}{reason}{place}"
+        error = NotImplementedError(
+            f"the {self.hardware.title} backend does not support {op.name}{reason}"
+            f"{'' if where is None else f' at {where}'}"
         )
+        error.location = where  # pyright: ignore[reportAttributeAccessIssue]
+        return error
 
     # Thread blocks
 

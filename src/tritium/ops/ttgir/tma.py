@@ -133,9 +133,7 @@ class BarrierExpectOp(RoutedArrival):
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred:
-            barrier = state_of(context).barrier(alloc)
-            barrier.arrive()
-            barrier.expected += self.size
+            state_of(context).barrier(alloc).arrive(expected=self.size)
 
 
 class ArriveBarrierOp(RoutedArrival):
@@ -201,6 +199,12 @@ class WaitBarrierOp(Op):
             raise EvaluationError(
                 f"waiting for a barrier's phase {int(phase)} that nothing ends: {barrier.progress}"
             )
+        if barrier.unseen and barrier.is_complete:
+            raise EvaluationError(
+                f"waiting for a barrier's phase {int(phase)}, after which the next one may have "
+                f"ended as well: {barrier.progress}"
+            )
+        barrier.unseen = 0
 
 
 def _check_block(name: str, block: Any, memory: MemDescType) -> None:
@@ -288,6 +292,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         if not pred:
             return
         state = state_of(context)
+        state.check_bulk(result)
         data = state.check_write(result)
         addresses, inside = (
             desc.addresses(coord, offsets, data.shape, data.dtype.itemsize)
@@ -322,6 +327,7 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
         state = state_of(context)
+        state.check_bulk(src)
         data = state.check_read(src)
         addresses, inside = _place(desc, coord, data)
         context.memory.store(addresses, data, inside)
@@ -353,6 +359,7 @@ class AsyncTMAReduceOp(Op):
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
         state = state_of(context)
+        state.check_bulk(src)
         data = state.check_read(src)
         addresses, inside = _place(desc, coord, data)
         signed = not is_unsigned(self.desc.type)

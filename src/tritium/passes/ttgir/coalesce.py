@@ -43,9 +43,9 @@ from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
-from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
+from tritium.passes.ttgir.encode_descriptors import encode_descriptors
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
@@ -83,7 +83,7 @@ class Coalesce(Pass):
         if num_ctas > 1:
             for function in functions(module):
                 operands |= product_accesses(function, num_ctas, processor)
-            share_descriptors(module, num_ctas, operands)
+        encode_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}

@@ -70,6 +70,7 @@ from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
+    fills_buffers,
     is_tile,
     memory_encoding,
     order_of,
@@ -115,7 +116,7 @@ def plan_of(
     bulk = [
         op for op in loop.body.ops
         if isinstance(op, ttir.BlockAccess) and op.is_load and op.missing_axes is not None
-        and (told or _feeds_product(op))
+        and (told or _feeds_product(op)) and fills_buffers(op)
     ]  # fmt: skip
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1

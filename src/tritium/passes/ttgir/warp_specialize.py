@@ -101,7 +101,12 @@ from tritium.passes.ttgir.expand_pipeline import (
     start_bulk_copy,
     use_buffer,
 )
-from tritium.passes.ttgir.layout_propagation import is_tile, memory_encoding, processor_of
+from tritium.passes.ttgir.layout_propagation import (
+    fills_buffers,
+    is_tile,
+    memory_encoding,
+    processor_of,
+)
 from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
 
 PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
@@ -214,6 +219,9 @@ def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[
         raise Unsplittable("it has no loads by tensor descriptors, outside of branches, to start")
     if len(unwritten(loop, loads)) < len(loads):
         raise Unsplittable("it may write what it loads")
+    small: Any = next((load for load in loads if not fills_buffers(load)), None)
+    if small is not None:
+        raise Unsplittable(f"blocks of {small.tile.type} are too small for buffers of their own")
     groups: dict[tuple[Block, frozenset[Operation]], list[Any]] = {}
     load: Any
     for load in loads:
