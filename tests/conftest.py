@@ -65,9 +65,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--targets", default="90", help="compute capabilities to assemble for: 80,90,100"
     )
     parser.addoption("--limit", type=float, default=120, help="seconds for a test on a GPU")
+    parser.addoption("--part", default="0/1", help="i/n: every n-th test, from the i-th on")
     parser.addoption("--record", help="a file of results; tests that are in it are left out")
 
 
+@pytest.hookimpl(tryfirst=True)  # a part does not change as its tests are recorded
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this machine has no means for, and count it as deselected."""
     missing: list[str] = []
@@ -86,6 +88,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from tests.simt.not_run import is_run
 
         left_out |= {item for item in items if not is_run(item)}
+    first, parts = map(int, config.getoption("--part").split("/"))
+    kept = [item for item in items if item not in left_out]
+    left_out |= {item for i, item in enumerate(kept) if i % parts != first}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]

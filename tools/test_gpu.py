@@ -3,7 +3,8 @@
 Without paths, it runs the files of `tests/` that have something to run on a GPU: tests that are
 marked `gpu`, or kernels for the device that `--device` names (`tests/support/device.py`), and
 are not marked `cpu` as a whole.
-Every file of tests gets a process of its own, several at a time. A test that hangs, or that costs
+Every file of tests gets a process of its own, several at a time; a file that says `GPU_PARTS = n`
+has its tests shared out to n processes, which begin first. A test that hangs, or that costs
 the process the device, is recorded, and a new process goes on with those after it. With
 `--sanitize` a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ON_GPU = re.compile(r"mark\.gpu\b|tests\.support\.device\b|from tests\.support import .*\bdevice\b")
+PARTS = re.compile(r"^GPU_PARTS = (\d+)$", re.MULTILINE)
 IMPORT = re.compile(r"^ *from (tests[\w.]*) import (\w*)", re.MULTILINE)
 SAMPLE = ("tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py")
 RETRIES = 40
@@ -53,14 +55,22 @@ def files_of(paths: list[str]) -> list[Path]:
     return list(found)
 
 
-def run_file(path: Path, folder: Path, options: argparse.Namespace) -> list[dict]:
-    """The results of one file's tests."""
-    record = folder / (str(path).replace("/", "_") + ".jsonl")
+def parts_of(paths: list[Path]) -> list[tuple[Path, str]]:
+    """(file, "i/n": which share of its tests) for each process, those that share a file first."""
+    found = [(path, PARTS.search(path.read_text())) for path in paths]
+    counts = [(path, int(match[1]) if match else 1) for path, match in found]
+    shares = [(path, f"{i}/{count}") for path, count in counts for i in range(count)]
+    return sorted(shares, key=lambda share: share[1].endswith("/1"))
+
+
+def run_file(path: Path, part: str, folder: Path, options: argparse.Namespace) -> list[dict]:
+    """The results of a file's tests, or of its part "i/n" of them."""
+    record = folder / f"{path}_{part}.jsonl".replace("/", "_")
     name = os.path.relpath(path, ROOT)
     command = [
         sys.executable, "-m", "pytest", name, "-q", "--device", "cuda", "--tb=short",
         "-p", "no:cacheprovider", "--limit", str(options.limit),
-        "--record", str(record), *options.extra,
+        "--part", part, "--record", str(record), *options.extra,
     ]  # fmt: skip
     if not options.slow:
         command += ["-m", "not slow"]
@@ -103,8 +113,8 @@ def main() -> int:
     options.end = start + options.total
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
-            pool.submit(run_file, path, Path(folder), options)
-            for path in files_of(options.paths)
+            pool.submit(run_file, path, part, Path(folder), options)
+            for path, part in parts_of(files_of(options.paths))
         ]
         for job in jobs:
             results += job.result()

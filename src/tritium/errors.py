@@ -6,7 +6,10 @@ The class names are the reference's, so that `except triton.CompilationError` ke
 from __future__ import annotations
 
 import ast
-from typing import Any
+import sys
+from typing import Any, TypeVar
+
+_Error = TypeVar("_Error", bound="CompilationError")
 
 
 class TritonError(Exception):
@@ -18,7 +21,12 @@ class OpError(TritonError, ValueError):
 
     Raised by `Op.infer`; the frontend turns it into a `CompilationError` at the user's line and
     the verifier into a verification error. The message reads "what was given; what is allowed".
+
+    Attributes:
+        location: of the op, where a later stage refuses it.
     """
+
+    location: Any = None
 
 
 class CompilationError(TritonError):
@@ -53,12 +61,24 @@ class CompilationError(TritonError):
             text += " <source unavailable>"
         return f"{text}\n{message}" if message else text
 
+    @classmethod
+    def in_function(cls: type[_Error], function: Any, node: ast.AST, message: object) -> _Error:
+        """The error at a node of a kernel function. A note below it (from Python 3.11 on) gives
+        the function's name, its file, and the line in the file."""
+        error = cls(function.src, node, message)
+        line: int | None = getattr(node, "lineno", None)
+        if line is not None and sys.version_info >= (3, 11):
+            place = f"{function.file_name}:{function.first_line + line - 1}"
+            error.add_note(f"in the kernel function {function.__name__!r}, {place}")
+        return error
+
     def __str__(self) -> str:
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle through `args`, which holds only the formatted text.
-        return type(self), (self.src, self.node, self.error_message)
+        state = {"__notes__": notes} if (notes := getattr(self, "__notes__", None)) else None
+        return type(self), (self.src, self.node, self.error_message), state
 
 
 class CompileTimeAssertionFailure(CompilationError):
@@ -67,6 +87,14 @@ class CompileTimeAssertionFailure(CompilationError):
 
 class UnsupportedLanguageConstruct(CompilationError):
     """Python that has no meaning inside a kernel."""
+
+
+class RefusedOpError(CompilationError, OpError):
+    """An `OpError` of a stage after the frontend, at the line of the op."""
+
+
+class UnsupportedOpError(CompilationError, NotImplementedError):
+    """The target has no instructions for an op, at the line of the op."""
 
 
 class InterpreterError(TritonError):

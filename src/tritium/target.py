@@ -142,6 +142,8 @@ class Processor:
         transposes_in_threads: whether threads transpose parts of operands of products as they
             write them to shared memory.
         access_bytes: the most bytes that a thread loads or stores at once.
+        even_accesses: whether loads take as few elements as the stores of what is computed from
+            them, and the other way round, rather than move elements between threads.
         banks: of shared memory.
         buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
         buffer_atomics: the element types of atomic operations on buffers.
@@ -162,6 +164,7 @@ class Processor:
     ahead_in_registers: bool = False
     transposes_in_threads: bool = False
     access_bytes: int = 16
+    even_accesses: bool = False
     banks: Banks = Banks()
     buffers: bool = False
     buffer_atomics: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from tritium_kernels.matmul_details.operands import (
     FLOATS,
     INDICES,
     OP,
+    Operand,
     Problem,
     check_bias,
     check_indices,
@@ -283,6 +284,54 @@ def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
     config.report_quantization_err_fn(exact, stored)
 
 
+def _compute(call: Call, y: Tensor) -> None:
+    """Write the result of a call to `y`."""
+    flags = choose(call, y.dtype)
+    if flags.split_k > 1:
+        _add_parts(call, flags, y)
+    else:
+        launch(call, flags, y, partial=False)
+    if call.config.report_quantization_err_fn is not None:
+        _report(call, flags, y)
+
+
+def _checked_size(
+    x: Operand, w: Operand, a_ragged: RaggedTensorMetadata | None,
+    b_ragged: RaggedTensorMetadata | None, gather_indx: Tensor | None, scatter_indx: Tensor | None,
+) -> Problem:  # fmt: skip
+    """The size of the problem, with slices that fit the operands."""
+    rows_of_a = x.shape[0] if gather_indx is None else gather_indx.shape[0]
+    check_slices("a_ragged_metadata", a_ragged, rows_of_a, x.data)
+    check_slices("b_ragged_metadata", b_ragged, x.shape[-1], x.data)
+    return read_problem(x.shape, w.shape, a_ragged, b_ragged, gather_indx, scatter_indx)
+
+
+def _checked_rows(
+    x: Operand, size: Problem, gather_indx: Tensor | None, scatter_indx: Tensor | None,
+    betas: Tensor | None, gammas: Tensor | None,
+) -> Rows:  # fmt: skip
+    """The vectors with an element for each row, of the right length and type."""
+    if x.scale_layout is not None and gather_indx is not None:
+        raise refuse(OP, "gather_indx", f"is given with {x.scale_layout_name} scales", "None")
+    return Rows(
+        check_rows("gather_indx", gather_indx, size.m, x.data, INDICES),
+        check_rows("scatter_indx", scatter_indx, size.m, x.data, INDICES),
+        check_rows("betas", betas, size.m, x.data, FLOATS),
+        check_rows("gammas", gammas, size.m, x.data, FLOATS),
+    )
+
+
+def _check_accumulation(out_alpha: Any, c_acc_in: Tensor | None, size: Problem, a: Tensor) -> None:
+    """Check the factor of the result and the matrix that the product is added to."""
+    if isinstance(out_alpha, Tensor):
+        check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", a, (torch.float32,))
+    elif not isinstance(out_alpha, int | float | None):
+        raise refuse(OP, "out_alpha", f"is {type(out_alpha).__name__}", "a number, torch.Tensor")
+    if c_acc_in is not None:
+        shape = (*((size.batch,) if size.batched else ()), size.m, size.n)
+        check_operand(OP, "c_acc_in", c_acc_in, shape, "a", a, FLOATS)
+
+
 @untraced
 def matmul(
     a: Any, b: Any, bias: Tensor | None,
@@ -341,35 +390,17 @@ def _matmul(
     """`matmul` without a gradient."""
     x, w = read_operands(a, b, config)
     data = x.data
-    rows_of_a = x.shape[0] if gather_indx is None else gather_indx.shape[0]
-    check_slices("a_ragged_metadata", a_ragged_metadata, rows_of_a, data)
-    check_slices("b_ragged_metadata", b_ragged_metadata, x.shape[-1], data)
-    size = read_problem(
-        x.shape, w.shape, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx
-    )
+    size = _checked_size(x, w, a_ragged_metadata, b_ragged_metadata, gather_indx, scatter_indx)
     n = activation.specs.reduction_n
     if size.n % n:
         raise refuse(OP, "b", f"has {size.n} columns", f"a multiple of {n}")
-    if x.scale_layout is not None and gather_indx is not None:
-        raise refuse(OP, "gather_indx", f"is given with {x.scale_layout_name} scales", "None")
-    rows = Rows(
-        check_rows("gather_indx", gather_indx, size.m, data, INDICES),
-        check_rows("scatter_indx", scatter_indx, size.m, data, INDICES),
-        check_rows("betas", betas, size.m, data, FLOATS),
-        check_rows("gammas", gammas, size.m, data, FLOATS),
-    )
+    rows = _checked_rows(x, size, gather_indx, scatter_indx, betas, gammas)
     if fused_comm is None:
         check_indices(rows, size, x.shape[-2], a_ragged_metadata)
     check_bias(bias, size, w.shape, b_ragged_metadata is not None, data)
     slices = a_ragged_metadata.n_slices if a_ragged_metadata is not None else size.batch
     check_scales(size, slices, config, data)
-    if isinstance(out_alpha, Tensor):
-        check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", data, (torch.float32,))
-    elif not isinstance(cast(Any, out_alpha), int | float | None):
-        raise refuse(OP, "out_alpha", f"is {type(out_alpha).__name__}", "a number, torch.Tensor")
-    if c_acc_in is not None:
-        shape = (*((size.batch,) if size.batched else ()), size.m, size.n)
-        check_operand(OP, "c_acc_in", c_acc_in, shape, "a", data, FLOATS)
+    _check_accumulation(out_alpha, c_acc_in, size, data)
     dtype = _out_dtype(data, config if c is None or config.out_dtype else
                        replace(config, out_dtype=c.dtype))  # fmt: skip
     config, mx_layout = _scale_of_result(
@@ -387,11 +418,5 @@ def _matmul(
     if sparse and c is None and config.c_mx_scale is not None:
         config.c_mx_scale.zero_()
     if y.numel():
-        flags = choose(call, y.dtype)
-        if flags.split_k > 1:
-            _add_parts(call, flags, y)
-        else:
-            launch(call, flags, y, partial=False)
-        if config.report_quantization_err_fn is not None:
-            _report(call, flags, y)
+        _compute(call, y)
     return y

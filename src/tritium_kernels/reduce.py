@@ -209,11 +209,17 @@ def _result_dtype(
     return dtype
 
 
-def _check_mx(has_mx: bool, scale_dtype: torch.dtype, size: int, pack: int) -> None:
+def _check_mx(
+    has_mx: bool, scale_dtype: torch.dtype, size: int, pack: int, y_flex: OutFlexData
+) -> None:
+    """Check the kind of MX scales that the result has, or that it is to have none."""
     check_choice("reduce", "y_value_pack_factor", pack, (1, 2) if has_mx else (1,))
     accepted = SCALE_TYPES if has_mx and pack == 2 else (torch.uint8,)
     check_choice("reduce", "y_mx_scale_dtype", scale_dtype, accepted)
     check_block_size("reduce", "y_microblock_size", size, scale_dtype)
+    if has_mx and (y_flex.actual_scale is not None or y_flex.checksum_scale is not None):
+        found = "has actual_scale or checksum_scale"
+        raise refuse("reduce", "y_flex", found, "expected_scale alone, with scales of the result")
 
 
 def _active_rows(mask: Tensor | None, flags: OptFlags) -> tuple[Tensor | None, Tensor | None]:
@@ -244,10 +250,7 @@ def reduce_forward(
     x = x_flex.reinterpret(x)
     mx = x_mxscale is not None if y_has_mx is None else y_has_mx
     scale_dtype = y_mx_scale_dtype or torch.uint8
-    _check_mx(mx, scale_dtype, y_microblock_size, y_value_pack_factor)
-    if mx and (y_flex.actual_scale is not None or y_flex.checksum_scale is not None):
-        found = "has actual_scale or checksum_scale"
-        raise refuse("reduce", "y_flex", found, "expected_scale alone, with scales of the result")
+    _check_mx(mx, scale_dtype, y_microblock_size, y_value_pack_factor, y_flex)
     mask = _broadcast("mask", mask, x, shape, _MASKS)
     scale = _broadcast("scale", scale, x, shape, _FLOATS)
     if x_global_scale is not None:
@@ -266,10 +269,9 @@ def reduce_forward(
     y = _result(y, (rows, columns // n), dtype, y_value_pack_factor, x.device)
     y_scale = None
     if mx:
+        blocks = cdiv(columns // n, y_microblock_size)
         make = torch.empty if unpadded_batch_size is None else torch.zeros
-        y_scale = make(
-            (rows, cdiv(columns // n, y_microblock_size)), dtype=scale_dtype, device=x.device
-        )
+        y_scale = make((rows, blocks), dtype=scale_dtype, device=x.device)
     if not y.numel():
         return y, y_scale
     flags = _choose(x.device, count, rows, columns, n, mx)

@@ -309,3 +309,34 @@ def test_lines_where_a_call_has_none(capfd: pytest.CaptureFixture[str]) -> None:
     kernel = tritium.compile(str(path), target=GPUTarget("hip", "gfx942", 64))
     assert re.search(r"call .* @k_.*branchy.*, !dbg", kernel.asm["llir"])
     assert "invalid debug info" not in capfd.readouterr().err
+
+
+def test_another_processor_than_the_device_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "gfx950")
+    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", "gfx942", constants={"BLOCK": 1024})
+    assert 'amdgcn-amd-amdhsa--gfx950"' in kernel.asm["amdgcn"]
+    assert kernel.metadata.arch == "gfx950"
+    for wrong, why in (("sm90", "'sm90': .*one of gfx90a"), ("gfx1100", "32 lanes; .*have 64")):
+        monkeypatch.setenv("TRITON_OVERRIDE_ARCH", wrong)
+        with pytest.raises(ValueError, match=f"TRITON_OVERRIDE_ARCH is .*{why}"):
+            compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 1024})
+
+
+def test_the_dump_goes_to_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMDGCN_ENABLE_DUMP", "1")
+    compiled(powers, "*fp32 *fp32", constants={})
+    printed = capsys.readouterr()
+    assert "// -----// AMDGCN Dump //----- //" in printed.out and "v_exp_f32" in printed.out
+    assert not printed.err
+
+
+def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_SWAP_MIR", "/tmp/mir")
+    monkeypatch.setenv("TRITON_HIP_USE_EXPERT_SCHEDULING", "1")
+    with pytest.warns(UserWarning) as told:
+        compiled(powers, "*fp32 *fp32", num_warps=1)
+    texts = [str(warning.message) for warning in told]
+    assert any(t.startswith("TRITON_SWAP_MIR (knobs.amd.swap_mir) has no") for t in texts)
+    assert any("TRITON_HIP_USE_EXPERT_SCHEDULING" in t for t in texts)

@@ -189,7 +189,7 @@ def hip(monkeypatch: pytest.MonkeyPatch) -> Generator[FakeHip]:
     caches = libhip.library, libhip.device_count, libhip.properties, output._buffer
     for cache in caches:
         cache.cache_clear()
-    monkeypatch.setattr(libhip, "_open", lambda: fake)
+    monkeypatch.setattr(libhip, "open_library", lambda: fake)
     active.set_active(HIPDriver())
     yield fake
     active.reset_active()
@@ -335,7 +335,7 @@ def test_discovery(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Any:
         raise OSError("libamdhip64.so: not found")
 
-    monkeypatch.setattr(libhip, "_open", missing)
+    monkeypatch.setattr(libhip, "open_library", missing)
     libhip.device_count.cache_clear()
     libhip.library.cache_clear()
     assert not HIPDriver.is_active()
@@ -344,7 +344,7 @@ def test_discovery(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_library_without_a_function_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libhip, "_open", SimpleNamespace)
+    monkeypatch.setattr(libhip, "open_library", SimpleNamespace)
     libhip.device_count.cache_clear()
     assert libhip.device_count() == 0
     libhip.device_count.cache_clear()

@@ -400,3 +400,30 @@ def test_specialization(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HIPBackend.parse_attr("DS") == [["tt.divisibility", 16], ["tt.pointer_range", 32]]
     assert HIPBackend.parse_attr("S") == [["tt.pointer_range", 32]]
     assert HIPBackend.parse_attr("N") == [["tt.padding", "nan"]]
+
+
+@tritium.jit
+def cast(x, y, out, B: tl.constexpr, T: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, (tl.load(x + i) * tl.load(y + i)).to(T))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1200"])
+@pytest.mark.parametrize(("kinds", "to"), [
+    ("*fp32 *fp32 *bf16", tl.bfloat16), ("*bf16 *fp32 *fp32", tl.float32),
+    ("*fp16 *fp16 *i8", tl.int8), ("*fp64 *fp64 *fp16", tl.float16),
+    ("*i8 *fp32 *fp16", tl.float16),
+])  # fmt: skip
+def test_casts_move_nothing_between_threads(arch: str, kinds: str, to: Any) -> None:
+    """Where words of all elements can be accessed at once; one instruction takes at most 16
+    bytes."""
+    for block in (1024, 2048):
+        kernel = compiled(cast, kinds, arch, constants={"B": block, "T": to}, small=True)
+        assert kernel.metadata.shared == 0 and "ttg.convert_layout" not in kernel.asm["ttgir"]
+
+
+def test_narrow_stores_are_not_made_of_bytes() -> None:
+    """Two elements of a double are no word of bytes: these move."""
+    kernel = compiled(cast, "*fp64 *fp64 *i8", constants={"B": 4096, "T": tl.int8}, small=True)
+    assert kernel.metadata.shared > 0
+    assert re.search("buffer_store_dword", kernel.asm["amdgcn"])

@@ -115,7 +115,8 @@ def held(array: np.ndarray, type: Any, llvm: str) -> Any:
         places = layout.apply(
             {"register": threads * 0 + register, "lane": threads % wave, "warp": threads // wave}
         )
-        parts.append(Parts(llvm, array[places["dim0"], places["dim1"]].astype(float)[:, None]))
+        numbers = array[tuple(places[f"dim{axis}"] for axis in range(array.ndim))]
+        parts.append(Parts(llvm, numbers.astype(float)[:, None]))
     return SimpleNamespace(type=type, parts=tuple(parts))
 
 
@@ -166,28 +167,47 @@ def test_either_order_of_operands(size: int, transposed: bool) -> None:
     check("gfx942", unit, op, encoding)
 
 
-def untiled(shape: tuple[int, int, int], element: ir.Type, out: ir.Type) -> Any:
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1250"])
+@pytest.mark.parametrize("shape", [(4, 32, 32), (8, 16, 64), (2, 64, 16), (1, 32, 32), (2, 8, 16)])
+def test_batches(arch: str, shape: tuple[int, int, int]) -> None:
+    """More products than waves, as many, and fewer; tiles below an instruction's."""
+    (count, m, n), unit = shape, matrix_cores(arch)
+    op = untiled((m, n, 32), ir.f16, ir.f32, (count,))
+    if m < 16:
+        unit = unit.tuned(16, 1)
+    assert unit.takes(op, 4, (count, m, n))
+    encoding = unit.encoding(op, 4, (), False)
+    assert encoding.get("warpsPerCTA")[0] == min(count, 4)
+    check(arch, unit, op, encoding)
+
+
+def untiled(
+    shape: tuple[int, int, int], element: ir.Type, out: ir.Type, batch: tuple[int, ...] = ()
+) -> Any:
     """A product without layouts."""
     m, n, k = shape
+    left, right, result = (
+        SimpleNamespace(type=ir.tensor_of((*batch, *s), kind))
+        for s, kind in (((m, k), element), ((k, n), element), ((m, n), out))
+    )
     return SimpleNamespace(
-        a=SimpleNamespace(type=ir.tensor_of((m, k), element)), k=k, location="here",
-        has_scales=False,
-        b=SimpleNamespace(type=ir.tensor_of((k, n), element)), inputPrecision=InputPrecision.IEEE,
-        results=[SimpleNamespace(type=ir.tensor_of((m, n), out))],
+        a=left, b=right, results=[result], k=k, location="here", has_scales=False,
+        inputPrecision=InputPrecision.IEEE,
     )  # fmt: skip
 
 
 def check(arch: str, unit: Any, op: Any, encoding: Any) -> None:
     """Execute a product whose result has the encoding."""
-    (m, n), k = ir.shape_of(op.results[0].type), op.k
+    (*batch, m, n), k = ir.shape_of(op.results[0].type), op.k
     element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
     kind = str(element)
     width, rng = unit.neighbours(op, encoding), np.random.default_rng(m + n + k)
-    a, b, c = (rng.integers(-4, 5, s).astype(float) for s in ((m, k), (k, n), (m, n)))
+    a, b, c = (rng.integers(-4, 5, s).astype(float)
+               for s in ((*batch, m, k), (*batch, k, n), (*batch, m, n)))  # fmt: skip
     operands = [DotOperandEncoding.make(opIdx=i, parent=encoding, kWidth=width) for i in (0, 1)]
-    op.a = held(a, ir.tensor_of((m, k), element, operands[0]), LLVM.get(kind, "i8"))
-    op.b = held(b, ir.tensor_of((k, n), element, operands[1]), LLVM.get(kind, "i8"))
-    type = ir.tensor_of((m, n), out, encoding)
+    op.a = held(a, ir.tensor_of(a.shape, element, operands[0]), LLVM.get(kind, "i8"))
+    op.b = held(b, ir.tensor_of(b.shape, element, operands[1]), LLVM.get(kind, "i8"))
+    type = ir.tensor_of(c.shape, out, encoding)
     op.c, op.results = held(c, type, LLVM[str(out)]), [SimpleNamespace(type=type)]
     model: Any = Model(4 * TARGETS[arch])
     MatrixProducts(unit).multiply(model, op)
@@ -229,6 +249,23 @@ def test_instructions(arch: str) -> None:
         family = "mfma" if TARGETS[arch] == 64 else "wmma"
         assert found == {f"{family}_{instruction}"}, kind
         assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
+
+
+@tritium.jit
+def products(a, b, out, B: tl.constexpr, M: tl.constexpr):
+    z, i, j = tl.arange(0, B)[:, None, None] * M * M, tl.arange(0, M)[:, None], tl.arange(0, M)
+    place = z + i[None] * M + j[None, None, :]
+    tl.store(out + place, tl.dot(tl.load(a + place), tl.load(b + place)))
+
+
+@pytest.mark.parametrize(("arch", "registers"), [
+    ("gfx90a", 44), ("gfx942", 48), ("gfx950", 88), ("gfx1100", 100), ("gfx1200", 100),
+])  # fmt: skip
+def test_batches_use_the_matrix_unit(arch: str, registers: int) -> None:
+    """Registers are bounded by about what the reference needs."""
+    kernel = compiled(products, "*fp16 *fp16 *fp32", arch, constants={"B": 4, "M": 32})
+    assert re.search("v_(mfma|wmma)_f32", kernel.asm["amdgcn"])
+    assert kernel.metadata.n_regs <= registers and kernel.metadata.scratch_bytes == 0
 
 
 def test_products_that_matrix_units_lack() -> None:

@@ -85,21 +85,24 @@ def product(kinds: Any, out: Any, formats: Any) -> Any:
     ("gfx950", "E4M3", "E4M3", (64, 32, 256), 16), ("gfx950", "E2M1", "E5M2", (64, 64, 128), 0),
     ("gfx950", "E2M1", "E2M1", (32, 128, 256), 32), ("gfx950", "E5M2", "E2M1", (16, 64, 256), 0),
     ("gfx1250", "E2M1", "E4M3", (32, 32, 256), 0), ("gfx1250", "E4M3", "E4M3", (32, 16, 256), 16),
+    ("gfx950", "E2M1", "E4M3", (2, 64, 32, 128), 0),
+    ("gfx1250", "E5M2", "E2M1", (8, 16, 32, 256), 0),
 ])  # fmt: skip
 def test_scaled_products(
-    arch: str, left: str, right: str, shape: tuple[int, int, int], rows: int
+    arch: str, left: str, right: str, shape: tuple[int, ...], rows: int
 ) -> None:
-    unit, (m, n, k) = matrix_cores(arch).tuned(rows, 1), shape
+    unit, (*batch, m, n, k) = matrix_cores(arch).tuned(rows, 1), shape
     rng, formats = np.random.default_rng(k), [ScaleFormat[left], ScaleFormat[right]]
-    arrays = [rng.integers(0, 120, (m, k)), rng.integers(0, 120, (k, n))]  # no NaN
+    arrays = [rng.integers(0, 120, (*batch, m, k)), rng.integers(0, 120, (*batch, k, n))]  # no NaN
     for index, format in enumerate(formats):
         if format is ScaleFormat.E2M1:
-            arrays[index] = arrays[index][:, : k // 2] if index == 0 else arrays[index][: k // 2]
-    factors = [rng.integers(124, 130, (size, k // 32)) for size in (m, n)]
+            half = arrays[index][..., : k // 2] if index == 0 else arrays[index][..., : k // 2, :]
+            arrays[index] = half
+    factors = [rng.integers(124, 130, (*batch, size, k // 32)) for size in (m, n)]
     kinds = [ir.tensor_of(x.shape, ir.i8) for x in (*arrays, *factors)]
-    out = ir.tensor_of((m, n), ir.f32)
+    out = ir.tensor_of((*batch, m, n), ir.f32)
     op = product(kinds, out, formats)
-    assert unit.takes(op, 4, (m, n))
+    assert unit.takes(op, 4, (*batch, m, n))
     encoding = unit.encoding(op, 4, (), False)
     for index in (0, 1):
         width = unit.neighbours(op, encoding)
@@ -107,8 +110,8 @@ def test_scaled_products(
         kinds[index] = ir.tensor_of(arrays[index].shape, ir.i8, layout)
         scale = unit.scales(op, encoding, index)
         kinds[2 + index] = ir.tensor_of(factors[index].shape, ir.i8, scale)
-    out = ir.tensor_of((m, n), ir.f32, encoding)
-    op, c = product(kinds, out, formats), rng.integers(-4, 5, (m, n)).astype(float)
+    out = ir.tensor_of((*batch, m, n), ir.f32, encoding)
+    op, c = product(kinds, out, formats), rng.integers(-4, 5, (*batch, m, n)).astype(float)
     tiles = [held(x, t, "i8") for x, t in zip((*arrays, *factors), kinds, strict=True)]
     tiles.insert(2, held(c, out, "float"))
     model: Any = ScaledModel(4 * TARGETS[arch])

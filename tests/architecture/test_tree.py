@@ -16,6 +16,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "tritium"
 FILES = sorted(PACKAGE.rglob("*.py"))
+KERNELS = ROOT / "src" / "tritium_kernels"
+ALL_FILES = [*FILES, *sorted(KERNELS.rglob("*.py"))]
 
 #: From the bottom up; a module imports from its own layer and from those below it.
 #: docs/architecture.md says what each is for.
@@ -45,6 +47,19 @@ OF_OTHERS = {("tools", "triton_to_gluon_translator"): "experimental"}
 """The layer of packages that are not in that of the folder in which they must lie."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
+KERNEL_LAYERS = (
+    ("errors", "meta", "proton_opts", "moe_kernels"),
+    ("launching", "numerics", "specialize", "roofline"),
+    ("target_info", "numerics_details", "distributed_details"),
+    ("tensor_details",),
+    ("tensor",),
+    ("compaction", "dense", "distributed", "matmul_details", "reduce", "swiglu", "topk"),
+    ("arrays", "matmul", "routing", "testing"),
+    ("matmul_ogs",),
+)
+"""Likewise for the library of kernels, all of which stands above the compiler."""
+KERNEL_RANK = {name: rank for rank, names in enumerate(KERNEL_LAYERS) for name in names}
+
 MAX_LINES = 800
 
 
@@ -57,7 +72,8 @@ def module_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(f): f for f in FILES}
+MODULES = {module_name(f): f for f in ALL_FILES}
+PACKAGES = {"tritium", "tritium_kernels"}
 
 
 @cache
@@ -80,14 +96,15 @@ def imports(file: Path) -> list[tuple[int, str]]:
             for alias in node.names:
                 inner = f"{origin}.{alias.name}"
                 found.append((node.lineno, inner if inner in MODULES else origin))
-        elif isinstance(node, ast.Constant) and node.value in MODULES and node.value != "tritium":
+        elif isinstance(node, ast.Constant) and node.value in MODULES.keys() - PACKAGES:
             found.append((node.lineno, node.value))
     return found
 
 
 def layer(module: str) -> str | None:
-    """The part of the package that a module's file is in; None for others' and `tritium` itself."""
-    if module not in MODULES:
+    """The part of the package that a module's file is in; None for others' and `tritium` itself,
+    and for the library of kernels."""
+    if module not in MODULES or not MODULES[module].is_relative_to(PACKAGE):
         return None
     parts = MODULES[module].relative_to(PACKAGE).with_suffix("").parts
     return None if parts == ("__init__",) else OF_OTHERS.get(parts[:2], parts[0])
@@ -108,6 +125,26 @@ def test_imports_go_down_only():
             theirs = layer(imported)
             unknown = imported.split(".")[0] == "tritium" and theirs is None
             if unknown or (theirs is not None and RANK[theirs] > RANK[mine]):
+                wrong.append(f"{file.relative_to(ROOT)}:{line}: {name} imports {imported}")
+    assert not wrong, "these imports go up:\n" + "\n".join(wrong)
+
+
+def kernel_layer(module: str) -> str | None:
+    """The part of the library of kernels that a module is in; None for others' and for itself."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == KERNELS.name and len(parts) > 1 else None
+
+
+def test_imports_of_the_library_of_kernels_go_down_only():
+    parts = {kernel_layer(m) for m in MODULES} - {None}
+    assert parts == KERNEL_RANK.keys(), f"KERNEL_LAYERS: {sorted(parts ^ KERNEL_RANK.keys())}"
+    wrong: list[str] = []
+    for name, file in MODULES.items():
+        mine = kernel_layer(name)
+        for line, imported in imports(file):
+            theirs = kernel_layer(imported)
+            up = theirs and (mine is None or KERNEL_RANK[theirs] > KERNEL_RANK[mine])
+            if up and name != KERNELS.name:
                 wrong.append(f"{file.relative_to(ROOT)}:{line}: {name} imports {imported}")
     assert not wrong, "these imports go up:\n" + "\n".join(wrong)
 
@@ -289,12 +326,40 @@ def test_files_stay_short():
     assert not long, f"more than {MAX_LINES} lines; split by what they do:\n" + "\n".join(long)
 
 
+MAX_FUNCTION = 60
+MAX_KERNEL = 80
+"""Lines of a function, and of a kernel: a `jit` function has no helpers that share its variables,
+and what a kernel's tile needs is best read in one piece."""
+
+
+def functions(file: Path) -> Iterator[tuple[int, int, str]]:
+    """(lines, the most that are allowed, place and name) of the functions of a file, decorators
+    aside and with those inside of them."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            wrappers = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+            jitted = any(ast.unparse(d).split(".")[-1] == "jit" for d in wrappers)
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            place = f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+            yield lines, MAX_KERNEL if jitted else MAX_FUNCTION, place
+
+
+def test_functions_stay_short():
+    long = [
+        f"{place}: {lines} lines, {most} at most"
+        for file in ALL_FILES
+        for lines, most, place in functions(file)
+        if lines > most
+    ]
+    assert not long, "split them by what they do:\n" + "\n".join(long)
+
+
 MAX_FILES = 20
 
 
 def test_folders_of_the_package_stay_small():
     """A folder's `__init__` aside: more files are more than one subject."""
-    counts = Counter(f.parent for f in FILES if f.name != "__init__.py")
+    counts = Counter(f.parent for f in ALL_FILES if f.name != "__init__.py")
     large = [f"{d.relative_to(ROOT)}: {n} files" for d, n in counts.items() if n > MAX_FILES]
     assert not large, "\n".join(large)
 

@@ -20,6 +20,18 @@ from tritium.ops.arith import AddIOp
 
 
 @tritium.jit
+def plus(i, n):
+    return i + n
+
+
+@tritium.jit
+def add_by_helper(x, n):
+    i = tl.program_id(0)
+    total = plus(i, n)
+    tl.store(x + i, total)
+
+
+@tritium.jit
 def add_one(x, n):
     i = tl.program_id(0)
     total = i + n
@@ -60,6 +72,17 @@ def test_a_fault_names_kernel_line_and_stage(monkeypatch: pytest.MonkeyPatch) ->
     knobs.compilation.front_end_debugging = True
     shown = "".join(traceback.format_exception(launch()))
     assert "in lower_function" in shown
+
+
+def test_a_fault_in_a_helper_names_the_line_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("no such thing")
+
+    monkeypatch.setitem(rules("cpu.scalar"), AddIOp, fail)
+    with pytest.raises(InternalError) as caught:
+        add_by_helper[(1,)](np.zeros(1, np.int32), 5)
+    place = f"{__file__}:{plus.starting_line_number + 2}\n"
+    assert f"kernel 'add_by_helper', stage 'llir', {place}" in str(caught.value)
 
 
 def test_text_that_llvm_does_not_take_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Errors as users see them: the line, the caret, the cause, and no compiler frames."""
 
 import pickle
+import sys
 import traceback
 
 import numpy as np
@@ -43,6 +44,15 @@ def test_the_caret_is_under_the_expression():
     assert "arange's range must be a power of 2" in lines[-1]
     assert "arange's range must be a power of 2" in str(error.__cause__)
     assert isinstance(error.__cause__, ValueError)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 shows no notes")
+def test_a_note_names_the_file_and_the_line_in_it():
+    error = failure(bad_arange)
+    line = bad_arange.starting_line_number + 3
+    note = f"in the kernel function 'bad_arange', {__file__}:{line}"
+    assert "".join(traceback.format_exception(error)).endswith(f"\n{note}\n")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == [note]
 
 
 @jit
@@ -306,3 +316,47 @@ def test_a_tensor_is_made_of_a_value_of_the_ir():
 
     error = failure(of_a_number)
     assert "tl.tensor(3, int32): the first argument is a value of the IR; tl.full(" in str(error)
+
+
+@jit
+def opens(PATH: tl.constexpr):
+    open(PATH, "w")  # noqa: SIM115
+
+
+@jit
+def opens_with(PATH: tl.constexpr):
+    with open(PATH, "w"):
+        pass
+
+
+@jit
+def evaluates(PATH: tl.constexpr):
+    eval("open(PATH, 'w')")
+
+
+@pytest.mark.parametrize("kernel", [opens, opens_with, evaluates], ids=lambda k: k.__name__)
+def test_python_that_changes_the_world_does_not_run_at_compile_time(kernel, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    error = failure(kernel, PATH=str(file))
+    assert "would run when the kernel is compiled" in str(error)
+    assert file.read_text() == "precious"
+
+
+@jit
+def stops():
+    breakpoint()
+
+
+def test_a_breakpoint_in_a_compiled_kernel():
+    assert "With TRITON_INTERPRET=1 it stops the kernel" in str(failure(stops))
+
+
+@jit
+def pure_python():
+    pairs = dict(zip(("a", "b"), sorted((2, 1))))  # noqa: B905
+    tl.static_assert(sum(pairs.values()) + round(1.6) == 5 and any([False, True]))
+
+
+def test_python_functions_of_constants_run_at_compile_time():
+    text_of(pure_python)

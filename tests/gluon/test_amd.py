@@ -14,7 +14,8 @@ from tests.gluon.support import launcher
 from tritium.errors import CompilationError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
-from tritium.experimental.gluon.language.amd import AMDMFMALayout, AMDWMMALayout
+from tritium.experimental.gluon.language.amd import AMDMFMALayout, AMDWMMALayout, cdna4
+from tritium.experimental.gluon.language.nvidia.hopper import mbarrier
 from tritium.target import GPUTarget
 
 
@@ -377,3 +378,51 @@ def test_stages_of_loops() -> None:
                      "sched_barrier sched_barrier store", " ".join(names)) is not None  # fmt: skip
     with pytest.raises(CompilationError, match="priority is 4; 0 to 3 are allowed"):
         compiled(stages_kernel, "*fp32 *fp32 i32", {"layout": line, "priority": 4}, "gfx942")
+
+
+@gluon.jit
+def linear_kernel(result: gl.constexpr):
+    layout: gl.constexpr = gl.to_linear_layout(result, [64, 64])
+    gl.convert_layout(gl.full([64, 64], 1.0, gl.float32, result), layout, assert_trivial=True)
+
+
+@pytest.mark.parametrize(("version", "arch"), [(1, "gfx1100"), (2, "gfx1200")])
+def test_bases_of_products(version: int, arch: str) -> None:
+    """In the order of registers, lanes and warps, whatever order the layout is made in."""
+    layout = AMDWMMALayout(version, True, [[0, 1], [1, 0]], instr_shape=[16, 16, 16])
+    compiled(linear_kernel, "", {"result": layout}, arch)
+
+
+@gluon.jit
+def barrier_kernel(unused):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+
+
+@gluon.jit
+def wide_copy_kernel(src, layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(
+        gl.float32, [1024], gl.SwizzledSharedLayout(1, 1, 1, [0])
+    )
+    cdna4.async_copy.global_load_to_shared(memory, src + gl.arange(0, 1024, layout))
+
+
+@gluon.jit
+def wide_buffer_kernel(src, layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(
+        gl.float32, [1024], gl.SwizzledSharedLayout(1, 1, 1, [0])
+    )
+    cdna4.async_copy.buffer_load_to_shared(memory, src, gl.arange(0, 1024, layout))
+
+
+@pytest.mark.parametrize(("kernel", "message"), [
+    (barrier_kernel, r"init\(.*\n +\^\nthe AMD backend does not support ttng.init_barrier"),
+    (wide_copy_kernel, r"\^\n.* \(copies of 16 bytes a lane; of gfx942 they are 4\)"),
+    (wide_buffer_kernel, r"\^\n.* \(copies of 16 bytes a lane; of gfx942 they are 4\)"),
+])  # fmt: skip
+def test_what_a_processor_lacks_is_an_error_at_its_line(kernel: Any, message: str) -> None:
+    layout = gl.BlockedLayout([4], [64], [4], [0])
+    constants = {"layout": layout} if "layout" in kernel.arg_names else {}
+    with pytest.raises(CompilationError, match=message) as caught:
+        compiled(kernel, "*fp32", constants, "gfx942")
+    assert isinstance(caught.value, NotImplementedError)

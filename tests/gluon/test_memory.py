@@ -288,6 +288,132 @@ def test_barriers_and_bulk_copies(size: int, phase: int, arrivals: int, message:
                                 ARRIVALS=arrivals)  # fmt: skip
 
 
+@gluon.jit
+def arrivals_kernel(COUNT: gl.constexpr, PHASE: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    for _ in gl.static_range(COUNT):
+        mbarrier.arrive(bar)
+    mbarrier.wait(bar, PHASE)
+
+
+def test_arrivals_too_many() -> None:
+    """A phase that ends before the wait for the last one is missed: a GPU waits for ever."""
+    launch = launcher("interpreted")
+    launch(arrivals_kernel, (1,), COUNT=1, PHASE=0)
+    launch(arrivals_kernel, (1,), COUNT=3, PHASE=0)
+    message = "phase 0 that nothing ends: 0 of 1 arrivals; 2 phases have ended since the last wait"
+    with pytest.raises(InterpreterError, match=f"mbarrier.wait(?s:.*){message}"):
+        launch(arrivals_kernel, (1,), COUNT=2, PHASE=0)
+
+
+def test_bulk_copies_begin_at_multiples_of_128_bytes() -> None:
+    array = np.zeros((2, 8), np.float16)
+    layout = gl.NVMMASharedLayout.get_default_for([1, 8], gl.float16)
+    desc = TensorDescriptor.from_tensor(array, [1, 8], layout)
+    with pytest.raises(InterpreterError, match="from byte 16 of an allocation on; multiples of"):
+        launcher("interpreted")(narrow_kernel, (1,), desc)
+
+
+@gluon.jit
+def narrow_kernel(desc):
+    ring = gl.allocate_shared_memory(desc.dtype, [2, *desc.block_shape], desc.layout)
+    tma.async_store(desc, [1, 0], ring.index(1))
+
+
+@pytest.mark.parametrize(("swizzle", "shape", "message"), [
+    (128, [4, 64], "4 rows, of memory of .* 8 or more are required, or a swizzle_byte_width of 0"),
+    (64, [256], "1 rows, of memory of"),
+    (0, [64, 64], r"rows of 128 bytes that are not swizzled; tensor cores read rows of 16"),
+])  # fmt: skip
+def test_memory_that_no_engine_reads_is_refused(
+    swizzle: int, shape: list[int], message: str
+) -> None:
+    layout = gl.NVMMASharedLayout(swizzle, 16, len(shape))
+    with pytest.raises(CompilationError, match=message):
+        compiled(operand_kernel, "", {"layout": layout, "shape": shape})
+
+
+@gluon.jit
+def operand_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float16, shape, layout)
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    warpgroup_mma(memory, memory, gl.zeros([64, 64], gl.float32, mma))
+
+
+@gluon.jit
+def larger_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.int32, [128], layout)
+    memory.reinterpret(gl.int16, [256], layout)
+    memory.reinterpret(gl.int32, shape, layout)
+
+
+@gluon.jit
+def indexed_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    gl.allocate_shared_memory(gl.int32, shape, layout).index(0)
+
+
+@pytest.mark.parametrize(("kernel", "layout", "shape", "message"), [
+    (larger_kernel, PLAIN, [256], "takes 1024 bytes, .* has 512 bytes; so many or fewer"),
+    (indexed_kernel, MATRIX, [2, 64], "no axis in front of the 2 of its layout; buffers have one"),
+])  # fmt: skip
+def test_views_beyond_the_memory_are_refused(
+    kernel: Any, layout: Any, shape: list[int], message: str
+) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(kernel, "", {"layout": layout, "shape": shape})
+
+
+@gluon.jit
+def in_flight_kernel(out, HOW: gl.constexpr):
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    memory = gl.allocate_shared_memory(gl.float16, [64, 64], gl.NVMMASharedLayout(128, 16, 2))
+    product = warpgroup_mma(memory, memory, gl.zeros([64, 64], gl.float32, mma), is_async=True)
+    if HOW == "attribute":
+        product.to(gl.float16)
+    elif HOW == "sum":
+        product + product
+    elif HOW == "layout":
+        gl.convert_layout(product, mma)
+    else:
+        gl.store(out, product)
+
+
+@pytest.mark.parametrize("how", ["attribute", "sum", "layout", "store"])
+def test_products_in_flight_name_the_wait(how: str) -> None:
+    with pytest.raises(CompilationError, match=r"warpgroup_mma_wait\(0, deps=\[...\]\) makes"):
+        compiled(in_flight_kernel, "*fp32", {"HOW": how})
+
+
+@gluon.jit
+def borrowed_kernel(source, out, layout: gl.constexpr):
+    """Half of the columns of fp32 have as many fp16 as there were fp32; a column more has sums."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [4, 1], [0, 1])
+    i = gl.arange(0, 128, gl.SliceLayout(1, layout))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
+    plain: gl.constexpr = TensorMemoryLayout([128, 64], col_stride=1)
+    memory = allocate_tensor_memory(gl.float32, [128, 64], plain)
+    memory.store(gl.load(source + i * 64 + j))
+    x = memory.load(layout)
+    half = memory.slice(0, 32).reinterpret(gl.float16, [128, 64], plain)
+    one: gl.constexpr = TensorMemoryLayout([128, 1], col_stride=1)
+    total = memory.slice(32, 1).reinterpret(gl.float32, [128, 1], one)
+    total.store(gl.convert_layout(gl.sum(x, 1).expand_dims(1), rows))
+    half.store(x.to(gl.float16))
+    found = half.load(layout).to(gl.float32)
+    found += gl.convert_layout(gl.reshape(total.load(rows), [128]), gl.SliceLayout(1, layout))[
+        :, None
+    ]
+    gl.store(out + i * 64 + j, found)
+
+
+def test_tensor_memory_that_is_borrowed() -> None:
+    source = np.random.default_rng(0).integers(-9, 9, (128, 64)).astype(np.float32)
+    out, layout = np.zeros_like(source), gl.BlockedLayout([1, 64], [32, 1], [4, 1], [0, 1])
+    launcher("sm_100")(borrowed_kernel, (1,), source, out, layout=layout)
+    np.testing.assert_array_equal(out, source + source.sum(1)[:, None])
+
+
 def test_clusters_share_copies_and_barriers() -> None:
     cga, one = [[1, 0]], [[0, 0]]
     a, b = (f"tensordesc<fp16[{m},{n}],{gl.NVMMASharedLayout(64, 16, 2, cga_layout=x)!r}>"

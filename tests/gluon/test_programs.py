@@ -7,6 +7,7 @@ import pytest
 from tests.gluon import (
     aggregate_programs,
     blackwell_programs,
+    bulk_programs,
     cluster_programs,
     hopper_programs,
     memory_programs,
@@ -31,6 +32,7 @@ NOT_OF_THE_ENGINE = {
 
 FOR_HOPPER = {
     **hopper_programs.PROGRAMS, **partition_programs.PROGRAMS, **aggregate_programs.PROGRAMS,
+    **bulk_programs.PROGRAMS,
 }  # fmt: skip
 
 

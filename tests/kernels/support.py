@@ -12,7 +12,7 @@ from tritium.tools.tensor_descriptor import TensorDescriptor
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from tritium_kernels import descriptors  # noqa: E402
+from tritium_kernels.launching import descriptors  # noqa: E402
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from tests.kernels.support import compare, normal, place, torch
@@ -36,6 +38,19 @@ def test_chunks():
 @pytest.mark.parametrize("shape", [(1, 16, 16), (33, 8, 24), (100, 64, 64), (70, 20, 100)])
 def test_shapes(shape, dtype):
     check(*shape, dtype)
+
+
+@pytest.mark.parametrize("decayed", [False, True])
+def test_all_gradients_of_one_launch(decayed: bool):
+    """As three launches give them."""
+    made = import_module("tritium_kernels.dense.linear_attention")
+    q, k, v, do = (normal(2, 3, 70, 20, dtype=torch.float32, seed=s) for s in range(4))
+    k, do = (x.mT.contiguous().mT for x in (k, do))  # copied, as rows are not adjacent
+    decay = torch.tensor([1.0, 0.9, 0.5], device=place()) if decayed else None
+    parts = ((do, v, k, False), (v, do, q, True), (k, q, do, True))
+    want = [made.launch(*x, decay, 0.3, reverse) for *x, reverse in parts]
+    for got, one in zip(made.launch_gradients(q, k, v, do, decay, 0.3), want, strict=True):
+        torch.testing.assert_close(got, one)
 
 
 def test_empty():

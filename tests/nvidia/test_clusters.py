@@ -234,7 +234,7 @@ def test_where_the_pieces_of_a_copy_begin(
     shape: tuple[int, ...], cluster: Any, starts: dict[tuple[int, ...], int]
 ) -> None:
     """At whole rows of 128 bytes, as the engine needs them, whatever is moved within a row."""
-    encoding = nvmma_encoding(shape, 32, len(shape) - 1, cluster)
+    encoding = nvmma_encoding(shape, 32, len(shape) - 1, cluster, rows=64)
     memory = Memory(Value("ptr", "%m"), memdesc_of(shape, ir.f32, encoding))
     assert dict(pieces(memory)) == starts
 

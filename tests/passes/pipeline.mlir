@@ -72,3 +72,72 @@ tt.func public @writes(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: tensor
   tt.store %o, %acc : tensor<64x64x!tt.ptr<f32>>
   tt.return
 }
+
+// What it writes through another argument is other memory: loads are ahead of such stores.
+// CHECK-LABEL: @writes_elsewhere
+// CHECK-COUNT-2: ttg.async_copy
+// CHECK: scf.for
+// CHECK: tt.store
+// CHECK: ttg.async_copy
+// CHECK: tt.return
+tt.func public @writes_elsewhere(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: tensor<64x64xf16>, %w: !tt.ptr<f16>, %n: i32, %o: tensor<64x64x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %re = tt.expand_dims %r {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+  %ce = tt.expand_dims %r {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+  %s = arith.constant dense<1024> : tensor<64x1xi32>
+  %rs = arith.muli %re, %s : tensor<64x1xi32>
+  %rb = tt.broadcast %rs : tensor<64x1xi32> -> tensor<64x64xi32>
+  %cb = tt.broadcast %ce : tensor<1x64xi32> -> tensor<64x64xi32>
+  %at = arith.addi %rb, %cb : tensor<64x64xi32>
+  %other = tt.splat %w : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>>
+  %to = tt.addptr %other, %at : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+  %base = tt.splat %a : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>>
+  %p0 = tt.addptr %base, %at : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+  %step = arith.constant dense<64> : tensor<64x64xi32>
+  %acc, %last = scf.for %i = %c0 to %n step %c1 iter_args(%d = %z, %p = %p0) -> (tensor<64x64xf32>, tensor<64x64x!tt.ptr<f16>>) : i32 {
+    %x = tt.load %p : tensor<64x64x!tt.ptr<f16>>
+    %e = tt.dot %x, %b, %d : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    %q = tt.addptr %p, %step : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+    tt.store %to, %x : tensor<64x64x!tt.ptr<f16>>
+    scf.yield %e, %q : tensor<64x64xf32>, tensor<64x64x!tt.ptr<f16>>
+  }
+  tt.store %o, %acc : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}
+
+// What an atomic operation returns may tell that another program has written what comes next.
+// CHECK-LABEL: @waits
+// CHECK-NOT: ttg.async_copy
+// CHECK: tt.return
+tt.func public @waits(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: tensor<64x64xf16>, %w: !tt.ptr<f16>, %lock: !tt.ptr<i32>, %n: i32, %o: tensor<64x64x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %re = tt.expand_dims %r {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+  %ce = tt.expand_dims %r {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+  %s = arith.constant dense<1024> : tensor<64x1xi32>
+  %rs = arith.muli %re, %s : tensor<64x1xi32>
+  %rb = tt.broadcast %rs : tensor<64x1xi32> -> tensor<64x64xi32>
+  %cb = tt.broadcast %ce : tensor<1x64xi32> -> tensor<64x64xi32>
+  %at = arith.addi %rb, %cb : tensor<64x64xi32>
+  %other = tt.splat %w : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>>
+  %to = tt.addptr %other, %at : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+  %base = tt.splat %a : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>>
+  %p0 = tt.addptr %base, %at : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+  %step = arith.constant dense<64> : tensor<64x64xi32>
+  %acc, %last = scf.for %i = %c0 to %n step %c1 iter_args(%d = %z, %p = %p0) -> (tensor<64x64xf32>, tensor<64x64x!tt.ptr<f16>>) : i32 {
+    %x = tt.load %p : tensor<64x64x!tt.ptr<f16>>
+    %old = tt.atomic_rmw add, acq_rel, gpu, %lock, %c1 : (!tt.ptr<i32>, i32) -> i32
+    tt.store %lock, %old : !tt.ptr<i32>
+    %e = tt.dot %x, %b, %d : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    %q = tt.addptr %p, %step : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+    tt.store %to, %x : tensor<64x64x!tt.ptr<f16>>
+    scf.yield %e, %q : tensor<64x64xf32>, tensor<64x64x!tt.ptr<f16>>
+  }
+  tt.store %o, %acc : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}

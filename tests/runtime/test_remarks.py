@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tritium import knobs
+from tritium.backends.remarks import said
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 
@@ -42,18 +44,24 @@ def product(a, b, c, n, CONVERT: tl.constexpr, MASK: tl.constexpr):
 def remarks(capfd: Any, fresh_cache: Path) -> Any:
     """Compiles a kernel; the remarks as (source text from the caret on, text)."""
     knobs.compilation.diagnostics = "remarks"
+    said.clear()
 
     def found(kernel: Any, signature: str, target: Any, attrs: Any, **constants: Any) -> Any:
         types = dict(zip(kernel.arg_names, signature.split(), strict=False))
         types.update(dict.fromkeys(constants, "constexpr"))
         tritium.compile(ASTSource(kernel, types, constants, attrs), target=target)
-        lines = capfd.readouterr().err.splitlines()
+        lines = [x for x in capfd.readouterr().err.splitlines() if "registers a thread" not in x]
+        assert len(lines) <= 1, "a line a kernel"
         result: list[tuple[str, str]] = []
-        for number, line in enumerate(lines):
-            place = re.match(r"\S*test_remarks\.py:\d+:(\d+): remark: (.*)", line)
-            if place:
-                assert lines[number + 2] == " " * int(place[1]) + "^"
-                result.append((lines[number + 1][int(place[1]) :], place[2]))
+        for part in re.split(r"; (?=\S+:\d+:\d+: )", lines[0]) if lines else ():
+            place = re.match(r"\S*test_remarks\.py:(\d+):(\d+): remark: (.*)", part)
+            assert place is not None
+            more = re.search(r" \(also at (.*)\)$", place[3])
+            others = [] if more is None else [at.split(":") for at in more[1].split(", ")]
+            for line, column in [(place[1], place[2]), *others]:
+                source = linecache.getline(__file__, int(line)).rstrip()
+                text = place[3][: more.start()] if more else place[3]
+                result.append((source[int(column) :], text))
         return result
 
     return found
@@ -66,7 +74,7 @@ def test_one_element_after_the_other(remarks: Any) -> None:
     assert text == "Warning: vectorization fails vec = 1 origin vec = 1 numElems = 8 mask is 16"
     # Nothing is known of n: the mask may change from one element to the next.
     known = {key: value for key, value in ALIGNED.items() if key != (3,)}
-    (_, (where, text)) = remarks(strided, "*fp32 *fp32 i32 i32", CUDA, known, BLOCK=1024)
+    *_, (where, text) = remarks(strided, "*fp32 *fp32 i32 i32", CUDA, known, BLOCK=1024)
     assert where.startswith("tl.store") and text.endswith("numElems = 8 mask is 1")
 
 
@@ -94,23 +102,34 @@ def test_none_are_asked_for(remarks: Any, capfd: Any) -> None:
     assert remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=512)
 
 
+def test_candidates_are_not_remarked_on_each(remarks: Any) -> None:
+    """Of kernels that differ in numbers alone, the first one says it."""
+    assert remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=1024)
+    assert not remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=512)
+
+
 @tritium.jit
-def writing(a, b, c, n, STAGES: tl.constexpr, PRECISION: tl.constexpr):
+def writing(
+    a, b, c, n, STAGES: tl.constexpr, PRECISION: tl.constexpr,
+    WHERE: tl.constexpr = False,
+):  # fmt: skip
     i = tl.arange(0, 64)
     acc = tl.zeros((64, 64), tl.float32)
     for t in tl.range(0, n, 64, num_stages=STAGES):
         x = tl.load(a + i[:, None] * n + (t + i)[None, :])
         y = tl.load(b + (t + i)[:, None] * 64 + i[None, :])
         acc = tl.dot(x, y, acc, input_precision=PRECISION)
-        tl.store(c + t, 1.0)
+        tl.store((a if WHERE else c) + t, 1.0)
     tl.store(c + i[:, None] * 64 + i[None, :], acc)
 
 
-def test_a_loop_that_writes_is_not_pipelined_unless_it_is_told(remarks: Any) -> None:
+def test_what_a_loop_writes_is_not_copied_ahead_unless_it_is_told(remarks: Any) -> None:
     signature, types = "*fp16 *fp16 *fp32 i32", {"PRECISION": "tf32"}
-    found = remarks(writing, signature, CUDA, ALIGNED, STAGES=None, **types)
-    assert len(found) == 2 and all("the loop writes memory" in text for _, text in found)
-    assert remarks(writing, signature, CUDA, ALIGNED, STAGES=3, **types) == []
+    found = remarks(writing, signature, CUDA, ALIGNED, STAGES=None, WHERE=True, **types)
+    ((where, text),) = found
+    assert where.startswith("tl.load(a") and "the loop writes memory" in text
+    assert remarks(writing, signature, CUDA, ALIGNED, STAGES=None, **types) == []
+    assert remarks(writing, signature, CUDA, ALIGNED, STAGES=3, WHERE=True, **types) == []
 
 
 @pytest.mark.parametrize("arch, precision, wanted", [

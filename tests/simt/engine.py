@@ -16,6 +16,7 @@ import numpy as np
 
 from tests.simt.hardware import SIMT, plain
 from tests.simt.mma import exchange, multiply_add, places_of
+from tritium.backends.nvidia.lower.tma import bulk_start, pieces, swizzle_of
 from tritium.codegen.gpu.casts import FORMATS, float_from
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.memory.access import from_memory
@@ -25,7 +26,7 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import OFFSET
+from tritium.ir.tensor_maps import box
 from tritium.ops import ttgir, ttir
 
 
@@ -105,42 +106,68 @@ def _each(
     write: Callable[[Value, Value, Value, int], Any],
 ) -> None:  # fmt: skip
     """For each element of a block: `write(pointer to it in shared memory, pointer to it in global
-    memory, whether the tensor has it, its size)`, by the first thread where the condition holds."""
-    f, layout = c.f, memory_layout(memory.type)
-    size, shape = memory_bytes(memory.type.element_type), memory.type.get_shape()
-    element = memory_type(memory.type.element_type)
+    memory, whether the tensor has it, its size)`, by the first thread where the condition holds.
+
+    As the engine of a GPU does it: a piece at a time, row by row from an address on of which some
+    bits are XORed to others, whatever layout the memory has."""
+    f, size, shape = c.f, memory_bytes(memory.type.element_type), memory.type.get_shape()
+    patches = isinstance(op.desc.type, ir.PatchesDescType)
+    part = box(shape, memory.type.encoding, size)
+    part = (shape[0], part[1]) if patches else part
     base, rank = c.scalar(op.desc), len(op.coord)
     starts = [c.scalar(v) for v in op.coord]
+    start = f.cast("ptrtoint", plain(c, memory.address), "i64")
 
     def copy() -> Sequence[Value]:
-        patches = isinstance(op.desc.type, ir.PatchesDescType)
         count = 5 * rank - 3 if patches else 2 * rank + 1
         words = [f.load("i64", f.gep("i64", base, c.i32(i)), 8) for i in range(count)]
-        with f.loop(c.i32(0), c.i32(prod(shape)), c.i32(1)) as loop:
-            address, inside = words[0], Value("i1", "true")
-            places: list[Value] = []
-            for axis in range(len(shape)):
-                columns = [basis[axis] for basis in layout.bases(OFFSET)]
-                places.append(f.cast("sext", c.linear_map(loop.index, columns) or c.i32(0), "i64"))
-            begin = [f.cast("sext", v, "i64") for v in starts]
-            if patches:
-                moved = [f.cast("sext", c.scalar(v), "i64") for v in op.offsets]
-                places = _patch(f, begin, places, moved, words[1 + 2 * rank :])
-            else:
-                # Memory may lack leading axes, of size 1.
-                zero = [f.cast("sext", c.i32(0), "i64")] * (rank - len(places))
-                places = [f.op("add", a, b) for a, b in zip(begin, [*zero, *places], strict=True)]
-            for axis, place in enumerate(places):
-                within = f.icmp("ult", place, words[1 + axis])
-                inside = f.op("and", inside, within)
-                step = f.op("mul", place, words[1 + rank + axis])
-                address = f.op("add", address, step)
-            place = c.f.op("xor", loop.index, c.i32(memory.origin))
-            at = c.f.gep(element, plain(c, memory.address), place)
-            write(at, f.cast("inttoptr", address, "ptr"), inside, size)
+        begin = [f.cast("sext", v, "i64") for v in starts]
+        moved = [f.cast("sext", c.scalar(v), "i64") for v in op.offsets] if patches else []
+        for first, offset in pieces(memory, shape[0] if patches else 0):
+            where = f.op("add", start, const("i64", bulk_start(memory) + offset))
+            f.call("void", "simt_aligned", f.cast("inttoptr", where, "ptr"), const("i64", 128))
+            with f.loop(c.i32(0), c.i32(prod(part)), c.i32(1)) as loop:
+                places, below = list[Value](), prod(part)
+                for axis, extent in enumerate(part):
+                    below //= extent
+                    place = f.op("and", f.op("lshr", loop.index, c.i32(below.bit_length() - 1)),
+                                 c.i32(extent - 1))  # fmt: skip
+                    place = f.op("add", place, c.i32(first[axis]))
+                    places.append(f.cast("sext", place, "i64"))
+                if patches:
+                    places = _patch(f, begin, places, moved, words[1 + 2 * rank :])
+                else:
+                    # Memory may lack leading axes, of size 1.
+                    zero = [const("i64", 0)] * (rank - len(places))
+                    places = [f.op("add", a, b)
+                              for a, b in zip(begin, [*zero, *places], strict=True)]  # fmt: skip
+                address, inside = _in_tensor(f, places, words)
+                index = f.cast("sext", loop.index, "i64")
+                byte = f.op("add", where, f.op("mul", index, const("i64", size)))
+                at = f.cast("inttoptr", _permuted(f, byte, memory.type.encoding), "ptr")
+                write(at, f.cast("inttoptr", address, "ptr"), inside, size)
         return []
 
     c.f.choose_all(condition, [], copy)
+
+
+def _in_tensor(f: Any, places: Sequence[Value], words: Sequence[Value]) -> tuple[Value, Value]:
+    """The address of an element of a tensor, and whether the tensor has it."""
+    address, inside, rank = words[0], Value("i1", "true"), len(places)
+    for axis, place in enumerate(places):
+        inside = f.op("and", inside, f.icmp("ult", place, words[1 + axis]))
+        address = f.op("add", address, f.op("mul", place, words[1 + rank + axis]))
+    return address, inside
+
+
+def _permuted(f: Any, address: Value, encoding: Any) -> Value:
+    """Where the engine puts what it would put at an address without a swizzle: the number of the
+    row of 128 bytes is XORed to that of the 16 bytes in it."""
+    swizzle = swizzle_of(encoding)
+    if not swizzle:
+        return address
+    row = f.op("and", f.op("lshr", address, const("i64", 7)), const("i64", swizzle // 16 - 1))
+    return f.op("xor", address, f.op("shl", row, const("i64", 4)))
 
 
 def _patch(

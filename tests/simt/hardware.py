@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tests.simt import mma
-from tests.simt.machine import CLUSTERS, target_machine
+from tests.simt.machine import CLUSTERS, SHARED_BYTES, target_machine
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
@@ -228,11 +228,43 @@ class Barriers:
 
 
 class Atomics(LLVMAtomics):
-    """Each look at memory counts: a program that looks for ever waits for one that runs after
-    it."""
+    """Each access counts, and another program runs behind one that releases memory."""
 
     def begin(self, e: Emitter) -> None:
         e.f.call("void", "simt_look")
+
+    def update(
+        self, e: Emitter, kind: AtomicKind, order: Order, pointer: Value, operand: Value,
+        condition: Value | None,
+    ) -> Value:  # fmt: skip
+        old = super().update(e, kind, order, pointer, operand, condition)
+        return self._published(e, order, condition, old)
+
+    def compare_and_swap(
+        self, e: Emitter, order: Order, pointer: Value, expected: Value, new: Value,
+        condition: Value | None,
+    ) -> Value:  # fmt: skip
+        old = super().compare_and_swap(e, order, pointer, expected, new, condition)
+        return self._published(e, order, condition, old)
+
+    def store(
+        self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
+    ) -> Value:
+        nothing = super().store(e, order, pointer, value, condition)
+        return self._published(e, order, condition, nothing)
+
+    def _published(
+        self, e: Emitter, order: Order, condition: Value | None, result: Value
+    ) -> Value:
+        """Behind an access with a result: let another program see what has been released."""
+
+        def switch() -> list[Value]:
+            e.f.call("void", "simt_published")
+            return []
+
+        if order.semantic in (MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE):
+            e.f.choose_all(condition, [], switch)
+        return result
 
 
 class Host:
@@ -256,7 +288,8 @@ def text_of(e: Emitter, text: str) -> Value:
 
 
 class Simt(Hardware):
-    """`lanes` threads a warp. `dropped`: the numbers of barriers to leave out."""
+    """`lanes` threads a warp, with `max_shared` bytes of shared memory. `dropped`: the numbers of
+    barriers to leave out."""
 
     name = SIMT
     title = "simt"
@@ -265,7 +298,10 @@ class Simt(Hardware):
     descriptor_attributes = ""
     reserved_names = re.compile(r"simt_.*|printf|fflush|mem\w+|.*\$")
 
-    def __init__(self, lanes: int, dropped: frozenset[int] = frozenset()):
+    def __init__(
+        self, lanes: int, dropped: frozenset[int] = frozenset(), max_shared: int = SHARED_BYTES
+    ):
+        self.max_shared = max_shared
         machine = target_machine()
         self.triple, self.data_layout = machine.triple, str(machine.target_data)
         self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()

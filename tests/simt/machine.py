@@ -11,13 +11,14 @@ import platform
 import threading
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from tests.simt import scheduler
-from tests.simt.scheduler import COPIES, COPY, MACHINE, THREAD
+from tests.simt.scheduler import COPIES, COPY, MACHINE, PROGRAM, PROGRAMS, THREAD
 from tests.simt.small_floats import NAMES, small_floats_ir
 from tritium.native.loader import Image, compile_ir, load_object
 from tritium.native.records import allocate
@@ -72,28 +73,41 @@ def native() -> tuple[Image, Image]:
 
 
 class Machine:
-    """Threads of `warps` warps of `lanes` lanes, which run a kernel's programs in turn."""
+    """Threads of `warps` warps of `lanes` lanes, which run a kernel's programs, two at a time."""
 
-    def __init__(self, lanes: int, warps: int, *, last_warp_first: bool = False):
+    def __init__(
+        self, lanes: int, warps: int, *, last_warp_first: bool = False,
+        last_program_first: bool = False,
+    ):  # fmt: skip
         self._count = lanes * warps
         self.shared, self._shared = allocate(SHARED_BYTES, 1024)
         self._address, self._memory = allocate(MACHINE.size)
-        self._threads, self._thread_memory = allocate(THREAD.size * self._count)
-        self._copies = mmap.mmap(-1, COPY.size * COPIES * self._count)
-        self._stacks = mmap.mmap(-1, STACK_BYTES * self._count)
-        warp_memory, self._warp_memory = allocate(WARP_BYTES)
+        self._programs, self._program_memory = allocate(PROGRAM.size * PROGRAMS)
+        count = self._count * PROGRAMS
+        self._threads, self._thread_memory = allocate(THREAD.size * count)
+        self._copies = mmap.mmap(-1, COPY.size * COPIES * count)
+        self._stacks = mmap.mmap(-1, STACK_BYTES * (count + PROGRAMS))
+        warp_memory, self._warp_memory = allocate(WARP_BYTES * PROGRAMS)
+        saved, self._saved = allocate(SHARED_BYTES * PROGRAMS, 1024)
         copies, stacks = (_start(memory) for memory in (self._copies, self._stacks))
-        for i in range(self._count):
+        for i in range(count):
             stack = stacks + i * STACK_BYTES
             _guard(stack)
             THREAD.write(
-                self._threads + i * THREAD.size, number=i, stack=stack,
+                self._threads + i * THREAD.size, number=i % self._count, stack=stack,
                 copies=copies + i * COPY.size * COPIES,
             )  # fmt: skip
+        for i in range(PROGRAMS):
+            PROGRAM.write(
+                self._programs + i * PROGRAM.size, live=0, started=0,
+                threads=self._threads + i * self._count * THREAD.size,
+                warp_memory=warp_memory + i * WARP_BYTES, shared=saved + i * SHARED_BYTES,
+                stack=stacks + (count + i) * STACK_BYTES,
+            )  # fmt: skip
         MACHINE.write(
-            self._address, threads=self._threads, lanes=lanes, warps=warps,
-            backwards=last_warp_first, shared=self.shared, shared_bytes=SHARED_BYTES,
-            stack_bytes=STACK_BYTES, warp_memory=warp_memory,
+            self._address, programs=self._programs, lanes=lanes, warps=warps,
+            backwards=last_warp_first, last_first=last_program_first, shared=self.shared,
+            shared_bytes=SHARED_BYTES, stack_bytes=STACK_BYTES,
         )  # fmt: skip
         self._lock = threading.Lock()
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(native()[0]["run_grid"])
@@ -112,7 +126,7 @@ class Machine:
         with _running, self._lock:
             MACHINE.write(
                 self._address, entry=kernel[ENTRY], arguments=arguments.ctypes.data,
-                sizes_x=sizes[0], sizes_y=sizes[1], sizes_z=sizes[2],
+                sizes_x=sizes[0], sizes_y=sizes[1], sizes_z=sizes[2], total=prod(sizes),
             )  # fmt: skip
             status = self._run(self._address)
             if status != scheduler.OK:
@@ -122,7 +136,7 @@ class Machine:
         """The barrier or op for which each unfinished warp waits."""
         lanes, found = MACHINE.read(self._address, "lanes"), list[str]()
         for warp in range(self._count // lanes):
-            at = self._threads + warp * lanes * THREAD.size
+            at = MACHINE.read(self._address, "threads") + warp * lanes * THREAD.size
             why, number = THREAD.read(at, "request"), THREAD.read(at, "barrier")
             if why != scheduler.END:
                 what = f"at barrier {number}" if why == scheduler.BARRIER else "at an mbarrier"
@@ -130,8 +144,10 @@ class Machine:
         return ", ".join(found)
 
     def _fail(self, status: int) -> None:
-        for i in range(self._count):  # their stacks are in the middle of the kernel
+        for i in range(self._count * PROGRAMS):  # their stacks are in the middle of the kernel
             THREAD.write(self._threads + i * THREAD.size, started=0)
+        for i in range(PROGRAMS):
+            PROGRAM.write(self._programs + i * PROGRAM.size, live=0, started=0)
         program = tuple(MACHINE.read(self._address, axis) for axis in "xyz")
         if status == scheduler.DEADLOCK:
             raise KernelFailure(f"warps wait for ever: {self._waiting()} [program {program}]")
@@ -161,6 +177,10 @@ def _guard(stack: int) -> None:
 
 
 @cache
-def machine(lanes: int, warps: int, *, last_warp_first: bool = False) -> Machine:
+def machine(
+    lanes: int, warps: int, *, last_warp_first: bool = False, last_program_first: bool = False
+) -> Machine:
     """The machine of a number of lanes and warps, which kernels share."""
-    return Machine(lanes, warps, last_warp_first=last_warp_first)
+    return Machine(
+        lanes, warps, last_warp_first=last_warp_first, last_program_first=last_program_first
+    )

@@ -24,16 +24,17 @@ UNSET = 0xC5
 
 
 def multiply(c: Context, op: Any) -> None:
-    """A product of two tiles of two dimensions whose result has the layout of `mma.sync`."""
+    """A product of tiles, or of batches of them, whose result has a matrix unit's layout."""
     result = op.results[0].type
     held = value_type(result)
     wide = "float" if held == "half" else held
-    (m, n), depth = ir.shape_of(result), ir.shape_of(op.a.type)[-1]
-    size = bits_of(wide) // 8 * depth * (m + n)
+    (*batch, m, n), depth = ir.shape_of(result), ir.shape_of(op.a.type)[-1]
+    count = prod(batch)
+    size = bits_of(wide) // 8 * count * depth * (m + n)
     if size > WARP_BYTES:
         raise c.unsupported(op, f"operands of {size} bytes")
     a = c.f.call("ptr", "simt_warp_memory")
-    b = c.byte_offset(a, c.i32(bits_of(wide) // 8 * m * depth))
+    b = c.byte_offset(a, c.i32(bits_of(wide) // 8 * count * m * depth))
     _unset(c, a, size)
     _put(c, op.a, a, wide)
     _put(c, op.b, b, wide)
@@ -41,6 +42,10 @@ def multiply(c: Context, op: Any) -> None:
     places = places_of(c, result)
     rows = [c.f.op("lshr", p, c.i32(n.bit_length() - 1)) for p in places]
     columns = [c.f.op("and", p, c.i32(n - 1)) for p in places]
+    if count > 1:  # the product of a batch that an element is in
+        numbers = [c.f.op("lshr", row, c.i32(m.bit_length() - 1)) for row in rows]
+        firsts = [c.f.op("mul", number, c.i32(depth * n)) for number in numbers]
+        columns = [c.f.op("add", *pair) for pair in zip(columns, firsts, strict=True)]
     starts = [c.f.op("mul", row, c.i32(depth)) for row in rows]
     sums = [float_from(c, v, "fp16", "fp32") if held == "half" else v for v in c.tile(op.c)]
     with c.f.loop(c.i32(0), c.i32(depth), c.i32(1), sums, at_least_once=True) as loop:

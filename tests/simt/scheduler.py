@@ -6,6 +6,10 @@ the next program starts. So a warp reads what later warps write only if a barrie
 that is missing shows. Copies that a thread starts are done when it waits for them, so that a wait
 that is missing shows as well; those of the copy engine, which other threads wait for, at once.
 Where all warps wait and nothing has happened since they began to, the program fails.
+
+Two programs of the grid are under way at a time. A thread that has released memory by an atomic
+operation lets the other program run before the rest of its own, so that what other threads ought to
+have written before shows as missing; so does one that looks at memory again and again.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from tritium.codegen.llvm.writer import Module, Value
 from tritium.native.records import Record
 from tritium.native.writer import Code, i32, i64
 
-START, SHUFFLE, BARRIER, END, FAILED, PHASE = range(6)
+START, SHUFFLE, BARRIER, END, FAILED, PHASE, SWITCH = range(7)
 """Why a thread has stopped."""
 OK, LANES_DIFFER, DEADLOCK, FAILURE = range(4)
 """How a launch has ended."""
@@ -34,20 +38,32 @@ COPY = Record(("to", "ptr"), ("source", "ptr"), ("size", "i64"), ("group", "i64"
 """A copy under way; zeros are copied where `source` is null."""
 COPIES = 4096
 """Copies of a thread that may be under way."""
+PROGRAM = Record(
+    ("state", JUMP), ("live", "i32"), ("started", "i32"), ("status", "i32"), ("x", "i32"),
+    ("y", "i32"), ("z", "i32"), ("threads", "ptr"), ("warp_memory", "ptr"), ("shared", "ptr"),
+    ("stack", "ptr"), align=16,
+)  # fmt: skip
+"""A program under way. `shared`: a copy of its shared memory, while the other program runs."""
+PROGRAMS = 2
+"""Programs that may be under way."""
 MACHINE = Record(
     ("state", JUMP), ("context", "bytes 8192"), ("entry", "ptr"), ("arguments", "ptr"),
     ("current", "ptr"), ("threads", "ptr"), ("lanes", "i32"), ("warps", "i32"),
-    ("backwards", "i32"), ("looks", "i32"), ("shared", "ptr"), ("shared_bytes", "i64"),
-    ("stack_bytes", "i64"), ("x", "i32"), ("y", "i32"), ("z", "i32"), ("sizes_x", "i32"),
-    ("sizes_y", "i32"), ("sizes_z", "i32"), ("message", "ptr"), ("file", "ptr"), ("line", "i32"),
-    ("warp_memory", "ptr"), ("events", "i64"), align=16,
+    ("backwards", "i32"), ("last_first", "i32"), ("looks", "i32"), ("shared", "ptr"),
+    ("shared_bytes", "i64"), ("stack_bytes", "i64"), ("x", "i32"), ("y", "i32"), ("z", "i32"),
+    ("sizes_x", "i32"), ("sizes_y", "i32"), ("sizes_z", "i32"), ("message", "ptr"), ("file", "ptr"),
+    ("line", "i32"), ("warp_memory", "ptr"), ("events", "i64"), ("programs", "ptr"),
+    ("program", "ptr"), ("resident", "ptr"), ("scheduler", JUMP), ("total", "i64"), align=16,
 )  # fmt: skip
 STACK = Record(
     ("flags", "i64"), ("link", "ptr"), ("start", "ptr"), ("more", "i64"), ("size", "i64")
 )  # fmt: skip
 """The head of `ucontext_t` on 64-bit Linux."""
 LOOKS = 1 << 22
-"""Atomic loads of a program after which it is taken to wait for one that runs after it."""
+"""Atomic accesses since a program began after which the programs are taken to wait for one that
+runs after them."""
+PATIENCE = 16
+"""Atomic accesses after which the other program runs."""
 
 _MACHINE = Value("ptr", "@machine")
 
@@ -91,6 +107,57 @@ def _stop(module: Module) -> None:
     f.ret()
 
 
+def _enter(f: Code, stack: Value, body: str) -> None:
+    """Leave for a function of no arguments on a stack of its own."""
+    machine = _machine(f)
+    context = f.at(machine, MACHINE, "context")
+    f.call("i32", "getcontext", context)
+    f.write(context, STACK, "start", stack)
+    f.write(context, STACK, "size", f.read(machine, MACHINE, "stack_bytes"))
+    f.module.declarations["makecontext"] = "declare void @makecontext(ptr, ptr, i32, ...)"
+    f.line(f"call void (ptr, ptr, i32, ...) @makecontext({context}, ptr @{body}, i32 0)")
+    f.call("i32", "setcontext", context)
+    f.unreachable()
+    f._open = False
+
+
+def _programs(module: Module) -> None:
+    f = Code(module, "program_body", [], cold=True)
+    status = f.call("i32", "run_program")
+    machine = _machine(f)
+    program = f.read(machine, MACHINE, "program")
+    f.write(program, PROGRAM, "status", status)
+    for name in ("live", "started"):
+        f.write(program, PROGRAM, name, i32(0))
+    _jump(f, f.at(machine, MACHINE, "scheduler"))
+    # Let the other program run.
+    f = Code(module, "switch_program", [], cold=True)
+    machine = _machine(f)
+    program = f.read(machine, MACHINE, "program")
+    with f.when(f.icmp("eq", _set_jump(f, f.at(program, PROGRAM, "state")), i32(0))):
+        _jump(f, f.at(machine, MACHINE, "scheduler"))
+    f.ret()
+    # Run a program until it switches or ends.
+    f = Code(module, "resume_program", [("ptr", "program")], cold=True)
+    machine, (program,) = _machine(f), f.arguments
+    shared, size = (f.read(machine, MACHINE, n) for n in ("shared", "shared_bytes"))
+    resident = f.read(machine, MACHINE, "resident")
+    with f.when(f.icmp("ne", resident, program)):
+        f.call("ptr", "memcpy", f.read(resident, PROGRAM, "shared"), shared, size)
+        f.call("ptr", "memcpy", shared, f.read(program, PROGRAM, "shared"), size)
+    for name in ("resident", "program"):
+        f.write(machine, MACHINE, name, program)
+    for name in ("x", "y", "z", "threads", "warp_memory"):
+        f.write(machine, MACHINE, name, f.read(program, PROGRAM, name))
+    scheduler = f.at(machine, MACHINE, "scheduler")
+    with f.when(f.icmp("eq", _set_jump(f, scheduler), i32(0))):
+        with f.when(f.icmp("ne", f.read(program, PROGRAM, "started"), i32(0))):
+            _jump(f, f.at(program, PROGRAM, "state"))
+        f.write(program, PROGRAM, "started", i32(1))
+        _enter(f, f.read(program, PROGRAM, "stack"), "program_body")
+    f.ret()
+
+
 def _resume(module: Module) -> None:
     """Run a thread until it stops."""
     f = Code(module, "resume", [("ptr", "thread")], cold=True)
@@ -100,16 +167,7 @@ def _resume(module: Module) -> None:
         with f.when(f.icmp("ne", f.read(thread, THREAD, "started"), i32(0))):
             _jump(f, f.at(thread, THREAD, "state"))
         f.write(thread, THREAD, "started", i32(1))
-        context = f.at(machine, MACHINE, "context")
-        f.call("i32", "getcontext", context)
-        f.write(context, STACK, "start", f.read(thread, THREAD, "stack"))
-        f.write(context, STACK, "size", f.read(machine, MACHINE, "stack_bytes"))
-        body = Value("ptr", "@body")
-        f.module.declarations["makecontext"] = "declare void @makecontext(ptr, ptr, i32, ...)"
-        f.line(f"call void (ptr, ptr, i32, ...) @makecontext({context}, {body}, i32 0)")
-        f.call("i32", "setcontext", context)
-        f.unreachable()
-        f._open = False
+        _enter(f, f.read(thread, THREAD, "stack"), "body")
     f.ret()
 
 
@@ -129,6 +187,11 @@ def _run_warp(module: Module) -> None:
         with f.loop(i32(0), lanes, i32(1)) as loop:
             thread = _thread_at(f, f.add(first, loop.index))
             f.call("void", "resume", thread)
+            with f.forever() as switching:
+                with f.when(f.icmp("ne", f.read(thread, THREAD, "request"), i32(SWITCH))):
+                    switching.leave()
+                f.call("void", "switch_program")
+                f.call("void", "resume", thread)
             request = f.read(thread, THREAD, "request")
             with f.when(f.icmp("eq", request, i32(FAILED))):
                 f.ret(i32(FAILURE))
@@ -243,17 +306,41 @@ def _run_grid(module: Module) -> None:
     f = Code(module, "run_grid", [("ptr", "of")], "i32", exported=True)
     machine = f.arguments[0]
     f.put(_MACHINE, machine)
-    sizes = {axis: f.read(machine, MACHINE, f"sizes_{axis}") for axis in "xyz"}
-    with f.loop(i32(0), sizes["z"], i32(1)) as z:
-        f.write(machine, MACHINE, "z", z.index)
-        with f.loop(i32(0), sizes["y"], i32(1)) as y:
-            f.write(machine, MACHINE, "y", y.index)
-            with f.loop(i32(0), sizes["x"], i32(1)) as x:
-                f.write(machine, MACHINE, "x", x.index)
-                status = f.call("i32", "run_program")
-                with f.when(f.icmp("ne", status, i32(OK))):
-                    f.ret(status)
+    first = f.read(machine, MACHINE, "programs")
+    f.write(machine, MACHINE, "resident", first)
+    started, turn = f.variable("i64", i64(0)), f.variable("i64", i64(0))
+    with f.forever() as loop:
+        program = f.gep("i8", first, f.op("mul", f.get("i64", turn), i64(PROGRAM.size)))
+        f.put(turn, f.op("xor", f.get("i64", turn), i64(PROGRAMS - 1)))
+        waiting = f.icmp("ult", f.get("i64", started), f.read(machine, MACHINE, "total"))
+        idle = f.icmp("eq", f.read(program, PROGRAM, "live"), i32(0))
+        with f.when(f.op("and", waiting, idle)):
+            _start(f, program, f.get("i64", started))
+            f.put(started, f.op("add", f.get("i64", started), i64(1)))
+        with f.when(f.icmp("eq", f.read(program, PROGRAM, "live"), i32(0))):
+            other = f.gep("i8", first, f.op("mul", f.get("i64", turn), i64(PROGRAM.size)))
+            with f.when(f.icmp("eq", f.read(other, PROGRAM, "live"), i32(0))):
+                loop.leave()
+            loop.restart()
+        f.call("void", "resume_program", program)
+        with f.when(f.icmp("eq", f.read(program, PROGRAM, "live"), i32(0))):
+            status = f.read(program, PROGRAM, "status")
+            with f.when(f.icmp("ne", status, i32(OK))):
+                f.ret(status)
     f.ret(i32(OK))
+
+
+def _start(f: Code, program: Value, number: Value) -> None:
+    """Make a program of the grid the next one to run there, the last one first if `last_first`."""
+    machine = _machine(f)
+    last = f.sub(f.sub(f.read(machine, MACHINE, "total"), i64(1)), number)
+    backwards = f.icmp("ne", f.read(machine, MACHINE, "last_first"), i32(0))
+    number = f.select(backwards, last, number)
+    for axis in "xyz":
+        size = f.cast("zext", f.read(machine, MACHINE, f"sizes_{axis}"), "i64")
+        f.write(program, PROGRAM, axis, f.cast("trunc", f.op("urem", number, size), "i32"))
+        number = f.op("udiv", number, size)
+    f.write(program, PROGRAM, "live", i32(1))
 
 
 def _positions(module: Module) -> None:
@@ -307,6 +394,12 @@ def _checks(module: Module) -> None:
     f.write(machine, MACHINE, "looks", looks)
     with f.when(f.icmp("eq", looks, i32(LOOKS))):
         _fail(f, "the program waits for one that runs after it")
+    with f.when(f.icmp("eq", f.op("and", looks, i32(PATIENCE - 1)), i32(0))):
+        f.call("void", "simt_published")
+    f.ret()
+    f = Code(module, "simt_published", [], exported=True)
+    with f.when(f.icmp("ne", f.read(_machine(f), MACHINE, "total"), i64(1))):
+        f.call("void", "stop", i32(SWITCH))
     f.ret()
 
 
@@ -398,15 +491,16 @@ def scheduler_ir() -> str:
     """The LLVM IR of the machine."""
     module = Module()
     module.globals["machine"] = "internal global ptr null"
-    for write in (_body, _stop, _resume, _run_warp, _run_round, _barriers, _run_program, _run_grid,
-                  _positions, _stops, _checks, _copies, _mbarriers):  # fmt: skip
+    for write in (_body, _stop, _programs, _resume, _run_warp, _run_round, _barriers, _run_program,
+                  _run_grid, _positions, _stops, _checks, _copies, _mbarriers):  # fmt: skip
         write(module)
     return module.text()
 
 
 SYMBOLS = (
     "simt_thread", "simt_program", "simt_programs", "simt_warp_memory", "simt_barrier",
-    "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_copy", "simt_commit",
+    "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_published",
+    "simt_copy", "simt_commit",
     "simt_wait", "simt_mbarrier_init", "simt_mbarrier_arrive", "simt_mbarrier_wait",
 )  # fmt: skip
 """The functions that kernels call."""

@@ -8,9 +8,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tritium
+import tritium.language as tl
 from tests.ir.test_reference_runs import CASES, REFERENCE
 from tests.simt.backend import installed, target
 from tests.simt.backend.compiler import entry, gpu_passes
@@ -35,20 +37,26 @@ def _installed() -> Generator[None]:
 
 
 class Kernel:
-    """A kernel of the corpus; calling it runs a grid with NumPy arrays."""
+    """A kernel of the corpus, or of a text; calling it runs a grid with NumPy arrays.
+
+    `backwards`: the last warp and the last program run first.
+    """
 
     def __init__(
         self, name: str, lanes: int, *, dropped: frozenset[int] = frozenset(),
-        last_warp_first: bool = False,
+        backwards: bool = False, text: str | None = None,
     ):  # fmt: skip
-        module = parse_module((REFERENCE / f"{name}.source.ttir").read_text(), name)
+        text = text or (REFERENCE / f"{name}.source.ttir").read_text()
+        module = parse_module(text, name)
         PassManager([*pipelines.ttir(), *gpu_passes(lanes, 4, 3)]).run(module)
         function: Any = next(f for f in module.ops if f.sym_visibility == "public")
         self._types = list(function.function_type.inputs)
         hardware = Simt(lanes, dropped)
         self.text, facts = lower_to_llvm(module, hardware, OPTIONS)
         self.barriers: int = hardware.barriers.count
-        self._machine = machine(lanes, facts["num_warps"], last_warp_first=last_warp_first)
+        self._machine = machine(
+            lanes, facts["num_warps"], last_warp_first=backwards, last_program_first=backwards
+        )
         caller = entry(hardware.symbol(function.sym_name), facts["kernel_signature"])
         self._image = self._machine.load(compile_kernel(self.text + caller))
 
@@ -79,7 +87,7 @@ def test_kernels_of_the_corpus(name: str, lanes: int) -> None:
 
 
 def without(name: str, dropped: frozenset[int], reverse: bool) -> Kernel:
-    return Kernel(name, 32, dropped=dropped, last_warp_first=reverse)
+    return Kernel(name, 32, dropped=dropped, backwards=reverse)
 
 
 def wrong(make: Callable[[bool], Kernel], name: str) -> bool:
@@ -95,10 +103,49 @@ def wrong(make: Callable[[bool], Kernel], name: str) -> bool:
 @pytest.mark.parametrize("name", ["histogram_gather", "scans"])
 def test_each_barrier_is_needed(name: str) -> None:
     count = Kernel(name, 32).barriers
-    assert count and not wrong(lambda r: Kernel(name, 32, last_warp_first=r), name)
+    assert count and not wrong(lambda r: Kernel(name, 32, backwards=r), name)
     for number in range(count):
         dropped = frozenset({number})
         assert wrong(partial(without, name, dropped), name), number
+
+
+@tritium.jit
+def hand_over(x: Any, flag: Any, out: Any) -> None:
+    """The first program writes a tile, which the second one reads when the flag tells it to."""
+    i = tl.arange(0, 128)
+    if tl.program_id(0) == 0:
+        tl.store(x + i, i + 1)
+        tl.atomic_xchg(flag, 1, sem="release")
+    else:
+        while tl.atomic_add(flag, 0, sem="acquire") == 0:
+            pass
+        tl.store(out + i, tl.load(x + i))
+
+
+def handed_over(dropped: frozenset[int], backwards: bool) -> tuple[bool, int]:
+    """Whether the tile of `hand_over` arrives, and how many barriers the kernel has."""
+    source = ASTSource(hand_over, dict.fromkeys(("x", "flag", "out"), "*i32"), {})
+    text = tritium.compile(source, target(32)).asm["ttir"]
+    kernel = Kernel("hand_over", 32, dropped=dropped, backwards=backwards, text=text)
+    x, flag, out = np.zeros(128, np.int32), np.zeros(1, np.int32), np.zeros(128, np.int32)
+    try:
+        kernel(x, flag, out, grid=(2,))
+    except KernelFailure:
+        return False, kernel.barriers
+    return bool((out == np.arange(128) + 1).all()), kernel.barriers
+
+
+def test_a_missing_barrier_before_a_release_is_found() -> None:
+    """Another program runs between the release and what the other threads have still to store."""
+    for backwards in (False, True):
+        assert handed_over(frozenset(), backwards)[0]
+    assert not handed_over(frozenset({0}), False)[0]
+
+
+def test_a_missing_barrier_behind_an_acquire_is_found() -> None:
+    count = handed_over(frozenset(), True)[1]
+    found = [handed_over(frozenset({n}), True)[0] for n in range(1, count)]
+    assert not all(found)
 
 
 def test_a_wrong_change_of_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,15 +154,15 @@ def test_a_wrong_change_of_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
     load = shared.load_tile
     monkeypatch.setattr(shared, "load_tile", reversed_registers)
-    assert wrong(lambda r: Kernel("attention", 32, last_warp_first=r), "attention")
+    assert wrong(lambda r: Kernel("attention", 32, backwards=r), "attention")
 
 
 def test_a_missing_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asynchronous copies are done no sooner than they must."""
     make = partial(Kernel, "attention", 32)
-    assert not wrong(lambda r: make(last_warp_first=r), "attention")
+    assert not wrong(lambda r: make(backwards=r), "attention")
     monkeypatch.setattr(AsyncCopies, "wait", lambda *_: None)
-    assert wrong(lambda r: make(last_warp_first=r), "attention")
+    assert wrong(lambda r: make(backwards=r), "attention")
 
 
 def test_what_it_lacks_is_named() -> None:

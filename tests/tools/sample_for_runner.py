@@ -3,6 +3,8 @@
 import os
 import time
 
+GPU_PARTS = 2
+
 
 def test_before():
     pass

@@ -30,10 +30,20 @@ def test_all_tests_are_accounted_for(tmp_path: Path):
     assert done.returncode == 1 and "2 passed, 1 hung, 1 crashed" in done.stdout
 
 
-def test_files_that_use_no_gpu_are_left_out():
+@pytest.fixture(scope="module")
+def runner():
     spec = importlib.util.spec_from_file_location("runner", ROOT / "tools" / "test_gpu.py")
-    runner = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(runner)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_parts_of_long_files_begin_first(runner):
+    short, long = Path(__file__), ROOT / "tests" / "tools" / "sample_for_runner.py"
+    assert runner.parts_of([short, long]) == [(long, "0/2"), (long, "1/2"), (short, "0/1")]
+
+
+def test_files_that_use_no_gpu_are_left_out(runner):
     found = {str(path.relative_to(ROOT / "tests")) for path in runner.files_of([])}
     assert found >= {str(p.relative_to(ROOT / "tests")) for p in ROOT.rglob("tests/test_gpu_*.py")}
     assert "conformance/test_reductions.py" in found, "its kernels run on the device by support.py"

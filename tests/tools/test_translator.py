@@ -141,6 +141,15 @@ def test_a_program_under_the_alias() -> None:
     test_the_text_is_readable()
 
 
+def test_functions_under_decorators() -> None:
+    """Choosing constants is left to the reader."""
+    chosen = tritium.heuristics({"BLOCK": lambda _: 128})(add_kernel)
+    tuned = tritium.autotune([tritium.Config({})], key=["n"])(chosen)
+    assert convert_triton_to_gluon([tuned]) == convert_triton_to_gluon([add_kernel])
+    with pytest.raises(TypeError, match="a function of jit is required"):
+        convert_triton_to_gluon([print])
+
+
 def test_what_is_not_translated_is_named() -> None:
     with pytest.raises(NotImplementedError, match=r"described_kernel: .*descriptor"):
         convert_triton_to_gluon([described_kernel])

@@ -91,14 +91,18 @@ def allocates_memory(op: Operation) -> bool:
     )
 
 
-def allocate(blocks: Sequence[Block], scratch_bytes: Callable[[Any], int]) -> Allocation:
+def allocate(
+    blocks: Sequence[Block], scratch_bytes: Callable[[Any], int], *, apart: bool = True
+) -> Allocation:
     """Choose the ranges of a function's shared memory, the largest first, first fit.
 
-    `scratch_bytes`: the bytes that an op needs for itself; a backend's lowering rules say.
+    Args:
+        scratch_bytes: the bytes that an op needs for itself; a backend's lowering rules say.
+        apart: whether small scratch has memory of its own (`SMALL`).
     """
     liveness = _Liveness(blocks)
     places: dict[Any, Range] = {}
-    wanted = _wanted(liveness, scratch_bytes)
+    wanted = _wanted(liveness, scratch_bytes, ALL_SMALL if apart else 0)
     placed: list[_Wanted] = []
     for want in sorted(wanted, key=lambda w: (-w.size, w.first)):
         busy = sorted(
@@ -115,9 +119,12 @@ def allocate(blocks: Sequence[Block], scratch_bytes: Callable[[Any], int]) -> Al
     return Allocation(places, liveness.aliases, size)
 
 
-def _wanted(liveness: _Liveness, scratch_bytes: Callable[[Any], int]) -> list[_Wanted]:
+def _wanted(
+    liveness: _Liveness, scratch_bytes: Callable[[Any], int], left: int
+) -> list[_Wanted]:
+    """`left`: bytes for scratch that is not shared."""
     wanted: list[_Wanted] = []
-    end, left = len(liveness.position), ALL_SMALL
+    end = len(liveness.position)
     for op, first in liveness.position.items():
         partition = liveness.partition.get(op)
         if allocates_memory(op):

@@ -103,55 +103,88 @@ def cuda_source(
         shared: bytes of dynamic shared memory.
         cluster: how many blocks a program has.
     """
-    rows = [
-        "    " + ", ".join(f"0x{byte:02x}" for byte in cubin[i : i + 16]) + ","
-        for i in range(0, len(cubin), 16)
-    ]
-    values = ", ".join(f"&{name}" for _, name in to.parameters)
-    large = []
-    if shared > 48 << 10:
-        large = [
-            "  if (status == CUDA_SUCCESS)",
-            f"    status = cuFuncSetAttribute({to.name}_function,",
-            f"        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {shared});",
-        ]
-    x, y, z = grid
     return "\n".join([
         f"/* {to.about} */",
         "#include <cuda.h>", "#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>",
         "",
-        f"static CUmodule {to.name}_module = NULL;",
-        f"static CUfunction {to.name}_function = NULL;",
-        f"static const unsigned char {to.name}_cubin[{len(cubin)}] = {{", *rows, "};",
-        "",
-        f"static CUresult {to.name}_prepare(void) {{",
-        f"  CUresult status = cuModuleLoadData(&{to.name}_module, {to.name}_cubin);",
+        *_cuda_variables(to.name, cubin), "",
+        *_cuda_prepare(to.name, kernel, shared), "",
+        *_cuda_stop(to.name), "",
+        *_cuda_load_and_unload(to.name), "",
+        *_cuda_launch(to, grid, threads, shared, cluster), "",
+    ])  # fmt: skip
+
+
+def _cuda_variables(name: str, cubin: bytes) -> list[str]:
+    """C of the loaded module and function, and of the cubin's bytes, 16 a line."""
+    rows = [
+        "    " + ", ".join(f"0x{byte:02x}" for byte in cubin[i : i + 16]) + ","
+        for i in range(0, len(cubin), 16)
+    ]
+    return [
+        f"static CUmodule {name}_module = NULL;",
+        f"static CUfunction {name}_function = NULL;",
+        f"static const unsigned char {name}_cubin[{len(cubin)}] = {{", *rows, "};",
+    ]  # fmt: skip
+
+
+def _cuda_prepare(name: str, kernel: str, shared: int) -> list[str]:
+    """C of a function that loads the cubin and finds the kernel in it."""
+    large: list[str] = []
+    if shared > 48 << 10:  # more than kernels get that do not ask for it
+        large = [
+            "  if (status == CUDA_SUCCESS)",
+            f"    status = cuFuncSetAttribute({name}_function,",
+            f"        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {shared});",
+        ]
+    return [
+        f"static CUresult {name}_prepare(void) {{",
+        f"  CUresult status = cuModuleLoadData(&{name}_module, {name}_cubin);",
         "  if (status == CUDA_SUCCESS)",
-        f"    status = cuModuleGetFunction(&{to.name}_function, {to.name}_module, \"{kernel}\");",
+        f"    status = cuModuleGetFunction(&{name}_function, {name}_module, \"{kernel}\");",
         *large,
         "  return status;", "}",
-        "",
-        f"static void {to.name}_stop(CUresult status) {{",
+    ]  # fmt: skip
+
+
+def _cuda_stop(name: str) -> list[str]:
+    """C of a function that ends the process with the message of an error, if there is one."""
+    return [
+        f"static void {name}_stop(CUresult status) {{",
         "  const char *message = NULL;",
         "  if (status == CUDA_SUCCESS)", "    return;",
         "  cuGetErrorString(status, &message);",
-        f"  fprintf(stderr, \"{to.name}: %s\\n\", message ? message : \"unknown error\");",
+        f"  fprintf(stderr, \"{name}: %s\\n\", message ? message : \"unknown error\");",
         "  exit((int)status);", "}",
+    ]  # fmt: skip
+
+
+def _cuda_load_and_unload(name: str) -> list[str]:
+    """C of the public functions that load the kernel before its first launch and unload it."""
+    return [
+        f"void load_{name}(void) {{",
+        f"  if ({name}_function == NULL)",
+        f"    {name}_stop({name}_prepare());", "}",
         "",
-        f"void load_{to.name}(void) {{",
-        f"  if ({to.name}_function == NULL)",
-        f"    {to.name}_stop({to.name}_prepare());", "}",
-        "",
-        f"void unload_{to.name}(void) {{",
-        f"  if ({to.name}_module != NULL)",
-        f"    {to.name}_stop(cuModuleUnload({to.name}_module));",
-        f"  {to.name}_module = NULL;", f"  {to.name}_function = NULL;", "}",
-        "",
+        f"void unload_{name}(void) {{",
+        f"  if ({name}_module != NULL)",
+        f"    {name}_stop(cuModuleUnload({name}_module));",
+        f"  {name}_module = NULL;", f"  {name}_function = NULL;", "}",
+    ]  # fmt: skip
+
+
+def _cuda_launch(
+    to: Interface, grid: Sequence[str], threads: int, shared: int, cluster: int
+) -> list[str]:
+    """C of the public function that launches the kernel on a stream."""
+    x, y, z = grid
+    values = ", ".join(f"&{name}" for _, name in to.parameters)
+    return [
         f"CUresult {to.name}({_list('CUstream stream', to.parameters)}) {{",
         f"  const unsigned gx = (unsigned)({x}), gy = (unsigned)({y}), gz = (unsigned)({z});",
         f"  void *arguments[] = {{{values or 'NULL'}}};",
         "  if (gx == 0 || gy == 0 || gz == 0)", "    return CUDA_SUCCESS;",
         f"  load_{to.name}();",
         f"  return cuLaunchKernel({to.name}_function, gx * {cluster}, gy, gz, {threads}, 1, 1,",
-        f"                        {shared}, stream, arguments, NULL);", "}", "",
-    ])  # fmt: skip
+        f"                        {shared}, stream, arguments, NULL);", "}",
+    ]  # fmt: skip

@@ -16,14 +16,18 @@ RULES: dict[str, dict[type[Op], Rule]] = {}
 
 SCRATCH: dict[str, dict[type[Op], Rule]] = {}
 """By backend and op class: the bytes of scratch memory that an op's lowering needs for itself."""
+ROUNDS: dict[str, dict[type[Op], Rule]] = {}
+"""By backend and op class: these bytes where the lowering works in `2**n` rounds."""
 
 
 def lowers(
-    backend: str, *classes: type[Op], scratch: Callable[[Any], int] | None = None
-) -> Callable[[R], R]:
+    backend: str, *classes: type[Op], scratch: Callable[[Any], int] | None = None,
+    rounds: Callable[[Any, int], int | None] | None = None,
+) -> Callable[[R], R]:  # fmt: skip
     """Register the decorated function as the lowering of these op classes for `backend`.
 
-    `scratch`: the shared memory, in bytes, that the lowering of an op needs for itself.
+    `scratch`: the shared memory, in bytes, that the lowering of an op needs for itself; `rounds`:
+    that which it needs in `2**n` rounds, None where there is no way to work in so many.
     """
 
     def register(rule: R) -> R:
@@ -33,6 +37,8 @@ def lowers(
             table[op_class] = rule
             if scratch is not None:
                 SCRATCH.setdefault(backend, {})[op_class] = scratch
+            if rounds is not None:
+                ROUNDS.setdefault(backend, {})[op_class] = rounds
         return rule
 
     return register
@@ -42,6 +48,12 @@ def scratch_bytes(backend: str, op: Op) -> int:
     """The bytes of scratch memory of an op; 0 where its lowering needs none."""
     size = SCRATCH.get(backend, {}).get(type(op))
     return 0 if size is None else size(op)
+
+
+def scratch_in_rounds(backend: str, op: Op, rounds: int) -> int | None:
+    """These bytes in `2**rounds` rounds; None where the lowering cannot work in so many."""
+    size = ROUNDS.get(backend, {}).get(type(op))
+    return None if size is None else size(op, rounds)
 
 
 def rules(backend: str) -> dict[type[Op], Rule]:

@@ -108,7 +108,7 @@ class Compilation:
             files = run_stages(*arguments, metadata, self.name, timer)
         except TritonError as error:
             from tritium.backends.pipeline import reproducing  # where it failed, it is loaded
-            from tritium.compiler.faults import context
+            from tritium.compiler.faults import at_source, context
             from tritium.passes import PassError
 
             # Once more for what the failing pass was given: to keep it always would take longer.
@@ -118,10 +118,14 @@ class Compilation:
             if isinstance(error, PassError):
                 message = f"{error.message}\n{context(error, self.src, timer.stage)}"
                 raise PassError(error.pass_name, message, error.pipeline) from error.__cause__
+            if (found := at_source(error, self.src)) is not None:
+                raise found from error
             raise
         except Exception as error:
-            from tritium.compiler.faults import internal_error, is_fault
+            from tritium.compiler.faults import at_source, internal_error, is_fault
 
+            if (found := at_source(error, self.src)) is not None:
+                raise found from error
             if not is_fault(error, self.src):
                 raise
             raise internal_error(error, self.src, timer.stage) from error

@@ -1,7 +1,10 @@
-"""Faults of the compiler itself, reported with the kernel, its source line and the stage."""
+"""Errors of stages: what an op does not take at its line in the kernel; faults of the compiler
+itself with the kernel, its source line and the stage."""
 
 from __future__ import annotations
 
+import ast
+import linecache
 import sys
 import traceback
 from collections.abc import Iterator
@@ -12,7 +15,13 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
 from tritium import knobs
-from tritium.errors import CompilationError, InternalError
+from tritium.errors import (
+    CompilationError,
+    InternalError,
+    OpError,
+    RefusedOpError,
+    UnsupportedOpError,
+)
 from tritium.ir.locations import source_position
 
 _PROGRAMMING = (
@@ -38,6 +47,24 @@ def is_fault(error: Exception, src: Any) -> bool:
     # Text that LLVM does not take, unless the user wrote it.
     rejected = modules[-1] == "llvmlite" or str(error).startswith("invalid LLVM IR")
     return isinstance(error, _PROGRAMMING) or (rejected and hasattr(src, "fn"))
+
+
+def at_source(error: Exception, src: Any) -> CompilationError | None:
+    """The error with the source of the op that a stage refused; None for other errors, and where
+    the op's place is not known."""
+    kinds = {OpError: RefusedOpError, NotImplementedError: UnsupportedOpError}
+    kind, function = kinds.get(type(error)), getattr(src, "fn", None)
+    location = getattr(error, "location", None)
+    place = _position(error) if location is None else source_position(location)
+    if kind is None or function is None or place is None:
+        return None
+    file, line, column = place
+    text, first = "".join(linecache.getlines(file)), 1
+    own = line - function.first_line + 1
+    if function.file_name == file and 1 <= own <= len(function.src.splitlines()):
+        text, first = function.src, function.first_line
+    node = ast.Pass(lineno=line - first + 1, col_offset=column)
+    return kind(text or None, node, error)
 
 
 def internal_error(error: Exception, src: Any, stage: str) -> InternalError | CompilationError:
@@ -68,17 +95,22 @@ def _place(error: BaseException, src: Any, stage: str) -> str:
     place = f"kernel '{src.name}', stage '{stage}'"
     found = _position(error)
     if found is not None:
-        file, line = found
+        file, line, _ = found
         place += f", {file}:{line}"
-        if function is not None and function.file_name == file:
+        if function is not None and file == function.file_name and line in _lines(function):
             place += f" (line {line - function.first_line + 1} of the function)"
     elif function is not None:
         place += f", {function.file_name}:{function.first_line}"
     return place
 
 
-def _position(error: BaseException) -> tuple[str, int] | None:
-    """File and line of the op that was worked on, from the innermost frame that has one."""
+def _lines(function: Any) -> range:
+    """The lines of its file that a function takes; a helper's line is outside."""
+    return range(function.first_line, function.first_line + len(function.src.splitlines()))
+
+
+def _position(error: BaseException) -> tuple[str, int, int] | None:
+    """File, line and column of the op that was worked on, from the innermost frame that has one."""
     current: BaseException | None = error
     while current is not None:
         for frame, _ in reversed(list(_frames(current.__traceback__))):
@@ -87,7 +119,7 @@ def _position(error: BaseException) -> tuple[str, int] | None:
                 if isinstance(op, Operation) and hasattr(op, "location"):
                     place = source_position(op.location)
                     if place is not None:
-                        return place[:2]
+                        return place
         current = current.__cause__
     return None
 

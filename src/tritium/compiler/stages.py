@@ -6,7 +6,7 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,32 +63,45 @@ def run_stages(
 
     Returns: the results to store, by file name (`name` and the stage).
     """
+    stages = _available_stages(src, backend, options)
+    _check_settings(options, stages)
+    module = src.generate(backend, options)
+    if knobs.runtime.add_stages_inspection_hook is not None and isinstance(module, ModuleOp):
+        module.context = None  # pyright: ignore  # what stages of plug-ins make pass managers for
+    timer.finished_ir()
+    compilation = _Compilation(src, backend, options, metadata, name, timer)
+    module = compilation.start(module)
+    order = list(stages)
+    first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
+    for stage in order[first:]:
+        module = compilation.run(stage, stages[stage], module)
+    return compilation.keep.results
+
+
+def _available_stages(
+    src: ASTSource | IRSource, backend: BaseBackend, options: Any
+) -> dict[str, Stage]:
+    """The backend's stages in order, as a plug-in's hook leaves them."""
     stages: dict[str, Stage] = {}
     backend.add_stages(stages, options, src.language)
     inspection = knobs.runtime.add_stages_inspection_hook
     if inspection is not None:
         inspection(backend, stages, options, src.language, None)
-    order = list(stages)
     if isinstance(src, IRSource) and src.ext not in stages:
         raise ValueError(
-            f"{src.path}: '.{src.ext}' is no stage of this backend; its stages are {order}"
+            f"{src.path}: '.{src.ext}' is no stage of this backend; its stages are {list(stages)}"
         )
-    first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
-    module = src.generate(backend, options)
-    if inspection is not None and isinstance(module, ModuleOp):
-        module.context = None  # pyright: ignore  # what stages of plug-ins make pass managers for
-    timer.finished_ir()
-    known = set(metadata)
-    if isinstance(src, ASTSource):
-        metadata["asked_options"] = list(src.asked_options)
-    if isinstance(src, IRSource):
-        metadata.update(src.facts)
+    return stages
+
+
+def _check_settings(options: Any, stages: Mapping[str, Stage]) -> None:
+    """Refuse settings that no stage can honour, and warn of those without an effect."""
     if knobs.compilation.llvm_debug or knobs.compilation.llvm_debug_only:
         warnings.warn(
             "TRITON_ENABLE_LLVM_DEBUG and TRITON_LLVM_DEBUG_ONLY have no effect: only LLVM built "
             "with assertions has debug output, and that of llvmlite is built without",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     if knobs.compilation.llvm_pass_plugin:
         raise NotImplementedError(
@@ -98,37 +111,81 @@ def run_stages(
         )
     chosen = getattr(options, "ir_override", None)
     if chosen is not None and Path(chosen).suffix[1:] not in stages:
-        raise ValueError(f"ir_override is {chosen!r}; it must be a file of a stage: {order}")
-    keep = _Keeper(src, backend, name)
-    keep("source" if isinstance(src, ASTSource) else src.ext, module)
-    if knobs.compilation.use_ir_loc and isinstance(src, IRSource) and isinstance(module, ModuleOp):
-        module = located_in(src.path, src.src)
-    replacement = replacer(src, name, options)
-    given: str | None = None
-    signature = src.signature if isinstance(src, IRSource) and src.is_launchable else None
-    for stage in order[first:]:
-        timer.stage = stage
-        with blaming(given), llvm_times():
-            module = stages[stage](module, metadata)
-        path = replacement(stage)
+        raise ValueError(
+            f"ir_override is {chosen!r}; it must be a file of a stage: {list(stages)}"
+        )
+
+
+class _Compilation:
+    """One source's way through the stages: results are kept, and replaced from files where the
+    user asks for that.
+
+    Attributes:
+        known: the names in `metadata` before the first stage; stages add others.
+        signature: of the kernel, as the last stage that has one states it.
+        given: the file that replaced the last stage's result, to blame for errors in the next.
+    """
+
+    def __init__(
+        self,
+        src: ASTSource | IRSource,
+        backend: BaseBackend,
+        options: Any,
+        metadata: dict[str, Any],
+        name: str,
+        timer: Timer,
+    ):
+        self.src, self.backend, self.options = src, backend, options
+        self.metadata, self.name, self.timer = metadata, name, timer
+        self.known = frozenset(metadata)
+        self.keep = _Keeper(src, backend, name)
+        self.replacement = replacer(src, name, options)
+        self.signature: Mapping[int, str] | None = None
+        self.given: str | None = None
+
+    def start(self, module: Any) -> Any:
+        """Keep the source's own module; returns the one for the first stage."""
+        src = self.src
+        if isinstance(src, ASTSource):
+            self.metadata["asked_options"] = list(src.asked_options)
+            self.keep("source", module)
+            return module
+        self.metadata.update(src.facts)
+        self.keep(src.ext, module)
+        if src.is_launchable:
+            self.signature = src.signature
+        if knobs.compilation.use_ir_loc and isinstance(module, ModuleOp):
+            module = located_in(src.path, src.src)
+        return module
+
+    def run(self, stage: str, transform: Stage, module: Any) -> Any:
+        """A stage's result for that of the one before, kept as settings ask."""
+        self.timer.stage = stage
+        with blaming(self.given), llvm_times():
+            module = transform(module, self.metadata)
+        path = self.replacement(stage)
         if path is not None:
-            module, given = read(path, stage, backend, options), path
+            module, self.given = read(path, stage, self.backend, self.options), path
         if stage == "ttir":
-            signature = entry_signature(module)
+            self.signature = entry_signature(module)
         if knobs.compilation.use_ir_loc == stage:
-            module, text = located(module, name, stage, metadata["hash"])
-            keep(stage, text)
-            timer.finished_stage(stage)
-            continue
-        note = ""
-        if stage in COMMENT and isinstance(module, str):
-            facts = {n: v for n, v in metadata.items() if n == "name" or n not in known}
-            note = with_facts(stage, signature, facts)
-        keep(stage, module, note)
-        timer.finished_stage(stage)
+            module, text = located(module, self.name, stage, self.metadata["hash"])
+            self.keep(stage, text)
+        else:
+            self.keep(stage, module, self._facts(stage, module))
+        self.timer.finished_stage(stage)
         if stage == "llir" and knobs.compilation.dump_llvm:
-            sys.stderr.write(f"; *** IR Dump of {name} ***\n{module}\n")
-    return keep.results
+            sys.stderr.write(f"; *** IR Dump of {self.name} ***\n{module}\n")
+        return module
+
+    def _facts(self, stage: str, module: Any) -> str:
+        """The comment below a stage's text: what stages found out about the kernel."""
+        if stage not in COMMENT or not isinstance(module, str):
+            return ""
+        facts = {
+            n: v for n, v in self.metadata.items() if n == "name" or n not in self.known
+        }
+        return with_facts(stage, self.signature, facts)
 
 
 @contextmanager

@@ -243,7 +243,8 @@ class Expressions(Part):
             name = getattr(owner, "__name__", None)
             if name is not None and not isinstance(owner, base_value):
                 kind = f"`{name}`"
-            raise self.error(node, f"{kind} has no attribute '{node.attr}'")
+            remedy = f"; {owner.remedy}" if getattr(owner, "remedy", "") else ""
+            raise self.error(node, f"{kind} has no attribute '{node.attr}'{remedy}")
         return self.scope.replaced(getattr(owner, node.attr))
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:

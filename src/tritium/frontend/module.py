@@ -70,7 +70,8 @@ class ModuleGenerator:
         returned = self._generate(function, types, symbol, "public", arg_attrs)
         if returned != constexpr_type(None):
             message = f"a kernel cannot return a value; this one returns {returned}"
-            raise CompilationError(function.src, self._last_return, message)
+            assert self._last_return is not None
+            raise CompilationError.in_function(function, self._last_return, message)
 
     def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
         """Emit a call; generates the callee first if need be. Returns the call's value."""

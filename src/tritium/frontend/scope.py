@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -32,8 +33,29 @@ BUILTINS: Mapping[str, Any] = {
     "print": tl.device_print,
     "min": min,
     "max": max,
+    # On values that are known when the kernel is compiled:
+    **{
+        function.__name__: function
+        for function in (
+            all, any, bin, bytes, callable, chr, complex, dict, divmod, enumerate, filter, format,
+            frozenset, hex, map, object, oct, ord, pow, reversed, round, set, slice, sorted, sum,
+            zip,
+        )
+    },
+    **{
+        name: value
+        for name, value in vars(builtins).items()
+        if inspect.isclass(value) and issubclass(value, BaseException)
+    },
+    "NotImplemented": NotImplemented,
+    "Ellipsis": Ellipsis,
 }
-"""Python builtins that may be used in kernels, and what they stand for there."""
+"""Python builtins that may be used in kernels, and what they stand for there.
+
+All depend on their arguments alone: a function that reads or changes anything else (`open`,
+`eval`, `setattr`, `id`) would do so once, when the kernel is compiled, and not when it comes from
+the cache.
+"""
 
 
 SHARED = (
@@ -86,7 +108,13 @@ class Scope:
         if name in BUILTINS:
             return BUILTINS[name]
         if hasattr(builtins, name):
-            return getattr(builtins, name)
+            instead = "Call it outside of the kernel"
+            if name == "breakpoint":
+                instead = "With TRITON_INTERPRET=1 it stops the kernel"
+            raise NameError(
+                f"{name} is not defined in kernels: Python's `{name}` would run when the kernel is "
+                f"compiled, not when it is launched. {instead}"
+            )
         raise NameError(f"{name} is not defined")
 
     def replaced(self, value: Any) -> Any:

@@ -115,14 +115,14 @@ class Visitor:
 
     def error(self, node: ast.AST, message: str) -> CompilationError:
         """An error at a node of this function."""
-        return CompilationError(self.function.src, node, message)
+        return CompilationError.in_function(self.function, node, message)
 
     def located(self, error: Exception) -> Exception:
         """An error as the user sees it: with this function's source, if it has none yet."""
         if isinstance(error, CompilationError):
             if error.node is not None:
                 return error
-            return type(error)(self.function.src, self.node, error.error_message)
+            return type(error).in_function(self.function, self.node, error.error_message)
         if self.module.options.debugging:
             return error
         message = str(error) or type(error).__name__
@@ -141,7 +141,7 @@ class Visitor:
 
     def unsupported(self, node: ast.AST, message: str) -> UnsupportedLanguageConstruct:
         """An error for Python that kernels cannot use; the message says what to write instead."""
-        return UnsupportedLanguageConstruct(self.function.src, node, message)
+        return UnsupportedLanguageConstruct.in_function(self.function, node, message)
 
 
 class Part:

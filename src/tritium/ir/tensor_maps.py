@@ -11,12 +11,12 @@ from typing import Any
 from xdsl.dialects.builtin import Signedness
 
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
+from tritium.ir.layouts.encodings import WIDEST_ROW, NVMMASharedEncoding, part_of
 
 BYTES, ALIGNMENT = 128, 128
 """Of a map in memory."""
 
-WIDEST = 256
+WIDEST = WIDEST_ROW
 """Elements along an axis of what one copy moves, at most."""
 
 _ELEMENTS: dict[Any, int] = {

@@ -5,6 +5,8 @@ This is the module that programs know as `triton.language.core`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tritium.language.builtins import operators as operators
 from tritium.language.builtins.arithmetic import PropagateNan as PropagateNan
 from tritium.language.builtins.atomics import atomic_add as atomic_add
@@ -136,5 +138,12 @@ from tritium.language.values.types import void as void
 CONSTEXPR_0 = constexpr(0)
 
 _unwrap_if_constexpr = unwrap
+
+
+def _unwrap_shape(shape: Any) -> list[Any]:  # pyright: ignore[reportUnusedFunction]
+    """The extents of a shape as numbers; libraries that extend the language call it."""
+    return [unwrap(extent) for extent in unwrap(shape)]
+
+
 _tensor_member_fn = tensor_member
 """The name that kernels of torch.compile call: their scans across programs, for dtypes."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from xdsl.dialects.builtin import TensorType
@@ -23,10 +24,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ops import axis_info as facts
+from tritium.ops import intervals
 from tritium.ops import syntax as custom_syntax
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.declared import DeclaredOp
 from tritium.ops.effects import Action, Effect, Effects, Resource, only_read
+from tritium.ops.intervals import Algebra, Interval
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -130,6 +133,9 @@ class Op(DeclaredOp):
 
     tile_source: ClassVar[bool] = False
     """Whether the op makes a tile of nothing, or of scalars."""
+
+    interleaves: ClassVar[bool] = False
+    """Whether elements of the operands alternate along the last axis of the result."""
 
     memory_operands: ClassVar[tuple[str, ...]] = ()
     """The operands whose memory the results stand for: results are pointers into it, or views."""
@@ -306,6 +312,20 @@ class Op(DeclaredOp):
         that of an operand; None where nothing better than the type is known."""
         return range_of(self.operands[0]) if self.movement is Movement.IN_ORDER else None
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether the op says of the interval of its result more than its type does."""
+        return self.movement is not None or type(self).interval is not Op.interval
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        """The interval of the elements of the only result, by those of the operands."""
+        type = self.results[0].type
+        if self.movement is None:
+            return algebra.unknown(type)
+        moved = [v for name in self.memory_operands for v in self.operand_values(name)]
+        known = dict(zip(self.operands, operands, strict=True))
+        return intervals.union(algebra, type, *(known[v] for v in moved))
+
     def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
         """The layouts that tile operands need for the results to have this one."""
         return [result if isinstance(v.type, TensorType) else None for v in self.operands]
@@ -313,6 +333,21 @@ class Op(DeclaredOp):
     def result_layout(self, operand: Encoding) -> Encoding | None:
         """The layout of the results where tile operands have this one; None if there is none."""
         return operand
+
+    @property
+    def ordered_axis(self) -> int | None:
+        """The axis along which a thread must hold its elements in order, and warps theirs, for the
+        op to be done; None if any layout will do."""
+        return None
+
+    @property
+    def neighbours(self) -> int:
+        """Elements next to each other in row-major order that one thread must hold together."""
+        return 1
+
+    def most_arrivals(self) -> float:
+        """How often the op arrives at a barrier that an effect of it names, at most."""
+        return inf
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and

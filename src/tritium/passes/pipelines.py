@@ -37,6 +37,7 @@ from tritium.passes.ttir import (
     Structure,
     SymbolDCE,
     TensorPointers,
+    TransposeProducts,
     UniformAdvance,
     UniformAtomics,
     Unroll,
@@ -77,6 +78,7 @@ def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
     late: str = "none", rows: int = 0, pack: int = 1, direct: bool = False,
+    registers: bool = False,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -93,10 +95,15 @@ def ttgir(
         late: which stores by descriptors in loops have shared memory of their own (`LATE`).
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
         direct: whether the lanes of a warp copy to shared memory (`Processor.lane_copy_bytes`).
+        registers: whether left operands of products that are computed stay in registers.
     """
     return [
         ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
         DotPrecision(target=processor.name),
+        *(
+            [TransposeProducts(target=processor.name, num_warps=num_warps)]
+            if wgmma and num_ctas == 1 else []
+        ),
         CallFacts(),
         TensorPointers(target=processor.name, rows=num_ctas == 1),
         *([UniformAdvance()] if processor.buffers else []),
@@ -107,7 +114,7 @@ def ttgir(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
         Coalesce(processor.transposes_in_threads, direct),
-        AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack),
+        AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack, registers=registers),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),

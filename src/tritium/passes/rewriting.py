@@ -20,7 +20,7 @@ from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
-from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
+from tritium.ops.ttir.reduction import reduction
 from tritium.ops.ttir.shape import ReshapeOp
 
 OpT = TypeVar("OpT", bound=Op)
@@ -83,15 +83,14 @@ def reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
         return value
     if len(shape) > 1:
         value = at.value(ReshapeOp, value, result=ir.tensor_of((prod(shape),), element))
-    return at.value(ReduceOp, [value], axis=0, regions=[combining(combine, element)])
+    return reduced_along(at, value, 0, combine)
 
 
-def combining(combine: type[Op], element: ir.Type) -> Region:
-    """The region of a reduction by an op of two scalars."""
-    body = Block(arg_types=[element, element])
-    combined: Operation = combine.build(*body.args)
-    body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
-    return Region(body)
+def reduced_along(at: Builder, value: SSAValue, axis: int, combine: type[Op]) -> SSAValue:
+    """The elements of a tile along an axis in one, by an op of two scalars."""
+    op = reduction(value, axis, combine, at.location)
+    insert_before(at.before, op)
+    return op.results[0]
 
 
 def erase(op: Operation) -> None:

@@ -39,10 +39,9 @@ from tritium.ops.math import AbsFOp
 from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttir.numeric import FpToFpOp
-from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.sanitize import ReportOp, SanitizerCheckOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, combining
+from tritium.passes.rewriting import Builder, reduced_along
 from tritium.sanitize.bounds import accessed
 from tritium.sanitize.extents import Copy
 from tritium.sanitize.kinds import INFINITE, NAN
@@ -101,7 +100,7 @@ def _check(op: Any, value: SSAValue, site: int, reports: Sequence[SSAValue]) -> 
         return
     while ir.shape_of(found.type):  # axis by axis: the first loops are those of the store
         axis = len(ir.shape_of(found.type)) - 1
-        found = at.value(ReduceOp, [found], axis=axis, regions=[combining(MaxUIOp, ir.i32)])
+        found = reduced_along(at, found, axis, MaxUIOp)
     following = op.next_op
     assert following is not None
     behind = Builder(following, op.location)

@@ -223,7 +223,7 @@ kernels.matmul.launch_metadata = matmul_launch_metadata
 _FORMS: dict[kernels.Form, kernels.Form] = {}
 _INDEX = {False: tl.int32, True: tl.int64}
 _MATMUL = SpecializationModule(
-    "tritium_kernels.matmul", [("matmul", kernels.matmul)],
+    __name__, [("matmul", kernels.matmul)],
     {
         "activation": ClosureArg("ACTIVATION", "activation_args"),
         "epilogue": ClosureArg("EPILOGUE", "epilogue_args"),

@@ -215,6 +215,22 @@ def _make_default_opt_flags_cpu(
     )  # fmt: skip
 
 
+def _constraints(can_use_persistent_tma: bool, block_k: int | None) -> dict[str, Any]:
+    """The choices that are prescribed: by the user, and `block_k` by an operand's layout."""
+    constraints = dict(_PRESCRIBED.constraints)
+    if constraints.get("is_persistent") and not can_use_persistent_tma:
+        raise InapplicableConstraint(
+            "is_persistent: bulk copies cannot read these operands; their last dimension must be "
+            "adjacent, other strides and the address multiples of 16 bytes"
+        )
+    if block_k is not None:
+        given = constraints.setdefault("block_k", block_k)
+        if given is not None and given % block_k:
+            raise InapplicableConstraint(f"block_k={given}: a layout requires a multiple of "
+                                         f"{block_k}")  # fmt: skip
+    return constraints
+
+
 def make_opt_flags(
     out_dtype: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any, batch_size: int, m: int,
     n: int, k: int, ragged_metadata: Any, can_use_persistent_tma: bool, can_use_split_k: bool,
@@ -237,17 +253,7 @@ def make_opt_flags(
 
     Raises `InapplicableConstraint` where what is prescribed cannot be had.
     """
-    constraints = dict(_PRESCRIBED.constraints)
-    if constraints.get("is_persistent") and not can_use_persistent_tma:
-        raise InapplicableConstraint(
-            "is_persistent: bulk copies cannot read these operands; their last dimension must be "
-            "adjacent, other strides and the address multiples of 16 bytes"
-        )
-    if block_k is not None:
-        given = constraints.setdefault("block_k", block_k)
-        if given is not None and given % block_k:
-            raise InapplicableConstraint(f"block_k={given}: a layout requires a multiple of "
-                                         f"{block_k}")  # fmt: skip
+    constraints = _constraints(can_use_persistent_tma, block_k)
     if _PRESCRIBED.flags is not None:
         return _PRESCRIBED.flags
     invariant = precision_config.enforce_bitwise_invariance

@@ -44,6 +44,7 @@ def test_bits(seed, offset):
 
 
 SEEDS = [0, 1, 2**31, 0xFCAFEB0BA, 2**63 - 1]
+GPU_PARTS = 3
 
 
 def words(out, SEED: tl.constexpr, seed, seeds, first, BLOCK: tl.constexpr):

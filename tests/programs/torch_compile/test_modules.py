@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 SRC = HERE.parents[2] / "src"
 CASES = {"modules.py": 31, "ways.py": 40}
 GROUP = 4
+GPU_PARTS = 8
 
 
 def run(tmp_path: Path, program: str, *cases: str) -> list[str]:

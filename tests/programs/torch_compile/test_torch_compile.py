@@ -16,6 +16,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 PROGRAM = Path(__file__).parent / "program.py"
 USER_KERNELS = Path(__file__).parent / "user_kernels.py"
 SRC = Path(__file__).parents[3] / "src"
+GPU_PARTS = 5
 CASES, GROUP = 94, 10
 
 

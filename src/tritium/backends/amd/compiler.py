@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from tritium import knobs
-from tritium.backends.amd.options import HIPOptions, make_options
+from tritium.backends.amd.options import HIPOptions, compiled_arch, make_options, warn_of_knobs
 from tritium.backends.amd.processor import facts_of
 from tritium.backends.base import BaseBackend, Language, Stage
 from tritium.ops.attributes import POINTER_RANGE
@@ -71,7 +71,7 @@ class HIPBackend(BaseBackend):
         return f"{importlib.metadata.version('llvmlite')}-{self.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> HIPOptions:
-        return make_options(options, self.arch)
+        return make_options(options, compiled_arch(self.arch))
 
     def get_codegen_implementation(self, options: HIPOptions) -> dict[str, Any]:
         return {"min_dot_size": min_dot_size(self.target)}
@@ -79,6 +79,7 @@ class HIPBackend(BaseBackend):
     def add_stages(
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
     ) -> None:
+        warn_of_knobs()
         # Here, because a process that finds its kernels in the cache never needs the lowering.
         from tritium.backends.amd import stages as amd
 
@@ -113,7 +114,7 @@ class HIPBackend(BaseBackend):
         def disassembly(asm: Mapping[str, Any]) -> str:
             from tritium.backends.amd.disassembly import disassemble  # few programs ask for it
 
-            return disassemble(asm["hsaco"], self.arch)
+            return disassemble(asm["hsaco"], metadata.arch)
 
         return {"amdgcn": assembly, "disassembly": disassembly}
 

@@ -9,7 +9,7 @@ import sys
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
 
-from tritium import knobs
+from tritium.backends.amd.discovery import open_library
 
 _DIMENSIONS = [c_uint] * 7
 _HANDLE = POINTER(c_void_p)
@@ -67,17 +67,11 @@ class Library:
         raise AttributeError(f"libamdhip64 has no function {name!r} that is used here")
 
 
-def _open() -> Any:
-    """The library. Raises `OSError` where there is none."""
-    name = "amdhip64.dll" if sys.platform == "win32" else "libamdhip64.so"
-    return ctypes.CDLL(knobs.amd.libhip_path or name)
-
-
 @functools.cache
 def library() -> Library:
     """The library, initialized. Raises `RuntimeError` where it is not found."""
     try:
-        found = Library(_open())
+        found = Library(open_library())
     except OSError as error:
         raise RuntimeError(
             f"launching on an AMD GPU needs libamdhip64: {error}; TRITON_LIBHIP_PATH may name it"
@@ -90,7 +84,7 @@ def library() -> Library:
 def device_count() -> int:
     """How many AMD GPUs this process can use; 0 without a driver."""
     try:
-        found = Library(_open())
+        found = Library(open_library())
     except (OSError, AttributeError):
         return 0
     count = c_int(0)

@@ -207,7 +207,7 @@ class MatrixCores:
         return next((i for i in fitting if i.k == k), fitting[0] if fitting else None)
 
     def takes(self, product: TileProduct, num_warps: int, part: tuple[int, ...]) -> bool:
-        return len(part) == 2 and bool(self._fitting(product))
+        return bool(self._fitting(product))
 
     def _fitting(self, product: TileProduct) -> list[Instruction]:
         """The instructions that can be used, the largest first. Raises `NotImplementedError` where
@@ -221,7 +221,7 @@ class MatrixCores:
         if self.rows == 4:
             wanted = [i for i in wanted if self._fits(i, product)]
         if not wanted:
-            m, n = ir.shape_of(product.results[0].type)
+            m, n = ir.shape_of(product.results[0].type)[-2:]
             sizes = ", ".join(f"{i.rows}x{i.columns}x{i.k}" for i in known)
             raise NotImplementedError(
                 f"matrix_instr_nonkdim is {self.rows}, for a product of {m}x{n}x{product.k} "
@@ -231,20 +231,23 @@ class MatrixCores:
 
     @staticmethod
     def _fits(instruction: Instruction, product: TileProduct) -> bool:
-        m, n = ir.shape_of(product.results[0].type)
+        m, n = ir.shape_of(product.results[0].type)[-2:]
         enough = product.k >= instruction.k
         return enough and m >= instruction.rows and n >= instruction.columns
 
     def encoding(
         self, product: TileProduct, num_warps: int, cluster: Cluster, chained: bool
     ) -> AMDMfmaEncoding | AMDWmmaEncoding:
-        """About square parts for each wave; chained products keep rows in one wave."""
-        rows, columns = ir.shape_of(product.results[0].type)
-        chosen = self._for_waves(product, num_warps, chained)
+        """Products of a batch for each wave, or about square parts of one; chained products keep
+        rows in one wave."""
+        *batch, rows, columns = ir.shape_of(product.results[0].type)
+        alone = [min(count, num_warps) for count in batch]
+        chosen = self._for_waves(product, num_warps // prod(alone), chained)
         warps = [1, 1]
-        while prod(warps) < num_warps:
+        while prod(alone) * prod(warps) < num_warps:
             down, across = rows // chosen.rows // warps[0], columns // chosen.columns // warps[1]
             warps[0 if chained or (down >= across and down > 1) else 1] *= 2
+        warps = [*alone, *warps]
         common: Any = {"warpsPerCTA": tuple(warps), "CGALayout": cluster}
         if self.family == "wmma":
             return AMDWmmaEncoding.make(
@@ -259,7 +262,7 @@ class MatrixCores:
     def _for_waves(self, product: TileProduct, num_warps: int, chained: bool) -> Instruction:
         """The largest instruction that leaves work for each wave: of chained products, rows."""
         fitting = self._fitting(product)
-        m, n = ir.shape_of(product.results[0].type)
+        m, n = ir.shape_of(product.results[0].type)[-2:]
         parts = [m // i.rows * (1 if chained else n // i.columns) for i in fitting]
         busy = [i for i, count in zip(fitting, parts, strict=True) if count >= num_warps]
         return busy[0] if busy else min(fitting, key=lambda i: i.rows * i.columns)

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tritium import knobs
 from tritium.backends.amd.processor import facts_of
 from tritium.backends.base import check_counts, digest_of_options, option_values
 
@@ -96,6 +97,40 @@ class HIPOptions:
     def hash(self) -> str:
         """A digest of all options and of the contents of the linked libraries."""
         return digest_of_options(self)
+
+
+def compiled_arch(arch: str) -> str:
+    """The processor to compile for on a device that has `arch`: `TRITON_OVERRIDE_ARCH` if that is
+    set. Raises `ValueError` for one that is not known, or has waves of other sizes."""
+    chosen = knobs.runtime.override_arch
+    if not chosen:
+        return arch
+    try:
+        lanes = facts_of(chosen).lanes
+    except ValueError as error:
+        raise ValueError(f"TRITON_OVERRIDE_ARCH is {chosen!r}: {error}") from None
+    if lanes != facts_of(arch).lanes:
+        raise ValueError(
+            f"TRITON_OVERRIDE_ARCH is {chosen!r}, whose waves have {lanes} lanes; those of {arch} "
+            f"have {facts_of(arch).lanes}"
+        )
+    return chosen
+
+
+_WITHOUT_EFFECT = (
+    "buffer_ops_analyze_small_tensor_range", "codegen_path", "use_coexec_scheduler",
+    "use_expert_scheduling", "dump_mir", "swap_mir", "swap_mir_enable_misched",
+)  # fmt: skip
+"""Knobs of the reference that nothing here reads: llvmlite's LLVM cannot write or read MIR, and has
+no such schedulers."""
+
+
+def warn_of_knobs() -> None:
+    """Warn of knobs that are set and have no effect."""
+    for name in _WITHOUT_EFFECT:
+        if getattr(knobs.amd, name):
+            variable = vars(type(knobs.amd))[name].key
+            warnings.warn(f"{variable} (knobs.amd.{name}) has no effect", stacklevel=2)
 
 
 def make_options(given: dict[str, Any], arch: str) -> HIPOptions:

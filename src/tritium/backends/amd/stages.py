@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,9 +16,12 @@ from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
 from tritium.backends.amd.processor import processor
 from tritium.backends.pipeline import instrument, run_pipeline
-from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
+from tritium.errors import OutOfResources
 from tritium.native.code_object import link
+from tritium.ops.scf import ForOp
 from tritium.passes import pipelines
+from tritium.target import Processor
 
 
 def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
@@ -28,18 +30,34 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 
 def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
-    """Choose layouts, use shared memory and the matrix units."""
+    """Choose layouts, use shared memory and the matrix units. Loops that would need more LDS than
+    there is have fewer stages."""
     instrument(module, metadata, options.instrumentation_mode)
     facts = replace(processor(options.arch), buffers=knobs.amd.use_buffer_ops)
     if not knobs.amd.use_buffer_atomics:
         facts = replace(facts, buffer_atomics=())
     if knobs.amd.use_in_thread_transpose is not None:
         facts = replace(facts, transposes_in_threads=knobs.amd.use_in_thread_transpose)
+    hardware, least = AMDGPU(options.arch), options.num_stages
+    original = module.clone() if any(isinstance(op, ForOp) for op in module.walk()) else None
+    _optimize(module, facts, options, least)
+    excess = shared_bytes(module, hardware) - hardware.max_shared
+    while original is not None and excess > 0 and least > 1:
+        least -= 1
+        fewer = original.clone()
+        _optimize(fewer, facts, options, least)
+        smaller = shared_bytes(fewer, hardware) - hardware.max_shared
+        if smaller < excess:
+            module, excess = fewer, smaller
+    return module
+
+
+def _optimize(module: Any, facts: Processor, options: HIPOptions, num_stages: int) -> None:
     passes = pipelines.ttgir(
-        facts, options.num_warps, options.num_stages,
+        facts, options.num_warps, num_stages,
         rows=options.matrix_instr_nonkdim, pack=options.kpack, direct=knobs.amd.use_async_copy,
     )  # fmt: skip
-    return run_pipeline(module, passes, "make_ttgir")
+    run_pipeline(module, passes, "make_ttgir")
 
 
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
@@ -54,6 +72,8 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
     line_info = not knobs.compilation.disable_line_info
     hardware = AMDGPU(options.arch)
     text, facts = lower_to_llvm(module, hardware, options, line_info=line_info)
+    if facts["shared"] > hardware.max_shared:
+        raise OutOfResources(facts["shared"], hardware.max_shared, "shared memory")
     metadata.update(facts, output=hardware.records.formats)
     return text
 
@@ -68,7 +88,7 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
     result = amdgcn.emit(text, how)
     metadata.update(amdgcn.report(result.object), code=asdict(how))
     if knobs.amd.dump_amdgcn:
-        print(f"// -----// AMDGCN Dump //----- //\n{result}", file=sys.stderr)
+        print(f"// -----// AMDGCN Dump //----- //\n{result}")
     return result
 
 

@@ -242,6 +242,14 @@ def _write_param(address: int, param: Param) -> None:
         PARAM.write(address, kind=kinds.get(param.type, OTHER))
 
 
+def _parameter_table(params: Sequence[Param]) -> tuple[int, Any]:
+    """The address and the memory of the records of a kernel's parameters."""
+    address, memory = allocate(PARAM.size * max(len(params), 1), 64)
+    for i, param in enumerate(params):
+        _write_param(address + i * PARAM.size, param)
+    return address, memory
+
+
 def make_launcher(
     address: int,
     params: Sequence[Param],
@@ -282,9 +290,7 @@ def make_launcher(
     if isinstance(keep, Image):
         reporter.watch(keep, name, shared.image["tritium_crash"])
     state, state_memory = allocate(STATE.size, 64)
-    table, table_memory = allocate(PARAM.size * max(len(params), 1), 64)
-    for i, param in enumerate(params):
-        _write_param(table + i * PARAM.size, param)
+    table, table_memory = _parameter_table(params)
     signature = _Signature(shared, name, tuple(params), table)
     functions = (
         signature.argument, signature.grid, signature.count, signature.fault, shared.threads

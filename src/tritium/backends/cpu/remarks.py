@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import functions
-from tritium.backends.remarks import remark, wanted
+from tritium.backends.remarks import Remarks, wanted
 from tritium.ir import types as ir
 from tritium.ops.ttir import ElementAccess
 
@@ -18,21 +18,23 @@ def remark_on(module: ModuleOp) -> None:
     elements are neither neighbours in memory nor the same one: they are gathered or scattered."""
     if not wanted():
         return
+    remarks = Remarks()
     for function in functions(module):
         analysis = AxisAnalysis(function)
         for op in function.walk():
             if isinstance(op, ElementAccess):
-                _on_access(analysis, op)
+                _on_access(remarks, analysis, op)
+    remarks.write()
 
 
-def _on_access(analysis: AxisAnalysis, op: Any) -> None:
+def _on_access(remarks: Remarks, analysis: AxisAnalysis, op: Any) -> None:
     shape = ir.shape_of(op.ptr.type)
     if max(shape, default=1) == 1:
         return
     info = analysis.of(op.ptr)
     if max(info.contiguity) > 1 or max(info.constancy) > 1:
         return
-    remark(
+    remarks.add(
         op, f"Warning: vectorization fails vec = 1 origin vec = 1 numElems = {max(shape)}: the "
         "elements are not known to be neighbours in memory along any axis",
     )  # fmt: skip

@@ -18,28 +18,22 @@ from xdsl.ir import Block, Region, SSAValue
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
 from tritium.frontend.values import wrap
-from tritium.ir.types import TensorType, Type, is_pointer, shape_of
+from tritium.ir.types import TensorType, Type, is_pointer
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures, activate
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.aggregate import fork
 from tritium.language.values.base import as_tuple, base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import type_of
-from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.effects import observes
-from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.ops.fields import i32_array
 from tritium.ops.memory import PAUSE, Memory
-from tritium.ops.ttir import ElementAccess, IntToPtrOp, SplatOp
+from tritium.ops.ttir import ElementAccess, IntToPtrOp
 from tritium.sanitize.ring import Note, listeners
 
 T = TypeVar("T")
-
-# What may be done to tiles while a region runs for all elements at once.
-_ALONG_ELEMENTS = (ConstantOp, SplatOp, UnaryOp, BinaryOp, CastOp)
-
 
 class PythonRegion(Region):
     """The region of an op that is evaluated at once: a Python function in place of blocks."""
@@ -54,9 +48,6 @@ class PythonRegion(Region):
         handles = [Evaluated(t, a) for t, a in zip(self.types, arguments, strict=True)]
         return tuple(h.array for h in self.body(*handles))
 
-
-def _create(cls: type[Op], **parts: Any) -> Any:
-    return cls.create(**parts)  # pyright: ignore[reportUnknownVariableType]
 
 
 class EagerEmitter:
@@ -104,63 +95,30 @@ class EagerEmitter:
         **attrs: Any,
     ) -> tuple[Evaluated, ...]:
         """Evaluate the op that `cls.build` would make. Raises `OpError` where `infer` does."""
-        types: list[Any] = []
-        values: list[Any] = []
-        for field, given in zip(
-            cls.operand_fields, (*operands, *[None] * len(cls.operand_fields)), strict=False
-        ):
-            if field.kind == "variadic":
-                group = tuple(given or ())
-                types.append(tuple(h.type for h in group))
-                values.append(tuple(h.array for h in group))
-            elif given is None and field.kind == "one":
-                raise OpError(f"{cls.name}: operand '{field.name}' is missing")
-            else:
-                types.append(None if given is None else given.type)
-                values.append(None if given is None else given.array)
-        fields = cls.attr_fields
-        properties = {
-            n: fields[n].encode(v)
-            for n, v in attrs.items()
-            if fields[n].required or v != fields[n].default
-        }
-        if cls.segmented and cls.reads_operand_types:
-            sizes = (len(t) if type(t) is tuple else int(t is not None) for t in types)  # pyright: ignore
-            properties[SEGMENTS] = i32_array(tuple(sizes))
-        op = _create(
-            cls,
-            operands=_placeholders(types) if cls.reads_operand_types else (),
-            result_types=cls.result_types_for(types, attrs, result),
-            properties=properties,
-            regions=regions,
-        )
-        if self._vectorised and (
-            op.memory_effects()
-            or (not issubclass(cls, _ALONG_ELEMENTS) and _has_tiles(types, op))
-        ):
+        types, values = _gathered(cls, operands)
+        op = _built(cls, types, result, regions, attrs)
+        if self._vectorised and not _runs_for_all_elements(op, types):
             raise Divergence
         handles: list[Any] = []
         if self.watch is not None:
             handles = [h for given in operands for h in as_tuple(given) if h is not None]
             self.watch.begin(op, handles, self.program_id)
-        if self._vectorised and cls is SplatOp:  # a tile for each element, whose axes come last
-            values = [np.expand_dims(values[0], (*range(-len(shape_of(op.results[0].type)), 0),))]
-            outcome: Any = np.broadcast_to(
-                values[0], np.broadcast_shapes(values[0].shape, shape_of(op.results[0].type))
-            )
-        else:
-            # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
-            outcome = op.evaluate(self, *values)
-        made = isinstance(op, (IntToPtrOp, ElementAccess)) and [r.type for r in op.results]
-        if made and is_pointer(made[0]):
-            # The program makes its own addresses, which may lie in memory that is no argument's.
-            self.memory.ranges = None
-        if self.observed is not None and observes(op.own_effects()):
-            self.observed()
+        # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
+        outcome = op.evaluate(self, *values)
+        self._note_effects(op)
         if len(op.results) == 1:
             outcome = (outcome,)
         found = tuple(Evaluated(r.type, v) for r, v in zip(op.results, outcome or (), strict=True))
         return found if self.watch is None else tuple(self.watch.results(op, handles, found))
+
+    def _note_effects(self, op: Op) -> None:
+        """Account for what an op that has been evaluated means to the memory and to others."""
+        makes = isinstance(op, (IntToPtrOp, ElementAccess)) and [r.type for r in op.results]
+        if makes and is_pointer(makes[0]):
+            # The program makes its own addresses, which may lie in memory that is no argument's.
+            self.memory.ranges = None
+        if self.observed is not None and observes(op.own_effects()):
+            self.observed()
 
     def region(
         self, types: Sequence[Type], body: Callable[..., Sequence[Any]], terminator: type[Op]
@@ -278,13 +236,62 @@ class EagerEmitter:
         print(text)
 
 
+def _gathered(cls: type[Op], operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The types and the arrays of the operands, by the op's fields. Raises `OpError` where one
+    is missing."""
+    types: list[Any] = []
+    values: list[Any] = []
+    missing = [None] * len(cls.operand_fields)
+    for field, given in zip(cls.operand_fields, (*operands, *missing), strict=False):
+        if field.kind == "variadic":
+            group = tuple(given or ())
+            types.append(tuple(h.type for h in group))
+            values.append(tuple(h.array for h in group))
+        elif given is None and field.kind == "one":
+            raise OpError(f"{cls.name}: operand '{field.name}' is missing")
+        else:
+            types.append(None if given is None else given.type)
+            values.append(None if given is None else given.array)
+    return types, values
+
+
+def _built(
+    cls: type[Op], types: list[Any], result: Any, regions: Sequence[Any], attrs: Mapping[str, Any]
+) -> Any:
+    """The op that `cls.build` would make, in no block; it has operands only if it looks at their
+    types."""
+    fields = cls.attr_fields
+    properties = {
+        n: fields[n].encode(v)
+        for n, v in attrs.items()
+        if fields[n].required or v != fields[n].default
+    }
+    if cls.segmented and cls.reads_operand_types:
+        sizes = (len(t) if type(t) is tuple else int(t is not None) for t in types)  # pyright: ignore
+        properties[SEGMENTS] = i32_array(tuple(sizes))
+    return cls.create(  # pyright: ignore[reportUnknownVariableType]
+        operands=_placeholders(types) if cls.reads_operand_types else (),
+        result_types=cls.result_types_for(types, attrs, result),
+        properties=properties,
+        regions=regions,
+    )
+
+
+def _runs_for_all_elements(op: Op, types: Sequence[Any]) -> bool:
+    """Whether an op in a region of scalars can be evaluated for all elements of tiles at once, each
+    scalar being an array. A tile of the region then has further axes, the last ones: an op may
+    make one or compute with several, but not match its elements with scalars."""
+    if op.memory_effects():
+        return False
+    tiles = [isinstance(t, TensorType) for t in _flat(types)]
+    if not any(tiles) and not any(isinstance(t, TensorType) for t in op.result_types):
+        return True
+    return op.tile_source or (op.is_elementwise and all(tiles))
+
+
 def _placeholders(types: Sequence[Any]) -> Sequence[SSAValue]:
     """Values of these types, for an op that asks for them."""
     return Block(arg_types=_flat(types)).args
-
-
-def _has_tiles(types: Sequence[Any], op: Op) -> bool:
-    return any(isinstance(t, TensorType) for t in (*_flat(types), *op.result_types))
 
 
 def _flat(types: Sequence[Any]) -> list[Type]:

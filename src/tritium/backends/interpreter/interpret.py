@@ -143,7 +143,7 @@ class InterpretedKernel:
         returns = (n for n in ast.walk(self.function.parse()) if isinstance(n, ast.Return))
         node = next(n for n in returns if n.value is not None)
         message = f"a kernel cannot return a value; this one returns {result!r}"
-        return CompilationError(self.function.src, node, message)
+        return CompilationError.in_function(self.function, node, message)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self.signature.parameters

@@ -10,63 +10,71 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loop_writes import unwritten
 from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import functions
-from tritium.backends.remarks import remark, wanted
+from tritium.backends.remarks import Remarks, is_new, wanted
 from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
-from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import MatrixProduct
 
 
-def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
+def remark_on(
+    module: ModuleOp, capability: int, num_stages: int, others: Sequence[tuple[Any, str]] = ()
+) -> None:
     """Write remarks on a finished ttgir module to standard error, if they are asked for: on
     products without wgmma, on accesses element by element, on operands of products in loops that
     are not copied ahead, and on loops that are not split among warps. `num_stages` is what loops
-    have that say nothing else."""
+    have that say nothing else; `others` are more remarks."""
     if not wanted():
         return
+    remarks = Remarks()
+    for op, text in others:
+        remarks.add(op, text)
     for function in functions(module):
         facts = AxisAnalysis(function).of, AxisAnalysis(function, trust=True).of
         for op in function.walk():
             why: Any = op.attributes.get(NOT_WARP_SPECIALIZED)
             if why is not None:
-                remark(op, f"Warning: warp_specialize has no effect on this loop: {why.data}")
+                remarks.add(
+                    op, f"Warning: warp_specialize has no effect on this loop: {why.data}"
+                )
             if isinstance(op, MatrixProduct) and not op.asynchronous:
-                _on_product(op, capability)
+                _on_product(remarks, op, capability)
             elif isinstance(op, ElementAccess):
-                _on_access(facts, op)
+                _on_access(remarks, facts, op)
             elif isinstance(op, ForOp) and stages_of(op, num_stages) > 1:
-                _on_loop(op)
+                _on_loop(remarks, op)
+    remarks.write()
 
 
-def _on_product(op: Any, capability: int) -> None:
+def _on_product(remarks: Remarks, op: Any, capability: int) -> None:
     """Products that do not use the newest tensor cores, or none."""
     if capability // 10 == 9:
-        remark(
-            op, "MMA version 3 acceleration not applied due to unsupported shapes or data types.",
-            f"Target compute capability ({capability}) supports MMA v3.",
+        remarks.add(
+            op, "MMA version 3 acceleration not applied due to unsupported shapes or data types: "
+            f"target compute capability ({capability}) supports MMA v3",
         )  # fmt: skip
     if isinstance(op.results[0].type.encoding, BlockedEncoding):
         precision = op.inputPrecision.name.lower()
-        remark(
+        remarks.add(
             op, f"Warning: this product of {op.a.type.get_element_type()} (input_precision="
             f"{precision!r}) of {'x'.join(map(str, ir.shape_of(op.a.type)))} and "
             f"{'x'.join(map(str, ir.shape_of(op.b.type)))} is computed without tensor cores",
         )  # fmt: skip
     elif capability // 10 in (10, 11) and ir.bit_width(op.a.type) < 64:
-        remark(
-            op, "MMA version 5 acceleration not applied, as tcgen05 is not built: mma.sync is used",
-            f"Target compute capability ({capability}) supports MMA v5.",
+        remarks.add(
+            op, "MMA version 5 acceleration not applied, as tcgen05 is not built: mma.sync is "
+            f"used; target compute capability ({capability}) supports MMA v5",
         )  # fmt: skip
 
 
-def _on_access(facts: tuple[Facts, Facts], op: Any) -> None:
+def _on_access(remarks: Remarks, facts: tuple[Facts, Facts], op: Any) -> None:
     """Elements that a thread holds, and accesses one by one."""
     if not ir.shape_of(op.ptr.type):
         return
@@ -75,16 +83,15 @@ def _on_access(facts: tuple[Facts, Facts], op: Any) -> None:
         return
     mask = -1 if op.mask is None else max(facts[0](op.mask).constancy)
     unmasked = len(register_groups(*facts, op.ptr, None)[0])
-    remark(
+    remarks.add(
         op, f"Warning: vectorization fails vec = 1 origin vec = {unmasked} "
         f"numElems = {len(groups)} mask is {mask}",
     )  # fmt: skip
 
 
-def _on_loop(loop: Any) -> None:
+def _on_loop(remarks: Remarks, loop: Any) -> None:
     """Operands of products that are loaded into registers in the iteration that needs them."""
     block: Block = loop.body
-    writes = loop.writes(GLOBAL) and NUM_STAGES not in loop.attributes
     for op in block.ops:
         if not isinstance(op, MatrixProduct):
             continue
@@ -93,10 +100,11 @@ def _on_loop(loop: Any) -> None:
                 why = (
                     "it is changed in registers before the product" if changed
                     else "the loop writes memory that may be the same (num_stages of `tl.range` "
-                    "tells that it is not)" if writes
+                    "tells that it is not)"
+                    if NUM_STAGES not in loop.attributes and not unwritten(loop, [load])
                     else "its elements cannot be copied to shared memory asynchronously"
                 )  # fmt: skip
-                remark(
+                remarks.add(
                     load, f"Warning: operand {number} of a dot is loaded in the iteration that "
                     f"uses it, as {why}; the pipelined load for this operand will be disabled, so "
                     "poor performance is expected",
@@ -123,10 +131,9 @@ def remark_on_resources(
     """Write what a kernel takes of the processor to standard error, if remarks are asked for.
     `facts` are those of `ptx.report`, `shared` is in bytes, `messages` are of
     `ptx.performance_messages`."""
-    if wanted():
-        sys.stderr.write(
-            f"{name}: remark: {facts['n_regs']} registers a thread, {4 * facts['n_spills']} bytes "
-            f"spilled, {shared} bytes of shared memory\n"
-        )
-        for message in messages:
-            sys.stderr.write(f"{name}: remark: {message}\n")
+    text = "; ".join([
+        f"{facts['n_regs']} registers a thread, {4 * facts['n_spills']} bytes spilled, {shared} "
+        "bytes of shared memory", *messages,
+    ])  # fmt: skip
+    if wanted() and is_new([(name, text)]):
+        sys.stderr.write(f"{name}: remark: {text}\n")

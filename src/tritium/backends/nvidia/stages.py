@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 from tritium import knobs
@@ -14,12 +13,13 @@ from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import instrument, run_pipeline
-from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
 from tritium.passes import pipelines
+from tritium.passes.ttgir.accelerate_matmul import has_computed_operands
 from tritium.passes.ttgir.descriptors_to_tma import LATE, has_stores_in_loops
+from tritium.passes.ttgir.reload_operands import ReloadOperands, operands_to_reload
 from tritium.passes.ttgir.warp_specialize import may_split
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -38,21 +38,27 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     automatic = knobs.nvidia.auto_warp_specialize and may_split(module)
     stores = processor(arch).bulk_copies is not None and has_stores_in_loops(module)
     late = list(LATE if stores else LATE[-1:])
-    target, original = hardware(arch), module.clone() if asking or automatic or stores else None
+    computed, registers = has_computed_operands(module, processor(arch)), False
+    again = asking or automatic or stores or computed
+    target, original = hardware(arch), module.clone() if again else None
     flatten, spare = any(FLATTEN in op.attributes for op in asking), 0
+    tight = list[Any]()
     while True:
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
             wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, spare=spare,
-            automatic=automatic, late=late[0],
+            automatic=automatic, late=late[0], registers=registers,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
         excess = shared_bytes(module, target) - target.max_shared if original is not None else 0
         split = excess > 0 and any(op.concurrent for op in module.walk() if isinstance(op, Op))
-        if original is None or excess <= 0 or not (split or flatten or late[1:]):
+        more = late[1:] or (computed and not registers)
+        if original is None or excess <= 0 or not (split or flatten or more):
             break
         if late[1:]:
             late = late[1:]
+        elif computed and not registers:
+            registers = True
         elif automatic:
             automatic = False
         elif split:
@@ -60,13 +66,23 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
         else:
             flatten = False
             # What loads ahead lives as long as the fused loop, beside the epilogue's scratch.
-            for op in asking if wanted() else ():
-                if FLATTEN in op.attributes:
-                    remark(op, "the loop is not flattened, as it would need more shared memory "
-                           f"than the {target.max_shared} bytes that a block may have")  # fmt: skip
+            tight = [op for op in asking if FLATTEN in op.attributes]
         module = original.clone()
-    remark_on(module, arch, options.num_stages)
+    module = _with_reloaded_operands(module, target)
+    why = ("the loop is not flattened, as it would need more shared memory than the "
+           f"{target.max_shared} bytes that a block may have")  # fmt: skip
+    remark_on(module, arch, options.num_stages, [(op, why) for op in tight])
     return module
+
+
+def _with_reloaded_operands(module: Any, target: Any) -> Any:
+    """A module whose loops hold fewer operands than there are registers, if shared memory has room
+    for them."""
+    if not operands_to_reload(module):
+        return module
+    reloaded = module.clone()
+    run_pipeline(reloaded, [ReloadOperands()], "make_ttgir")
+    return reloaded if shared_bytes(reloaded, target) <= target.max_shared else module
 
 
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> Any:
@@ -93,7 +109,7 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
     libraries = [path for _, path in options.extern_libs] + metadata.get("libraries", [])
     result = ptx.emit_ptx(text, arch, version, optimize=optimize, libraries=libraries)
     if knobs.nvidia.dump_nvptx:
-        print(f"// -----// NVPTX Dump //----- //\n{result}", file=sys.stderr)
+        print(f"// -----// NVPTX Dump //----- //\n{result}")
     return result
 
 

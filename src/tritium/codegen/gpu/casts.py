@@ -19,6 +19,7 @@ from tritium.ir import types as ir
 from tritium.ops import arith, ttir
 from tritium.ops.base import Op
 
+_WIDE = {"half": "fp16", "float": "fp32"}
 _ORDER = ("fp16", "bf16", "fp32", "fp64")
 _FEATURES = frozenset({"f16c"})
 """Conversions that `convert` may use: every GPU converts half in hardware."""
@@ -44,8 +45,10 @@ def float_from(
     if not small:
         return _between_large(c, a, source, target, toward_zero)
     by_hardware = c.hardware.conversions.fp8
-    if source in small and (half := by_hardware(c, a, source, "fp16")) is not None:
-        return float_from(c, half, "fp16", target, toward_zero)
+    if source in small and (wide := by_hardware(c, a, source, target)) is not None:
+        if (wide.type, target) == ("float", "bf16"):
+            return convert.fp(c.f, wide, "fp32", target, features=_FEATURES, exact=True)
+        return float_from(c, wide, _WIDE[wide.type], target, toward_zero)
     if source not in small and not toward_zero:
         found = by_hardware(c, a, source, target)
         if found is not None:

@@ -7,7 +7,7 @@ layout's order, so that `coordinates` says which elements they are. A piece of s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -66,6 +66,7 @@ class Context(Emitter):
         axis_info: alignment, contiguity and constancy, by value.
         address_info: the same of what only addresses are made of (`AxisAnalysis` with `trust`).
         offsets: the places of allocations and of the scratch of ops in shared memory, in bytes.
+        rounds: for changes of layout that work in rounds, log2 of how many.
         barriers: ops before which all warps must synchronize, and whether the tensor cores (the
             async proxy) read what was written.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
@@ -84,6 +85,7 @@ class Context(Emitter):
     axis_info: Callable[[SSAValue], Any]
     address_info: Callable[[SSAValue], Any]
     offsets: dict[Any, int]
+    rounds: Mapping[Any, int] = field(default_factory=dict[Any, int])
     barriers: dict[Any, bool] = field(default_factory=dict[Any, bool])
     contract: str = "contract"
     demand: Callable[[SSAValue], int] = lambda value: -1
@@ -158,13 +160,15 @@ class Context(Emitter):
             self.values[value] = tuple(parts.pop(0) for _ in like)
 
     def unsupported(self, op: Any, why: str = "") -> NotImplementedError:
-        """The error for what is not built, with the source line."""
+        """The error for what is not built, with the op's location."""
         where = getattr(op, "location", None)
-        place = "" if where is None else f" at {where}"
         reason = f" ({why})" if why else ""
-        return NotImplementedError(
-            f"the {self.hardware.title} backend does not support {op.name}{reason}{place}"
+        error = NotImplementedError(
+            f"the {self.hardware.title} backend does not support {op.name}{reason}"
+            f"{'' if where is None else f' at {where}'}"
         )
+        error.location = where  # pyright: ignore[reportAttributeAccessIssue]
+        return error
 
     # Thread blocks
 

@@ -15,7 +15,7 @@ class SoftwareConversions:
 
     integer_to_bfloat = False
 
-    def fp8(self, e: Emitter, a: Value, source: str, target: str) -> None:
+    def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
         return None
 
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:

@@ -19,7 +19,7 @@ from zlib import crc32
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.types import ELEMENTWISE, GPU
 from tritium.codegen.llvm.writer import Function, Module, Value
-from tritium.codegen.registry import Rule, rules, scratch_bytes
+from tritium.codegen.registry import Rule, rules, scratch_bytes, scratch_in_rounds
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops.base import Op
 from tritium.ops.ttir import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic
@@ -308,8 +308,9 @@ class Conversions(Protocol):
     """Whether LLVM's conversion of i32 and i64 to bfloat rounds once."""
 
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
-        """Between an 8-bit format and another one (names as in `FORMATS`), to nearest even;
-        None where it takes integer arithmetic."""
+        """A number in an 8-bit format, to nearest even; of one in such a format the same number,
+        half or float. `source`, `target`: names as in `FORMATS`. None where it takes integer
+        arithmetic."""
         ...
 
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
@@ -363,6 +364,8 @@ class Hardware(ABC):
     data_layout: str
     lanes: int
     """The threads of a warp, a power of two."""
+    max_shared: int
+    """The most bytes of shared memory that a thread block may have."""
     banks: Banks
     """Of shared memory."""
     kernel_linkage: ClassVar[str]
@@ -399,7 +402,14 @@ class Hardware(ABC):
 
     def scratch_bytes(self, op: Any) -> int:
         """The bytes of shared memory that the lowering of an op needs for itself."""
-        return scratch_bytes(self.name if type(op) in rules(self.name) else GPU, op)
+        return scratch_bytes(self._lowered_by(op), op)
+
+    def scratch_in_rounds(self, op: Any, rounds: int) -> int | None:
+        """These bytes where the lowering works in `2**rounds` rounds; None where it cannot."""
+        return scratch_in_rounds(self._lowered_by(op), op, rounds)
+
+    def _lowered_by(self, op: Any) -> str:
+        return self.name if type(op) in rules(self.name) else GPU
 
     def partition_registers(self, plan: Any, shared: int, options: Any) -> Any | None:
         """How the registers of a thread block move among its partitions (`partitions.Registers`);

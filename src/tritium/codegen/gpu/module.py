@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.barriers import Barriers
-from tritium.analysis.regions import calls_in, functions
-from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
+from tritium.analysis.regions import functions
+from tritium.analysis.shared_memory import Allocation
 from tritium.codegen.gpu import registrations
 from tritium.codegen.gpu.calls import define, result_type, value_types
 from tritium.codegen.gpu.context import SHARED_MEMORY, Context
@@ -18,6 +18,7 @@ from tritium.codegen.gpu.control import lower_function
 from tritium.codegen.gpu.debug_info import DebugInfo
 from tritium.codegen.gpu.demand import Demand
 from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.memory.frames import Frames, fitted_frames, frames
 from tritium.codegen.gpu.partitions import STATE_BYTES, enter, in_order, plan_of, write_workers
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
@@ -44,11 +45,12 @@ def lower_to_llvm(
     hardware.check_cluster(num_ctas)
     out = Module(hardware.triple, hardware.data_layout)
     hardware.prepare(out, options)
-    frames, shared = _frames(functions, kernel, hardware)
+    placed = fitted_frames(functions, kernel, hardware)
+    shared = placed.size
     if shared:
         out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
     libraries: set[str] = set()
-    share = share_of(frames)
+    share = share_of(placed.of)
     plan = plan_of(kernel, num_warps)
     if plan is not None and not in_order(kernel):
         plan = replace(plan, state=shared - STATE_BYTES)
@@ -58,16 +60,16 @@ def lower_to_llvm(
         total, num_ctas, options, None if registers is None else registers.launch
     )
     for op in functions:
-        if op in frames:
+        if op in placed.of:
             function = _header(out, op, op is kernel, hardware, attributes, share.size)
-            context = _context(function, op, hardware, num_warps, num_ctas, options, frames)
+            context = _context(function, op, hardware, num_warps, num_ctas, options, placed)
             if line_info:
                 lines = DebugInfo(out, op.sym_name, op.location)
                 function.debug, context.line_of = lines.of_function, lines.of_op
             if plan is not None:
                 context.barrier_number, context.plan = 0, plan
             workers = "" if plan is None or op is not kernel else enter(context, plan, registers)
-            _body(context, op, frames[op].allocation, share)
+            _body(context, op, placed.of[op].allocation, share)
             if plan is not None and workers:
                 write_workers(context, plan, workers, registers)
             libraries |= context.libraries
@@ -83,9 +85,10 @@ def lower_to_llvm(
 
 
 def shared_bytes(module: Any, hardware: Hardware) -> int:
-    """The bytes of shared memory that the kernel of a ttgir module needs."""
+    """The bytes of shared memory that the kernel of a ttgir module needs, if no change of layout
+    works in rounds."""
     registrations.check(GPU, registrations.MODULES)
-    return _frames(*_functions(module), hardware)[1]
+    return frames(*_functions(module), hardware).size
 
 
 def _functions(module: Any) -> tuple[list[Any], Any]:
@@ -119,41 +122,6 @@ def _signature(type: Any) -> str:
 def _number(module: Any, name: str, default: int) -> int:
     found = module.attributes.get(name)
     return found.value.data if isinstance(found, IntegerAttr) else default
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """A function's shared memory: `allocation`, from `start` on."""
-
-    allocation: Allocation
-    start: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.allocation.size
-
-
-def _frames(
-    functions: list[Any], kernel: Any, hardware: Hardware
-) -> tuple[dict[Any, _Frame], int]:
-    """The frames of all functions that the kernel calls, each above those of its callers, and how
-    many bytes they need together."""
-    by_name = {f.sym_name: f for f in functions}
-    frames: dict[Any, _Frame] = {}
-
-    def place(op: Any, start: int) -> None:
-        known = frames.get(op)
-        if known is None:
-            known = _Frame(allocate(op.regions[0].blocks, hardware.scratch_bytes), -1)
-        if known.start >= start:
-            return
-        frames[op] = frame = _Frame(known.allocation, start)
-        for call in calls_in(op):
-            place(by_name[call.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
-
-    place(kernel, 0)
-    size = max((f.end for f in frames.values() if f.allocation.size), default=0)
-    return frames, size if in_order(kernel) else (-(-size // STATE_BYTES) + 1) * STATE_BYTES
 
 
 def _header(
@@ -216,9 +184,9 @@ def _divisible(op: Any, number: int) -> bool:
 
 def _context(
     f: Function, op: Any, hardware: Hardware, num_warps: int, num_ctas: int, options: Any,
-    frames: dict[Any, _Frame],
+    placed: Frames,
 ) -> Context:  # fmt: skip
-    frame, entry = frames[op], f.section()
+    frame, entry = placed.of[op], f.section()
     lines = f.enter(entry)
     thread, lane_bits = hardware.grid.thread(f), hardware.lanes.bit_length() - 1
     lane = f.op("and", thread, const("i32", hardware.lanes - 1))
@@ -229,6 +197,7 @@ def _context(
         thread=thread, lane=lane, warp=warp, hardware=hardware, axis_info=AxisAnalysis(op).of,
         address_info=AxisAnalysis(op, trust=True).of,
         offsets={o: frame.start + p.start for o, p in frame.allocation.places.items()},
+        rounds=placed.rounds,
         contract="contract" if options.enable_fp_fusion else "",
-        sharing=frozenset(o.sym_name for o, other in frames.items() if other.end > frame.end),
+        sharing=frozenset(o.sym_name for o, other in placed.of.items() if other.end > frame.end),
     )  # fmt: skip

@@ -23,8 +23,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.loops import constant_int
-from tritium.analysis.memory_aliases import memory_aliases
+from tritium.analysis.barrier_waits import endless_wait
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.control import lower_block
@@ -32,9 +31,9 @@ from tritium.codegen.gpu.types import GPU, SHARED, value_type
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir.layouts.tensor_memory import TensorEncoding
+from tritium.ir.source_errors import error_at
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.base import Op
-from tritium.ops.effects import BARRIER, Action
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
@@ -108,6 +107,7 @@ class Plan:
 
 def plan_of(kernel: Any, num_warps: int) -> Plan | None:
     """The plan of a kernel; None where all warps run the same code."""
+    check_waits(kernel)
     ops = tuple(op for op in kernel.walk() if isinstance(op, WarpSpecializeOp))
     if not ops:
         return None
@@ -115,13 +115,12 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
         for inner in (i for region in op.partitions for i in region.walk()):
             calls = isinstance(inner, Op) and inner.is_call
             if calls or isinstance(inner, GlobalScratchAllocOp):
-                raise NotImplementedError(f"{inner.name} in a partition, at {inner.location}")
+                raise error_at(inner.location, f"{inner.name}: in a partition this is not built")
         if len(op.partitions) > BARRIERS - FIRST_BARRIER:
-            raise ValueError(
+            raise error_at(op.location, (
                 f"{op.name}: {len(op.partitions)} partitions; there are {BARRIERS} barriers, for "
                 f"at most {BARRIERS - FIRST_BARRIER}"
-            )
-    check_waits(kernel)
+            ))  # fmt: skip
     workers = tuple(tuple(op.first_warps(num_warps)) for op in ops)
     plan = Plan(ops, num_warps, workers, 0)
     total = max((end for _, end, _ in plan.ranges()), default=num_warps)
@@ -129,32 +128,19 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
         total = -(-total // GROUP) * GROUP
     if total > MOST_WARPS:
         parts = " + ".join(str(n) for n in (num_warps, *ops[0].partitionNumWarps))
-        raise ValueError(
+        raise error_at(ops[0].location, (
             f"{ops[0].name}: {total} warps ({parts}, in groups of {GROUP}) are needed; a block has "
             f"at most {MOST_WARPS}"
-        )
+        ))  # fmt: skip
     return replace(plan, total=total)
 
 
 def check_waits(kernel: Any) -> None:
-    """Refuse waits for mbarriers at which nothing arrives. (One for phase 1 of a new barrier does
-    not wait.)"""
-    aliases = memory_aliases(kernel.regions[0].blocks)
-    arrivals = {
-        allocation for op in kernel.walk() if isinstance(op, Op)
-        for effect in op.own_effects() if effect.action is Action.ARRIVE
-        for value in op.affected(effect) for allocation in aliases.get(value, ())
-    }  # fmt: skip
-    for op in kernel.walk():
-        waits = [e for e in op.effects if e.action is Action.WAIT and e.resource is BARRIER]
-        if not waits or constant_int(op.phase) == 1:
-            continue
-        for value in op.affected(waits[0]):
-            if (waited := aliases.get(value, {})) and arrivals.isdisjoint(waited):
-                raise ValueError(
-                    f"{op.name}: nothing arrives at this barrier, so that its warps wait for ever, "
-                    f"at {op.location}"
-                )
+    """Refuse waits for phases of mbarriers that never end. Raises `CompilationError`."""
+    if (found := endless_wait(kernel)) is not None:
+        op, why = found
+        message = f"{op.name}: {why}, so that its warps wait for ever"
+        raise error_at(op.location, message)
 
 
 def _passed(op: WarpSpecializeOp) -> list[SSAValue]:

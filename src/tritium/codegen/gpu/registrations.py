@@ -25,14 +25,16 @@ from tritium.codegen.gpu.memory import (
     atomic,
     atomic_access,
     buffers,
+    convert_layout,
     local_gather,
     shared,
 )
 from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, atomic_access, buffers, calls, casts, control, debug, elementwise,
-    fma, functions, gather, local_gather, partitions, reduce, regions, scan, scratch, shape, shared,
+    access, async_copy, atomic, atomic_access, buffers, calls, casts, control, convert_layout,
+    debug, elementwise, fma, functions, gather, local_gather, partitions, reduce, regions, scan,
+    scratch, shape, shared,
 )  # fmt: skip
 
 

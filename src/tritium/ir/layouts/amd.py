@@ -41,10 +41,11 @@ def scale_encoding(
         kept: Any = {k: result.get(k) for k in ("warpsPerCTA", "CGALayout", "isTranspose")}
         parent = AMDWmmaEncoding.make(version=1, **kept)
     operand = DotOperandEncoding.make(opIdx=index, parent=parent, kWidth=width)
-    names = ["dim0", "dim1"]
-    layout = linear(operand, shape if index == 0 else shape[::-1])
+    names = [dim(axis) for axis in range(len(shape))]
+    exchanged = [*names[:-2], names[-1], names[-2]]
+    layout = linear(operand, shape if index == 0 else (*shape[:-2], shape[-1], shape[-2]))
     if index:
-        layout = layout.rename_outs(dict(zip(names, names[::-1], strict=True)))
+        layout = layout.rename_outs(dict(zip(names, exchanged, strict=True)))
     return LinearEncoding.from_layout(layout.transpose_outs(names))
 
 

@@ -27,6 +27,8 @@ from tritium.ir.layouts.linear import LinearLayout
 EncodingT = TypeVar("EncodingT", bound="Encoding")
 
 REGISTER, LANE, WARP, BLOCK, OFFSET = "register", "lane", "warp", "block", "offset"
+INPUTS = OFFSET, REGISTER, LANE, WARP, "row", "column", BLOCK
+"""The inputs of layouts: of shared memory, of threads, of tensor memory."""
 
 Cluster: TypeAlias = "tuple[tuple[int, ...], ...]"
 """The value of `CGALayout`."""
@@ -351,6 +353,11 @@ class SharedEncoding(Encoding):
     """Base of encodings of shared memory."""
 
     @property
+    def rank(self) -> int:
+        """The axes of the tile that is laid out; memory may have buffers in front of them."""
+        raise NotImplementedError(f"#{self.name} has no rank")
+
+    @property
     def base_alignment(self) -> int:
         """The least alignment, in bytes, of memory with this encoding."""
         return 16
@@ -382,6 +389,10 @@ class SwizzledSharedEncoding(SharedEncoding):
         return spread(self._part(part_of(self.get("CGALayout"), shape)), self.get("CGALayout"),
                       shape, OFFSET)  # fmt: skip
 
+    @property
+    def rank(self) -> int:
+        return len(self.get("order"))
+
     def _part(self, shape: tuple[int, ...]) -> LinearLayout:
         """The part of a tile that one thread block of a cluster holds."""
         order: tuple[int, ...] = self.get("order")
@@ -406,23 +417,27 @@ class SwizzledSharedEncoding(SharedEncoding):
 @irdl_attr_definition
 class NVMMASharedEncoding(SharedEncoding):
     """The shared memory layout of TMA and wgmma: rows of `swizzlingByteWidth` bytes, in which the
-    address permutes groups of 16 bytes, the same way every 1024 bytes. Rows go down first, then
-    right. `transposed`: the rows of this are the tile's columns."""
+    address permutes groups of 16 bytes, the same way every 1024 bytes. Without that (0), rows of
+    the tile, of `WIDEST_ROW` elements at most, as one copy has them. Rows go down first, then
+    right. `transposed`: the rows of this are the tile's columns; `rank`: the tile's axes."""
 
     name = "ttg.nvmma_shared"
     KEYS: ClassVar[tuple[str, ...]] = (
-        "swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", *CTA,
+        "swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", "rank", *CTA,
     )  # fmt: skip
-    DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "fp4Padded": False}
+    DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "fp4Padded": False, "rank": 2}
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         rank, bits, swizzle = (
             len(shape), self.get("elementBitWidth"), self.get("swizzlingByteWidth")
         )  # fmt: skip
+        if rank < 2:
+            none = LinearLayout.zeros(1, OFFSET, dim(0))
+            return spread(none, self.get("CGALayout"), shape, OFFSET)
         row_axis, column_axis = (rank - 1, rank - 2) if self.get("transposed") else \
             (rank - 2, rank - 1)  # fmt: skip
         group, part = 128 // bits, part_of(self.get("CGALayout"), shape)
-        width = 8 * max(16, swizzle) // bits
+        width = 8 * swizzle // bits or min(part[column_axis], WIDEST_ROW)
         per_phase = max(1, 128 // max(16, swizzle))
         phases = max(1, swizzle // 16)
         above = {row_axis: 1, column_axis: width, **dict.fromkeys(reversed(range(rank - 2)), 1)}
@@ -437,9 +452,24 @@ class NVMMASharedEncoding(SharedEncoding):
         return spread(layout, self.get("CGALayout"), shape, OFFSET)
 
     @property
+    def rank(self) -> int:
+        return self.get("rank")
+
+    @property
+    def pattern_bytes(self) -> int:
+        """The bytes after which the swizzle repeats: it is a function of the address."""
+        return LEAST_ROWS * self.get("swizzlingByteWidth")
+
+    @property
     def base_alignment(self) -> int:
-        # The hardware swizzles addresses: memory starts where the pattern does, after eight rows.
-        return max(16, 8 * self.get("swizzlingByteWidth"))
+        # Memory starts where the pattern does; bulk copies need 128 bytes.
+        return max(128, self.pattern_bytes)
+
+
+WIDEST_ROW = 256
+"""Elements along an axis that one bulk copy moves, at most."""
+LEAST_ROWS = 8
+"""Rows after which a swizzle repeats."""
 
 
 def _at(rank: int, axis: int, value: int, other: int = 0, more: int = 0) -> tuple[int, ...]:
@@ -524,8 +554,11 @@ def spread(
 
 @lru_cache(maxsize=4096)
 def linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
-    """The linear layout of an encoding for a tile (or allocation) of this shape."""
-    return encoding.to_linear(shape)
+    """The linear layout of an encoding for a tile (or allocation) of this shape; its inputs are in
+    the order of `INPUTS`."""
+    found = encoding.to_linear(shape)
+    names = [name for name in INPUTS if name in found.in_names]
+    return found if tuple(names) == found.in_names else found.transpose_ins(names)
 
 
 _ALIASES: dict[type[Attribute], str] = {

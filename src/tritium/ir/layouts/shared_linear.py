@@ -20,9 +20,12 @@ class BasesEncoding(SharedEncoding):
         sizes = {dim(i): size for i, size in enumerate(shape)}
         return LinearLayout.of({key: self.get(key) for key in (OFFSET, BLOCK)}, sizes)
 
+    @property
+    def rank(self) -> int:
+        return len(self.get(OFFSET)[0])
+
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
-        rank = len(self.get(OFFSET)[0])
-        return prod(shape[: len(shape) - rank]) << len(self.get(OFFSET))
+        return prod(shape[: len(shape) - self.rank]) << len(self.get(OFFSET))
 
 
 def _powers_of_two(*numbers: int) -> bool:

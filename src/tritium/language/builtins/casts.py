@@ -110,7 +110,8 @@ def to_tensor(value: object) -> tensor:
         return value
     value = plain(value)
     if isinstance(value, base_value):
-        raise TypeError(f"cannot use a {type_name(value)} as a tensor")
+        remedy = f"; {value.remedy}" if value.remedy else ""
+        raise TypeError(f"cannot use a {type_name(value)} as a tensor{remedy}")
     return constant(value, python_type(value))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
@@ -127,6 +127,24 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     if isinstance(initialise, JITCallable):
         raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
 
+    aggregate_value: Any = _value_class(cls, annotations, members, initialise)
+    for name, member in members.items():
+        if isinstance(member, JITCallable):
+            setattr(aggregate_value, name, _Method(member))
+        elif name in vars(cls) and not name.startswith("__"):
+            setattr(aggregate_value, name, member)  # where programs assign it anew
+    aggregate_value.__name__ = cls.__name__
+    aggregate_value.__qualname__ = cls.__qualname__
+    aggregate_value.__module__ = cls.__module__
+    return aggregate_value
+
+
+def _value_class(
+    cls: builtins.type[Any], annotations: Mapping[str, object], members: Mapping[str, object],
+    initialise: Callable[..., None],
+) -> builtins.type[object]:  # fmt: skip
+    """A subclass of `cls` whose objects are values of the kernel language, with fields by name."""
+
     class aggregate_value(cls, base_value):
         __doc__ = cls.__doc__
         __aggregate_fields__ = annotations
@@ -161,14 +179,6 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
                 copy.__dict__.update({n: fork(v, copies) for n, v in self.__dict__.items()})
             return copy
 
-    for name, member in members.items():
-        if isinstance(member, JITCallable):
-            setattr(aggregate_value, name, _Method(member))
-        elif name in vars(cls) and not name.startswith("__"):
-            setattr(aggregate_value, name, member)  # where programs assign it anew
-    aggregate_value.__name__ = cls.__name__
-    aggregate_value.__qualname__ = cls.__qualname__
-    aggregate_value.__module__ = cls.__module__
     return aggregate_value
 
 

@@ -8,7 +8,7 @@ together again: `type.unflatten(value.flatten(), 0) == (value, len(handles))`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from tritium.ir.types import Type
 
@@ -49,9 +49,11 @@ class base_type:
 
 
 class base_value:
-    """A value in a kernel. `type` (a `base_type`) says what `flatten` yields."""
+    """A value in a kernel. `type` (a `base_type`) says what `flatten` yields; `remedy`, for values
+    that stand for a block without being one, how a program gets that."""
 
     type: Any
+    remedy: ClassVar[str] = ""
 
     def flatten(self) -> list[Handle]:
         """The IR handles that make up the value."""

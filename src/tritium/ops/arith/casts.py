@@ -11,12 +11,14 @@ from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
+from tritium.ops import intervals
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op, Range
 from tritium.ops.elementwise import CastOp, SameBitsOp
 from tritium.ops.fields import AttrField, enum_attr, flags_attr
+from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 
@@ -52,6 +54,9 @@ class ExtSIOp(IntegerExtensionOp):
         known = None if half == 1 else range_of(self.operand)
         return known or (-half, half - 1)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return operands[0]
+
 
 class ExtUIOp(IntegerExtensionOp):
     """Widen with zeros."""
@@ -70,6 +75,9 @@ class ExtUIOp(IntegerExtensionOp):
             return known
         return 0, (1 << ir.bit_width(self.operand.type)) - 1
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.zero_extended(algebra, self.operand.type, operands[0])
+
 
 class TruncIOp(CastOp):
     """Keep the low bits."""
@@ -85,6 +93,9 @@ class TruncIOp(CastOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.narrow(operands[0])
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.converted(algebra, self.operand.type, self.results[0].type, operands[0])
 
 
 class FloatCastOp(CastOp):
@@ -260,3 +271,6 @@ class IndexCastOp(IntegerExtensionOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.converted(algebra, self.operand.type, self.results[0].type, operands[0])

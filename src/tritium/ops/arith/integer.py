@@ -15,12 +15,14 @@ from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
+from tritium.ops import intervals
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Range
 from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.fields import flags_attr
+from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 
@@ -94,6 +96,13 @@ class AddIOp(WrappingOp):
     def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
         return self._range_of_ends(range_of, operator.add)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        first, second = operands
+        certain = intervals.fills_low_bits(algebra, self.lhs, second) or intervals.fills_low_bits(
+            algebra, self.rhs, first
+        )
+        return intervals.total(algebra, self.results[0].type, "add", first, second, certain)
+
 
 class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
@@ -106,6 +115,9 @@ class SubIOp(WrappingOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.subtract(*operands)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.total(algebra, self.results[0].type, "sub", *operands)
 
 
 class MulIOp(WrappingOp):
@@ -124,6 +136,9 @@ class MulIOp(WrappingOp):
     def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
         return self._range_of_ends(range_of, operator.mul)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.product(algebra, self.results[0].type, *operands)
+
 
 class ShLIOp(WrappingOp):
     """`a << b`; 0 for a shift by the width or more."""
@@ -134,6 +149,9 @@ class ShLIOp(WrappingOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.shift_left(self.results[0].type, *operands)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.shifted_left(algebra, self.results[0].type, *operands)
 
 
 class ShRUIOp(IntegerBinaryOp):
@@ -146,6 +164,9 @@ class ShRUIOp(IntegerBinaryOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.shift_right(self.results[0].type, *operands)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.no_larger(algebra, self.results[0].type, operands[:1])
 
 
 class ShRSIOp(IntegerBinaryOp):
@@ -161,6 +182,9 @@ class ShRSIOp(IntegerBinaryOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.shift_right(self.results[0].type, *operands)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.toward_zero(algebra, self.results[0].type, operands[0])
 
 
 class AndIOp(IntegerBinaryOp):
@@ -178,6 +202,9 @@ class AndIOp(IntegerBinaryOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.bit_and(self.results[0].type, *operands)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.no_larger(algebra, self.results[0].type, operands)
+
 
 class OrIOp(IntegerBinaryOp):
     """Bitwise or."""
@@ -191,6 +218,9 @@ class OrIOp(IntegerBinaryOp):
     neutral = 0
     compute = function(np.bitwise_or)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.bits_of_either(algebra, self.results[0].type, operands)
+
 
 class XOrIOp(IntegerBinaryOp):
     """Bitwise exclusive or."""
@@ -202,6 +232,9 @@ class XOrIOp(IntegerBinaryOp):
     commutative = True
     neutral = 0
     compute = function(np.bitwise_xor)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.bits_of_either(algebra, self.results[0].type, operands)
 
 
 class ExtremeOp(IntegerBinaryOp):
@@ -232,6 +265,9 @@ class MinSIOp(ExtremeOp):
     def identity_of(cls, type: ir.Type) -> int:
         return ~MaxSIOp.identity_of(type)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.extreme(algebra, self.results[0].type, *operands, smallest=True)
+
 
 class MaxSIOp(ExtremeOp):
     """The larger, as signed numbers."""
@@ -248,6 +284,9 @@ class MaxSIOp(ExtremeOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         a, b = operands
         return facts.extreme(self.results[0].type, a, b, a.non_negative or b.non_negative)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.extreme(algebra, self.results[0].type, *operands, smallest=False)
 
 
 class MinUIOp(ExtremeOp):
@@ -307,6 +346,9 @@ class DivUIOp(DivisionOp):
         found = facts.divide(self.results[0].type, a, b)
         return found if b.known == 1 else found._replace(non_negative=a.non_negative)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.no_larger(algebra, self.results[0].type, operands[:1])
+
 
 class RemUIOp(RemainderOp):
     """The remainder of `divui`."""
@@ -317,6 +359,12 @@ class RemUIOp(RemainderOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.remainder(self.results[0].type, *operands, continues=True)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        dividend, divisor = operands
+        if divisor.positive_constant:
+            return Interval(0, divisor.low - 1)
+        return intervals.no_larger(algebra, self.results[0].type, [dividend])
 
 
 class DivSIOp(DivisionOp):
@@ -336,6 +384,9 @@ class DivSIOp(DivisionOp):
             return facts.uniform(self.results[0].type, operands)
         return facts.divide(self.results[0].type, a, b)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.quotient(algebra, self.results[0].type, *operands)
+
 
 class RemSIOp(RemainderOp):
     """The remainder of `divsi`; it has the sign of `a`."""
@@ -345,6 +396,9 @@ class RemSIOp(RemainderOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.remainder(self.results[0].type, *operands, continues=operands[0].non_negative)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.remainder(algebra, self.results[0].type, *operands)
 
 
 class FloorDivSIOp(DivisionOp):
@@ -361,6 +415,9 @@ class FloorDivSIOp(DivisionOp):
             return facts.uniform(self.results[0].type, operands)
         return facts.divide(self.results[0].type, a, b)
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.quotient(algebra, self.results[0].type, *operands)
+
 
 class CeilDivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward plus infinity."""
@@ -372,6 +429,9 @@ class CeilDivSIOp(DivisionOp):
     def compute(lhs: Any, rhs: Any) -> Any:
         floor = np.floor_divide(lhs, rhs)
         return floor + (floor * rhs != lhs)
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.quotient(algebra, self.results[0].type, *operands)
 
 
 class CeilDivUIOp(DivisionOp):

@@ -104,8 +104,9 @@ class AsyncCopyMbarrierArriveOp(Op):
     def evaluate(self, context: Context, barrier: Buffer) -> None:
         state = state_of(context)
         if self.arrivals:
-            state.barrier(barrier).arrive(self.arrivals)
-        state.barrier(barrier).copies += state.own.copies()
+            state.barrier(barrier).arrive(self.arrivals, copies=state.own.copies())
+        else:
+            state.barrier(barrier).copies += state.own.copies()
         state.own.issued = []
         state.own.groups.clear()
 

@@ -17,11 +17,13 @@ from tritium.ir.layouts.encodings import (
     OFFSET,
     Encoding,
     NVMMASharedEncoding,
+    SharedEncoding,
     SwizzledSharedEncoding,
     linear,
 )
 from tritium.ir.layouts.moves import permuted
 from tritium.ir.layouts.shared_linear import BasesEncoding
+from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
@@ -32,6 +34,7 @@ from tritium.ops.ttgir.model import Buffer, Pending, state_of
 from tritium.ops.ttgir.types import (
     AsyncTokenType,
     MemDescType,
+    bytes_of,
     check_memory,
     check_same_tile,
     memdesc_of,
@@ -176,6 +179,12 @@ class MemDescIndexOp(MemDescView):
                 f"{cls.name}: {describe(src)}, index {describe(index)}; memory of two or more axes "
                 "and an i32 are required"
             )
+        encoding = memory.encoding
+        if isinstance(encoding, SharedEncoding) and encoding.rank >= len(memory.get_shape()):
+            raise OpError(
+                f"{cls.name}: {describe(src)} has no axis in front of the {encoding.rank} of its "
+                "layout; buffers have one"
+            )
         inferred = memdesc_of(
             memory.get_shape()[1:], memory.element_type, memory.encoding, memory.mutable,
             space=memory.memory_space,
@@ -223,7 +232,8 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
 
 def without_axes(encoding: Encoding, count: int) -> Encoding:
     """The encoding of memory without leading axes of size 1, of which at least two are left."""
-    return _changed(encoding, CGALayout=tuple(basis[count:] for basis in encoding.get("CGALayout")))
+    cluster = tuple(basis[count:] for basis in encoding.get("CGALayout"))
+    return _changed(encoding, rank=encoding.get("rank") - count, CGALayout=cluster)
 
 
 def _changed(encoding: Encoding, **values: Any) -> Encoding:
@@ -318,12 +328,22 @@ class MemDescReinterpretOp(MemDescView):
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
-        check_memory(cls.name, src)
-        return check_memory(cls.name, result)
+        before, after = check_memory(cls.name, src), check_memory(cls.name, result)
+        have, wanted = _extent(before), _extent(after)
+        if have[1] != wanted[1] or have[0] < wanted[0]:
+            raise OpError(
+                f"{cls.name}: {describe(after)} takes {wanted[0]} {wanted[1]}, "
+                f"{describe(before)} has {have[0]} {have[1]}; so many or fewer are required"
+            )
+        return after
 
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         before, after = self.src.type, self.result_types[0]
         assert isinstance(after, MemDescType)
+        if _has_plain_rows(before) and _has_plain_rows(after):
+            rows, columns = after.get_shape()
+            row: Any = src.data[:rows].view(ir.numpy_dtype(after.element_type))
+            return src.view(row[:, :columns])
         if not _in_same_order(before, after):
             raise NotImplementedError(
                 f"{self.name} from {describe(before)} to {describe(after)}: their elements are in "
@@ -335,6 +355,25 @@ class MemDescReinterpretOp(MemDescView):
             raise OpError(f"{self.name}: {size} bytes of {describe(before)}")
         view = data[:size].view(ir.numpy_dtype(after.element_type))
         return src.view(view.reshape(after.get_shape()))
+
+
+def _extent(type: MemDescType) -> tuple[int, str]:
+    """How much memory a piece has, and of what."""
+    encoding, shape = type.encoding, type.get_shape()
+    if isinstance(encoding, TensorEncoding):
+        return encoding.columns_of(shape, ir.bit_width(type.element_type)), "columns"
+    return bytes_of(type), "bytes"
+
+
+def _has_plain_rows(type: Any) -> bool:
+    """Whether elements of a row of a matrix fill a row of tensor memory from its start on."""
+    encoding, shape = type.encoding, type.get_shape()
+    if not isinstance(encoding, TensorEncoding) or len(shape) != 2:
+        return False
+    layout = linear(encoding, shape)
+    rows, columns = ([[*basis] for basis in layout.bases(name)] for name in (ROW, COLUMN))
+    plain = [[1 << i, 0] for i in range(7)], [[0, 1 << i] for i in range(len(columns))]
+    return (rows, columns) == plain
 
 
 def _in_same_order(before: Any, after: Any) -> bool:

@@ -29,11 +29,15 @@ from tritium.ir import types as ir
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.turns import Turns
 
+BULK_ALIGNMENT = 128
+"""Of what bulk copies move, in shared memory."""
+
 
 @dataclass
 class Allocation:
-    """Shared memory between its allocation and its `local_dealloc`."""
+    """Shared memory between its allocation and its `local_dealloc`; `start`: its address."""
 
+    start: int = 0
     live: bool = True
 
 
@@ -52,7 +56,7 @@ class Buffer:
         data.reshape(-1).view(np.uint8).fill(1 if dtype == np.bool_ else 0xFF)
         if values is not None:
             data[...] = values
-        return Buffer(data, Allocation())
+        return Buffer(data, Allocation(_address_of(data)))
 
     def view(self, data: np.ndarray) -> Buffer:
         """A part of this memory, or another view of it."""
@@ -90,13 +94,15 @@ class Copy:
 
 @dataclass
 class Barrier:
-    """An mbarrier: a phase is complete when `count` arrivals and all expected bytes are there."""
+    """An mbarrier: a phase is complete when `count` arrivals and all expected bytes are there.
+    `unseen`: the phases that have ended since the last wait."""
 
     count: int
     phase: int = 0
     arrivals: int = 0
     expected: int = 0
     copies: list[Copy] = field(default_factory=list[Copy])
+    unseen: int = 0
 
     @property
     def copied(self) -> int:
@@ -107,22 +113,36 @@ class Barrier:
     def progress(self) -> str:
         """How far the phase is, for messages."""
         bytes = f", {self.copied} of {self.expected} bytes" if self.expected or self.copied else ""
-        return f"{self.arrivals} of {self.count} arrivals{bytes}"
+        ended = ""
+        if self.unseen > 1:
+            ended = f"; {self.unseen} phases have ended since the last wait, arrivals too many"
+        return f"{self.arrivals} of {self.count} arrivals{bytes}{ended}"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the phase ends when its copies do."""
+        return self.arrivals >= self.count and self.expected == self.copied
 
     def settle(self) -> bool:
         """Finish the copies and, if that completes the phase, begin the next; whether it did."""
-        if self.arrivals < self.count or self.expected != self.copied:
+        if not self.is_complete:
             return False
         for copy in self.copies:
             copy.finish()
         self.phase, self.arrivals, self.expected, self.copies = self.phase ^ 1, 0, 0, []
+        self.unseen += 1
         return True
 
-    def arrive(self, count: int = 1) -> None:
-        """Threads arrive, perhaps for the next phase when this one only lacks copies' ends."""
+    def arrive(self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = ()) -> None:
+        """Threads arrive, perhaps for the next phase when this one only lacks copies' ends. The
+        phase lacks `expected` more bytes and the ends of the `copies`."""
         if self.arrivals + count > self.count and not self.settle():
             raise EvaluationError(f"more than {self.count} arrivals in one phase of a barrier")
         self.arrivals += count
+        self.expected += expected
+        self.copies += copies
+        if all(copy.done for copy in self.copies):
+            self.settle()  # at once: what may come late are copies
 
 
 @dataclass
@@ -202,6 +222,15 @@ class AsyncState:
             raise EvaluationError("shared memory is written while a dot or a store reads it")
         return buffer.data
 
+    def check_bulk(self, buffer: Buffer) -> None:
+        """Bulk copies begin at multiples of 128 bytes of shared memory."""
+        offset = _address(buffer) - buffer.allocation.start
+        if buffer.data.flags.c_contiguous and offset % BULK_ALIGNMENT:
+            raise EvaluationError(
+                f"a bulk copy of shared memory from byte {offset} of an allocation on; multiples "
+                f"of {BULK_ALIGNMENT} are required"
+            )
+
     def commit(self) -> None:
         """The copies issued since the last commit become a group."""
         self.own.groups.append(self.own.issued)
@@ -233,9 +262,8 @@ class AsyncState:
 
     def commit_tensor_work(self, buffer: Buffer, blocks: int = 1) -> None:
         """Arrive at a barrier when the work that so many blocks of a cluster started is done."""
-        barrier = self.barrier(buffer)
-        barrier.arrive(blocks)
-        barrier.copies += [work for work in self.own.works if not work.done]
+        started = [work for work in self.own.works if not work.done]
+        self.barrier(buffer).arrive(blocks, copies=started)
 
     def start_dot(self, operands: list[np.ndarray]) -> int:
         """A dot that reads shared memory from now on; its number."""
@@ -273,7 +301,11 @@ class AsyncState:
 
 
 def _address(buffer: Buffer) -> int:
-    return buffer.data.__array_interface__["data"][0]
+    return _address_of(buffer.data)
+
+
+def _address_of(data: np.ndarray) -> int:
+    return data.__array_interface__["data"][0]
 
 
 def state_of(context: Context) -> AsyncState:

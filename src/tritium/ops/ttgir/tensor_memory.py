@@ -7,7 +7,11 @@ from typing import Any
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.tensor_memory import COLUMNS, TensorEncoding
+from tritium.ir.layouts.tensor_memory import (
+    COLUMNS,
+    TensorEncoding,
+    TensorMemoryScalesEncoding,
+)
 from tritium.ops.base import Op
 from tritium.ops.effects import (
     SHARED,
@@ -25,7 +29,13 @@ from tritium.ops.memory import Context
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tma import check_flag
-from tritium.ops.ttgir.types import MemDescType, check_memory, check_same_tile, memdesc_of
+from tritium.ops.ttgir.types import (
+    MemDescType,
+    check_matrix,
+    check_memory,
+    check_same_tile,
+    memdesc_of,
+)
 
 
 def check_tensor_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
@@ -157,6 +167,8 @@ class TMemCopyOp(Op):
         same = prod(source.get_shape()) == prod(target.get_shape())
         if not same or source.element_type != target.element_type:
             raise OpError(f"{cls.name}: from {describe(src)} to {describe(dst)}")
+        if not isinstance(target.encoding, TensorMemoryScalesEncoding):
+            check_matrix(cls.name, src)
 
     def evaluate(self, context: Context, src: Buffer, dst: Buffer) -> None:
         state = state_of(context)

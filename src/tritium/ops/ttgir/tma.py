@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -127,11 +128,12 @@ class BarrierExpectOp(RoutedArrival):
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
 
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 1
+
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred:
-            barrier = state_of(context).barrier(alloc)
-            barrier.arrive()
-            barrier.expected += self.size
+            state_of(context).barrier(alloc).arrive(expected=self.size)
 
 
 class ArriveBarrierOp(RoutedArrival):
@@ -156,6 +158,9 @@ class ArriveBarrierOp(RoutedArrival):
     def own_effects(self) -> Effects:
         """One thread arrives for all of them: what they have done before must be done."""
         return self.effects if self.perWarp else (*self.effects, arrives())
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else self.count
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred is None or pred:
@@ -194,6 +199,12 @@ class WaitBarrierOp(Op):
             raise EvaluationError(
                 f"waiting for a barrier's phase {int(phase)} that nothing ends: {barrier.progress}"
             )
+        if barrier.unseen and barrier.is_complete:
+            raise EvaluationError(
+                f"waiting for a barrier's phase {int(phase)}, after which the next one may have "
+                f"ended as well: {barrier.progress}"
+            )
+        barrier.unseen = 0
 
 
 def _check_block(name: str, block: Any, memory: MemDescType) -> None:
@@ -253,6 +264,10 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     def reaches_blocks(self) -> bool:
         return self.multicast or bool(blocks_of_barrier(self.barrier.type))
 
+    def most_arrivals(self) -> float:
+        """None: its bytes count, beside the arrivals."""
+        return inf if self.reaches_blocks else 0
+
     @classmethod
     def infer(
         cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
@@ -277,6 +292,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         if not pred:
             return
         state = state_of(context)
+        state.check_bulk(result)
         data = state.check_write(result)
         addresses, inside = (
             desc.addresses(coord, offsets, data.shape, data.dtype.itemsize)
@@ -311,6 +327,7 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
         state = state_of(context)
+        state.check_bulk(src)
         data = state.check_read(src)
         addresses, inside = _place(desc, coord, data)
         context.memory.store(addresses, data, inside)
@@ -342,6 +359,7 @@ class AsyncTMAReduceOp(Op):
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
         state = state_of(context)
+        state.check_bulk(src)
         data = state.check_read(src)
         addresses, inside = _place(desc, coord, data)
         signed = not is_unsigned(self.desc.type)

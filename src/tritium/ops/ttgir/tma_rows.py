@@ -81,6 +81,7 @@ class AsyncTMAGatherOp(HintedOp):
         if not pred:
             return
         state = state_of(context)
+        state.check_bulk(result)
         data = state.check_write(result)
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         values = context.memory.load(addresses, data.dtype, inside)
@@ -115,6 +116,7 @@ class AsyncTMAScatterOp(HintedOp):
         self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, src: Buffer
     ) -> None:
         state = state_of(context)
+        state.check_bulk(src)
         data = state.check_read(src)
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         context.memory.store(addresses, data, inside)

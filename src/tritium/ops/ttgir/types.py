@@ -20,6 +20,7 @@ from tritium.ir.layouts.encodings import (
     SharedEncoding,
     SharedMemorySpace,
     SwizzledSharedEncoding,
+    part_of,
 )
 from tritium.ops.elementwise import describe
 
@@ -129,11 +130,25 @@ def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
 
 
 def check_matrix(name: str, type: Any) -> MemDescType:
-    """The operand must be memory as tensor cores read it."""
+    """The operand must be memory as tensor cores read it: rows of 16 bytes, or swizzled ones."""
     memory = check_memory(name, type)
-    if not isinstance(memory.encoding, NVMMASharedEncoding):
+    encoding = memory.encoding
+    if not isinstance(encoding, NVMMASharedEncoding):
         raise OpError(f"{name}: {describe(type)}; #ttg.nvmma_shared is required")
+    if encoding.get("swizzlingByteWidth"):
+        return memory
+    part = part_of(encoding.get("CGALayout"), memory.allocation_shape()[-len(memory.get_shape()) :])
+    row = part[-2 if encoding.get("transposed") else -1] * ir.bit_width(memory.element_type) // 8
+    if row != MATRIX_ROW:
+        raise OpError(
+            f"{name}: {describe(type)} has rows of {row} bytes that are not swizzled; tensor cores "
+            f"read rows of {MATRIX_ROW} bytes, or a swizzlingByteWidth of 32, 64 or 128"
+        )
     return memory
+
+
+MATRIX_ROW = 16
+"""Bytes of a row of the matrices that tensor cores read without a swizzle."""
 
 
 def check_barrier(name: str, type: ir.Type) -> None:

@@ -8,6 +8,7 @@ from tritium.ops.ttir.atomic import AtomicOp as AtomicOp
 from tritium.ops.ttir.atomic import AtomicPollOp as AtomicPollOp
 from tritium.ops.ttir.atomic import AtomicRMWOp as AtomicRMWOp
 from tritium.ops.ttir.atomic import AtomicStoreOp as AtomicStoreOp
+from tritium.ops.ttir.atomic import AtomicUpdate as AtomicUpdate
 from tritium.ops.ttir.atomic import MemScope as MemScope
 from tritium.ops.ttir.atomic import MemSemantic as MemSemantic
 from tritium.ops.ttir.debug import AssertOp as AssertOp

@@ -74,16 +74,21 @@ class AtomicOp(Op):
     scope = enum_attr(MemScope, words=SCOPE_WORDS)
 
 
-class AtomicRMWOp(AtomicOp):
+class AtomicUpdate(AtomicOp):
+    """Base of the ops that combine memory with `val` where the mask is true."""
+
+    updates = True
+    val = operand()
+    mask = optional()
+    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
+
+
+class AtomicRMWOp(AtomicUpdate):
     """Combine memory with `val` where the mask is true; the result is what memory held before
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
-    updates = True
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
-    val = operand()
-    mask = optional()
-    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
     @classmethod
     def infer(
@@ -106,6 +111,13 @@ class AtomicRMWOp(AtomicOp):
         return context.memory.update(
             ptr, val.dtype, mask, lambda old, at: combine(kind, old, val.reshape(-1)[at])
         )
+
+
+def unordered_update(ptr: Any, val: Any, mask: Any, kind: AtomicKind) -> AtomicUpdate:
+    """A new update, in no block, that orders no other access of the GPU's programs."""
+    return AtomicRMWOp.build(
+        ptr, val, mask, atomic_rmw_op=kind, sem=MemSemantic.RELAXED, scope=MemScope.GPU
+    )
 
 
 class AtomicCASOp(AtomicOp):

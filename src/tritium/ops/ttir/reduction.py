@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
-from xdsl.ir import Attribute, Block
+from xdsl.ir import Attribute, Block, Region
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
@@ -63,8 +63,15 @@ class CombiningOp(Op):
     (a..., b...) and returns the combined elements."""
 
     recursive_effects = True
+    running: ClassVar[bool] = False
+    """Whether each element of the axis has a result: what is combined up to there."""
     inputs = variadic()
     axis = i32_attr()
+
+
+def is_reduction(op: object) -> TypeGuard[CombiningOp]:
+    """Whether an op combines all elements along an axis in one."""
+    return isinstance(op, CombiningOp) and not op.running
 
 
 class ReduceReturnOp(RegionEnd):
@@ -125,6 +132,15 @@ class ReduceOp(CombiningOp):
         return [moves.parent(result, self.axis)] * len(self.operands)
 
 
+def reduction(value: Any, axis: int, combine: type[Op], location: Any = None) -> ReduceOp:
+    """A new op, in no block, that reduces a tile along an axis by an op of two scalars."""
+    element = ir.element_type(value.type)
+    body = Block(arg_types=[element, element])
+    combined: Any = combine.build(*body.args)
+    body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
+    return ReduceOp.build([value], axis=axis, regions=[Region(body)], location=location)
+
+
 class ScanReturnOp(RegionEnd):
     """Ends the combine region of a scan."""
 
@@ -141,6 +157,7 @@ class ScanOp(CombiningOp):
     """
 
     name = "tt.scan"
+    running = True
     reverse = bool_attr()
 
     @classmethod
@@ -164,6 +181,10 @@ class ScanOp(CombiningOp):
 
     def verify_structure(self) -> None:
         verify_combine(self, self.inputs, ScanReturnOp)
+
+    @property
+    def ordered_axis(self) -> int | None:
+        return self.axis
 
 
 class MapElementwiseReturnOp(RegionEnd):
@@ -203,6 +224,10 @@ class MapElementwiseOp(Op):
             for i in range(0, len(found), pack)
         )
         return results[0] if len(results) == 1 else results
+
+    @property
+    def neighbours(self) -> int:
+        return self.pack
 
     def verify_structure(self) -> None:
         want = [ir.element_type(v.type) for v in self.inputs for _ in range(self.pack)]

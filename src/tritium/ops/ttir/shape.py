@@ -14,11 +14,13 @@ from tritium.ir import types as ir
 from tritium.ir.layouts import moves
 from tritium.ir.layouts.encodings import Encoding
 from tritium.ops import axis_info as facts
+from tritium.ops import intervals
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Movement, Op, Range
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
+from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 
@@ -62,6 +64,9 @@ class MakeRangeOp(Op):
     def integer_range(self, range_of: Any) -> Range:
         return self.start, self.end - 1
 
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.known(self.start, self.end - 1)
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         size = self.end - self.start
         start = facts.power_of_two_in(self.start)
@@ -88,7 +93,12 @@ class SplatOp(Op):
         return result
 
     def evaluate(self, context: Context, src: Any) -> Any:
-        return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
+        shape = ir.shape_of(self.result_types[0])
+        if np.ndim(src) == 0:
+            return np.broadcast_to(src, shape)
+        # In a region that runs for all elements of some tiles: a tile for each, its axes last.
+        each = np.expand_dims(src, tuple(range(-len(shape), 0)))
+        return np.broadcast_to(each, (*np.shape(src), *shape))
 
     def source_axes(self) -> Sequence[int | None]:
         return [None] * len(ir.shape_of(self.results[0].type))
@@ -357,6 +367,7 @@ class JoinOp(_PairOp):
     """Two tiles side by side in a new last axis of size 2."""
 
     name = "tt.join"
+    interleaves = True
     follows_layout = True
     cost = 0
 

@@ -12,6 +12,7 @@ from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
 from tritium.passes.ttgir.match_clusters import MatchClusters
 from tritium.passes.ttgir.order_scans import OrderScans
 from tritium.passes.ttgir.pipeline import Pipeline
+from tritium.passes.ttgir.reload_operands import ReloadOperands
 from tritium.passes.ttgir.resolve_layouts import InferCoalescedEncodings, ResolveAutoEncodings
 from tritium.passes.ttgir.stage_operands import StageOperands
 from tritium.passes.ttgir.thread_locality import ThreadLocality
@@ -20,5 +21,5 @@ from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, AsyncDots, BufferAccesses, Coalesce, ConvertTTIRToTTGIR,
     DescriptorsToTMA, FuseNestedLoops, InferCoalescedEncodings, MatchClusters, OrderScans, Pipeline,
-    ResolveAutoEncodings, StageOperands, ThreadLocality, WarpSpecialize,
+    ReloadOperands, ResolveAutoEncodings, StageOperands, ThreadLocality, WarpSpecialize,
 )  # fmt: skip

@@ -10,7 +10,9 @@ after (sm_80, or what wgmma cannot do):
     %d = tt.dot %a, %b, %c : tensor<..., #ttg.dot_op<{..., parent = #mma, kWidth = 2}>> * ...
 
 with conversions from and to the former encodings. The left operand of a wgmma stays in registers
-when it was computed from another product. Products that neither can do are left to `fma`.
+when it was computed from another product, and, where shared memory is short (`registers`), when
+it was computed at all: it then needs none beside the right one. Products that neither can do are
+left to `fma`.
 
 wgmma sums products of 8-bit floats with some 14 bits: where `maxNumImpreciseAcc` is the tile's
 K, only those of one tile, which are then added precisely; below it, mma.sync is used instead.
@@ -35,6 +37,7 @@ from tritium.ir.layouts.encodings import (
 from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.arith import AddFOp
+from tritium.ops.base import Op
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
@@ -52,13 +55,14 @@ from tritium.passes.ttgir.clusters import (
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
     is_elementwise,
+    is_follower,
     is_tile,
     num_warps_of,
     nvmma_encoding,
     order_of,
     processor_of,
 )
-from tritium.target import MatrixUnit
+from tritium.target import MatrixUnit, Processor
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class AccelerateMatmul(Pass):
     """Give products to the matrix units of the processor.
 
     `wgmma`: use units that read operands from shared memory, where the processor has them;
-    `rows`, `pack`: which instructions to use (`MatrixUnit.tuned`).
+    `rows`, `pack`: which instructions to use (`MatrixUnit.tuned`); `registers`: left operands that
+    are computed stay in registers.
     """
 
     name: ClassVar[str] = "accelerate-matmul"
@@ -74,6 +79,7 @@ class AccelerateMatmul(Pass):
     wgmma: bool = True
     rows: int = 0
     pack: int = 1
+    registers: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         num_warps, num_ctas = num_warps_of(module), num_ctas_of(module)
@@ -89,10 +95,13 @@ class AccelerateMatmul(Pass):
                 part = part_of(cluster, shape)
                 able = (u for u in units if u.scaled or not op.has_scales)
                 unit = next((u for u in able if u.takes(op, num_warps, part)), None)
-                if unit is not None:
-                    use: Any = _from_shared_memory if unit.from_shared else _from_registers
-                    use(op, unit, num_warps, cluster)
-                    changed = True
+                if unit is not None and unit.from_shared:
+                    assert isinstance(op, MatrixProduct)
+                    held = _computed_from_product(op.a) or (self.registers and is_computed(op.a))
+                    _from_shared_memory(op, unit, num_warps, cluster, held)
+                elif unit is not None:
+                    _from_registers(op, unit, num_warps, cluster)
+                changed |= unit is not None
         return changed
 
 
@@ -114,18 +123,39 @@ def source_of(value: SSAValue) -> SSAValue:
 
 
 def _computed_from_product(value: SSAValue) -> bool:
-    """Whether a tile is computed, element by element, from a product's result."""
-    pending, seen = [value], set[int]()
+    """Whether a tile is computed, element by element, from a product's result, which was transposed
+    twice if at all: where it is computed is then where it is needed as a left operand."""
+    pending, seen = [(value, False)], set[tuple[int, bool]]()
     while pending:
-        owner = pending.pop().owner
-        if not isinstance(owner, Operation) or id(owner) in seen:
+        current, swapped = pending.pop()
+        owner = current.owner
+        if not isinstance(owner, Operation) or (id(owner), swapped) in seen:
             continue
-        seen.add(id(owner))
+        seen.add((id(owner), swapped))
         if isinstance(owner, TileProduct):
-            return True
-        if is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
-            pending += [v for v in owner.operands if is_tile(v)]
+            if not swapped:
+                return True
+            continue
+        swapped ^= isinstance(owner, ttir.TransOp)
+        if is_elementwise(owner) or isinstance(owner, (ConvertLayoutOp, ttir.TransOp)):
+            pending += [(v, swapped) for v in owner.operands if is_tile(v)]
     return False
+
+
+def is_computed(value: SSAValue) -> bool:
+    """Whether a tile is computed, neither as it was loaded nor as something else made it."""
+    owner = source_of(value).owner
+    if isinstance(owner, ttir.TransOp):
+        return is_computed(owner.src)
+    return isinstance(owner, Op) and is_follower(owner)
+
+
+def has_computed_operands(module: ModuleOp, processor: Processor) -> bool:
+    """Whether a product for a unit that reads shared memory may have a computed left operand."""
+    if not any(unit.from_shared for unit in processor.matrix_units):
+        return False
+    products = (op for op in module.walk() if isinstance(op, TileProduct))
+    return any(op.has_scales or is_computed(op.a) for op in products)
 
 
 def _add_apart(op: MatrixProduct) -> None:
@@ -138,14 +168,15 @@ def _add_apart(op: MatrixProduct) -> None:
 
 
 def _from_shared_memory(
-    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
+    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster, held: bool
 ) -> None:
+    """`held`: the left operand stays in registers, where it has 16 bits."""
     if unit.rounds_sums(op):
         _add_apart(op)
     bits = ir.bit_width(op.a.type)
     encoding = unit.encoding(op, num_warps, cluster, False)
     a: SSAValue
-    if bits == 16 and _computed_from_product(op.a):
+    if bits == 16 and held:
         width = unit.neighbours(op, encoding)
         operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=width)
         a = convert(source_of(op.a), operand, op)

@@ -25,19 +25,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tritium.analysis.regions import is_removable
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
-from tritium.ops import ttir
+from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
 from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -154,10 +153,11 @@ class _Homes:
         tiles = [r for r in op.results if is_tile(r)]
         if not tiles:
             return
-        if isinstance(op, ttir.ReduceOp):
+        if _places_results(op):
             level, parent = self.best(op.operands)
+            home = op.result_layout(parent)
+            assert home is not None, op.name
             for result in tiles:
-                home = SliceEncoding.make(dim=op.axis, parent=parent)
                 self._set(result, home, max(level, LOADED))
         elif (place := _place_of(op)) is not None:
             level, home = self.of(place)
@@ -299,6 +299,11 @@ def required(op: Operation, index: int) -> Encoding | None:
     return ir.encoding_of(value.type)
 
 
+def _places_results(op: Operation) -> TypeGuard[Op]:
+    """Whether the operands may have any one layout, which gives that of the results."""
+    return isinstance(op, Op) and op.takes_any_layout and op.layouts_from == "operands"
+
+
 def _place_of(op: Operation) -> SSAValue | None:
     """The operand whose encoding the results get, for an op that takes the others as they are; in a
     cluster each block must have its whole operands, which ties their encodings."""
@@ -339,7 +344,7 @@ class _Rewrite:
         none: list[Encoding | None] = [None] * len(op.operands)
         if is_follower(op):
             return op.operand_layouts(homes[op.results[0]])
-        if isinstance(op, ttir.ReduceOp):
+        if _places_results(op):
             return [self.homes.best(op.operands)[1]] * len(op.operands)
         if (place := _place_of(op)) is not None:
             return [homes[op.results[0]] if v is place else None for v in op.operands]
@@ -364,7 +369,7 @@ class _Rewrite:
         key = value, encoding
         known = self._made.get(key)
         if known is None:
-            place = _ancestor(user, value)
+            place = _before_memory(_ancestor(user, value), value)
             moving, cost = _moving(value), self._again(value, encoding, 0)
             # A home that only a demand chose is as good as any: at the same cost, what is loaded is
             # converted, or read from a buffer in the encoding in which it is used.
@@ -442,6 +447,15 @@ def _moving(value: SSAValue) -> float:
 
 def _block_of(value: SSAValue) -> Block | None:
     return value.owner if isinstance(value.owner, Block) else value.owner.parent
+
+
+def _before_memory(user: Operation, value: SSAValue) -> Operation:
+    """The first of the allocations just before a product, its operands in shared memory, or the
+    product itself: the scratch of a conversion that is before them can be in the same place."""
+    place, former = user, user.prev_op if isinstance(user, TileProduct) else None
+    while isinstance(former, (LocalAllocOp, ConvertLayoutOp)) and former is not value.owner:
+        place, former = former if isinstance(former, LocalAllocOp) else place, former.prev_op
+    return place
 
 
 def _ancestor(user: Operation, value: SSAValue) -> Operation:

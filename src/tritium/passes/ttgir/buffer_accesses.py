@@ -58,7 +58,7 @@ REACH = (1 << 31) - 16
 """Bytes of which each can be reached, whatever is accessed at once."""
 
 
-_Access: TypeAlias = ttir.ElementAccess | ttir.AtomicRMWOp | AsyncCopyGlobalToLocalOp
+_Access: TypeAlias = ttir.ElementAccess | ttir.AtomicUpdate | AsyncCopyGlobalToLocalOp
 
 
 class _Address(NamedTuple):
@@ -94,7 +94,7 @@ def _is_candidate(op: Operation, atomics: Sequence[str]) -> TypeGuard[_Access]:
     kind: Any = ir.element_type(_pointer(op).type)
     if isinstance(op, AsyncCopyGlobalToLocalOp):
         return op.other is None or _is_zero(op.other)
-    if isinstance(op, ttir.AtomicRMWOp):
+    if isinstance(op, ttir.AtomicUpdate):
         return str(kind.pointee) in atomics and op.scope is not ttir.MemScope.SYSTEM
     return not (op.is_load and op.isVolatile) and not ir.is_pointer(kind.pointee)
 
@@ -132,7 +132,7 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
     numbers = [_narrow(at, v) for v in moved] or [at.constant(0, tile)]
     offsets = reduce(lambda a, b: at.value(AddIOp, a, b), numbers)
     new: Op
-    if isinstance(op, ttir.AtomicRMWOp):
+    if isinstance(op, ttir.AtomicUpdate):
         new = at.make(
             BufferAtomicRMWOp, pointer, op.val, offsets, op.mask, sem=op.sem, scope=op.scope,
             atomic_rmw_op=op.atomic_rmw_op,

@@ -9,7 +9,9 @@ after:
 
 The fastest axis is that along which addresses run on longest; a thread takes as many neighbours as
 16 bytes hold, as far as contiguity and alignment of addresses and mask allow, and as there is work
-for all threads. Tiles of one shape whose addresses run along the same axis share the widest choice.
+for all threads. Tiles of one shape whose addresses run along the same axis share the widest choice;
+on processors with `even_accesses` loads and stores of different elements, the one computed from the
+other, take as many as the widest elements allow, so that nothing moves between threads.
 Blocks of descriptors, which go through shared memory, are taken row by row.
 """
 
@@ -41,12 +43,13 @@ from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
-from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
+from tritium.passes.ttgir.encode_descriptors import encode_descriptors
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
+    is_elementwise,
     is_tile,
     processor_of,
     threads_of,
@@ -80,7 +83,7 @@ class Coalesce(Pass):
         if num_ctas > 1:
             for function in functions(module):
                 operands |= product_accesses(function, num_ctas, processor)
-            share_descriptors(module, num_ctas, operands)
+        encode_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
@@ -90,10 +93,12 @@ class Coalesce(Pass):
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
+            even = _even_widths(function, wishes) if processor.even_accesses else {}
             for op in list(_accesses(function)):
                 wish = wishes[id(op)]
                 loads = not isinstance(op, ttir.AtomicOp) and op.is_load
                 width = widest[wish.key] if loads else wish.width
+                width = min(width, even.get(id(op), width))
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
                 if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
@@ -134,6 +139,38 @@ def _accesses(function: Operation) -> Iterator[Any]:
         at_tile = isinstance(op, ACCESSES) and is_tile(op.operands[0])
         if at_tile or isinstance(op, ttir.BlockAccess):
             yield op
+
+
+def _even_widths(function: Operation, wishes: dict[int, _Wish]) -> dict[int, int]:
+    """For accesses (by id) that a store and the loads of what it stores are, the elements that all
+    of them can take at once; none where that would be less than a word of one of them."""
+    found = dict[int, int]()
+    for store in _accesses(function):
+        if isinstance(store, ttir.ElementAccess) and not store.is_load:
+            together = [store, *_loaded(store, wishes)]
+            mine = [wishes[id(op)] for op in together]
+            width = min(wish.most for wish in mine)
+            if all(width * wish.size >= WORD_BYTES for wish in mine):
+                for op in together:
+                    found[id(op)] = min(found.get(id(op), width), width)
+    return found
+
+
+def _loaded(store: ttir.ElementAccess, wishes: dict[int, _Wish]) -> list[Operation]:
+    """The loads, distributed alike, of what a store writes element by element."""
+    found, seen = list[Operation](), set[int]()
+    pending = [v for v in store.operands if is_tile(v) and v is not store.ptr]
+    while pending:
+        owner = pending.pop().owner
+        if not isinstance(owner, Operation) or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        if isinstance(owner, ttir.ElementAccess):
+            if owner.is_load and wishes[id(owner)].key == wishes[id(store)].key:
+                found.append(owner)
+        elif is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
+            pending += [v for v in owner.operands if is_tile(v)]
+    return found
 
 
 def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:

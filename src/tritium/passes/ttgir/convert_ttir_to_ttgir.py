@@ -30,7 +30,6 @@ from tritium.ir.layouts.encodings import (
     DotOperandEncoding,
     part_of,
 )
-from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS, NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp
@@ -118,14 +117,14 @@ class ConvertTTIRToTTGIR(Pass):
                     convert_result(result, encoding)
         elif isinstance(op, MatrixProduct):
             self._fix_dot(op)
-        elif isinstance(op, ttir.ScanOp):
-            shape = ir.shape_of(op.inputs[0].type)
-            cluster = split_rows(shape, self.num_ctas, whole=op.axis)
-            convert_all(op, scan_encoding(shape, op.axis, self._threads, cluster))
-        elif isinstance(op, ttir.MapElementwiseOp) and op.pack > 1:
-            shape = ir.shape_of(op.inputs[0].type)
-            cluster = self._between_packs(shape, op.pack)
-            convert_all(op, packed_encoding(shape, op.pack, self._threads, cluster))
+        elif isinstance(op, Op) and op.ordered_axis is not None:
+            shape = ir.shape_of(op.operands[0].type)
+            cluster = split_rows(shape, self.num_ctas, whole=op.ordered_axis)
+            convert_all(op, scan_encoding(shape, op.ordered_axis, self._threads, cluster))
+        elif isinstance(op, Op) and op.neighbours > 1:
+            shape = ir.shape_of(op.operands[0].type)
+            cluster = self._between_packs(shape, op.neighbours)
+            convert_all(op, packed_encoding(shape, op.neighbours, self._threads, cluster))
 
     def _fix_by_traits(self, op: Op) -> None:
         """Every block of a cluster has all of a whole operand; results are as `placed_by` says."""

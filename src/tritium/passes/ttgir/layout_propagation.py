@@ -11,6 +11,7 @@ Three kinds of ops matter to layouts:
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple, TypeGuard
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
@@ -18,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
+    LEAST_ROWS,
     BlockedEncoding,
     Cluster,
     DotOperandEncoding,
@@ -30,6 +32,7 @@ from tritium.ir.layouts.encodings import (
 from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.ops.ttgir.memory import without_axes
+from tritium.ops.ttgir.types import bytes_of, memdesc_of
 from tritium.ops.ttir.descriptor import DescriptorAccess
 from tritium.target import Processor, processor_named
 
@@ -129,20 +132,24 @@ def default_encoding(
 
 
 def nvmma_encoding(
-    shape: tuple[int, ...], bits: int, fastest: int, cluster: Cluster = ()
+    shape: tuple[int, ...], bits: int, fastest: int, cluster: Cluster = (), rows: int = 0
 ) -> NVMMASharedEncoding:
     """The encoding of shared memory that TMA fills and wgmma reads, with the widest swizzle that
-    rows along the axis `fastest` fill. `cluster`: its `CGALayout`."""
-    row = part_of(cluster, shape)[fastest] * bits // 8
+    rows along the axis `fastest` fill, if there are enough for it. `cluster`: its `CGALayout`;
+    `rows`: how many tiles have, if blocks of them are of fewer."""
+    part = part_of(cluster, shape)
+    row = part[fastest] * bits // 8
+    enough = max(prod(part) // part[fastest], rows) >= LEAST_ROWS
+    width = next((w for w in (128, 64, 32) if row >= w and enough), 0)
     return NVMMASharedEncoding.make(
-        swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
-        transposed=fastest == len(shape) - 2, elementBitWidth=bits, CGALayout=cluster,
+        swizzlingByteWidth=width, transposed=fastest == len(shape) - 2, elementBitWidth=bits,
+        rank=len(shape), CGALayout=cluster,
     )  # fmt: skip
 
 
-def block_encoding(kind: Any, cluster: Cluster = ()) -> Any:
+def block_encoding(kind: Any, cluster: Cluster = (), rows: int = 0) -> Any:
     """The encoding of shared memory for the blocks of a descriptor of this type: the one that it
-    has, if it has been given one. `cluster`: its `CGALayout`."""
+    has, if it has been given one. `cluster`, `rows`: see `nvmma_encoding`."""
     if isinstance(kind.block.encoding, Encoding):
         return kind.block.encoding
     shape = tuple(kind.block.get_shape())
@@ -151,7 +158,7 @@ def block_encoding(kind: Any, cluster: Cluster = ()) -> Any:
             vec=1, perPhase=1, maxPhase=1, order=(0,), CGALayout=cluster
         )
     bits = ir.bit_width(ir.element_type(kind.block))
-    return nvmma_encoding(shape, bits, len(shape) - 1, cluster)
+    return nvmma_encoding(shape, bits, len(shape) - 1, cluster, rows)
 
 
 def memory_encoding(access: DescriptorAccess) -> Any:
@@ -160,6 +167,19 @@ def memory_encoding(access: DescriptorAccess) -> Any:
     encoding = block_encoding(access.desc.type)
     missing = len(access.desc.type.block.get_shape()) - len(ir.shape_of(access.tile))
     return without_axes(encoding, missing) if missing > 0 else encoding
+
+
+BULK_ALIGNMENT = 128
+"""Of what the bulk copy engine copies, in bytes."""
+
+
+def fills_buffers(access: DescriptorAccess) -> bool:
+    """Whether each of several buffers, one after the other, for the tile of an access begins where
+    the engine may copy to, and where the pattern of a swizzle begins."""
+    encoding = memory_encoding(access)
+    tile = access.tile
+    memory = memdesc_of(ir.shape_of(tile), ir.element_type(tile), encoding)
+    return bytes_of(memory) % max(BULK_ALIGNMENT, encoding.base_alignment) == 0
 
 
 def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

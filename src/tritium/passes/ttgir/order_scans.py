@@ -13,7 +13,7 @@ For kernels whose layouts are the program's: those of `tl` kernels get such layo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -21,7 +21,7 @@ from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts import moves
 from tritium.ir.layouts.encodings import REGISTER, Encoding, linear
-from tritium.ops import ttir
+from tritium.ops.base import Op
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import (
@@ -43,7 +43,7 @@ class OrderScans(Pass):
         changed = False
         for function in functions(module):
             for op in list(function.walk()):
-                if not isinstance(op, (ttir.ScanOp, ttir.MapElementwiseOp)):
+                if not isinstance(op, Op) or (op.ordered_axis is None and op.neighbours == 1):
                     continue
                 encoding = _wanted(op, threads_of(module), num_ctas_of(module))
                 if encoding is not None:
@@ -52,16 +52,16 @@ class OrderScans(Pass):
         return changed
 
 
-def _wanted(op: Any, threads: Threads, num_ctas: int) -> Encoding | None:
+def _wanted(op: Op, threads: Threads, num_ctas: int) -> Encoding | None:
     """Another encoding, if the op cannot have its own."""
-    type = op.inputs[0].type
+    type, axis = op.operands[0].type, op.ordered_axis
     shape = ir.shape_of(type)
     layout = linear(ir.encoding_of(type), shape)
-    if isinstance(op, ttir.ScanOp):
-        if moves.in_order(layout, op.axis):
+    if axis is not None:
+        if moves.in_order(layout, axis):
             return None
-        return scan_encoding(shape, op.axis, threads, split_rows(shape, num_ctas, whole=op.axis))
+        return scan_encoding(shape, axis, threads, split_rows(shape, num_ctas, whole=axis))
     columns = moves.flat(layout).columns_of(REGISTER)
-    if all(1 << i in columns for i in range(op.pack.bit_length() - 1)):
+    if all(1 << i in columns for i in range(op.neighbours.bit_length() - 1)):
         return None
-    return packed_encoding(shape, op.pack, threads, split_rows(shape, num_ctas))
+    return packed_encoding(shape, op.neighbours, threads, split_rows(shape, num_ctas))

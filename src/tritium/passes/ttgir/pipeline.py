@@ -21,15 +21,15 @@ after:
     }
     ttg.async_wait {num = 0}; ttg.local_dealloc %ring
 
-Loads are taken that feed a product, in loops without nested loops (with the attribute
-`tt.num_stages` on the loop, all loads, and as many stages as that says). What computes their
-addresses and masks is computed ahead as well; it must have no effects and not depend on what is
-loaded. A copy moves at least 4 bytes at a time, so that narrow loads stay.
+Loads are taken that feed a product, in loops without nested loops, and that read nothing that the
+loop writes (`analysis.loop_writes`); with the attribute `tt.num_stages` on the loop, all loads, and
+as many stages as that says. What computes their addresses and masks is computed ahead as well; it
+must have no effects and not depend on what is loaded. A copy moves at least 4 bytes at a time, so
+that narrow loads stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, ClassVar, cast
@@ -38,8 +38,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loop_writes import unwritten
 from tritium.analysis.loops import stages_of
-from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.regions import functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
@@ -61,9 +61,8 @@ from tritium.ir.layouts.shared_linear import SharedLinearEncoding
 from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
 from tritium.ops.arith import constant_value
-from tritium.ops.attributes import FLATTEN, NUM_STAGES
+from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.base import Op
-from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
@@ -71,6 +70,7 @@ from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
+    fills_buffers,
     is_tile,
     memory_encoding,
     order_of,
@@ -113,12 +113,10 @@ def plan_of(
 ) -> list[Stage]:
     """The loads to start ahead, each with what computes its operands."""
     told = NUM_STAGES in loop.attributes
-    if not told and loop.writes(GLOBAL) and FLATTEN not in loop.attributes:
-        return []
     bulk = [
         op for op in loop.body.ops
         if isinstance(op, ttir.BlockAccess) and op.is_load and op.missing_axes is not None
-        and (told or _feeds_product(op))
+        and (told or _feeds_product(op)) and fills_buffers(op)
     ]  # fmt: skip
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
@@ -142,7 +140,10 @@ def plan_of(
             continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
-    return [] if not told and may_write(loop, [s.load for s in ahead]) else ahead
+    if told:
+        return ahead
+    free = unwritten(loop, [s.load for s in ahead])
+    return [s for s in ahead if s.load in free]
 
 
 def _by_lanes(
@@ -208,23 +209,6 @@ def _read_layout(tile: SSAValue) -> LinearLayout | None:
 def _by_matrix_unit(encoding: Encoding) -> bool:
     parent = encoding.get("parent") if isinstance(encoding, DotOperandEncoding) else None
     return isinstance(parent, MatrixEncoding)
-
-
-def may_write(loop: ForOp, loads: Sequence[Operation]) -> bool:
-    """Whether a loop may write what it loads ahead: not, if these are different arguments."""
-    writers = [
-        (op, effect) for op in loop.body.walk() if isinstance(op, Op)
-        for effect in op.own_effects() if effect.resource is GLOBAL and not effect.is_read
-    ]  # fmt: skip
-    if not writers:
-        return False
-    module = loop.get_toplevel_object()
-    assert isinstance(module, Operation)
-    roots = PointerRoots(module)
-    read = [roots.of(load.operands[0]) for load in loads]
-    written = [roots.of(v) for op, effect in writers for v in op.affected(effect)]
-    known = all(read) and all(written) and len(written) >= len(writers)
-    return not known or bool(set[SSAValue]().union(*read) & set[SSAValue]().union(*written))
 
 
 def _stays_in_memory(load: Operation) -> bool:

@@ -26,7 +26,6 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Encoding, linear
 from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding, UndecidedEncoding
-from tritium.ir.locations import source_position
 from tritium.ops import ttir
 from tritium.ops.base import Op
 from tritium.ops.gluon import SetAutoLayoutOp
@@ -132,10 +131,10 @@ def _defined(op: Operation) -> Iterator[SSAValue]:
 
 
 def _error(op: Operation, value: SSAValue, message: str) -> OpError:
-    place = source_position(op.location)
-    where = "" if place is None else f"{place[0]}:{place[1]}: "
     name = f"%{value.name_hint}" if value.name_hint else f"the result of {op.name}"
-    return OpError(f"{where}{name} of type {value.type}: {message}")
+    error = OpError(f"{name} of type {value.type}: {message}")
+    error.location = op.location
+    return error
 
 
 def _related(value: SSAValue) -> Iterator[Operation]:

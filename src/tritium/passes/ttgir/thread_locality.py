@@ -37,7 +37,7 @@ from tritium.ops.elementwise import BinaryOp
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp
-from tritium.ops.ttir.reduction import ReduceOp, combining_op
+from tritium.ops.ttir.reduction import CombiningOp, combining_op, is_reduction
 from tritium.ops.ttir.shape import ReshapeOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
@@ -61,7 +61,7 @@ class ThreadLocality(Pass):
         return changed
 
 
-def _reduction_of(loop: ForOp, index: int) -> tuple[ReduceOp, BinaryOp] | None:
+def _reduction_of(loop: ForOp, index: int) -> tuple[CombiningOp, BinaryOp] | None:
     """The reduction that the carried value of this number accumulates, and nothing else uses, and
     the op that combines the two."""
     end, argument = terminator(loop.body), loop.body.args[index + 1]
@@ -69,7 +69,7 @@ def _reduction_of(loop: ForOp, index: int) -> tuple[ReduceOp, BinaryOp] | None:
     if not isinstance(combine, BinaryOp) or combine.parent is not loop.body:
         return None
     operands = [_unconverted(v, combine) for v in combine.operands]
-    reduce = next((op for op in operands if isinstance(op, ReduceOp)), None)
+    reduce = next((op for op in operands if is_reduction(op)), None)
     if argument not in operands or reduce is None or len(reduce.results) != 1:
         return None
     blocks = reduce.regions[0].blocks
@@ -143,5 +143,5 @@ def _move_out(loop: ForOp, index: int, reduce: Any, combine: BinaryOp) -> None:
         use.operation.operands[use.index] = total
 
 
-def _reduced(at: Builder, tile: SSAValue, axis: int, reduce: ReduceOp) -> SSAValue:
-    return at.value(ReduceOp, [tile], axis=axis, regions=[reduce.regions[0].clone()])
+def _reduced(at: Builder, tile: SSAValue, axis: int, reduce: CombiningOp) -> SSAValue:
+    return at.value(type(reduce), [tile], axis=axis, regions=[reduce.regions[0].clone()])

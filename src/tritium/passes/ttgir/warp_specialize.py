@@ -51,6 +51,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
+from tritium.analysis.loop_writes import unwritten
 from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import ancestor_in, defined_inside, functions, outside_values
 from tritium.ir import types as ir
@@ -100,8 +101,12 @@ from tritium.passes.ttgir.expand_pipeline import (
     start_bulk_copy,
     use_buffer,
 )
-from tritium.passes.ttgir.layout_propagation import is_tile, memory_encoding, processor_of
-from tritium.passes.ttgir.pipeline import may_write
+from tritium.passes.ttgir.layout_propagation import (
+    fills_buffers,
+    is_tile,
+    memory_encoding,
+    processor_of,
+)
 from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
 
 PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
@@ -212,8 +217,11 @@ def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[
     ]  # fmt: skip
     if not loads:
         raise Unsplittable("it has no loads by tensor descriptors, outside of branches, to start")
-    if may_write(loop, loads):
+    if len(unwritten(loop, loads)) < len(loads):
         raise Unsplittable("it may write what it loads")
+    small: Any = next((load for load in loads if not fills_buffers(load)), None)
+    if small is not None:
+        raise Unsplittable(f"blocks of {small.tile.type} are too small for buffers of their own")
     groups: dict[tuple[Block, frozenset[Operation]], list[Any]] = {}
     load: Any
     for load in loads:
@@ -255,8 +263,13 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
 def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
     processor = processor_of(module)
     units = processor.matrix_units
-    if processor.bulk_copies is None or not units or units[0].from_shared is None:
-        raise Unsplittable(f"{processor.name} has no copy engine, or no products by warp groups")
+    if processor.bulk_copies is None:
+        raise Unsplittable(f"{processor.name} has no copy engine for a warp to start")
+    if not units or units[0].from_shared is None:
+        raise Unsplittable(
+            f"products for {processor.name} keep all warps busy, as their operands are in "
+            "registers: only those by warp groups, which read shared memory, leave some free"
+        )
     if _number(module, NUM_CTAS) != 1:
         raise Unsplittable("the program runs on a cluster of thread blocks")
     warps = -(-(_number(module, NUM_WARPS) + PRODUCER_WARPS) // 4) * 4

@@ -16,6 +16,7 @@ from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.symbol_dce import SymbolDCE
 from tritium.passes.ttir.tensor_pointers import TensorPointers
+from tritium.passes.ttir.transpose_products import TransposeProducts
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 from tritium.passes.ttir.uniform_atomics import UniformAtomics
 from tritium.passes.ttir.unroll import Unroll
@@ -23,5 +24,5 @@ from tritium.passes.ttir.unroll import Unroll
 PASSES: tuple[type[Pass], ...] = (
     CallFacts, Canonicalize, Combine, CSE, DCE, DotPrecision, Inline, LICM, NarrowReductions,
     ReorderBroadcast, ReshapeAccesses, ScaledDot, Structure, SymbolDCE, TensorPointers,
-    UniformAdvance, UniformAtomics, Unroll,
+    TransposeProducts, UniformAdvance, UniformAtomics, Unroll,
 )  # fmt: skip

@@ -19,9 +19,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ir import types as ir
 from tritium.ops.arith.casts import IntegerExtensionOp
-from tritium.ops.ttir.reduction import ReduceOp, combining_op
+from tritium.ops.ttir.reduction import CombiningOp, combining_op, is_reduction
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, combining, erase
+from tritium.passes.rewriting import Builder, erase, reduced_along
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class NarrowReductions(Pass):
     title: ClassVar[str] = "NarrowReductions"
 
     def run(self, module: ModuleOp) -> bool:
-        found = [op for op in module.walk() if isinstance(op, ReduceOp) and _matches(op)]
+        found = [op for op in module.walk() if is_reduction(op) and _matches(op)]
         for op in found:
             _rewrite(op)
         return bool(found)
 
 
-def _matches(op: ReduceOp) -> bool:
+def _matches(op: CombiningOp) -> bool:
     if len(op.operands) > 1 or len(op.regions[0].blocks) > 1:
         return False
     extension, combine = op.operands[0].owner, combining_op(op.regions[0].block)
@@ -53,9 +53,7 @@ def _rewrite(op: Any) -> None:
     assert kind is not None
     narrow, at = extension.operand, Builder(op)
     extend: Any = extension.__class__
-    region = combining(kind, ir.element_type(narrow.type))
-    reduced = at.value(ReduceOp, [narrow], axis=op.axis, regions=[region])
-    result = at.value(extend, reduced, result=op.results[0].type)
+    result = at.value(extend, reduced_along(at, narrow, op.axis, kind), result=op.results[0].type)
     op.results[0].replace_all_uses_with(result)
     erase(op)
     if not extension.results[0].uses:

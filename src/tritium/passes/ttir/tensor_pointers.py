@@ -31,7 +31,7 @@ from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, MemScope, MemSemantic
+from tritium.ops.ttir.atomic import AtomicKind, unordered_update
 from tritium.ops.ttir.descriptor import (
     BlockAccess,
     DescriptorAccess,
@@ -315,11 +315,9 @@ class _Rewriter:
     def reduction(
         self, op: BlockAccess, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
     ) -> None:
-        order: dict[str, Any] = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
         other = {"MAX": "UMIN", "MIN": "UMAX"}.get(op.kind.name)
         if not ir.is_float(value.type) or other is None:
-            kind = _kind(op, value)
-            self.add(AtomicRMWOp.build(pointers, value, mask, atomic_rmw_op=kind, **order))
+            self.add(unordered_update(pointers, value, mask, _kind(op, value)))
             return
         # The bits of floats are ordered as integers: those without a sign upward, and above the
         # others as signed numbers; those with one downward, as unsigned numbers.
@@ -333,8 +331,7 @@ class _Rewriter:
             chosen = self.add(CmpIOp.build(bits, zero, predicate=predicate))
             if mask is not None:
                 chosen = self.add(AndIOp.build(chosen, mask))
-            kind = AtomicKind[name]
-            self.add(AtomicRMWOp.build(pointers, bits, chosen, atomic_rmw_op=kind, **order))
+            self.add(unordered_update(pointers, bits, chosen, AtomicKind[name]))
 
     # Loops
 

@@ -24,7 +24,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith.compare import SelectOp
 from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp
-from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
+from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate
 from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced
@@ -44,7 +44,7 @@ class UniformAtomics(Pass):
     title: ClassVar[str] = "UniformAtomics"
 
     def run(self, module: ModuleOp) -> bool:
-        found = [op for op in module.walk() if isinstance(op, AtomicRMWOp) and _matches(op)]
+        found = [op for op in module.walk() if isinstance(op, AtomicUpdate) and _matches(op)]
         for op in found:
             _rewrite(op)
         return bool(found)
@@ -67,5 +67,5 @@ def _rewrite(op: Any) -> None:
     total = reduced(at, value, _COMBINE[kind])
     wanted = None if mask is None else reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
-    at.make(AtomicRMWOp, splat_source(op.ptr), total, wanted, **attributes)
+    at.make(type(op), splat_source(op.ptr), total, wanted, **attributes)
     erase(op)

@@ -30,17 +30,19 @@ from tritium.runtime.workers.children import (
 )
 
 _SIZE = struct.Struct("<q")
+_STARTED = b"started"
 _SERVE = "from tritium.runtime.workers.spawned import serve; serve()"
 
 Job = Callable[[], Any]
 
 
 def serve() -> None:
-    """A worker's life: read jobs from stdin, write their outcomes to what was stdout; what they
-    print goes to stderr."""
+    """A worker's life: say that it has started, read jobs from stdin, write their outcomes to what
+    was stdout; what they print goes to stderr."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.path[:] = pickle.loads(_read(source) or b"")
+    _write(sink, _STARTED)
     while text := _read(source):
         _write(sink, outcome(partial(_do, text)))
 
@@ -70,7 +72,7 @@ class _Process:
     """A worker, as its parent sees it."""
 
     def __init__(self) -> None:
-        self._late = False
+        self._late = self._started = False
         self._popen: Any = subprocess.Popen(
             [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env=knobs.child_environment(PYTHONPATH=os.pathsep.join(p for p in sys.path if p)),
@@ -82,7 +84,11 @@ class _Process:
             _write(self._popen.stdin, text)
 
     def ask(self, text: bytes, limit: float) -> bytes:
-        """The outcome of a job. After `ChildTimeout` or `ChildCrash` there are no more."""
+        """The outcome of a job. After `ChildTimeout` or `ChildCrash` there are no more.
+
+        The limit, in seconds, is the job's: on a busy machine Python alone takes long to start.
+        """
+        self._started = self._started or _read(self._popen.stdout) == _STARTED
         timer = threading.Timer(limit, self._stop_late)
         timer.daemon = True
         timer.start()

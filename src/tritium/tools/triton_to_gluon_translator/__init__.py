@@ -40,9 +40,10 @@ class TranslatorTarget(Enum):
 
 
 def convert_triton_to_gluon(
-    src: Sequence[JITCallable], target: TranslatorTarget | str = TranslatorTarget.GENERIC
+    src: Sequence[Any], target: TranslatorTarget | str = TranslatorTarget.GENERIC
 ) -> str:
-    """The text of a module with these functions, and those that they call, in Gluon.
+    """The text of a module with these functions, and those that they call, in Gluon; of functions
+    under `autotune` or `heuristics` without these.
 
     Raises `NotImplementedError` for what is not translated, `ValueError` for other targets, or two
     functions of one name.
@@ -68,7 +69,7 @@ def convert_triton_to_gluon(
         done[name] = function, ast.unparse(tree)
 
     for function in src:
-        add(function)
+        add(plain_function(function))
     head = HEADER + "".join(f"{line}\n" for line in sorted(imports))
     named = "".join(f"{name} = gl.constexpr({value!r})\n" for name, value in constants.items())
     parts = [head + ("\n" + named if named else ""), *(text for _, text in done.values())]
@@ -92,6 +93,14 @@ def translate_paths(
     kernel_paths: Sequence[str], target: TranslatorTarget | str = TranslatorTarget.GENERIC
 ) -> str:
     """The same of functions given as `package.module.name`; of autotuned kernels the function."""
-    found = [get_base_value(path) for path in kernel_paths]
-    return convert_triton_to_gluon([getattr(f, "fn", f) if not isinstance(f, JITCallable) else f
-                                    for f in found], target)  # fmt: skip
+    return convert_triton_to_gluon([get_base_value(path) for path in kernel_paths], target)
+
+
+def plain_function(function: Any) -> JITCallable:
+    """The function under decorators such as `autotune` and `heuristics`. Raises `TypeError`."""
+    found = function
+    while not isinstance(found, JITCallable) and hasattr(found, "fn"):
+        found = found.fn
+    if not isinstance(found, JITCallable):
+        raise TypeError(f"{function!r} is translated to Gluon; a function of jit is required")
+    return found

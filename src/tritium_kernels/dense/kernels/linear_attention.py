@@ -3,8 +3,8 @@
     in a chunk      ((q k^T) * decay**(i - j) where j <= i) v
     from before     decay**(i + 1) * q S        S: the sum of decayed k^T v of all chunks before
 
-A program goes through all chunks with its columns of S in registers. REVERSE: the sum is over
-s >= t. The gradients are of this form: dq of (do, v, k); dk, REVERSE, of (v, do, q); dv, REVERSE,
+A program goes through all chunks with its columns of S in registers. `reverse`: the sum is over
+s >= t. The gradients are of this form: dq of (do, v, k); dk, reverse, of (v, do, q); dv, reverse,
 of (k, q, do).
 """
 
@@ -23,10 +23,10 @@ def chunk_of(ptr, batch, head, sb, sh, sl, rows, length, columns, width):
 
 
 @tritium.jit
-def linear_attention(
+def walk(
     q_ptr, k_ptr, v_ptr, o_ptr, decay_ptr, qb, qh, ql, kb, kh, kl, vb, vh, vl, ob, oh, ol,
-    heads, length, scale, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, BV: tl.constexpr,
-    CHUNK: tl.constexpr, REVERSE: tl.constexpr, PRECISION: tl.constexpr,
+    heads, length, scale, reverse, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr,
+    BV: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     batch = tl.program_id(0) // heads
     head = tl.program_id(0) % heads
@@ -34,7 +34,7 @@ def linear_attention(
     dv = tl.program_id(1) * BV + tl.arange(0, BV)
     i = tl.arange(0, CHUNK)
     # Places are counted in the direction in which chunks come.
-    place = CHUNK - 1 - i if REVERSE else i
+    place = CHUNK - 1 - i if reverse else i
     apart = place[:, None] - place[None, :]
     log_decay = 0.0
     if decay_ptr is not None:
@@ -46,7 +46,7 @@ def linear_attention(
     state = tl.zeros((DP, BV), tl.float32)
     chunks = tl.cdiv(length, CHUNK)
     for step in range(chunks):
-        rows = (chunks - 1 - step if REVERSE else step) * CHUNK + i
+        rows = (chunks - 1 - step if reverse else step) * CHUNK + i
         at, mask = chunk_of(q_ptr, batch, head, qb, qh, ql, rows, length, d, D)
         q = tl.load(at, mask=mask, other=0.0)
         at, mask = chunk_of(k_ptr, batch, head, kb, kh, kl, rows, length, d, D)
@@ -60,3 +60,39 @@ def linear_attention(
         state = through * state + tl.dot(tl.trans(left), v, input_precision=PRECISION)
         at, mask = chunk_of(o_ptr, batch, head, ob, oh, ol, rows, length, dv, DV)
         tl.store(at, (o * scale).to(o_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def linear_attention(
+    q_ptr, k_ptr, v_ptr, o_ptr, decay_ptr, qb, qh, ql, kb, kh, kl, vb, vh, vl, ob, oh, ol,
+    heads, length, scale, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, BV: tl.constexpr,
+    CHUNK: tl.constexpr, REVERSE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    walk(
+        q_ptr, k_ptr, v_ptr, o_ptr, decay_ptr, qb, qh, ql, kb, kh, kl, vb, vh, vl, ob, oh, ol,
+        heads, length, scale, REVERSE, D, DV, DP, BV, CHUNK, PRECISION,
+    )  # fmt: skip
+
+
+@tritium.jit
+def chosen(number, first, second, third):
+    return first if number == 0 else (second if number == 1 else third)
+
+
+@tritium.jit
+def linear_attention_gradients(
+    q_ptr, k_ptr, v_ptr, do_ptr, dq_ptr, dk_ptr, dv_ptr, decay_ptr, qb, qh, ql, kb, kh, kl,
+    vb, vh, vl, gb, gh, gl, ob, oh, ol, heads, length, scale,
+    D: tl.constexpr, DP: tl.constexpr, BV: tl.constexpr, CHUNK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """All gradients, of as many columns each: the grid's last axis tells which."""
+    which = tl.program_id(2)
+    walk(
+        chosen(which, do_ptr, v_ptr, k_ptr), chosen(which, v_ptr, do_ptr, q_ptr),
+        chosen(which, k_ptr, q_ptr, do_ptr), chosen(which, dq_ptr, dk_ptr, dv_ptr), decay_ptr,
+        chosen(which, gb, vb, kb), chosen(which, gh, vh, kh), chosen(which, gl, vl, kl),
+        chosen(which, vb, gb, qb), chosen(which, vh, gh, qh), chosen(which, vl, gl, ql),
+        chosen(which, kb, qb, gb), chosen(which, kh, qh, gh), chosen(which, kl, ql, gl),
+        ob, oh, ol, heads, length, scale, which > 0, D, D, DP, BV, CHUNK, PRECISION,
+    )  # fmt: skip

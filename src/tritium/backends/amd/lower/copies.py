@@ -17,13 +17,16 @@ from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import to_memory
 from tritium.codegen.gpu.memory.async_copy import async_copy, copy_groups
+from tritium.codegen.gpu.memory.buffers import copy as buffer_copy
 from tritium.codegen.gpu.memory.buffers import lane_groups, lane_places, memory_of
 from tritium.codegen.gpu.types import memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import WARP
 from tritium.ops import ttgir, ttir
+from tritium.ops.base import Op
 
 _MOST = 63
 _OTHERS = 7 << 4 | 15 << 8
@@ -41,6 +44,7 @@ def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
     others = None if op.other is None else c.tile(op.other)
     kind = c.memory(op.result).type.element_type
     size, element, name = memory_bytes(kind), memory_type(kind), "llvm.amdgcn.global.load.lds"
+    check_sizes(c, op, op.src.type, c.memory(op.result).type)
     assert isinstance(c.hardware.buffers, BufferAccess)
     c.hardware.buffers.copies = True
     for group, first in lane_places(c, op, op.src.type, op.result):
@@ -63,6 +67,26 @@ def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
                 rest = [to_memory(c, others[r]) for r in group]
             c.hardware.shared.store(c, c.byte_offset(first, place), rest, unset)
     c.set(op.results[0], None)
+
+
+def check_sizes(c: Context, op: Op, tile: ir.Type, memory: ttgir.MemDescType) -> None:
+    """Raise `NotImplementedError` for copies of other sizes than the processor's lanes make."""
+    assert isinstance(c.hardware, AMDGPU)
+    size = memory_bytes(memory.element_type) * len(lane_groups(tile, memory)[0])
+    sizes = processor(c.hardware.arch).lane_copy_bytes
+    if size not in sizes:
+        allowed = " or ".join(map(str, sizes)) or "none"
+        raise c.unsupported(
+            op, f"copies of {size} bytes a lane; of {c.hardware.arch} they are {allowed}"
+        )
+
+
+@lowers(AMDGPU.name, ttgir.BufferLoadToLocalOp)
+def copy_from_buffer(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
+    """As on other processors, with the sizes of these."""
+    if not isinstance(c.hardware.async_copies, AsyncToLDS):
+        check_sizes(c, op, op.offsets.type, memory_of(op.dest))
+    buffer_copy(c, op)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncWaitOp)

@@ -38,9 +38,10 @@ class AMDFunctions(VectorMath):
         return super().call(e, name, *values)
 
     def divide(self, e: Emitter, a: Value, b: Value, approximate: bool) -> Value:
-        """float: within 2.5 ulp; `tt.precise_divf` is exact."""
-        flags = "contract " if approximate else ""
-        return e.f.emit(a.type, f"fdiv {flags}{a}, {b.ref}{_within(e, a.type)}")
+        """Rounded to nearest, as of the reference; a float within 2.5 ulp if `approximate`."""
+        if not approximate:
+            return e.f.op("fdiv", a, b)
+        return e.f.emit(a.type, f"fdiv contract {a}, {b.ref}{_within(e, a.type)}")
 
     def _root(self, e: Emitter, x: Value) -> Value:
         name = f"llvm.sqrt.{mangle(x.type)}"

@@ -8,6 +8,7 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.amd.amdgcn import TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
+from tritium.backends.amd.lower.conversions import AMDConversions
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.host import Records
 from tritium.backends.amd.lower.memory import (
@@ -20,7 +21,6 @@ from tritium.backends.amd.lower.memory import (
 from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import processor
-from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
 from tritium.codegen.llvm.writer import Function, Module, Value, const
@@ -128,14 +128,14 @@ class AMDGPU(Hardware):
     def __init__(self, arch: str):
         self.arch, facts, buffers = arch, processor(arch), BufferAccess(arch)
         self.data_layout = data_layout(arch)
-        self.lanes, self.banks = facts.lanes, facts.banks
+        self.lanes, self.banks, self.max_shared = facts.lanes, facts.banks, facts.max_shared
         self.grid, self.barriers = Grid(), WorkgroupBarriers(buffers)
         self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
         self.memory, self.shared = GlobalAccess(), LocalMemory(buffers)
         self.matrices = NoMatrixMoves()
         self.async_copies = AsyncToLDS() if arch == "gfx1250" else NoAsyncCopies()
         self.atomics = GlobalAtomics(facts)
-        self.buffers, self.conversions = buffers, SoftwareConversions()
+        self.buffers, self.conversions = buffers, AMDConversions(arch)
         self.host = self.records = Records()
         self.functions = AMDFunctions()
 

@@ -27,7 +27,7 @@ class MatrixProducts:
         elements along K meet in an instruction does not matter, as long as both operands have
         them in the same places. Of a tile that is smaller, rows and columns are repeated."""
         result = op.results[0].type
-        encoding, shape = result.encoding, ir.shape_of(result)
+        encoding, (height, width) = result.encoding, ir.shape_of(result)[-2:]
         if not isinstance(encoding, (AMDMfmaEncoding, AMDWmmaEncoding)):
             raise c.unsupported(op, f"a result in {encoding}")
         rows, columns, k = encoding.get("instrShape")
@@ -42,11 +42,11 @@ class MatrixProducts:
         operands = self._scaled_operands if op.has_scales else _operands
         left, right = operands(c, op, chosen)
         exchanged = encoding.get("isTransposed" if self._unit.family == "mfma" else "isTranspose")
-        for m, n in sorted({(m - m % rows, n - n % columns) for m, n in held}):
-            places = register_coordinates(part)
-            registers = [held[(m + i) % shape[0], (n + j) % shape[1]] for i, j in places]
+        places = register_coordinates(part)
+        for *batch, m, n in sorted({(*b, m - m % rows, n - n % columns) for *b, m, n in held}):
+            registers = [held[(*batch, (m + i) % height, (n + j) % width)] for i, j in places]
             total = _vector(c, [out[r] for r in registers])
-            for a, b in zip(left[m], right[n], strict=True):
+            for a, b in zip(left[(*batch, m)], right[(*batch, n)], strict=True):
                 total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
             for lane, register in enumerate(registers):
                 out[register] = c.f.extract(total, lane)
@@ -65,7 +65,8 @@ class MatrixProducts:
             step = chosen.k // SCALED_RUN
             found.append({
                 row: [
-                    Fragment(part.value, *words.get((row, n * step), _ONES), SCALED_FORMATS[format])
+                    Fragment(part.value, *words.get((*row, n * step), _ONES),
+                             SCALED_FORMATS[format])
                     for n, part in enumerate(parts)
                 ]
                 for row, parts in numbers.items()
@@ -114,8 +115,9 @@ class Fragment(NamedTuple):
     format: int = 0
 
 
-Fragments = dict[int, list[Fragment]]
-"""By row (of the right operand: column) of the first thread, in the order of K."""
+Fragments = dict[tuple[int, ...], list[Fragment]]
+"""By product of a batch and row (of the right operand: column) of the first thread, in the order
+of K."""
 _ONES = const("i32", 0x7F7F7F7F), 0
 
 
@@ -147,9 +149,10 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
 def _fragments(c: Context, value: Any, k_first: int, chosen: Instruction) -> Fragments:
     """An operand's registers as instructions take them."""
     tile = c.tile(value)
-    found: dict[int, list[tuple[int, Value]]] = {}
+    found: dict[tuple[int, ...], list[tuple[int, Value]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):
-        found.setdefault(place[k_first], []).append((place[1 - k_first], register))
+        *batch, outer, k = (*place[:-2], *(reversed(place[-2:]) if k_first else place[-2:]))
+        found.setdefault((*batch, outer), []).append((k, register))
     fragments: Fragments = {}
     for outer, elements in found.items():
         values = [v for _, v in sorted(elements, key=lambda e: e[0])]

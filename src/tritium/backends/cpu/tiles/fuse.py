@@ -47,7 +47,7 @@ from tritium.ops.terminators import is_terminator
 from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.ops.ttir.reduction import CombiningOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp
 from tritium.ops.ttir.shape import UnsplatOp
 from tritium.passes.base import Pass
 
@@ -146,7 +146,7 @@ class _Builder:
         scalars = runs_on_scalars(op)
         if scalars:
             self.body(op.regions[0].blocks[0])
-        if isinstance(op, ScanOp) or scalars:
+        if op.running or scalars:
             self.grouping.alone(op, op)
         else:
             self.grouping.root(op, op)

@@ -24,7 +24,7 @@ from tritium.ops.fields import integer_attr, symbol
 from tritium.ops.tile import BUFFERS, BufferOp, CopyOp, NestOp
 from tritium.ops.tile.nests import buffers_of, is_tile
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.reduction import CombiningOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp
 from tritium.ops.ttir.shape import UnsplatOp
 
 SCRATCH = "tile.scratch"
@@ -264,9 +264,10 @@ class Nest(NamedTuple):
         return self.is_scalarized or self.scan is not None
 
     @property
-    def scan(self) -> ScanOp | None:
-        """The scan that it does, all alone."""
-        return next((root for root in self.roots if isinstance(root, ScanOp)), None)
+    def scan(self) -> CombiningOp | None:
+        """The scan that is the nest's only root, if one is."""
+        scans = (r for r in self.roots if isinstance(r, CombiningOp) and r.running)
+        return next(scans, None)
 
     @classmethod
     def of(cls, op: NestOp) -> Nest:

@@ -37,7 +37,7 @@ from tritium.ops.base import Movement, Op
 from tritium.ops.effects import GLOBAL, Effects, only_read
 from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.ops.ttir.shape import JoinOp, TransOp
+from tritium.ops.ttir.shape import TransOp
 from tritium.passes.base import Pass
 
 User = NestOp | MatrixProduct
@@ -171,7 +171,7 @@ class _Materialization:
         elif is_load and op.results[0] in self.filler and self._pinned(op, users):
             users = {self._refill(op): True}
             self.ways[op.results[0], next(iter(users))] = _HERE
-        if type(op) is JoinOp:
+        if op.interleaves:
             self.joined.update(op.operands)
         keeps_place = op.movement is None
         for user, identity in users.items():

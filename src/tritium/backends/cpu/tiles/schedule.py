@@ -31,7 +31,7 @@ from tritium.backends.cpu.tiles.slices import nests_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
-from tritium.ops.ttir.reduction import CombiningOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp
 from tritium.passes.base import Pass
 
 _HEAVY = 24
@@ -159,7 +159,7 @@ def _in_runs(facts: Facts, nest: Nest, lane: int, width: int) -> bool:
     return True
 
 
-def _scan_shape(facts: Facts, scan: ScanOp, domain: tuple[int, ...]) -> Shape:
+def _scan_shape(facts: Facts, scan: CombiningOp, domain: tuple[int, ...]) -> Shape:
     bits = max(8 * memory_bytes(v.type) for v in scan.operands)
     width = min(facts.bits // max(bits, 32), domain[-1])
     return Shape(len(domain) - 1, 1 if runs_on_scalars(scan) else width, 1)

@@ -42,7 +42,7 @@ from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import CopyOp, is_tile
 from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
-from tritium.ops.ttir.reduction import ReduceOp, combining_op
+from tritium.ops.ttir.reduction import combining_op, is_reduction
 from tritium.ops.ttir.shape import ReshapeOp, SplatOp
 from tritium.passes.base import Pass
 
@@ -132,10 +132,10 @@ def is_long(nest: Nest) -> bool:
         return False
     if prod(nest.domain) > nest.domain[nest.shape.lane]:
         return False
-    kinds = set(map(type, nest.roots))
-    return all(root.stores_elements for root in nest.roots) or (
-        ReduceOp in kinds and kinds <= {ReduceOp, CopyOp}
-    )
+    if all(root.stores_elements for root in nest.roots):
+        return True
+    others = [root for root in nest.roots if not isinstance(root, CopyOp)]
+    return bool(others) and all(map(is_reduction, others))
 
 
 def lines_fit(nest: Nest) -> bool:
@@ -197,7 +197,7 @@ def _needs_alignment(found: Slice) -> bool:
 
 def extreme_of(root: Any) -> tuple[str, float] | None:
     """How a reduction to a scalar that looks for the largest or smallest float does so quickly."""
-    if type(root) is not ReduceOp or len(root.regions[0].blocks) != 1:
+    if not is_reduction(root) or len(root.regions[0].blocks) != 1:
         return None
     type_ = ir.element_type(root.operands[0].type)
     wide = ir.is_float(type_) and ir.bit_width(type_) in (32, 64)

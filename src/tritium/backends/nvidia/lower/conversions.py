@@ -19,11 +19,10 @@ class Cvt:
         self._has_fp8, self.integer_to_bfloat = arch >= 89, arch >= 90
 
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
-        known = all(n in _FP8 for n in (source, target) if n.startswith("fp8"))
-        if not self._has_fp8 or not known or source == "fp64":
-            return None
-        if source in _FP8:
+        if self._has_fp8 and source in _FP8:
             return _widen(e, a, _FP8[source])
+        if not self._has_fp8 or target not in _FP8 or source.startswith("fp8") or source == "fp64":
+            return None
         return _narrow(e, a, source, _FP8[target])
 
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:

@@ -22,6 +22,7 @@ from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.partitions import GROUP, Plan, Registers
 from tritium.codegen.llvm.writer import Function, Module, Value
 from tritium.codegen.registry import Rule, rules
+from tritium.ir.source_errors import error_at
 from tritium.ir.tensor_maps import BYTES
 from tritium.ops.base import Op
 
@@ -161,11 +162,11 @@ class Nvidia(Hardware):
         used = self.lanes * GROUP * sum(wanted.values())
         default = (launch * threads - used) // (self.lanes * plan.num_warps) // 8 * 8
         if default < LEAST_REGISTERS:
-            raise ValueError(
+            raise error_at(plan.ops[0].location, (
                 f"ttg.warp_specialize: partitions ask for {used} registers of the "
                 f"{launch * threads} of a block; {default} a thread are left for the other "
                 f"{plan.num_warps} warps, at least {LEAST_REGISTERS} are needed"
-            )
+            ))  # fmt: skip
         return Registers(launch, min(default, MOST_REGISTERS - 8))
 
     def set_registers(self, e: Emitter, count: int, before: int) -> None:

@@ -199,10 +199,27 @@ def pieces(memory: Memory, rows: int = 0) -> list[tuple[tuple[int, ...], int]]:
     where = byte_offsets(memory_layout(memory.type), size)
     starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
     encoding = memory.type.encoding
-    swizzled = isinstance(encoding, NVMMASharedEncoding)
-    row = max(encoding.get("swizzlingByteWidth"), 1) if swizzled else 1
+    row = max(swizzle_of(encoding), 1)
     # The first element may have been moved within its row, the piece begins where the row does.
     return [(s, where(**{f"dim{i}": x for i, x in enumerate(s)}) // row * row) for s in starts]
+
+
+def swizzle_of(encoding: Any) -> int:
+    """The bytes of a row that is permuted; 0 without."""
+    swizzled = isinstance(encoding, NVMMASharedEncoding)
+    return encoding.get("swizzlingByteWidth") if swizzled else 0
+
+
+def bulk_start(memory: Memory) -> int:
+    """Where a slice begins in its tile, in bytes: where the row of its first element does."""
+    row = max(swizzle_of(memory.type.encoding), 1)
+    return memory.origin * memory_bytes(memory.type.element_type) // row * row
+
+
+def _start(c: Context, memory: Memory) -> Value:
+    """The address of a tile that is copied."""
+    start, offset = c.address(memory.address), bulk_start(memory)
+    return c.f.op("add", start, c.i32(offset)) if offset else start
 
 
 def _part(memory: Memory) -> tuple[int, ...]:
@@ -261,7 +278,7 @@ def _listed(start: int, count: int) -> str:
 def copy_in(c: Context, op: Any) -> None:
     memory, (barrier, group) = c.memory(op.result), barrier_of_copy(c, op)
     descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
-    start, rank, (blocks, leads) = c.start_of(memory), len(op.coord), sharing(c, op, memory)
+    start, rank, (blocks, leads) = _start(c, memory), len(op.coord), sharing(c, op, memory)
     condition = condition if leads is None else c.f.op("and", condition, leads)
     halves, last = [c.scalar(v) for v in reversed(op.offsets)], rank + 4 + len(op.offsets)
     mode, moved = (".im2col", f", {_listed(rank + 4, len(halves))}") if halves else ("", "")
@@ -315,7 +332,7 @@ def copy_out(c: Context, op: Any) -> None:
 def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     memory, rank = c.memory(op.src), len(op.coord)
     condition = _first(c, c.owner(memory_layout(memory.type), of_program=True))
-    start, descriptor = c.start_of(memory), c.scalar(op.desc)
+    start, descriptor = _start(c, memory), c.scalar(op.desc)
     hint, policy, policies = cache_hint(c, op, 3 + rank)
     text = (
         f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group{hint} "

@@ -1,4 +1,4 @@
-"""Tiles in shared memory: allocation, views, loads, stores; and changes of layout.
+"""Tiles in shared memory: allocation, views, loads, stores.
 
 Where an element of a tile is in shared memory is the composition of two linear layouts: that of the
 registers, and the inverse of that of the memory. How wide an access can be is read off the result.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
 from tritium.codegen.gpu.matmul.k_blocking import feeds_blocks
 from tritium.codegen.gpu.memory.access import (
@@ -18,19 +17,16 @@ from tritium.codegen.gpu.memory.access import (
     grouped,
     to_memory,
 )
-from tritium.codegen.gpu.shape import in_thread, moved_registers
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.conversion import Conversion, plan, through_memory
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
-from tritium.ir.layouts.swizzle import ANY_BANKS, WIDEST_BYTES, place_of, run_bits
+from tritium.ir.layouts.swizzle import WIDEST_BYTES, place_of, run_bits
 from tritium.ops import ttgir
-from tritium.target import Banks
 
 
 def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
@@ -201,67 +197,6 @@ def subslice(c: Context, op: Any) -> None:
     inverse = memory_layout(op.src.type).inverse()
     origin = inverse.apply({f"dim{i}": start for i, start in enumerate(first)})[OFFSET]
     c.set(op.results[0], Memory(memory.address, type, memory.origin ^ int(origin)))
-
-
-def conversion_bytes(op: Any) -> int:
-    """Shared memory that a change of layout needs, whatever the architecture."""
-    if moved_registers(op) is not None:
-        return 0
-    memory = conversion_of(op).memory
-    return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
-
-
-@lowers(GPU, ttgir.ConvertLayoutOp, scratch=conversion_bytes)
-def convert(c: Context, op: Any) -> None:
-    """Renumber registers, shuffle, or go through shared memory: see `ir.layouts.conversion`."""
-    if in_thread(c, op):
-        return
-    matrices, type = c.hardware.matrices, op.src.type
-    found = conversion_of(
-        op, store=matrices.stores, load=matrices.loads, banks=c.hardware.banks
-    )
-    if found.written is None or found.found is None:
-        c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
-        return
-    result, base = layout_of(op.results[0].type), c.shared(c.offsets[op])
-    store_tile(c, c.tile(op.src), layout_of(type), found.written, base, type)
-    if found.kind == "blocks":
-        c.synchronize()
-        c.set(op.results[0], _load_from_blocks(c, result, found, base, type))
-        c.synchronize()
-    else:
-        c.barrier()
-        c.set(op.results[0], load_tile(c, result, found.found, base, op.results[0].type))
-
-
-def _load_from_blocks(
-    c: Context, tile: LinearLayout, found: Conversion, base: Value, type: ir.Type
-) -> list[Value]:
-    """Read a tile's registers from the shared memory of the blocks that have them."""
-    element, size = memory_type(type), memory_bytes(type)
-    both, above = found.place_in_blocks()
-    groups = grouped(distinct_registers(tile), run_bits(both, size))
-    start, loaded = c.address(base), dict[int, Value]()
-    for group, place in zip(groups, c.positions(both, [g[0] for g in groups]), strict=True):
-        index = c.f.op("and", place, c.i32((1 << above) - 1))
-        address = c.f.op("add", start, c.f.op("mul", index, c.i32(size)))
-        block = c.f.op("lshr", place, c.i32(above))
-        parts = c.hardware.shared.load_remote(c, address, block, element, len(group))
-        loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
-    free = tile.free_variables().get(REGISTER, 0)
-    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
-
-
-def conversion_of(
-    op: Any, *, store: bool = True, load: bool = True, banks: Banks = ANY_BANKS
-) -> Conversion:
-    """How a change of layout is done. Shuffles that would be many are not worth it."""
-    size = memory_bytes(op.src.type)
-    source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    found = plan(source, result, size, store=store, load=load, banks=banks)
-    if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
-        return through_memory(source, result, size, store=store, load=load, banks=banks)
-    return found
 
 
 def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:

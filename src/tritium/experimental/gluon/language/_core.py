@@ -20,7 +20,7 @@ from tritium.experimental.gluon.language._types import (
     shared_memory_descriptor_type,
 )
 from tritium.ir.layouts.conversion import plan
-from tritium.ir.layouts.encodings import OFFSET, linear
+from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import access, place_of
 from tritium.language import core as tl
@@ -63,7 +63,8 @@ def full(shape: Any, value: TensorLike, dtype: Any, layout: Any = None) -> tenso
 def _layout(name: str, value: Any) -> Any:
     """The layout of a block. Raises `TypeError` for anything else."""
     if not isinstance(value, tensor) or not isinstance(value.type, distributed_type):
-        raise TypeError(f"{name}: {value!r} is no block with a layout")
+        remedy = f"; {value.remedy}" if getattr(value, "remedy", "") else ""
+        raise TypeError(f"{name}: {value!r} is no block with a layout{remedy}")
     return value.type.layout
 
 
@@ -111,9 +112,12 @@ def to_linear_layout(layout: Any, shape: Any) -> constexpr:
         raise TypeError(f"to_linear_layout of {layout!r}; a layout is required")
     extents = check_shape(shape)
     found = linear(layout.to_encoding(), extents)
-    bases: Any = [found.bases(name) for name in found.in_names]
-    if isinstance(layout, SharedLayout):
-        return constexpr(SharedLinearLayout(*bases))
+    shared = isinstance(layout, SharedLayout)
+    names = (OFFSET, BLOCK) if shared else (REGISTER, LANE, WARP, BLOCK)
+    bases: Any = [found.bases(name) if name in found.in_names else () for name in names]
+    if shared:
+        encoding: Any = layout.to_encoding()
+        return constexpr(SharedLinearLayout(*bases, encoding.base_alignment))
     return constexpr(DistributedLinearLayout(*bases, shape=list(extents)))
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from math import prod
 from typing import Any, ClassVar
 
 from tritium.errors import OpError
 from tritium.experimental.gluon.language import _pictures, _views
 from tritium.ir.layouts import encodings as ir
 from tritium.ir.layouts import shared_linear, undecided
-from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP, Cluster, Encoding
+from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP, Encoding
 from tritium.ir.layouts.encodings import linear as linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.language.values.constexpr import constexpr_function, constexpr_type, unwrap
@@ -325,16 +326,14 @@ class NVMMASharedLayout(SharedLayout):
             raise ValueError(f"{self}: fp4_padded goes with elements of 8 bits and rows of 128")
         return ir.NVMMASharedEncoding.make(
             swizzlingByteWidth=self.swizzle_byte_width, transposed=self.transposed,
-            elementBitWidth=self.element_bitwidth, fp4Padded=self.fp4_padded,
+            elementBitWidth=self.element_bitwidth, fp4Padded=self.fp4_padded, rank=self.rank,
             CGALayout=_tuples(self.cga_layout),
         )  # fmt: skip
 
     def check_block(self, shape: Any, bits: int) -> None:
         """Raise `ValueError` for a block, of elements of so many bits, with rows too short."""
-        part = list(shape)
-        if self.cga_layout:  # axes in front of its own are buffers
-            part = _get_shape_per_cta(part[-len(self.cga_layout[0]) :], self.cga_layout)
-        axis = -2 if self.transposed else -1
+        part = self._part(shape)
+        axis = -2 if self.transposed and len(part) > 1 else -1
         least = self.swizzle_byte_width * 8 // bits // (2 if self.fp4_padded else 1)
         if part[axis] < least:
             raise ValueError(
@@ -342,14 +341,31 @@ class NVMMASharedLayout(SharedLayout):
                 f"or more are required, or a swizzle_byte_width of {part[axis] * bits // 8} or less"
             )
 
+    def check_memory(self, shape: Any, bits: int) -> None:
+        """Raise `ValueError` for memory of this shape with rows too short or too few: a swizzle is
+        a function of the address, which eight rows go through."""
+        self.check_block(shape, bits)
+        part = self._part(shape)
+        axis = -2 if self.transposed and len(part) > 1 else -1
+        rows = prod(part) // part[axis]
+        if self.swizzle_byte_width and rows < ir.LEAST_ROWS:
+            raise ValueError(
+                f"{rows} rows, of memory of {list(shape)}, in {self}; {ir.LEAST_ROWS} or more are "
+                "required, or a swizzle_byte_width of 0"
+            )
+
+    def _part(self, shape: Any) -> list[int]:
+        """The part of a block that one thread block has; axes in front of its own are buffers."""
+        part = list(shape)[-self.rank :]
+        if not self.cga_layout:
+            return part
+        return _get_shape_per_cta(part[-len(self.cga_layout[0]) :], self.cga_layout)
+
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
-        cluster: Cluster = encoding.get("CGALayout")
-        return cls(
-            encoding.get("swizzlingByteWidth"), encoding.get("elementBitWidth"),
-            len(cluster[0]) if cluster else 2, encoding.get("transposed"),
-            encoding.get("fp4Padded"), cluster,  # pyright: ignore[reportArgumentType]
-        )  # fmt: skip
+        keys = ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded",
+                "CGALayout")  # fmt: skip
+        return cls(*map(encoding.get, keys))
 
     @staticmethod
     @constexpr_function
@@ -357,12 +373,15 @@ class NVMMASharedLayout(SharedLayout):
         block_shape: Any, dtype: Any, transposed: bool = False, fp4_padded: bool = False,
         cga_layout: Any = None,
     ) -> NVMMASharedLayout:  # fmt: skip
-        """The layout with the widest rows that a block of this shape fills."""
+        """The layout with the widest rows that a block of this shape fills; blocks of fewer than
+        eight rows are not swizzled."""
         shape = list(block_shape)
         part = _get_shape_per_cta(shape, cga_layout) if cga_layout else shape
-        fastest = part[0] if transposed else part[-1]
+        *outer, fastest = [*part[1:], part[0]] if transposed else part
         row = fastest * dtype.primitive_bitwidth // 8 * (2 if fp4_padded else 1)
         width = next((w for w in (128, 64, 32) if row >= w and row % w == 0), 0)
+        if prod(outer) < ir.LEAST_ROWS:
+            width = 0
         return NVMMASharedLayout(
             width, 8 if fp4_padded else dtype.primitive_bitwidth, len(shape), transposed,
             fp4_padded, cga_layout or [],

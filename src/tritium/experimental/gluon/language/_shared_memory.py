@@ -262,7 +262,7 @@ shared_memory_descriptor_type.value_class = shared_memory_descriptor
 
 def _check_rows(type: shared_memory_descriptor_type) -> None:
     if isinstance(type.layout, NVMMASharedLayout):
-        type.layout.check_block(type.shape, type.element_ty.primitive_bitwidth)
+        type.layout.check_memory(type.shape, type.element_ty.primitive_bitwidth)
 
 
 @builtin
@@ -277,7 +277,8 @@ def allocate_shared_memory(
         )
     type = shared_memory_descriptor_type(element, list(shape), layout)
     _check_rows(type)
-    if len(getattr(layout, "order", ())) > len(type.shape):
+    encoding: Any = layout.to_encoding()
+    if encoding.rank > len(type.shape):
         raise ValueError(f"allocate_shared_memory: layout {layout} has more axes than the shape "
                          f"{type.shape}")  # fmt: skip
     source = None if value is None else casts.to_tensor(value)

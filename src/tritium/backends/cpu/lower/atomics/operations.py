@@ -25,6 +25,7 @@ from tritium.ops.ttir.atomic import (
     AtomicKind,
     AtomicOp,
     AtomicRMWOp,
+    AtomicUpdate,
     MemScope,
     MemSemantic,
 )
@@ -67,7 +68,7 @@ def combined(c: Context, kind: AtomicKind, old: Value, value: Value) -> Value:
     return c.f.intrinsic(_INTRINSICS[kind], old, value)
 
 
-def settles(c: Context, op: AtomicRMWOp) -> bool:
+def settles(c: Context, op: AtomicUpdate) -> bool:
     """Whether elements that would not change are to be looked at only (maxima, mostly): a locked
     instruction takes ten times as long as a load.
 
@@ -78,13 +79,13 @@ def settles(c: Context, op: AtomicRMWOp) -> bool:
     return c.processor.architecture == "x86_64" and op.atomic_rmw_op in _SETTLING
 
 
-def looks_first(c: Context, op: AtomicRMWOp) -> bool:
+def looks_first(c: Context, op: AtomicUpdate) -> bool:
     """Whether elements are to be looked at. Where no locked instruction is saved, that still saves
     the branches of a mask, which is often as good as random."""
     return settles(c, op) and not (private(c, op) and op.mask is None)
 
 
-def fence(e: Emitter, op: AtomicRMWOp) -> None:
+def fence(e: Emitter, op: AtomicUpdate) -> None:
     """Before the whole tile, the barrier that elements which are only looked at are without."""
     if private(e.context, op):
         return
@@ -93,7 +94,7 @@ def fence(e: Emitter, op: AtomicRMWOp) -> None:
         e.at_level(0, e.f.line, "fence seq_cst")
 
 
-def check_supported(c: Context, op: AtomicRMWOp) -> None:
+def check_supported(c: Context, op: AtomicUpdate) -> None:
     """Raises NotImplementedError."""
     type = value_type(op.val.type)
     if type == "i1":
@@ -104,7 +105,7 @@ def check_supported(c: Context, op: AtomicRMWOp) -> None:
         raise c.unsupported(op, " on 8-bit floats")
 
 
-def write_rmw(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) -> Value:
+def write_rmw(c: Context, op: AtomicUpdate, pointer: Value, value: Value) -> Value:
     """One element, active; what memory held."""
     f, align = c.f, memory_bytes(op.val.type)
     if private(c, op):
@@ -118,7 +119,7 @@ def write_rmw(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) -> Valu
     return f.emit(value.type, text)
 
 
-def _add_by_exchange(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) -> Value:
+def _add_by_exchange(c: Context, op: AtomicUpdate, pointer: Value, value: Value) -> Value:
     """A sum of 16-bit floats, which no processor has an instruction for: exchanged for as long as
     another thread comes in between."""
     f, type, align = c.f, value.type, memory_bytes(op.val.type)
@@ -141,7 +142,7 @@ def _add_by_exchange(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) 
 
 
 def write_settling(
-    c: Context, op: AtomicRMWOp, pointer: Value, value: Value, mask: Value | None
+    c: Context, op: AtomicUpdate, pointer: Value, value: Value, mask: Value | None
 ) -> Value:
     """The same for an operation that `settles`, behind a `fence`. The only branch is the one that
     is hardly ever taken: masks are often as good as random (half the numbers are negative)."""
@@ -200,7 +201,7 @@ def masked(c: Context, mask: Value | None, type: str, write: Callable[[], Value]
 
 
 @lowers("cpu.scalar", AtomicRMWOp)
-def rmw_scalar(c: Context, op: AtomicRMWOp, pointer: Value, value: Value, *mask: Value) -> Value:
+def rmw_scalar(c: Context, op: AtomicUpdate, pointer: Value, value: Value, *mask: Value) -> Value:
     check_supported(c, op)
     write = partial(write_rmw, c, op, pointer, value)
     return masked(c, mask[0] if mask else None, value.type, write)
@@ -218,14 +219,14 @@ def element(e: Emitter, value: Any, at: At) -> Value:
     return found.value
 
 
-def element_operands(e: Emitter, op: AtomicRMWOp, at: At) -> tuple[Value, Value, Value | None]:
+def element_operands(e: Emitter, op: AtomicUpdate, at: At) -> tuple[Value, Value, Value | None]:
     """Address, value and mask of an element (None: it is active)."""
     pointer, value = element(e, op.ptr, at), element(e, op.val, at)
     mask = None if op.mask is None else element(e, op.mask, at)
     return pointer, value, None if mask is None or mask.ref == "true" else mask
 
 
-def rmw(e: Emitter, op: AtomicRMWOp, at: At) -> None:
+def rmw(e: Emitter, op: AtomicUpdate, at: At) -> None:
     """One element of a tile."""
     c = e.context
     check_supported(c, op)

@@ -36,7 +36,7 @@ from tritium.backends.cpu.tiles.ir import Nest, Shape
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
 from tritium.ops.tile import CopyOp
-from tritium.ops.ttir.atomic import AtomicRMWOp
+from tritium.ops.ttir.atomic import AtomicUpdate
 
 _WIDE = 16
 _CHUNK = 64
@@ -54,7 +54,7 @@ def scalarized_shape(c: Context, nest: Nest) -> Shape:
     lane = len(nest.domain) - 1
     others = [root for root in nest.roots if not isinstance(root, CopyOp)]
     op = others[0]
-    if lane < 0 or not isinstance(op, AtomicRMWOp) or len(others) > 1:
+    if lane < 0 or not isinstance(op, AtomicUpdate) or len(others) > 1:
         return Shape(lane, 1, 1)
     type = value_type(op.val.type)
     if type not in FLOAT_TYPES and type not in ("i16", "i32", "i64"):
@@ -68,7 +68,7 @@ def scalarized_shape(c: Context, nest: Nest) -> Shape:
     return Shape(lane, run if private(c, op) or wide else 1, 1)
 
 
-def rmw_chunk(e: Emitter, op: AtomicRMWOp, at: At) -> None:
+def rmw_chunk(e: Emitter, op: AtomicUpdate, at: At) -> None:
     """The elements of a chunk of a tile."""
     check_supported(e.context, op)
     size = memory_bytes(op.val.type)
@@ -87,7 +87,7 @@ def rmw_chunk(e: Emitter, op: AtomicRMWOp, at: At) -> None:
 
 
 def _write_plain(
-    e: Emitter, op: AtomicRMWOp, at: At, pointer: Lanes, value: Value, mask: Lanes | None
+    e: Emitter, op: AtomicUpdate, at: At, pointer: Lanes, value: Value, mask: Lanes | None
 ) -> None:  # fmt: skip
     """Consecutive addresses that nobody else works on."""
     f, type, size = e.f, op.val.type, memory_bytes(op.val.type)
@@ -104,7 +104,7 @@ def _write_plain(
     f.label(done)
 
 
-def _read(e: Emitter, op: AtomicRMWOp, pointer: Lanes, mask: Lanes | None) -> Value:
+def _read(e: Emitter, op: AtomicUpdate, pointer: Lanes, mask: Lanes | None) -> Value:
     """The values in memory (zero where masked), read here and not inside a loop of the nest."""
     here = pointer._replace(level=e.depth)
     return e.vec(load(e, here, op.val.type, mask, None, memory_bytes(op.val.type)))
@@ -127,7 +127,7 @@ def _folded(f: Function, how: str, flags: Value) -> Value:
 class _Chunk:
     """Writes the code for one chunk."""
 
-    def __init__(self, e: Emitter, op: AtomicRMWOp, at: At, value: Value):
+    def __init__(self, e: Emitter, op: AtomicUpdate, at: At, value: Value):
         self.e, self.c, self.f, self.op, self.value = e, e.context, e.f, op, value
         self.size, self.width = memory_bytes(op.val.type), e.width
         self.count = _WIDE // self.size

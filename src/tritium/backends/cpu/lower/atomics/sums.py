@@ -30,7 +30,7 @@ from tritium.backends.cpu.tiles.ir import Nest, Shape
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Value, const, vector
 from tritium.codegen.registry import lowers
-from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
+from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, AtomicUpdate
 
 _SLOTS = 256
 _LOOKED_AT, _REPEATED = 128, 20
@@ -83,7 +83,7 @@ def _shared(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
 
 
 def _is_summed(c: Context, op: object) -> bool:
-    if not isinstance(op, AtomicRMWOp) or op.atomic_rmw_op not in _SUMMED:
+    if not isinstance(op, AtomicUpdate) or op.atomic_rmw_op not in _SUMMED:
         return False
     known = value_type(op.val.type) in (*FLOAT_TYPES, "i16", "i32", "i64")
     return known and not private(c, op) and not any(c.function.held(op))
@@ -95,7 +95,7 @@ def _clear(c: Context, table: Value) -> None:
         c.f.store(const(vector("i64", 8), 0), c.f.offset(table, offset), 64)
 
 
-def _slot(c: Context, op: AtomicRMWOp, pointer: Value, table: Value) -> tuple[Value, ...]:
+def _slot(c: Context, op: AtomicUpdate, pointer: Value, table: Value) -> tuple[Value, ...]:
     """An address as a number, where its slot's address is, and that slot's sum."""
     f = c.f
     address = f.cast("ptrtoint", pointer, "i64")
@@ -104,7 +104,7 @@ def _slot(c: Context, op: AtomicRMWOp, pointer: Value, table: Value) -> tuple[Va
     return address, f.gep("i64", table, slot), f.gep("i64", f.offset(table, 8 * _SLOTS), slot)
 
 
-def _repetitions(c: Context, op: AtomicRMWOp, nest: Nest, table: Value) -> Value:
+def _repetitions(c: Context, op: AtomicUpdate, nest: Nest, table: Value) -> Value:
     """How many of the first elements go where one before went."""
     f, e = c.f, Emitter(c, 1, inlined(nest.roots))
     e.push()
@@ -119,7 +119,7 @@ def _repetitions(c: Context, op: AtomicRMWOp, nest: Nest, table: Value) -> Value
 
 
 @lowers("cpu.scalarized", AtomicRMWOp)
-def rmw_scalarized(e: Emitter, op: AtomicRMWOp, at: At) -> None:
+def rmw_scalarized(e: Emitter, op: AtomicUpdate, at: At) -> None:
     table = e.context.external.get(id(op))
     if table is not None:
         _sum_element(e, op, table, at)
@@ -129,7 +129,7 @@ def rmw_scalarized(e: Emitter, op: AtomicRMWOp, at: At) -> None:
         rmw_chunk(e, op, at)
 
 
-def _sum_element(e: Emitter, op: AtomicRMWOp, table: Value, at: At) -> None:
+def _sum_element(e: Emitter, op: AtomicUpdate, table: Value, at: At) -> None:
     pointer, value, mask = element_operands(e, op, at)
     if mask is None:
         _sum(e.context, op, table, pointer, value)
@@ -138,7 +138,7 @@ def _sum_element(e: Emitter, op: AtomicRMWOp, table: Value, at: At) -> None:
         _sum(e.context, op, table, pointer, value)
 
 
-def _sum(c: Context, op: AtomicRMWOp, table: Value, pointer: Value, value: Value) -> None:
+def _sum(c: Context, op: AtomicUpdate, table: Value, pointer: Value, value: Value) -> None:
     f = c.f
     same, other, taken, free, done = map(f.new_label, ("same", "other", "taken", "free", "summed"))
     address, key_at, sum_at = _slot(c, op, pointer, table)
@@ -159,7 +159,7 @@ def _sum(c: Context, op: AtomicRMWOp, table: Value, pointer: Value, value: Value
     f.label(done)
 
 
-def _empty(c: Context, op: AtomicRMWOp, table: Value) -> None:
+def _empty(c: Context, op: AtomicUpdate, table: Value) -> None:
     """Add all sums to memory."""
     f, type = c.f, value_type(op.val.type)
     first, last, step = (const("i64", n) for n in (0, _SLOTS, 1))

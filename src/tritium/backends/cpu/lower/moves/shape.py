@@ -27,11 +27,11 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.base import Op
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import (
     BroadcastOp,
     ExpandDimsOp,
-    JoinOp,
     MakeRangeOp,
     ReshapeOp,
     SplatOp,
@@ -142,7 +142,7 @@ def interleaved(
     """A chunk of a join whose last two axes become one: half of a chunk of either operand, lanes
     alternating. Which half must not depend on the iteration of a loop."""
     width, index = e.width, at[-1] if at else ZERO
-    if not isinstance(source.owner, JoinOp):
+    if not (isinstance(source.owner, Op) and source.owner.interleaves):
         return None
     # What has a buffer is read from there: the operands' own may hold something else by now.
     if source in e.context.buffers and source not in e.inline:

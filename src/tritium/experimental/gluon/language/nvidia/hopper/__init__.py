@@ -84,6 +84,8 @@ class warpgroup_mma_accumulator(base_value):
     """A product in flight: what `warpgroup_mma_wait` makes a block of, or another product adds
     to."""
 
+    remedy = "warpgroup_mma_wait(0, deps=[...]) makes a block of a product in flight"
+
     def __init__(self, handle: Any, tensor_type: dtype):
         self.handle = handle
         self.type = warpgroup_mma_accumulator_type(tensor_type)
@@ -95,6 +97,12 @@ class warpgroup_mma_accumulator(base_value):
 
     def flatten(self) -> list[Handle]:
         return [self.handle]
+
+    def _refused(self, *_: Any) -> Any:
+        raise TypeError(f"arithmetic with a product in flight; {self.remedy}")
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __neg__ = _refused
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _refused
 
 
 def _tensor_type(value: Any) -> dtype:

@@ -1,0 +1,87 @@
+"""Where the HIP runtime's library is, in the order in which the reference looks: the one that is
+loaded already, so that there are not two; torch's; those of `LD_LIBRARY_PATH`, `HIP_PATH`,
+`hipconfig`, `ROCM_PATH`; those that the loader knows; ROCm's usual folder. `TRITON_LIBHIP_PATH`
+goes before all."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tritium import knobs
+
+USUAL = "/opt/rocm"
+"""Where ROCm is installed if nobody says otherwise."""
+_WINDOWS = sys.platform == "win32"
+_NAME = "amdhip64.dll" if _WINDOWS else "libamdhip64.so"
+_VERSIONS = ("", "_7", "_6") if _WINDOWS else ("", ".7", ".6", ".5")
+"""Of the names of files; without the packages for development there is no name without one."""
+_MAPS = "/proc/self/maps"
+
+
+def open_library() -> Any:
+    """The library. Raises `OSError`, which lists where it was looked for, if there is none."""
+    if knobs.amd.libhip_path:
+        return ctypes.CDLL(knobs.amd.libhip_path)
+    if loaded := loaded_library():
+        return ctypes.CDLL(loaded)
+    tried = list[str]()
+    for folder in _folders():
+        tried.append(folder)
+        for name in names():
+            if os.path.exists(path := os.path.join(folder, name)):
+                return ctypes.CDLL(path)
+    for name in names():
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise OSError(f"{_NAME} is not in {', '.join(tried)}, and the loader does not know it")
+
+
+def names() -> list[str]:
+    """The names that the library's file may have."""
+    stem, dot, last = _NAME.partition(".dll")
+    return [f"{stem}{version}{dot}{last}" for version in _VERSIONS]
+
+
+def loaded_library() -> str | None:
+    """The path of the library that this process has loaded, torch's perhaps; None without one."""
+    try:
+        text = Path(_MAPS).read_text()
+    except OSError:
+        return None
+    found = re.search(rf"(/.*/{re.escape(_NAME)}[.\d]*)$", text, re.M)
+    return found[1] if found and os.path.exists(found[1]) else None
+
+
+def _folders() -> Iterator[str]:
+    torch = importlib.machinery.PathFinder.find_spec("torch")
+    for root in torch.submodule_search_locations or () if torch else ():
+        yield os.path.join(root, "lib")
+    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
+    below = "bin" if _WINDOWS else "lib"
+    for root in (os.environ.get("HIP_PATH"), _hipconfig(), os.environ.get("ROCM_PATH"), USUAL):
+        if root:
+            yield os.path.join(root, below)
+
+
+def _hipconfig() -> str | None:
+    """The folder of HIP that its tool names; None without the tool."""
+    import shutil  # this and the next take long to import, at the start of each program
+    import subprocess
+
+    program = shutil.which("hipconfig")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, "--path"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,113 @@
+"""The shared memory of functions, fitted to what the processor has.
+
+Where a kernel needs more, scratch that is small shares its place too, and then changes of layout
+work in rounds, each through half of the memory of before: the largest first, of those that live
+beside what is beyond the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritium.analysis.regions import calls_in
+from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
+from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.partitions import STATE_BYTES, in_order
+
+LEAST_BYTES = 2048
+"""Scratch that is not made smaller."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function's shared memory: `allocation`, from `start` on."""
+
+    allocation: Allocation
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.allocation.size
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The frames of the functions that a kernel calls, the bytes that they need together, and the
+    ops that work in rounds: log2 of how many."""
+
+    of: Mapping[Any, Frame]
+    size: int
+    rounds: Mapping[Any, int] = field(default_factory=dict[Any, int])
+
+
+def frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
+    """The frames of all functions that the kernel calls, each above those of its callers. Nothing
+    works in rounds."""
+    found = _placed(functions, kernel, hardware.scratch_bytes, True)
+    if found.size > hardware.max_shared:
+        return _placed(functions, kernel, hardware.scratch_bytes, False)
+    return found
+
+
+def fitted_frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
+    """The same within the memory of the processor, if there is a way; else in the least that was
+    found."""
+    found, rounds = frames(functions, kernel, hardware), dict[Any, int]()
+
+    def scratch_bytes(op: Any) -> int:
+        size = hardware.scratch_in_rounds(op, rounds[op]) if op in rounds else None
+        return hardware.scratch_bytes(op) if size is None else size
+
+    while found.size > hardware.max_shared:
+        op = _to_halve(found, rounds, hardware)
+        if op is None:
+            break
+        rounds[op] = rounds.get(op, 0) + 1
+        found = _placed(functions, kernel, scratch_bytes, False)
+    return Frames(found.of, found.size, rounds)
+
+
+def _to_halve(found: Frames, rounds: Mapping[Any, int], hardware: Hardware) -> Any:
+    """The op with the most scratch of those that can work in twice as many rounds; None without
+    any."""
+    able = [
+        (place.end - place.start, op)
+        for op, place in _beside_the_excess(found, hardware.max_shared)
+        if place.end - place.start > LEAST_BYTES
+        and hardware.scratch_in_rounds(op, rounds.get(op, 0) + 1) is not None
+    ]
+    return max(able, key=lambda pair: pair[0], default=(0, None))[1]
+
+
+def _beside_the_excess(found: Frames, limit: int) -> Iterator[tuple[Any, Any]]:
+    """What is in use while something is beyond the limit, with its range."""
+    for frame in found.of.values():
+        places = frame.allocation.places
+        beyond = [p for p in places.values() if frame.start + p.end > limit]
+        for op, place in places.items():
+            if any(place.first <= p.last and p.first <= place.last for p in beyond):
+                yield op, place
+
+
+def _placed(
+    functions: Sequence[Any], kernel: Any, scratch_bytes: Callable[[Any], int], apart: bool
+) -> Frames:
+    """`apart`: small scratch has memory of its own."""
+    by_name = {f.sym_name: f for f in functions}
+    placed: dict[Any, Frame] = {}
+
+    def place(op: Any, start: int) -> None:
+        known = placed.get(op)
+        if known is None:
+            known = Frame(allocate(op.regions[0].blocks, scratch_bytes, apart=apart), -1)
+        if known.start >= start:
+            return
+        placed[op] = frame = Frame(known.allocation, start)
+        for call in calls_in(op):
+            place(by_name[call.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
+
+    place(kernel, 0)
+    size = max((f.end for f in placed.values() if f.allocation.size), default=0)
+    return Frames(placed, size if in_order(kernel) else (-(-size // STATE_BYTES) + 1) * STATE_BYTES)

@@ -1,0 +1,146 @@
+"""Read operands of products from shared memory in each iteration of loops short of registers.
+
+before (the loop would hold %v beside all that it carries):
+    %v = ttg.convert_layout %x : tensor<128x128xf16, #blocked> -> tensor<128x128xf16, #dot_op>
+    scf.for ... {
+      %d = tt.dot %a, %v, %c
+    }
+after:
+    %m = ttg.local_alloc %x : (...) -> !ttg.memdesc<128x128xf16, #swizzled_shared, #smem>
+    scf.for ... {
+      %v = ttg.local_load %m : ... -> tensor<128x128xf16, #dot_op>
+      %d = tt.dot %a, %v, %c
+    }
+
+A loop's registers are estimated: the tiles that it carries, those from before it that it uses, and
+the operands and the result of its largest product. Where a thread has fewer, the largest operands
+that do not change in the loop are read again, until the rest fits. What spills goes to memory
+as well, but by more and smaller accesses, and accumulators may be among it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tritium.analysis.regions import defined_inside, functions
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, MatrixEncoding, linear
+from tritium.ops.scf import ForOp
+from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
+from tritium.ops.ttir.dot import TileProduct
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, erase
+from tritium.passes.ttgir.layout_propagation import (
+    is_source,
+    is_tile,
+    num_warps_of,
+    processor_of,
+)
+from tritium.passes.ttgir.pipeline import operand_encoding
+from tritium.target import Processor
+
+REGISTERS = 65536
+"""32-bit registers of a multiprocessor."""
+MOST = 255
+"""Registers that a thread can have."""
+SPARE = 24
+"""Registers for addresses, counters and masks."""
+
+
+@dataclass(frozen=True)
+class ReloadOperands(Pass):
+    """Read operands of products from shared memory in each iteration of loops short of
+    registers."""
+
+    name: ClassVar[str] = "reload-operands"
+    title: ClassVar[str] = "ReloadOperands"
+
+    def run(self, module: ModuleOp) -> bool:
+        found = operands_to_reload(module)
+        for operand, loops in found.items():
+            _reload(operand, loops, processor_of(module))
+        return bool(found)
+
+
+def operands_to_reload(module: ModuleOp) -> dict[SSAValue, list[ForOp]]:
+    """The operands that loops, those of them, should not hold in registers."""
+    threads = num_warps_of(module) * processor_of(module).lanes
+    budget = min(MOST, REGISTERS // threads) - SPARE
+    found: dict[SSAValue, list[ForOp]] = {}
+    for function in functions(module):
+        for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
+            if not any(isinstance(op, ForOp) for op in loop.body.walk()):
+                for operand in _too_many(loop, budget):
+                    found.setdefault(operand, []).append(loop)
+    return found
+
+
+def registers_of(value: SSAValue) -> int:
+    """The 32-bit registers of a thread that a tile takes."""
+    kind = value.type
+    if not is_tile(value) or ir.is_pointer(kind):
+        return 0  # of pointers most are a sum of a common one and a constant
+    bits = ir.bit_width(kind) * linear(ir.encoding_of(kind), ir.shape_of(kind)).in_size(REGISTER)
+    return -(-bits // 32)
+
+
+def _too_many(loop: ForOp, budget: int) -> list[SSAValue]:
+    """The operands, largest first, without which a loop's tiles fit the registers."""
+    used = {
+        v: None for op in loop.body.walk() for v in op.operands
+        if is_tile(v) and not defined_inside(v, loop) and not _is_source(v)
+    }  # fmt: skip
+    needed = sum(map(registers_of, [*loop.body.args, *used]))
+    needed += max(
+        (sum(registers_of(v) for v in (*op.operands[:2], op.results[0]) if defined_inside(v, loop))
+         for op in loop.body.walk() if isinstance(op, TileProduct)), default=0,
+    )  # fmt: skip
+    chosen = list[SSAValue]()
+    for value in sorted(filter(_can_reload, used), key=registers_of, reverse=True):
+        if needed <= budget:
+            break
+        needed -= registers_of(value)
+        chosen.append(value)
+    return chosen
+
+
+def _is_source(value: SSAValue) -> bool:
+    return isinstance(value.owner, Operation) and is_source(value.owner)
+
+
+def _can_reload(value: SSAValue) -> bool:
+    """Whether a tile is a matrix unit's operand that was brought into its layout before."""
+    encoding = ir.encoding_of(value.type)
+    if not isinstance(encoding, DotOperandEncoding) or not isinstance(
+        encoding.get("parent"), MatrixEncoding
+    ):
+        return False
+    owner = value.owner
+    # A conversion between the layouts of products does not leave the registers of a thread.
+    return isinstance(owner, ConvertLayoutOp) and not _of_product(owner.src)
+
+
+def _of_product(value: SSAValue) -> bool:
+    return isinstance(ir.encoding_of(value.type), MatrixEncoding)
+
+
+def _reload(operand: SSAValue, loops: list[ForOp], processor: Processor) -> None:
+    """Store a tile where it was converted, and load it where the loops use it."""
+    owner: Any = operand.owner
+    kind, at = owner.src.type, Builder(owner)
+    encoding = operand_encoding(kind, processor)
+    type = memdesc_of(ir.shape_of(kind), ir.element_type(kind), encoding, False)
+    memory = at.value(LocalAllocOp, owner.src, result=type)
+    memory.name_hint = operand.name_hint
+    for use in list(operand.uses):
+        user = use.operation
+        if any(loop.is_ancestor(user) for loop in loops):
+            loaded = Builder(user).value(LocalLoadOp, memory, None, result=operand.type)
+            loaded.name_hint = operand.name_hint
+            user.operands[use.index] = loaded
+    if operand.first_use is None:
+        erase(owner)
