@@ -194,6 +194,9 @@ def test_instructions_are_counted_by_opcode():
     assert instruction_mix(".LBB0_1:\n\tvaddps %zmm0, %zmm1, %zmm2\n\tretq\n") == {
         "vaddps": 1, "retq": 1
     }  # fmt: skip
+    sass = ("Function:kernel\n--:-:-:-:1\tLDC R1, c[0x0][0x28];\nLBB0:\n04:-:2:Y:6\tLDG.E.64 R8, "
+            "desc[UR4][R8.64];\n--:-:-:Y:5\t@!P0 BRA LBB0;\n--:0:-:-:2\t@UP1 LDG.E R2, [R4];\n")
+    assert instruction_mix(sass) == {"LDC": 1, "LDG": 2, "BRA": 1}
 
 
 def profile(folder: Path) -> Path:
