@@ -64,6 +64,12 @@ def summed(x, out, BLOCK: tl.constexpr):
     tl.atomic_add(out, v)
 
 
+@tritium.jit
+def overflowed(x, out, BLOCK: tl.constexpr):
+    big = tl.exp(tl.load(x + tl.arange(0, BLOCK)) * 100)
+    tl.store(out + tl.arange(0, BLOCK), big * 0.5 - big)
+
+
 def ones(n: int, **places: float) -> np.ndarray:
     made = np.ones(n, np.float32)
     for place, value in places.items():
@@ -96,6 +102,9 @@ CASES: dict[str, tuple[str, Any, int, tuple[Any, ...], dict[str, Any]]] = {
                               {"BLOCK": 128}),
     "a sum that is too large": ("fp", summed, 1, (ones(64, _3=3e38, _4=3e38), OUT),
                                 {"BLOCK": 64}),
+    "a NaN of an infinity": ("fp", overflowed, 1, (X, OUT), {"BLOCK": 64}),
+    "a NaN of an infinity that was loaded": ("fp", overflowed, 1, (ones(64, _5=np.inf), OUT),
+                                             {"BLOCK": 64}),
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from tritium.sanitize.kinds import INFINITE, NAN
 from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError
 from tritium.sanitize.races import WORDS, access_of, orders
 from tritium.sanitize.shadow import ATOMIC, SITE_BITS, Shadow
-from tritium.sanitize.sites import Site
+from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
 _BAD: dict[int, Callable[[Any], Any]] = {NAN: np.isnan, INFINITE: np.isinf}
@@ -57,7 +57,7 @@ class _Facts:
     and where a NaN or an infinity came into it."""
 
     roots: frozenset[int] | None = None
-    bad: dict[int, tuple[str, Site]] | None = None
+    bad: dict[int, Origin] | None = None
 
 
 class _Now(threading.local):
@@ -124,7 +124,7 @@ def _note(words: Any, rows: Any, me: int, kind: Access) -> np.ndarray[Any, np.dt
 class _Reports(Checks):
     """Reports; what a pass would have written into the kernel's metadata comes as it is found."""
 
-    origin: tuple[str, Site] | None = None
+    origin: Origin | None = None
 
     def _made(self, failed: CheckFailed, arguments: Any, grid: Any) -> list[str]:
         return self.origin_lines(self.origin)
@@ -157,7 +157,7 @@ class Watch:
             self._shadow = NotingShadow(self._extents, granule, grid)
         self._race: SanitizerError | None = None
         self._ordered = False
-        self._first: dict[tuple[tuple[int, int, int], int], tuple[str, Site]] = {}
+        self._first: dict[tuple[tuple[int, int, int], int], Origin] = {}
 
     def argument(self, handle: Any, number: int) -> None:
         """A handle leads to an argument's memory."""
@@ -219,9 +219,9 @@ class Watch:
 
     def _made_here(
         self, op: Any, operands: Sequence[Any], handle: Any, accesses: bool
-    ) -> dict[int, tuple[str, Site]]:
+    ) -> dict[int, Origin]:
         value = np.asarray(handle.array).astype(np.float64)
-        found: dict[int, tuple[str, Site]] = {}
+        found: dict[int, Origin] = {}
         if np.isfinite(value).all():
             return found
         inputs = [
@@ -232,7 +232,7 @@ class Watch:
             if not bad.any():
                 continue
             if accesses:
-                found[kind] = "loaded", self._site("fp")
+                found[kind] = Origin("loaded", self._site("fp"))
                 continue
             if not inputs or op.movement is not None:
                 continue
@@ -242,7 +242,10 @@ class Watch:
             else:
                 made = all(x.all() for x in fine)
             if made:
-                found[kind] = "made", self._site("fp")
+                cause = self._first.get((self._now.program, INFINITE)) if kind == NAN else None
+                if cause is not None and not any(np.isinf(x).any() for x in inputs):
+                    cause = None
+                found[kind] = Origin("made", self._site("fp"), cause)
         return found
 
     # Accesses

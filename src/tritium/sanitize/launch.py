@@ -12,6 +12,7 @@ from tritium.errors import TritonError
 from tritium.sanitize.extents import UNKNOWN, Memory, host_copy, memory_of
 from tritium.sanitize.kinds import NAN
 from tritium.sanitize.shadow import Shadow
+from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
 """How the message of a fault begins that is the number of a check."""
@@ -133,12 +134,17 @@ class Checks:
         )
 
     @staticmethod
-    def origin_lines(found: tuple[str, Mapping[str, Any]] | None) -> list[str]:
+    def origin_lines(found: Origin | None) -> list[str]:
         """The lines about where a number was made."""
         if found is None:
             return ["    where it was made could not be found"]
-        how, site = found
-        return [f"  first {how} at {site['file']}:{site['line']}", f"    {site['source']}"]
+        how, site, cause = found
+        lines = [f"  first {how} at {site['file']}:{site['line']}", f"    {site['source']}"]
+        if cause is not None:
+            how, site, _ = cause
+            lines += [f"  of an infinity, first {how} at {site['file']}:{site['line']}",
+                      f"    {site['source']}"]  # fmt: skip
+        return lines
 
     def _raced(
         self, failed: CheckFailed, arguments: Sequence[Any], shadow: Shadow | None
