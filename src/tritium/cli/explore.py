@@ -190,7 +190,8 @@ def _check_program(file: str) -> None:
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise ExploreError(f"{file}: a folder without __main__.py")
     if path.suffix in _OTHER_FILES:
-        more = "; --against takes what was saved with -o NAME.json" if path.suffix == ".json" else ""
+        saved = path.suffix == ".json"
+        more = "; --against takes what was saved with -o NAME.json" if saved else ""
         raise ExploreError(
             f"{file} is no program; a program, a {' or '.join(STAGE_FILES)} file or a profile is "
             f"required{more}"

@@ -115,7 +115,7 @@ def race_check(c: Context, op: Any) -> None:
     for address in (addresses[register] for register in registers):
         accessed = f.icmp("ne", address, const("i64", 0))
         with f.when(accessed if owner is None else f.op("and", owner, accessed), "note", "noted"):
-            fine = note(f, op.access, op.size, op.site, shadow, address, number)
+            fine = note(f, op, shadow, address, number)
             with f.when(f.op("xor", fine, const("i1", True)), "race", "fine"):
                 _write_report(c, report_of(f, shadow), op.site, address)
 
