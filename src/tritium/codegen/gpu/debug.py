@@ -39,7 +39,7 @@ def _conversion(
     """printf's conversion of an element, and the element as it is passed."""
     f, element = c.f, ir.element_type(type)
     if isinstance(element, ir.PointerType):
-        return "0x%016llx", c.as_type(value, "i64")
+        return "%p", c.as_type(value, "i64")
     bits = ir.bit_width(element)
     if op.hex:
         plain = c.as_type(value, f"i{bits}")
