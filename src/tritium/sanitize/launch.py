@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
-from tritium.sanitize.extents import UNKNOWN, Memory, host_copy, memory_of
+from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of
 from tritium.sanitize.kinds import NAN
 from tritium.sanitize.shadow import Noted, Shadow
 from tritium.sanitize.sites import Origin
@@ -93,8 +93,7 @@ class Checks:
 
     def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""
-        memories = [memory_of(arguments[i]) for i in self.pointers]
-        extents = [address for m in memories for address in (m.begin, m.end)]
+        extents = [address for i in self.pointers for address in extent_of(arguments[i])]
         return extents if shadow is None else [*extents, shadow.address]
 
     def error(
