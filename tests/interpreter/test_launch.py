@@ -231,9 +231,12 @@ def test_device_print(capsys):
         tl.device_print("x", tl.load(x + tl.arange(0, 2)), 5)
         tl.device_print("hex: ", 255, hex=True)
         tl.device_print("unsigned", tl.full((), -1, tl.int64).to(tl.uint64))
+        tl.device_print("pointer", x)
+        tl.device_print("nothing")
         tl.static_print("static", 3, sep="-")
 
-    run(kernel, np.array([1.5, 2], np.float32))
+    array = np.array([1.5, 2], np.float32)
+    run(kernel, array)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "pid (0, 0, 0) idx (0) x: (operand 0) 1.500000",
@@ -241,6 +244,8 @@ def test_device_print(capsys):
         "pid (0, 0, 0) idx () x: (operand 1) 5",
         "pid (0, 0, 0) idx () hex: 0x000000ff",
         "pid (0, 0, 0) idx () unsigned: 18446744073709551615",
+        f"pid (0, 0, 0) idx () pointer: {array.ctypes.data:#x}",
+        "pid (0, 0, 0) nothing",
         "static-3",
     ]
 

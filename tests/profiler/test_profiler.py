@@ -143,6 +143,21 @@ def test_decorators_sessions_and_threads(monkeypatch):
     assert proton.start("d") is None
 
 
+def test_a_second_start_of_a_name_continues_its_session():
+    x = np.zeros(4, np.float32)
+    first, other = proton.start("same"), proton.start("other")
+    plain[(1,)](x)
+    proton.deactivate(first)
+    assert proton.start("./same", hook="triton") == first != other
+    plain[(1,)](x)
+    copy[(1,)](x, 5)
+    with pytest.raises(ValueError, match=r"session 0 is open with the name 'same' and data='tree'"):
+        proton.start("same", data="trace")
+    proton.finalize()
+    top = children(json.loads(Path("same.hatchet").read_text())[0])
+    assert top["plain"]["metrics"]["count"] == 2 and top["copy_5"]["metrics"]["flops32"] == 10
+
+
 @pytest.mark.parametrize(
     "options", [{"backend": "roctracer"}, {"mode": "pcsampling"}, {"mode": mode.PCSampling(5)}]
 )

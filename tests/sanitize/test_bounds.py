@@ -3,15 +3,17 @@ are right run as they do without checks."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tritium
 import tritium.language as tl
 from tests.support.device import device
-from tritium.sanitize.extents import memory_of
+from tritium.sanitize.extents import extent_of, memory_of
 from tritium.sanitize.launch import SanitizerError
 
 pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
@@ -264,9 +266,81 @@ def test_memory_of_arguments():
     assert memory_of(x[::-1]).begin == x.ctypes.data
     assert memory_of(bytearray(5))[1] - memory_of(bytearray(5))[0] == 5
     assert memory_of(x[:, 0]).text == "4 elements of int16"
+    read = np.frombuffer(bytes(24), np.int16)
+    others = np.ones(3, ml_dtypes.bfloat16), np.ones(2, np.float16).view(np.recarray)
+    views = x, x[1:, ::2], x[::-1], x.T, np.asfortranarray(x), x[:0], read, read[3:]
+    for array in (*views, *others):
+        assert extent_of(array) == memory_of(array)[:2]
 
 
 def test_memory_of_torch_tensors_is_their_storage():
     torch = pytest.importorskip("torch")
     x = torch.zeros(10, 4)
     assert memory_of(x[2:, 1])[:2] == (x.data_ptr(), x.data_ptr() + 160)
+
+
+@tritium.jit(do_not_specialize=["row", "column", "start", "rows", "columns"])
+def affine(x, out, row, column, start, rows, columns, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, M), tl.arange(0, N)
+    inside = (i < rows)[:, None] & (j < columns)[None, :]
+    pointers = x + start + (i * row)[:, None] + (j * column)[None, :]
+    tl.store(out + i[:, None] * N + j[None, :], tl.load(pointers, mask=inside, other=0))
+
+
+@tritium.jit(do_not_specialize=["by", "start", "n"])
+def wide_remainder(x, out, by, start, n, BLOCK: tl.constexpr):
+    i = (start + tl.arange(0, BLOCK)) % by
+    tl.store(out + tl.arange(0, BLOCK), tl.load(x + i.to(tl.int64) * 2, mask=i < n, other=0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tiles_are_checked_as_a_whole_or_by_their_elements(seed: int) -> None:
+    """One test for a tile whose offsets are computed from scalars agrees with one of each element,
+    where offsets wrap around, too."""
+    random = np.random.default_rng(seed)
+    x, out = np.ones(300, np.float32), np.zeros(8 * 16, np.float32)
+    i, j = np.arange(8)[:, None], np.arange(16)[None, :]
+    far = [0, 1, -1, 16, 3, 37, -16, 1 << 28, -(1 << 28), (1 << 31) - 1, -(1 << 31)]
+    verdicts = set[bool]()
+    for _ in range(120):
+        row, column, start = (int(random.choice(far)) for _ in range(3))
+        start = int(random.choice([start, 60, 299, 284]))
+        rows, columns = int(random.integers(0, 9)), int(random.integers(0, 17))
+        inside = (i < rows) & (j < columns)
+        # Each sum of a pointer and an offset is one of addresses, which do not wrap at 32 bits.
+        product = [(a * by).astype(np.int32).astype(np.int64) for a, by in
+                   ((i.astype(np.int64), row), (j.astype(np.int64), column))]  # fmt: skip
+        index = np.broadcast_to(start + product[0] + product[1], inside.shape)
+        fine = bool(((index >= 0) & (index < x.size))[inside].all())
+        verdicts.add(fine)
+        launch = partial(affine[(1,)], x, out, row, column, start, rows, columns, 8, 16)
+        if fine:
+            launch()
+        else:
+            with pytest.raises(SanitizerError, match="load out of bounds"):
+                launch()
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize(("by", "start", "n", "fine"), [
+    (32, 5, 32, True), (33, 0, 33, True), (34, 20, 33, True), (34, 20, 34, False),
+    (32, -5, 32, False), (1, 99, 1, True), (1 << 30, (1 << 31) - 5, 3, False),
+])  # fmt: skip
+def test_remainders_in_wide_offsets(by: int, start: int, n: int, fine: bool) -> None:
+    x, out = np.ones(66, np.float32), np.zeros(64, np.float32)
+    launch = partial(wide_remainder[(1,)], x, out, by, start, n, 64)
+    if fine:
+        launch()
+    else:
+        with pytest.raises(SanitizerError, match="load out of bounds"):
+            launch()
+
+
+def test_a_whole_tile_costs_one_test() -> None:
+    """The check of each element stands where the one of the whole tile fails."""
+    x, out = np.ones(300, np.float32), np.zeros(8 * 16, np.float32)
+    kernel = affine[(1,)](x, out, 16, 1, 0, 8, 16, 8, 16)
+    text = kernel.asm["tile"]
+    outside = text.split("scf.if")[0]
+    assert text.count("scf.if") == 2 == text.count("tt.sanitizer_check")
+    assert "tt.reduce" not in outside and "sanitizer_check" not in outside

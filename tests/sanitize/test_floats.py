@@ -70,6 +70,32 @@ def test_numbers_that_were_loaded():
     assert f"first loaded at {__file__}:{line(divide, 3)}" in message
 
 
+@tritium.jit
+def overflow(x, out, BLOCK: tl.constexpr):
+    v = tl.load(x + tl.arange(0, BLOCK))
+    big = tl.exp(v * 100)
+    scaled = big
+    for _ in range(2):
+        scaled = scaled * 0.5
+    tl.store(out + tl.arange(0, BLOCK), scaled - scaled)
+
+
+def test_a_nan_made_of_an_infinity_leads_to_the_infinity():
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    message = str(failing(lambda: overflow[(1,)](x, out, BLOCK=64)))
+    assert message.endswith(
+        f"  first made at {__file__}:{line(overflow, 7)}\n"
+        "    tl.store(out + tl.arange(0, BLOCK), scaled - scaled)\n"
+        f"  of an infinity, first made at {__file__}:{line(overflow, 3)}\n"
+        "    big = tl.exp(v * 100)"
+    )
+    x[:] = np.inf
+    message = str(failing(lambda: overflow[(1,)](x, out, BLOCK=64)))
+    assert f"of an infinity, first loaded at {__file__}:{line(overflow, 2)}" in message
+    x[:] = 0
+    overflow[(1,)](x, out, BLOCK=64)
+
+
 def test_replaced_ones_are_not_reported_and_products_are_seen_whole():
     @tritium.jit
     def softmax(x, out, n, BLOCK: tl.constexpr):

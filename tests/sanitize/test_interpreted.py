@@ -12,6 +12,7 @@ import tritium
 import tritium.language as tl
 from tests.gluon import hopper_programs, partition_programs
 from tests.gluon.support import launcher
+from tests.sanitize import test_races
 from tests.support.device import device
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.sanitize.allocations import new_arrays_filled
@@ -64,6 +65,12 @@ def summed(x, out, BLOCK: tl.constexpr):
     tl.atomic_add(out, v)
 
 
+@tritium.jit
+def overflowed(x, out, BLOCK: tl.constexpr):
+    big = tl.exp(tl.load(x + tl.arange(0, BLOCK)) * 100)
+    tl.store(out + tl.arange(0, BLOCK), big * 0.5 - big)
+
+
 def ones(n: int, **places: float) -> np.ndarray:
     made = np.ones(n, np.float32)
     for place, value in places.items():
@@ -96,6 +103,9 @@ CASES: dict[str, tuple[str, Any, int, tuple[Any, ...], dict[str, Any]]] = {
                               {"BLOCK": 128}),
     "a sum that is too large": ("fp", summed, 1, (ones(64, _3=3e38, _4=3e38), OUT),
                                 {"BLOCK": 64}),
+    "a NaN of an infinity": ("fp", overflowed, 1, (X, OUT), {"BLOCK": 64}),
+    "a NaN of an infinity that was loaded": ("fp", overflowed, 1, (ones(64, _5=np.inf), OUT),
+                                             {"BLOCK": 64}),
 }  # fmt: skip
 
 
@@ -203,18 +213,29 @@ def test_races_between_programs():
 
 @tritium.jit
 def float_total(out, x, LOOKED_AT: tl.constexpr):
+    tl.store(x + tl.program_id(0), 2.0)
     old = tl.atomic_add(out, 1.0)
-    if LOOKED_AT:
-        tl.store(x, old)
-    else:
-        tl.store(x, 2.0)
+    if not LOOKED_AT or old == 1:
+        tl.store(out + 1, tl.load(x))
 
 
 def test_an_order_is_made_by_looking_at_a_result_alone():
-    out, x, mode = np.zeros(1, np.float32), np.zeros(1, np.float32), "races,fp"
-    with pytest.raises(SanitizerError, match=r"^race: store"):
+    out, x, mode = np.zeros(2, np.float32), np.zeros(2, np.float32), "races,fp"
+    with pytest.raises(SanitizerError, match=r"^race: load"):
         InterpretedKernel(float_total)[(2,)](out, x, LOOKED_AT=False, instrumentation_mode=mode)
-    InterpretedKernel(float_total)[(2,)](out, x, LOOKED_AT=True, instrumentation_mode=mode)
+    out[0] = 0
+    with pytest.warns(UserWarning, match="'float_total' may order themselves by the atomic access"):
+        InterpretedKernel(float_total)[(2,)](out, x, LOOKED_AT=True, instrumentation_mode=mode)
+
+
+@pytest.mark.parametrize(("kernel", "text"), [
+    (test_races.after_the_lock, "tl.store(x + 1"), (test_races.ticket_is_no_lock, "tl.store(x +")
+])  # fmt: skip
+def test_what_ordering_operations_do_not_order(kernel: Any, text: str):
+    more = {} if kernel is test_races.after_the_lock else {"BLOCK": 8}
+    message = race(kernel, 8, np.zeros(8, np.int32), np.zeros(1, np.int32), **more)
+    line = test_races.line_of(kernel, text)
+    assert message.startswith("race: store in") and message.count(f":{line}\n") == 2
 
 
 def test_programs_that_do_not_meet_or_have_an_order():

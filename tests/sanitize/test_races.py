@@ -171,11 +171,69 @@ def relaxed_ticket(x, out):
     tl.store(out, ticket)
 
 
-def test_programs_that_wait_for_each_other_are_not_checked() -> None:
-    x = np.zeros(1, np.int32)
-    kernel = in_turn[(8,)](x, np.zeros(1, np.int32))
-    assert x[0] == 8 and "tt.race_check" not in kernel.asm["tile"]
+@tritium.jit
+def after_the_lock(x, lock):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(x, tl.load(x) + 1)
+    tl.atomic_xchg(lock, 0)
+    tl.store(x + 1, tl.program_id(0))
+
+
+@tritium.jit
+def ticket_is_no_lock(x, ticket, BLOCK: tl.constexpr):
+    n = tl.atomic_add(ticket, 1)
+    tl.store(x + tl.arange(0, BLOCK), n)
+
+
+@tritium.jit
+def last_adds_up(x, ticket, out, N: tl.constexpr, TOO_EARLY: tl.constexpr):
+    pid = tl.program_id(0)
+    if TOO_EARLY:
+        n = tl.atomic_add(ticket, 1)
+        tl.store(x + pid, pid)
+    else:
+        tl.store(x + pid, pid)
+        n = tl.atomic_add(ticket, 1)
+    if n == N - 1:
+        tl.store(out, tl.sum(tl.load(x + tl.arange(0, N))))
+        tl.store(ticket, 0)
+
+
+@tritium.jit
+def waits(x, flag):
+    if tl.program_id(0) == 0:
+        tl.store(x, 7)
+        tl.store(flag, 1)
+    else:
+        while tl.load(flag, volatile=True) == 0:
+            pass
+        tl.store(x + tl.program_id(0), tl.load(x))
+
+
+def test_programs_that_order_their_accesses_are_right() -> None:
+    x, lock = np.zeros(8, np.int32), np.zeros(1, np.int32)
+    with pytest.warns(UserWarning, match=r"'in_turn' may order themselves by the atomic access at"):
+        in_turn[(8,)](x, lock)
+    assert x[0] == 8
+    with pytest.warns(UserWarning, match="'last_adds_up' may order"):
+        last_adds_up[(8,)](x, lock, x[:1].copy(), 8, False)
+    with pytest.warns(UserWarning, match="'waits' may order themselves by the access at"):
+        waits[(4,)](np.zeros(8, np.int32), lock)
     failing(lambda: relaxed_ticket[(8,)](np.zeros(1, np.int32), x))
+
+
+def test_what_ordering_operations_do_not_order() -> None:
+    x, lock = np.zeros(8, np.int32), np.zeros(1, np.int32)
+    with pytest.warns(UserWarning, match="'after_the_lock' may order"):
+        error = failing(lambda: after_the_lock[(8,)](x, lock))
+    store = line_of(after_the_lock, "tl.store(x + 1")
+    assert error.site[1] == store and str(error).count(f":{store}\n") == 2
+    error = failing(lambda: ticket_is_no_lock[(8,)](x, lock, 8))
+    assert error.site[1] == line_of(ticket_is_no_lock, "tl.store")
+    error = failing(lambda: last_adds_up[(8,)](x, np.zeros(1, np.int32), x[:1].copy(), 8, True))
+    lines = [line_of(last_adds_up, f"tl.store({text}") for text in ("x + pid", "out")]
+    assert all(f":{line}\n" in str(error) for line in lines)
 
 
 def test_both_checks() -> None:

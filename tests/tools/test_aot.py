@@ -180,8 +180,31 @@ def test_a_failed_assertion(source: Path):
     x = np.zeros(1, np.int32)
     refuse(x, 7)
     assert x[0] == 7
-    with pytest.raises(RuntimeError, match="device-side assert"):
+    with pytest.raises(RuntimeError) as failed:
         refuse(x, 8)
+    line = 1 + KERNELS.splitlines().index('    tl.device_assert(n < 8, "too many")')
+    text = str(failed.value)
+    assert text.startswith("device-side assert triggered: ") and "too many" in text
+    assert f"kernels.py:{line}" in text and text.endswith("[program (0, 0, 0)]")
+    with pytest.raises(RuntimeError, match=r"too many.*\[program \([012], 0, 0\)\]"):
+        refuse[(3,)](x, 9, threads=3)
+
+
+def test_constants_that_are_no_numbers(source: Path):
+    source.write_text(source.read_text() + '''
+@triton.jit
+def chosen(x, n, ON: tl.constexpr, HOW: tl.constexpr, NONE: tl.constexpr):
+    if ON and HOW == "max" and NONE is None:
+        tl.store(x, n)
+''')
+    header, library = compiled(source, "chosen", '*i32, i32, True, "max", None', "ON, 1, 1")
+    x = np.zeros(1, np.int32)
+    aot.load(library)(x, 5)
+    assert x[0] == 5
+    assert "ON=True, HOW=max, NONE=None" in header.read_text()
+    _, library = compiled(source, "chosen", "*i32, i32, False, 'max', None", "1, 1, 1")
+    aot.load(library)(x, 6)
+    assert x[0] == 5
 
 
 def test_files_that_are_no_bundle(tmp_path: Path):
@@ -239,6 +262,7 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
     ({"grid": "max(n, 4), 1, 1"}, "three are required"),
     ({"grid": "n ** 2, 1, 1"}, r"has more than numbers, arguments and \+"),
     ({"grid": "n / 0, 1, 1"}, "divides by 0"),
+    ({"target": "cuda:90"}, "target 'cuda:90' has no warp size, as in cuda:90:32"),
     ({"target": "cuda"}, "<backend>:<arch>:<warp size> or cpu"),
     ({"target": "cpu:pentium"}, "no processor 'pentium' is known"),
     ({"signature": ADD.replace(" fp32,", " fp16,")}, "argument scale of type fp16"),

@@ -135,6 +135,12 @@ sys.exit(3)
     (["kernels.py"], None, None, "compiled: nothing; a program must launch it"),
     (["kernels.py"], None, SIGNATURE, "--signature needs the name of its kernel"),
     (["x.ttir", "--target"], None, None, "--target: options stand before the file"),
+    (["x.hatchet", "-o", "p.html"], None, None, "-o: options stand before the file"),
+    (["kernels.py", "--against"], "mean", SIGNATURE, "--against: options stand before the file"),
+    (["x.json"], None, None, r"x\.json is no program; .* --against takes what was saved"),
+    (["x.ptx"], None, None, r"x\.ptx is no program; a program, a .ttir or .ttgir file or a prof"),
+    (["folder"], None, None, "folder: a folder without __main__.py"),
+    (["x.hatchet"], "mean", None, "x.hatchet is a profile, for which --kernel says nothing"),
     (["kernels.py"], "mean", None, "--target cpu: kernels.py is run, on this machine"),
 ])  # fmt: skip
 def test_errors(
@@ -143,11 +149,43 @@ def test_errors(
 ):  # fmt: skip
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr("tritium.cli.run.run_program", lambda arguments: None)
-    Path("x.ttir").write_text("")
+    for name in ("x.ttir", "x.hatchet", "x.json", "x.ptx"):
+        Path(name).write_text("")
+    Path("folder").mkdir()
     target = None if message.startswith("compiled: nothing") else "cpu"
     with pytest.raises(ExploreError, match=message):
         explore(program, Path("out.html"), kernel, target, signature)
     assert not Path("out.html").exists()
+
+
+def test_the_page_needs_a_folder(file: Path):
+    with pytest.raises(ExploreError, match=r"--output no/x\.html: there is no folder no"):
+        explore([str(file)], Path("no/x.html"), "mean", "cpu", SIGNATURE)
+
+
+def test_a_folder_is_a_program(tmp_path: Path):
+    program = tmp_path / "app"
+    program.mkdir()
+    (program / "__main__.py").write_text(KERNELS + """
+import numpy as np
+x = np.ones(64, np.float32)
+mean[(1,)](x, x, np.zeros(64, np.float32), 64, BLOCK=64)
+""")
+    out = tmp_path / "page.html"
+    command = [sys.executable, "-m", "tritium", "explore", "-o", str(out), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": SRC})  # fmt: skip
+    assert (done.stdout, done.returncode) == (f"{out}: mean (BLOCK=64)\n", 0), done.stderr
+
+
+def test_options_behind_a_program_are_named(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tritium.cli.run.run_program", lambda arguments: None)
+    record([str(file), "--against", "x", "--other"], None, None, None)
+    said = capsys.readouterr().err
+    assert said == (f"tritium: warning: --against stands behind {file}, and is passed to it; "
+                    "options of this command stand before it\n")  # fmt: skip
 
 
 def test_a_missing_library_is_named(file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -194,6 +232,9 @@ def test_instructions_are_counted_by_opcode():
     assert instruction_mix(".LBB0_1:\n\tvaddps %zmm0, %zmm1, %zmm2\n\tretq\n") == {
         "vaddps": 1, "retq": 1
     }  # fmt: skip
+    sass = ("Function:kernel\n--:-:-:-:1\tLDC R1, c[0x0][0x28];\nLBB0:\n04:-:2:Y:6\tLDG.E.64 R8, "
+            "desc[UR4][R8.64];\n--:-:-:Y:5\t@!P0 BRA LBB0;\n--:0:-:-:2\t@UP1 LDG.E R2, [R4];\n")
+    assert instruction_mix(sass) == {"LDC": 1, "LDG": 2, "BRA": 1}
 
 
 def profile(folder: Path) -> Path:

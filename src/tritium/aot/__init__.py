@@ -39,8 +39,8 @@ _FLOATS: dict[str, Any] = {
     "fp32": (ctypes.c_float, ctypes.c_uint32), "fp64": (ctypes.c_double, ctypes.c_uint64),
 }  # fmt: skip
 """The type of a number and that of its bits."""
-_FAULTS = {1: MemoryError("no memory for a kernel's scratch"),
-           2: RuntimeError("device-side assert triggered")}  # fmt: skip
+_NO_MEMORY = 1
+"""The status of a launch that got no scratch memory."""
 
 
 class BundleError(TritonError, RuntimeError):
@@ -72,11 +72,14 @@ class Kernel:
         self._run.argtypes = [ctypes.c_void_p, *types]
         self._range = library[f"{about['entry']}_programs"]
         self._range.argtypes = [*[ctypes.c_uint32] * 3, *[ctypes.c_int64] * 2, *types]
+        self._failure = getattr(library, f"{about['entry']}_failure", None)
+        if self._failure is not None:
+            self._failure.restype = ctypes.c_char_p
 
     def __call__(self, *args: Any) -> None:
         """Run the kernel over its grid, on this thread. Raises `TypeError` for arguments that do
         not fit, `RuntimeError` for a failed device_assert."""
-        _check(self._run(None, *self._values(args)))
+        self._check(self._run(None, *self._values(args)))
 
     def __getitem__(self, grid: Sequence[int] | int) -> Callable[..., None]:
         try:
@@ -108,7 +111,16 @@ class Kernel:
         run(ends[0], ends[1])
         for other in others:
             other.join()
-        _check(max(found))
+        self._check(max(found))
+
+    def _check(self, status: int) -> None:
+        if status == _NO_MEMORY:
+            raise MemoryError(f"{self.name}: no memory for the kernel's scratch")
+        if status:
+            program = (ctypes.c_int32 * 3)()
+            text = self._failure(program) if self._failure is not None else None
+            more = f": {text.decode(errors='replace')} [program {(*program,)}]" if text else ""
+            raise RuntimeError(f"device-side assert triggered{more}")
 
     def _values(self, args: Sequence[Any]) -> list[Any]:
         if len(args) != len(self.parameters):
@@ -130,11 +142,6 @@ class Kernel:
                 value = number.from_buffer(bits(value))
             values.append(value)
         return values
-
-
-def _check(status: int) -> None:
-    if status:
-        raise _FAULTS[status]
 
 
 _opened_so_far = itertools.count()

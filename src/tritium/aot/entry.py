@@ -3,6 +3,8 @@
     int32_t NAME(void *stream, ARGUMENTS...)            all programs of the grid, on this thread
     int32_t NAME_programs(uint32_t gx, uint32_t gy, uint32_t gz, int64_t begin, int64_t end,
                           ARGUMENTS...)                 some of them, for callers with threads
+    const char *NAME_failure(int32_t program[3])          of the assertion that failed last: its
+                                                          text and line, and the program; or NULL
     void load_NAME(void), unload_NAME(void)             nothing
 
 The first two return 0; 1 where there is no memory for scratch; 2 where a device_assert failed.
@@ -52,8 +54,9 @@ def entry_ir(
         *([] if about is None else [_described(about)]),
         *_declared(scratch),
         f"define i32 @{name}_programs(i32 %gx, i32 %gy, i32 %gz, i64 %begin, i64 %end{rest}) {{",
-        *_programs(kernel, types, scratch),
+        *_programs(name, kernel, types, scratch),
         "}",
+        *_failure(name),
         f"define i32 @{name}(ptr %stream{rest}) {{",
         *_whole_grid(name, parameters, types, grid, constants),
         "}",
@@ -74,7 +77,7 @@ def _declared(scratch: int) -> list[str]:
     return ["declare ptr @aligned_alloc(i64, i64)", "declare void @free(ptr)"]
 
 
-def _programs(kernel: str, types: Sequence[str], scratch: int) -> list[str]:
+def _programs(name: str, kernel: str, types: Sequence[str], scratch: int) -> list[str]:
     size = -(-max(scratch, 1) // 64) * 64
     lines = [
         f"  %args = alloca [{max(len(types), 1)} x i64], align 8",
@@ -114,9 +117,57 @@ def _programs(kernel: str, types: Sequence[str], scratch: int) -> list[str]:
         f"  %raised.at = getelementptr i8, ptr %fault, i64 {raised}",
         "  %raised = load i32, ptr %raised.at, align 4",
         "  %failed = icmp ne i32 %raised, 0",
-        "  %status = select i1 %failed, i32 2, i32 0",
-        "  ret i32 %status",
+        "  br i1 %failed, label %failure, label %fine",
+        "fine:",
+        "  ret i32 0",
+        "failure:",
+        *_copied("%fault", f"@{name}_failed", "keep", f"@{name}_lock"),
+        "  ret i32 2",
     ]
+
+
+_KEPT = ("pid_x", "pid_y", "pid_z", "message")
+"""Fields of the fault of a failed assertion that its caller may ask for."""
+
+
+def _copied(source: str, to: str, label: str, lock: str) -> list[str]:
+    """Copy these fields of a fault to another one, while no other thread does."""
+    lines = [
+        f"  br label %{label}",
+        f"{label}:",
+        f"  %{label}.pair = cmpxchg ptr {lock}, i32 0, i32 1 acquire monotonic",
+        f"  %{label}.mine = extractvalue {{i32, i1}} %{label}.pair, 1",
+        f"  br i1 %{label}.mine, label %{label}.copy, label %{label}",
+        f"{label}.copy:",
+    ]
+    for field in _KEPT:
+        place = FAULT.fields[field]
+        align = 8 if place.type == "ptr" else 4
+        lines += [
+            f"  %{label}.{field}.from = getelementptr i8, ptr {source}, i64 {place.offset}",
+            f"  %{label}.{field}.to = getelementptr i8, ptr {to}, i64 {place.offset}",
+            f"  %{label}.{field} = load {place.type}, ptr %{label}.{field}.from, align {align}",
+            f"  store {place.type} %{label}.{field}, ptr %{label}.{field}.to, align {align}",
+        ]
+    return [*lines, f"  store atomic i32 0, ptr {lock} release, align 4"]
+
+
+def _failure(name: str) -> list[str]:
+    """The function that tells of the assertion that failed last."""
+    lines = [
+        f"@{name}_failed = internal global [{FAULT.size} x i8] zeroinitializer, align 8",
+        f"@{name}_lock = internal global i32 0, align 4",
+        f"define ptr @{name}_failure(ptr %program) {{",
+        f"  %seen = alloca [{FAULT.size} x i8], align 8",
+        *_copied(f"@{name}_failed", "%seen", "look", f"@{name}_lock"),
+    ]
+    for axis, field in enumerate(_KEPT[:3]):
+        lines += [
+            f"  %{field} = load i32, ptr %look.{field}.to, align 4",
+            f"  %{field}.given = getelementptr i32, ptr %program, i64 {axis}",
+            f"  store i32 %{field}, ptr %{field}.given, align 4",
+        ]
+    return [*lines, "  ret ptr %look.message", "}"]
 
 
 def _whole_grid(
@@ -124,7 +175,7 @@ def _whole_grid(
     constants: Mapping[str, Any],
 ) -> list[str]:  # fmt: skip
     lines: list[str] = []
-    known = {n: str(v) for n, v in constants.items() if isinstance(v, int)}
+    known = {n: str(int(v)) for n, v in constants.items() if isinstance(v, int)}
     for i, ((argument, type), held) in enumerate(zip(parameters, types, strict=True)):
         if held[0] == "i":
             known[argument] = f"%n{i}"

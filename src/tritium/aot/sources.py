@@ -77,6 +77,8 @@ def cpu_header(to: Interface) -> str:
         "/* Run programs begin <= p < end of a grid, p = x + gx * (y + gy * z). Threads may run",
         "   several ranges at the same time. */",
         f"int32_t {to.name}_programs({_list(some, to.parameters)});",
+        "/* Text and line of the device_assert that failed last, and its program; or NULL. */",
+        f"const char *{to.name}_failure(int32_t program[3]);",
         "/* Nothing to do: so that callers are the same for all targets. */",
     ])  # fmt: skip
 

@@ -36,6 +36,8 @@ def _show_version(wanted: bool) -> None:
 
 def fail(message: object) -> typer.Exit:
     """Print an error of the user's, and return what ends the command with status 1."""
+    if isinstance(message, OSError) and message.filename is not None and message.strerror:
+        message = f"{message.filename}: {message.strerror}"
     typer.echo(f"tritium: error: {message}", err=True)
     return typer.Exit(1)
 

@@ -18,6 +18,11 @@ from tritium.tools.compile import CompileArgs, compile_given, target_of
 from tritium.tools.explore.record import KernelRecord, Recorder
 
 STAGE_FILES = (".ttir", ".ttgir")
+_OTHER_FILES = (".json", ".html", ".llir", ".ptx", ".sass", ".cubin", ".so", ".o")
+"""Files that this package writes, and that are neither programs nor stages to compile from."""
+OPTIONS = ("--output", "-o", "--kernel", "--target", "--signature", "--profile", "--against",
+           "--target-b", "--set-b")  # fmt: skip
+"""What `tritium explore` takes before the program."""
 
 
 class ExploreError(TritonError):
@@ -47,8 +52,15 @@ def explore(
         raise ExploreError(
             f"tritium explore needs jinja2 and pygments ({error}): pip install 'tritium[explore]'"
         ) from None
+    if not output.absolute().parent.is_dir():
+        raise ExploreError(f"--output {output}: there is no folder {output.parent}")
     title = " ".join(program[:2]) if program[0] in ("-m", "-c") else Path(program[0]).name
     if program[0].endswith(ENDINGS):
+        _alone(program)
+        given = {"kernel": kernel, "target": target, "signature": signature, "profile": profile,
+                 "against": other}  # fmt: skip
+        if unused := next((name for name, value in given.items() if value is not None), None):
+            raise ExploreError(f"{program[0]} is a profile, for which --{unused} says nothing")
         shown = profile_of(Path(program[0]))
         output.write_text(render([], title, profile=shown), encoding="utf-8")
         return output, [title]
@@ -150,16 +162,15 @@ def record(
     """The kernels that compiling a file, or running a program, compiles. With `to_the_end` a
     program that fails is an error; else there are the kernels that it compiled before."""
     recorder, file = Recorder(), program[0]
-    if not file.startswith("-") and not Path(file).is_file():
-        raise ExploreError(f"{file}: no such file")
+    _check_program(file)
     with recorder.recording():
         if file.endswith(STAGE_FILES):
-            if len(program) > 1:
-                raise ExploreError(f"{program[1]}: options stand before the file")
+            _alone(program)
             compile_source(file, target=target_of(target))
         elif signature is not None:
             if kernel is None:
                 raise ExploreError("--signature needs the name of its kernel: --kernel NAME")
+            _alone(program)
             compile_given(CompileArgs(file, kernel, signature, "1,1,1", target, num_warps=4))
         elif target is not None:
             raise ExploreError(f"--target {target}: {file} is run, on this machine; a .ttir or "
@@ -169,10 +180,39 @@ def record(
     return recorder.kernels
 
 
+def _check_program(file: str) -> None:
+    """Raise `ExploreError` for a path that is neither a program nor a stage's file."""
+    path = Path(file)
+    if file.startswith("-"):  # -m MODULE, -c TEXT
+        return
+    if not path.exists():
+        raise ExploreError(f"{file}: no such file")
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise ExploreError(f"{file}: a folder without __main__.py")
+    if path.suffix in _OTHER_FILES:
+        saved = path.suffix == ".json"
+        more = "; --against takes what was saved with -o NAME.json" if saved else ""
+        raise ExploreError(
+            f"{file} is no program; a program, a {' or '.join(STAGE_FILES)} file or a profile is "
+            f"required{more}"
+        )
+
+
+def _alone(program: Sequence[str]) -> None:
+    """Raise `ExploreError` for arguments of what is not run."""
+    if len(program) > 1:
+        raise ExploreError(f"{program[1]}: options stand before the file")
+
+
 def _run(program: Sequence[str], to_the_end: bool) -> None:
     """Run a program as `tritium run` does."""
     from tritium.cli.run import run_program
 
+    first = 2 if program[0] in ("-m", "-c") else 1
+    for word in program[first:]:
+        if word.partition("=")[0] in OPTIONS:
+            sys.stderr.write(f"tritium: warning: {word} stands behind {program[first - 1]}, and is "
+                             "passed to it; options of this command stand before it\n")  # fmt: skip
     try:
         run_program(program)
     except SystemExit as end:

@@ -47,7 +47,8 @@ def start(
     hook: str | Hook | None = None,
 ) -> int | None:
     """Begin a session; returns its number, or None where `TRITON_PROTON_DISABLE` is set or the
-    command `proton` runs the program.
+    command `proton` runs the program. A session that is open under the same name goes on, active,
+    with `hook` added: one file cannot hold two.
 
     Args:
         name: path of the file to write, without its suffix; "proton" by default.
@@ -78,9 +79,12 @@ def start(
     session = Session(
         str(name or DEFAULT_PROFILE_NAME), str(context), str(data), chosen_backend, asked.periodic
     )
-    hooks: list[Hook] = [_backend_hook(chosen_backend, asked)]
-    if hook is not None:
-        hooks.append(hook if isinstance(hook, Hook) else LaunchHook())
+    added = [] if hook is None else [hook if isinstance(hook, Hook) else LaunchHook()]
+    for number, other in sessions.items():
+        if os.path.abspath(other.name) == os.path.abspath(session.name):
+            _continue(number, other, session, added)
+            return number
+    hooks: list[Hook] = [_backend_hook(chosen_backend, asked), *added]
     number = next(_numbers) if sessions else _first()
     sessions[number], flags.profiling_on = session, True
     try:
@@ -90,6 +94,21 @@ def start(
         discard(number)
         raise
     return number
+
+
+def _continue(number: int, open_one: Session, asked: Session, hooks: list[Hook]) -> None:
+    """Let an open session go on for a `start` that asked for one of the same name. Raises
+    `ValueError` where the two would record in different ways."""
+    for argument in ("context", "data", "backend", "periodic"):
+        before, now = getattr(open_one, argument), getattr(asked, argument)
+        if before != now:
+            raise ValueError(
+                f"profiler.start: session {number} is open with the name {open_one.name!r} and "
+                f"{argument}={before!r}, not {now!r}; finalize it first, or choose another name"
+            )
+    activate(number)
+    for hook in hooks:
+        HookManager.register(hook, number)
 
 
 def _check(

@@ -14,7 +14,10 @@ after:
       %v = tt.load %p, %mask
 
 A place before the first element is a huge one as an unsigned number: one comparison checks both
-ends. The check comes as early as its operands are known, so that the loads of several checked
+ends. A tile whose offsets are computed from scalars is first checked as a whole, by its lowest and
+its highest address (`tritium.sanitize.intervals`); for the others the above stands in an `scf.if`.
+
+The check comes as early as its operands are known, so that the loads of several checked
 accesses still share loops. A pointer that is loaded from memory comes from no argument, and is not
 checked. Block pointers and descriptors must have become addresses before (`TensorPointers`).
 """
@@ -26,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ir import types as ir
@@ -40,13 +43,16 @@ from tritium.ops.arith import (
     MaxUIOp,
     MinSIOp,
     MulIOp,
+    OrIOp,
     SelectOp,
     ShRSIOp,
     SubIOp,
     TruncIOp,
+    XOrIOp,
 )
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, HOST, Action
+from tritium.ops.scf import IfOp, YieldOp
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import PtrToIntOp
@@ -54,6 +60,7 @@ from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
+from tritium.sanitize.intervals import Ends, Offsets, Sources, computed_anew, has_ends, offsets_of
 from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
 
 _LOWEST, _HIGHEST = 1 - (1 << 31), (1 << 31) - 1
@@ -202,14 +209,63 @@ class _Check:
         starts: _Starts,
     ):  # fmt: skip
         self.mask: SSAValue | None = op.mask if "mask" in op.operand_names() else None
-        known = [v for v in (pointer, self.mask) if v is not None]
-        self.at = Builder(_place(op, known), op.location)
-        self.pointer, self.extents, self.site = pointer, extents, site
+        self.op, self.pointer, self.extents, self.site = op, pointer, extents, site
         self.starts = starts
         self.size = accessed_bytes(pointer)
 
     def insert(self) -> None:
         """Put the check into the program."""
+        known = [v for v in (self.pointer, self.mask) if v is not None]
+        sources, tile = Sources(), offsets_of(self.pointer)
+        if (
+            tile is not None and all(has_ends(offset) for offset in tile.offsets)
+            and sources.add_all(known)
+        ):  # fmt: skip
+            at = Builder(_place(self.op, [*sources.scalars]), self.op.location)
+            inside = self._whole(at, tile)
+            at = Builder(self._unless(at, inside), self.op.location)
+            copies: dict[SSAValue, SSAValue] = {}
+            self.pointer, *masks = (computed_anew(v, at, copies) for v in known)
+            self.mask, self.at = (masks[0] if masks else None), at
+        else:
+            self.at = Builder(_place(self.op, known), self.op.location)
+        self._each()
+
+    @staticmethod
+    def _unless(at: Builder, condition: SSAValue) -> Operation:
+        """The end of a new block that runs where a condition does not hold."""
+        outside = at.value(XOrIOp, condition, at.constant(1, ir.i1))
+        end = YieldOp.build([])
+        block = Block()
+        block.add_op(end)
+        at.make(IfOp, outside, result=(), regions=[Region(block), Region()])
+        return end
+
+    def _whole(self, at: Builder, tile: Offsets) -> SSAValue:
+        """Whether all elements of a tile, masked off or not, are in bounds, by its lowest and its
+        highest address."""
+        ends = Ends(at)
+        first, *rest = (ends.offset(offset) for offset in tile.offsets)
+        for other in rest:
+            first = ends.add(first, other)
+        start = at.value(PtrToIntOp, tile.start)
+        low, high = (
+            ends.op(AddIOp, start, ends.op(MulIOp, end, self.size)) for end in first[:2]
+        )
+        high = ends.op(AddIOp, high, self.size)
+        own, inside = ends.conditions, None
+        for extent in self.extents:
+            ends.conditions = []
+            ends.require("sge", low, extent.begin)
+            ends.require("sle", high, extent.end)
+            here = ends.all_conditions()
+            inside = here if inside is None else at.value(OrIOp, inside, here)
+        assert inside is not None
+        ends.conditions = [*own, inside]
+        return ends.all_conditions()
+
+    def _each(self) -> None:
+        """The check of each element."""
         made: Any = self.pointer.owner
         if len(self.extents) > 1:
             self._one_of_several()

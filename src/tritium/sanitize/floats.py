@@ -45,7 +45,7 @@ from tritium.passes.rewriting import Builder, reduced_along
 from tritium.sanitize.bounds import accessed
 from tritium.sanitize.extents import Copy
 from tritium.sanitize.kinds import INFINITE, NAN
-from tritium.sanitize.sites import Site, kernel_of, site_of
+from tritium.sanitize.sites import Origin, Site, kernel_of, site_of
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,19 @@ class _Unchanged(Memory):
 
 
 class _Made(Exception):
-    def __init__(self, op: Operation):
-        self.op = op
+    """Ends a program that has made what is looked for."""
 
 
 class _Watching(Evaluator):
-    """Stops at the first op that makes a NaN (or an infinity) of numbers that are none."""
+    """Stops at the first op that makes a NaN (or an infinity) of numbers that are none, and notes
+    the first infinity before."""
 
     def __init__(self, module: ModuleOp, kind: int, copies: Sequence[Copy]):
         super().__init__(module, _Unchanged(copies))
-        self._bad = np.isnan if kind == NAN else np.isinf
-        self.loaded: Operation | None = None
+        self._kinds = (INFINITE, NAN) if kind == NAN else (INFINITE,)
+        self._first: dict[int, tuple[str, Operation]] = {}
+        """By kind, how the first one came, and the op."""
+        self._kind = kind
 
     def _operands(self, op: Op) -> list[Any]:
         for value in op.operands:
@@ -154,32 +156,58 @@ class _Watching(Evaluator):
         return super()._operands(op)
 
     def _look(self, owner: Op, value: Any) -> None:
-        bad = self._bad(value)
-        if not bad.any():
+        if np.isfinite(value).all():
             return
+        for kind in self._kinds:
+            bad = _BAD[kind](value)
+            if bad.any() and (how := self._came(kind, owner, bad)) is not None:
+                if kind not in self._first or (self._first[kind][0], how) == ("loaded", "made"):
+                    self._first[kind] = how, owner
+                if (kind, how) == (self._kind, "made"):
+                    raise _Made
+
+    def _came(self, kind: int, owner: Op, bad: Any) -> str | None:
+        """How NaNs or infinities came into an op's result; None where its operands had them."""
         if accessed(owner):
-            self.loaded = self.loaded or owner
-            return
-        inputs = [
+            return "loaded"
+        inputs = self._inputs(owner)
+        if not inputs or owner.movement is not None:
+            return None
+        fine = [np.isfinite(x) if kind == INFINITE else ~np.isnan(x) for x in inputs]
+        if owner.is_elementwise and all(x.shape == bad.shape for x in inputs):
+            made = (bad & np.logical_and.reduce(fine)).any()
+        else:
+            made = all(x.all() for x in fine)
+        return "made" if made else None
+
+    def _inputs(self, owner: Op) -> list[Any]:
+        return [
             np.asarray(self._environment[v], np.float64) for v in owner.operands
             if ir.is_float(v.type) and v in self._environment
         ]  # fmt: skip
-        if not inputs or owner.movement is not None:
-            return
-        fine = [np.isfinite(x) if self._bad is np.isinf else ~np.isnan(x) for x in inputs]
-        if owner.is_elementwise and all(x.shape == value.shape for x in inputs):
-            made = bad & np.logical_and.reduce(fine)
-            if made.any():
-                raise _Made(owner)
-        elif all(x.all() for x in fine):
-            raise _Made(owner)
+
+    def origin(self) -> Origin | None:
+        """Where the first one came from."""
+        first = self._first.get(self._kind)
+        if first is None:
+            return None
+        how, op = first
+        cause = self._first.get(INFINITE) if (self._kind, how) == (NAN, "made") else None
+        if cause is not None and not any(np.isinf(x).any() for x in self._inputs(op)):  # pyright: ignore
+            cause = None
+        infinity = None if cause is None else Origin(cause[0], site_of(cause[1], "fp"))
+        return Origin(how, site_of(op, "fp"), infinity)
+
+
+_BAD: dict[int, Any] = {NAN: np.isnan, INFINITE: np.isinf}
 
 
 def origin(
     text: str, kernel: str, kind: int, program: tuple[int, int, int], grid: Sequence[int],
     arguments: Sequence[Any], copies: Sequence[Copy] = (),
-) -> tuple[str, Site] | None:  # fmt: skip
-    """Where a program made its first NaN (or infinity), or loaded it: the program is run again by
+) -> Origin | None:  # fmt: skip
+    """Where a program made its first NaN (or infinity), or loaded it, and for a NaN that was made
+    of an infinity, where the first of these came from: the program is run again by
     the reference semantics, without storing. None where it does not happen again, as when memory
     has changed, or where an op has no reference semantics.
 
@@ -198,8 +226,8 @@ def origin(
     ]
     try:
         watching.call(kernel, *values)
-    except _Made as made:
-        return "made", site_of(made.op, "fp")
+    except _Made:
+        pass
     except (NotImplementedError, EvaluationError):
         return None
-    return None if watching.loaded is None else ("loaded", site_of(watching.loaded, "fp"))
+    return watching.origin()

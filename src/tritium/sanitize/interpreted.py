@@ -27,10 +27,11 @@ from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import access_name
 from tritium.sanitize.extents import Memory as Extent
 from tritium.sanitize.kinds import INFINITE, NAN
-from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError
-from tritium.sanitize.races import WORDS, access_of, orders
-from tritium.sanitize.shadow import ATOMIC, SITE_BITS, Shadow
-from tritium.sanitize.sites import Site
+from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError, warn_of_order
+from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
+from tritium.sanitize.races import WORDS, access_of, orders, releases
+from tritium.sanitize.shadow import SITE_BITS, Noted, Shadow
+from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
 _BAD: dict[int, Callable[[Any], Any]] = {NAN: np.isnan, INFINITE: np.isinf}
@@ -57,7 +58,7 @@ class _Facts:
     and where a NaN or an infinity came into it."""
 
     roots: frozenset[int] | None = None
-    bad: dict[int, tuple[str, Site]] | None = None
+    bad: dict[int, Origin] | None = None
 
 
 class _Now(threading.local):
@@ -69,65 +70,18 @@ class _Now(threading.local):
     updated = False
 
 
-class NotingShadow(Shadow):
-    """A shadow in which accesses are noted by NumPy."""
-
-    def note(
-        self, kind: Access, size: int, site: int, program: tuple[int, int, int],
-        addresses: np.ndarray[Any, np.dtype[np.uint64]],
-    ) -> int | None:  # fmt: skip
-        """Note accesses of a program as compiled kernels do (`codegen.llvm.races`). Returns the
-        address of one that is a race."""
-        while size < 1 << self._shift:  # smaller than all before
-            self._words = [np.repeat(words, 2, axis=0) for words in self._words]
-            self._shift -= 1
-        nx, ny, _ = self._grid
-        me = (program[0] + nx * (program[1] + ny * program[2]) + 1) << SITE_BITS | site
-        for (begin, end), words in zip(self._regions, self._words, strict=True):
-            inside = addresses[(addresses >= np.uint64(begin)) & (addresses < np.uint64(end))]
-            offsets = (inside - np.uint64(begin)).astype(np.int64)
-            first, last = offsets >> self._shift, offsets + size - 1 >> self._shift
-            for step in range(int((last - first).max(initial=-1)) + 1):
-                rows = np.minimum(first + step, last)
-                wrong = _note(words, rows, me, kind)
-                if wrong.any():
-                    return int(inside[np.argmax(wrong)])
-        return None
-
-
-def _note(words: Any, rows: Any, me: int, kind: Access) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Note an access of some granules; where another program is in the way."""
-
-    def claim(column: int, word: int) -> Any:
-        old = words[rows, column]
-        words[rows, column] = np.where(old == 0, word, old)
-        return old
-
-    def foreign(old: Any) -> Any:
-        return (old != 0) & (((old ^ me) & (ATOMIC - 1)) >> SITE_BITS != 0)
-
-    def plain(old: Any) -> Any:
-        return old & ATOMIC == 0
-
-    if kind is Access.READ:
-        again = foreign(claim(1, me))
-        words[rows, 2] = np.where(again & (words[rows, 2] == 0), me, words[rows, 2])
-        return foreign(words[rows, 0])
-    if kind is Access.ATOMIC_READ:
-        old = words[rows, 0]
-        return foreign(old) & plain(old)
-    old = claim(0, me | (ATOMIC if kind is Access.ATOMIC_WRITE else 0))
-    wrong = foreign(old) & (plain(old) | (kind is Access.WRITE))
-    return wrong | foreign(words[rows, 1]) | foreign(words[rows, 2])
-
-
 class _Reports(Checks):
     """Reports; what a pass would have written into the kernel's metadata comes as it is found."""
 
-    origin: tuple[str, Site] | None = None
+    origin: Origin | None = None
 
     def _made(self, failed: CheckFailed, arguments: Any, grid: Any) -> list[str]:
         return self.origin_lines(self.origin)
+
+    raced: Noted | None = None
+
+    def _other(self, failed: CheckFailed, shadow: Shadow | None) -> Noted | None:
+        return self.raced
 
 
 class Watch:
@@ -155,19 +109,24 @@ class Watch:
         if "races" in self._checks:
             granule = min((size for *_, size in arguments), default=1)
             self._shadow = NotingShadow(self._extents, granule, grid)
-        self._race: SanitizerError | None = None
-        self._ordered = False
-        self._first: dict[tuple[tuple[int, int, int], int], tuple[str, Site]] = {}
+        self._ordering, self._kernel = Ordering(), kernel
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._first: dict[tuple[tuple[int, int, int], int], Origin] = {}
 
     def argument(self, handle: Any, number: int) -> None:
         """A handle leads to an argument's memory."""
         self._facts[handle] = _Facts(frozenset((number,)))
 
     def finish(self) -> None:
-        """The programs are done. Raises `SanitizerError` for a race, unless the kernel has programs
-        that order themselves."""
-        if self._race is not None and not self._ordered:
-            raise self._race
+        """The programs are done. Raises `SanitizerError` for a race."""
+        sites, shadow = self._reports.sites, self._shadow
+        race, ordered = self._ordering.race(sites)
+        if race is not None and shadow is not None:
+            self._reports.raced = Noted(shadow.program(race.programs[1]), race.sites[1])
+            failed = CheckFailed(race.sites[0], shadow.program(race.programs[0]), race.address)
+            raise self._reports.error(failed, self._extents, self._grid, shadow)
+        if ordered and self._ordering.acquire is not None:
+            warn_of_order(self._kernel, self._ordering.acquire)
 
     # Ops
 
@@ -193,10 +152,8 @@ class Watch:
         found = list(results)
         if self._now.updated and "fp" in self._checks:
             self._check_taken(operands)
-        if accesses and self._shadow is not None and orders(op, used=True):
-            if orders(op, used=False):
-                self._ordered = True
-            found = [_Result(h.type, h.array, self._seen) for h in results]
+        if accesses and self._shadow is not None:
+            found = self._ordered(op, results)
         for handle, plain in zip(found, results, strict=True):
             facts = _Facts()
             if _leads(handle.type) and not accesses:
@@ -207,8 +164,23 @@ class Watch:
                 self._facts[handle] = facts
         return found
 
-    def _seen(self) -> None:
-        self._ordered = True
+    def _ordered(self, op: Any, results: Sequence[Any]) -> list[Any]:
+        """The results of an access, of which it is noted when somebody looks at them."""
+        shadow, ordering = self._shadow, self._ordering
+        assert shadow is not None
+        progress = ordering.of(shadow.number(self._now.program))
+        progress.releases += releases(op)
+        if not orders(op, used=True):
+            return list(results)
+        site = self._site("races", access=WORDS[access_of(op)])
+
+        def seen() -> None:
+            progress.acquired, ordering.acquire = True, ordering.acquire or site
+
+        if orders(op, used=False):
+            ordering.volatile = True
+            seen()
+        return [_Result(h.type, h.array, seen) for h in results]
 
     def _check_taken(self, operands: Sequence[Any]) -> None:
         """Check what an atomic operation takes."""
@@ -219,9 +191,9 @@ class Watch:
 
     def _made_here(
         self, op: Any, operands: Sequence[Any], handle: Any, accesses: bool
-    ) -> dict[int, tuple[str, Site]]:
+    ) -> dict[int, Origin]:
         value = np.asarray(handle.array).astype(np.float64)
-        found: dict[int, tuple[str, Site]] = {}
+        found: dict[int, Origin] = {}
         if np.isfinite(value).all():
             return found
         inputs = [
@@ -232,7 +204,7 @@ class Watch:
             if not bad.any():
                 continue
             if accesses:
-                found[kind] = "loaded", self._site("fp")
+                found[kind] = Origin("loaded", self._site("fp"))
                 continue
             if not inputs or op.movement is not None:
                 continue
@@ -242,7 +214,10 @@ class Watch:
             else:
                 made = all(x.all() for x in fine)
             if made:
-                found[kind] = "made", self._site("fp")
+                cause = self._first.get((self._now.program, INFINITE)) if kind == NAN else None
+                if cause is not None and not any(np.isinf(x).any() for x in inputs):
+                    cause = None
+                found[kind] = Origin("made", self._site("fp"), cause)
         return found
 
     # Accesses
@@ -257,7 +232,7 @@ class Watch:
         active, self._now.updated = active.reshape(-1), atomic
         if "bounds" in self._checks and self._now.roots:
             self._check_bounds(active, size, sorted(self._now.roots))
-        if self._shadow is not None and self._race is None:
+        if self._shadow is not None:
             self._check_race(active, size, self._shadow, atomic)
 
     def _check_bounds(self, active: np.ndarray[Any, Any], size: int, roots: list[int]) -> None:
@@ -278,14 +253,22 @@ class Watch:
     def _check_race(
         self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow, atomic: bool
     ) -> None:
-        access = Access.ATOMIC_WRITE if atomic else access_of(self._now.op)
-        site = self._site("races", access=WORDS[access], size=size)
-        sites = self._reports.sites
-        if site not in sites:
+        op, program = self._now.op, self._now.program
+        access = Access.ATOMIC_WRITE if atomic else access_of(op)
+        number = shadow.number(program)
+        progress = self._ordering.of(number)
+        site = self._site("races", access=WORDS[access], size=size, epoch=progress.releases,
+                          before=progress.acquired or orders(op, used=True))  # fmt: skip
+        sites, key = self._reports.sites, tuple(site.values())
+        if key not in self._numbers:
+            if len(sites) >= 1 << SITE_BITS:
+                return  # a word has no room for more
+            self._numbers[key] = len(sites)
             sites.append(site)
-        address = shadow.note(access, size, sites.index(site), self._now.program, active)
-        if address is not None:
-            self._race = self._error(site, address)
+        mine = self._numbers[key]
+        for word, address in shadow.note(access, size, mine, program, active).items():
+            both = mine, word & (1 << SITE_BITS) - 1
+            self._ordering.met(Meeting(both, (number, word >> SITE_BITS), address))
 
     def loaded(self, addresses: np.ndarray[Any, Any], values: Any, mask: Any) -> None:
         """These elements were loaded from these addresses."""

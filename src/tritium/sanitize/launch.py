@@ -3,15 +3,17 @@ check that fails."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tritium.errors import TritonError
-from tritium.sanitize.extents import UNKNOWN, Memory, host_copy, memory_of
+from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of
 from tritium.sanitize.kinds import NAN
-from tritium.sanitize.shadow import Shadow
+from tritium.sanitize.shadow import Noted, Shadow
+from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
 """How the message of a fault begins that is the number of a check."""
@@ -70,6 +72,8 @@ class Checks:
         self.reports: list[bool] = [True] if data.get("report") else []
         self.ttir: str = data.get("ttir", "")
         self.names, self.kernel = names, kernel
+        for site in data.get("ordering", []):
+            warn_of_order(kernel, site)
 
     @property
     def parameters(self) -> list[str]:
@@ -89,8 +93,7 @@ class Checks:
 
     def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""
-        memories = [memory_of(arguments[i]) for i in self.pointers]
-        extents = [address for m in memories for address in (m.begin, m.end)]
+        extents = [address for i in self.pointers for address in extent_of(arguments[i])]
         return extents if shadow is None else [*extents, shadow.address]
 
     def error(
@@ -133,18 +136,22 @@ class Checks:
         )
 
     @staticmethod
-    def origin_lines(found: tuple[str, Mapping[str, Any]] | None) -> list[str]:
+    def origin_lines(found: Origin | None) -> list[str]:
         """The lines about where a number was made."""
         if found is None:
             return ["    where it was made could not be found"]
-        how, site = found
-        return [f"  first {how} at {site['file']}:{site['line']}", f"    {site['source']}"]
+        how, site, cause = found
+        lines = [f"  first {how} at {site['file']}:{site['line']}", f"    {site['source']}"]
+        if cause is not None:
+            how, site, _ = cause
+            lines += [f"  of an infinity, first {how} at {site['file']}:{site['line']}",
+                      f"    {site['source']}"]  # fmt: skip
+        return lines
 
     def _raced(
         self, failed: CheckFailed, arguments: Sequence[Any], shadow: Shadow | None
     ) -> list[str]:
-        address = failed.detail & (1 << 64) - 1
-        other = shadow and shadow.other(address, failed.program)
+        other = self._other(failed, shadow)
         lines: list[str] = []
         if other is not None:
             site = self.sites[other.site]
@@ -153,6 +160,11 @@ class Checks:
                 f"{_place_of(site)}", *([f"    {site['source']}"] if site["source"] else []),
             ]  # fmt: skip
         return [*lines, *self._arguments_at(failed, arguments)]
+
+    def _other(self, failed: CheckFailed, shadow: Shadow | None) -> Noted | None:
+        """The other access of a race."""
+        address, order = failed.detail & (1 << 64) - 1, self.sites[failed.site]["order"]
+        return shadow and shadow.other(address, failed.program, order)
 
     def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:
         """The arguments that an address is in."""
@@ -172,6 +184,14 @@ class Checks:
             _place(address & (1 << 64) - 1, self.names[i], memory_of(arguments[i]), site["size"])
             for i in indices
         ]
+
+
+def warn_of_order(kernel: str, site: Mapping[str, Any]) -> None:
+    """Warn that races of a kernel may go unreported, because its programs may order themselves."""
+    warnings.warn(
+        f"races: programs of kernel '{kernel}' may order themselves by the {site['access']} at "
+        f"{_place_of(site)}; what such operations may order is not reported", stacklevel=2
+    )
 
 
 def _index(address: int, memory: Memory, size: int) -> str:

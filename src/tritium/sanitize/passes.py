@@ -47,7 +47,7 @@ def sanitizer(
         passes.append(CheckBounds(sites=sites, pointers=pointers))
     if "races" in modes:
         races = CheckRaces(sites=sites)
-        data["granules"] = races.granules
+        data["granules"], data["ordering"] = races.granules, races.ordering
         passes.append(races)
     if "unwritten" in modes:
         passes.append(CheckUnwritten(sites=sites, reports=reports))

@@ -9,12 +9,17 @@ after:
       tt.race_check (%mask ? %address : 0), %shadow {access = 0, size = 4, site = 0}
       %v = tt.load %p, %mask
 
-Programs of a grid have no order unless they make one: by atomic operations whose results they look
-at, and by volatile loads. Kernels with such are left as they are; what they do is not decided here.
+Programs of a grid have no order unless they make one: a program tells others how far it is by an
+atomic write that is not relaxed (a release), and learns how far others are from an atomic operation
+whose result it looks at (an acquire). An access may happen before another program's only if a
+release may follow it there and an acquire may precede the other one here: each check says whether
+that is so for its access (`Order`), and two that neither order allows are reported. Where a
+volatile load is the acquire, any store may be the release; such kernels are left as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -26,10 +31,10 @@ from tritium.ops.effects import GLOBAL, Action, observes
 from tritium.ops.ttir.atomic import MemSemantic
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.numeric import PtrToIntOp
-from tritium.ops.ttir.sanitize import Access, RaceCheckOp
+from tritium.ops.ttir.sanitize import Access, Order, RaceCheckOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
-from tritium.sanitize.bounds import accessed, accessed_bytes
+from tritium.sanitize.bounds import access_name, accessed, accessed_bytes
 from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
 
 
@@ -39,6 +44,8 @@ class CheckRaces(Pass):
 
     Attributes:
         sites: filled with a description of each check.
+        ordering: filled with a description of an operation by which programs may order accesses,
+            which are not reported for that reason.
         granules: filled with the number of bytes that are noted together, the size of the smallest
             access; empty where nothing is checked.
     """
@@ -47,21 +54,31 @@ class CheckRaces(Pass):
     title: ClassVar[str] = "SanitizeRaces"
     sites: list[Site] = field(default_factory=list[Site])
     granules: list[int] = field(default_factory=list[int])
+    ordering: list[Site] = field(default_factory=list[Site])
 
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)
-        if any(isinstance(op, Op) and orders(op, used=_used(op)) for op in kernel.walk()):
+        acquires = [op for op in kernel.walk() if isinstance(op, Op) and orders(op, used=_used(op))]
+        volatile = next((op for op in acquires if not _writes(op)), None)
+        if volatile is not None:
+            self.ordering.append(site_of(volatile, "races", access=access_name(volatile)))
             return False
         found = [
             (op, pointer) for op in kernel.walk() if isinstance(op, Op) for pointer in accessed(op)
         ]
         if all(access_of(op) in (Access.READ, Access.ATOMIC_READ) for op, _ in found):
             return False
-        self._insert(kernel, found)
+        self._insert(kernel, found, acquires)
         return True
 
-    def _insert(self, kernel: FuncOp, found: list[tuple[Any, Any]]) -> None:
+    def _insert(
+        self, kernel: FuncOp, found: list[tuple[Any, Any]], acquires: list[Op]
+    ) -> None:
         (shadow,) = add_arguments(kernel, ("shadow",))
+        orders_of = {op: _order(op) for op, _ in found}
+        if acquires and _some_ordered(orders_of):
+            op = acquires[0]
+            self.ordering.append(site_of(op, "races", access=WORDS[access_of(op)]))
         for op, pointer in found:
             at, size = Builder(op), accessed_bytes(pointer)
             mask = op.mask if "mask" in op.operand_names() else None
@@ -69,8 +86,10 @@ class CheckRaces(Pass):
             if mask is not None:
                 address = at.value(SelectOp, mask, address, at.constant(0, address))
             site = len(self.sites)
-            at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site)
-            self.sites.append(site_of(op, "races", access=WORDS[access_of(op)], size=size))
+            at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site,
+                    order=int(orders_of[op]))  # fmt: skip
+            self.sites.append(site_of(op, "races", access=WORDS[access_of(op)], size=size,
+                                      order=int(orders_of[op])))  # fmt: skip
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
 
 
@@ -88,6 +107,66 @@ def orders(op: Op, *, used: bool) -> bool:
     if not observes(op.own_effects()) or getattr(op, "sem", None) is MemSemantic.RELAXED:
         return False
     return used or bool(op.results and not _writes(op))
+
+
+def releases(op: Op) -> bool:
+    """Whether other programs may learn from an op how far this one is."""
+    if not observes(op.own_effects()):
+        return False
+    semantic = getattr(op, "sem", None)
+    return (semantic is None and not op.results) or (
+        _writes(op) and semantic in (None, MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE)
+    )
+
+
+def _some_ordered(orders_of: Mapping[Any, Order]) -> bool:
+    """Whether accesses that would else be races may be ordered."""
+    plain = [(a, order) for op, order in orders_of.items()
+             if (a := access_of(op)) in (Access.READ, Access.WRITE)]  # fmt: skip
+    return any(
+        Access.WRITE in (a, b) and first & Order.LATER and second & Order.BEFORE
+        for a, first in plain for b, second in plain
+    )  # fmt: skip
+
+
+def _order(op: Op) -> Order:
+    """The operations around an access, and the access itself, by which it may be ordered."""
+    before = orders(op, used=True) or any(orders(o, used=_used(o)) for o in _around(op, -1))
+    later = releases(op) or any(releases(o) for o in _around(op, 1))
+    return (Order.BEFORE if before else Order(0)) | (Order.LATER if later else Order(0))
+
+
+def _around(op: Op, step: int) -> Iterator[Op]:
+    """The ops that may run before (-1) or after (1) an op in its program, with those in their
+    regions."""
+    at: Any = op
+    while (block := at.parent) is not None:
+        whole = [block, *_reached(block, step)]
+        ops = list(block.ops)
+        own = ops.index(at)
+        if block in whole[1:] or (isinstance(block.parent_op(), Op) and block.parent_op().is_loop):
+            near = ops
+        else:
+            near = ops[own + 1 :] if step > 0 else ops[:own]
+        for other in [*near, *(o for b in whole[1:] if b is not block for o in b.ops)]:
+            yield from (o for o in other.walk() if isinstance(o, Op) and o is not op)
+        at = block.parent_op()
+        if at is None or isinstance(at, FuncOp):
+            return
+
+
+def _reached(block: Any, step: int) -> list[Any]:
+    """The blocks of a region that may run after (or before) one, itself if that may be."""
+    following = {b: list(b.last_op.successors if b.last_op else ()) for b in block.parent.blocks}
+    if step < 0:
+        following = {b: [a for a, next in following.items() if b in next] for b in following}
+    found: dict[Any, None] = {}
+    work = list(following[block])
+    while work:
+        if (other := work.pop()) not in found:
+            found[other] = None
+            work += following[other]
+    return list(found)
 
 
 def _writes(op: Any) -> bool:

@@ -2,9 +2,9 @@
 
 The words are the first write, the first read, and the first read by another program; 0 for none. A
 word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic
-writes. The table that the kernel gets is the binary logarithm of the granule's bytes, the number of
-regions, the address of the launch's report (0 on the CPU), and for each region its first address,
-its bytes, and the address of its words.
+writes, and the access's `Order` from `ORDER_SHIFT` on. The table that the kernel gets is the binary
+logarithm of the granule's bytes, the number of regions, the address of the launch's report (0 on
+the CPU), and for each region its first address, its bytes, and the address of its words.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tritium.ops.ttir.sanitize import Order
 from tritium.sanitize.extents import UNKNOWN, Memory
 
 ATOMIC = 1 << 62
 SITE_BITS = 16
+ORDER_SHIFT = 60
+NUMBER = (1 << ORDER_SHIFT) - 1
+"""The part of a word that names the program and the check."""
 WORDS = 3
 REPORT_AT, HEAD_BYTES, REGION_BYTES = 16, 24, 24
 
@@ -66,19 +70,30 @@ class Shadow:
         """Of the table."""
         return self._table.ctypes.data
 
-    def other(self, address: int, program: tuple[int, int, int]) -> Noted | None:
-        """The access by another program to this address, the write if there is one."""
+    def other(
+        self, address: int, program: tuple[int, int, int], order: int = 0
+    ) -> Noted | None:
+        """The access by another program to this address, the write if there is one, that has no
+        order beside one with this `Order`."""
         nx, ny, _ = self._grid
         mine = program[0] + nx * (program[1] + ny * program[2]) + 1
         for (begin, end), words in zip(self._regions, self._words, strict=True):
             if begin <= address < end:
                 row: Any = words[address - begin >> self._shift]
                 for word in row.tolist():
-                    number = (word & ~ATOMIC) >> SITE_BITS
-                    if word and number != mine:
+                    number = (word & NUMBER) >> SITE_BITS
+                    theirs = word >> ORDER_SHIFT & 3
+                    if word and number != mine and not may_be_ordered(theirs, order):
                         rest, x = divmod(number - 1, nx)
                         return Noted((x, rest % ny, rest // ny), word & (1 << SITE_BITS) - 1)
         return None
+
+
+def may_be_ordered(one: int, other: int) -> bool:
+    """Whether of two accesses with these `Order`s one may happen before the other."""
+    return bool(one & Order.LATER and other & Order.BEFORE) or bool(
+        other & Order.LATER and one & Order.BEFORE
+    )
 
 
 def _merged(memories: Sequence[Memory]) -> list[tuple[int, int]]:

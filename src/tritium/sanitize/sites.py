@@ -6,7 +6,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -20,6 +20,20 @@ from tritium.passes.ttir.inline import Inline
 _OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 Site = dict[str, Any]
+
+
+class Origin(NamedTuple):
+    """The op that gave the first NaN or infinity.
+
+    Attributes:
+        how: "made" or "loaded".
+        site: the op's description.
+        infinity: of a NaN that was made of an infinity, the origin of the first infinity.
+    """
+
+    how: str
+    site: Site
+    infinity: Origin | None = None
 
 
 def site_of(op: Operation, kind: str, **more: Any) -> Site:

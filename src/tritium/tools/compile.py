@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -68,13 +69,24 @@ class Signature:
         return [(n, self.types[n]) for n in self.names if n not in self.constants]
 
 
-def _number(text: str) -> int | float | None:
+_WORDS = {"True": True, "False": False, "None": None}
+_TEXT = re.compile(r"""(["'])(\w+)\1""")
+_NO_CONSTANT = object()
+
+
+def _constant(text: str) -> Any:
+    """The value of a part that is a number, True, False, None or a word in quotes; else
+    `_NO_CONSTANT`."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if quoted := _TEXT.fullmatch(text):
+        return quoted[2]
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             pass
-    return None
+    return _NO_CONSTANT
 
 
 def parse_signature(text: str, names: Sequence[str]) -> Signature:
@@ -87,8 +99,8 @@ def parse_signature(text: str, names: Sequence[str]) -> Signature:
     found = Signature(list(names), {}, {}, {}, {})
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
         type, colon, hint = part.partition(":")
-        constant = _number(part)
-        if constant is not None:
+        constant = _constant(part)
+        if constant is not _NO_CONSTANT:
             found.types[name], found.constants[name] = "constexpr", constant
             continue
         found.types[name] = type
@@ -139,7 +151,10 @@ def target_of(text: str | None) -> GPUTarget:
         named = rest[:-1] if rest and rest[-1].isdigit() else rest
         return GPUTarget("cpu", ":".join(named) or "native", 1)
     if len(rest) != 2 or not rest[1].isdigit():
-        raise ValueError(f"target {text!r}; <backend>:<arch>:<warp size> or cpu[:<processor>]")
+        lacks = " has no warp size, as in cuda:90:32 or hip:gfx942:64" if len(rest) == 1 else ""
+        raise ValueError(
+            f"target {text!r}{lacks}; <backend>:<arch>:<warp size> or cpu[:<processor>]"
+        )
     arch = int(rest[0]) if rest[0].isdigit() else rest[0]
     return GPUTarget(backend, arch, int(rest[1]))
 
@@ -227,7 +242,7 @@ def _write_cuda(
     if blocks > 1 or data.launch_cooperative_grid or data.launch_pdl:
         raise NotImplementedError(f"{args.kernel_name}: launches of clusters, cooperative ones and "
                                   "dependent ones")  # fmt: skip
-    known = {n: str(v) for n, v in signature.constants.items() if isinstance(v, int)}
+    known = {n: str(int(v)) for n, v in signature.constants.items() if isinstance(v, int)}
     known |= {n: c_name(n) for n, t in signature.parameters if t[0] in "iu"}
     grid = [as_c(size, known) for size in grid]
     files = [place.with_name(f"{place.name}.{ext}") for ext in ("h", "c")]
@@ -273,7 +288,8 @@ def _write_cpu(
         place.with_name(f"{place.name}.{ext}") for ext in ("h", "o" if args.object else "so")
     )
     if not args.object:
-        functions = [to.name, f"{to.name}_programs", f"load_{to.name}", f"unload_{to.name}"]
+        functions = [to.name, *(f"{to.name}_{word}" for word in ("programs", "failure")),
+                     f"load_{to.name}", f"unload_{to.name}"]  # fmt: skip
         code = shared_library(code, binary.name, functions, [ABOUT], machine.architecture)
     header.write_text(cpu_header(to), encoding="utf-8")
     part = binary.with_name(f"{binary.name}.{os.getpid()}")

@@ -6,7 +6,14 @@ import re
 from collections import Counter
 
 _COMMENT = re.compile(r"//.*|/\*.*?\*/|;.*$|\s#.*$")
+_SCHEDULE = re.compile(r"^[\w-]+:[\w-]+:[\w-]+:[\w-]+:\w+\s+")
+"""The schedule before an instruction of SASS, as `backends/nvidia/sass.py` writes it."""
 _OPCODE = re.compile(r"^(?:\{\s*)?(?:@!?%?\w+\s+)?([A-Za-z_][\w.]*)(?=\s|$)")
+
+
+def without_schedule(line: str) -> str:
+    """A line of SASS without what the hardware is told of its schedule; other lines as they are."""
+    return _SCHEDULE.sub("", line)
 
 
 def instruction_mix(text: str) -> Counter[str]:
@@ -14,7 +21,7 @@ def instruction_mix(text: str) -> Counter[str]:
     (`ld.global.v4.b32` counts as `ld.global`)."""
     found: Counter[str] = Counter()
     for line in text.splitlines():
-        code = _COMMENT.sub("", line).strip()
+        code = _COMMENT.sub("", without_schedule(line)).strip()
         if not code or (code[0] in ".$#{}()" and not code.startswith("{ ")) or code.endswith(":"):
             continue
         match = _OPCODE.match(code)

@@ -43,6 +43,18 @@ def test_device_print_prefixes():
 
     text = text_of(kernel, x=np.zeros(1, np.float32))
     assert 'tt.print " a: "' in text and "isSigned = array<i32: 0, 0>" in text
+
+    @jit
+    def others(x):
+        tl.device_print("nothing")
+        tl.device_print("done:")
+        tl.device_print("v: ", x)
+        tl.device_print("", 1)
+
+    text = text_of(others, x=np.zeros(1, np.float32))
+    assert [line.split('"')[1] for line in text.splitlines() if "tt.print" in line] == [
+        " nothing", " done:", " v: ", ": "
+    ]  # fmt: skip
     with eager():
         for prefix in ("é", "two\nlines", 3):
             with pytest.raises(ValueError, match="must be a string of printable ASCII"):

@@ -58,8 +58,11 @@ def test_printing_from_a_grid():
             tl.device_print("row", i[:, None] * 2 + i[None, :], tl.load(x + i))
             tl.device_print("n ", n.to(tl.uint64) << 40, hex=True)
             tl.device_print("done")
+            tl.device_print("pointer", x)
 
-        k[(2, 1, 1)](torch.tensor([0.5, -2.0], device="cuda", dtype=torch.bfloat16), 3)
+        t = torch.tensor([0.5, -2.0], device="cuda", dtype=torch.bfloat16)
+        k[(2, 1, 1)](t, 3)
+        print("pointer is", hex(t.data_ptr()))
         torch.cuda.synchronize()
     """)
     lines = [line.strip() for line in done.stdout.splitlines()]
@@ -68,5 +71,7 @@ def test_printing_from_a_grid():
             text = f"pid ({program}, 0, 0) idx ({value // 2}, {value % 2}) row: (operand 0) {value}"
             assert lines.count(text) == 1, (text, done)
         assert lines.count(f"pid ({program}, 0, 0) idx (1) row: (operand 1) -2.000000") == 1
-        assert lines.count(f"pid ({program}, 0, 0) done:") == 1, done
+        assert lines.count(f"pid ({program}, 0, 0) done") == 1, done
+        (pointer,) = (line[11:] for line in lines if line.startswith("pointer is "))
+        assert lines.count(f"pid ({program}, 0, 0) idx () pointer: {pointer}") == 1, done
     assert sum("0x0000030000000000" in line for line in lines) == 2, done

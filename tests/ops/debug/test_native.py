@@ -14,6 +14,7 @@ PRINT = """
       %half = arith.constant 5.000000e-01 : f32
       tt.print " scalars: " {hex = false, isSigned = array<i32: 1, 0>} : %c3, %half : i32, f32
       tt.print " tile: " {hex = true, isSigned = array<i32: 1>} : %range : tensor<4xi32>
+      tt.print " pointer: " {hex = false, isSigned = array<i32: 0>} : %x : !tt.ptr<i32>
       tt.print " done 100%" {hex = false, isSigned = array<i32>}
       tt.return
     }
@@ -21,12 +22,14 @@ PRINT = """
 
 
 def test_print(capfd: pytest.CaptureFixture[str]) -> None:
-    Kernel(PRINT).run([np.zeros(1, np.int32)])
+    x = np.zeros(1, np.int32)
+    Kernel(PRINT).run([x])
     lines = capfd.readouterr().out.splitlines()
     assert lines == [
         "pid (0, 0, 0) idx () scalars: (operand 0) -3",
         "pid (0, 0, 0) idx () scalars: (operand 1) 0.500000",
         *(f"pid (0, 0, 0) idx ({i}) tile: 0x{i:08x}" for i in range(4)),
+        f"pid (0, 0, 0) idx () pointer: {x.ctypes.data:#x}",
         "pid (0, 0, 0) done 100%",
     ]
 

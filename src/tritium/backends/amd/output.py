@@ -17,8 +17,8 @@ from tritium.backends.amd.libhip import check, library
 SYMBOL = "tritium.output"
 CAPACITY, HEAD_BYTES = 1 << 20, 8
 """Bytes of the buffer, and of what is in front of the records."""
-_CONVERSION = re.compile(r"%(\d*)(?:ll)?([dufx%])")
-_STORED = {"d": "q", "u": "Q", "x": "Q", "f": "d"}
+_CONVERSION = re.compile(r"%(\d*)(?:ll)?([dufxp%])")
+_STORED = {"d": "q", "u": "Q", "x": "Q", "p": "Q", "f": "d"}
 
 
 class Format(NamedTuple):
@@ -68,6 +68,12 @@ def report(formats: Sequence[Sequence[Any]], stream: int) -> None:
         raise RuntimeError(f"device-side assert: {failed[0].rstrip()}")
 
 
+def _python(conversion: re.Match[str]) -> str:
+    """Python's form of a conversion of C's."""
+    width, kind = conversion.groups()
+    return "%#x" if kind == "p" else f"%{width}{kind}"
+
+
 def lines(data: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
     """The records in a copy of the buffer, as text."""
     (used,) = struct.unpack_from("<Q", data)
@@ -77,7 +83,7 @@ def lines(data: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]
         kinds = [kind for _, kind in _CONVERSION.findall(form.text) if kind != "%"]
         codes = "".join(_STORED[kind] for kind in kinds)
         values = struct.unpack_from(f"<{codes}", data, place + 8)
-        yield form, _CONVERSION.sub(r"%\1\2", form.text) % values
+        yield form, _CONVERSION.sub(_python, form.text) % values
         place += 8 * (1 + len(kinds))
     if place < end:
         lost = f"{end - place} bytes of what kernels print are lost: {CAPACITY} have room\n"

@@ -39,7 +39,7 @@ def _conversion(
     """printf's conversion of an element, and the element as it is passed."""
     f, element = c.f, ir.element_type(type)
     if isinstance(element, ir.PointerType):
-        return "0x%016llx", c.as_type(value, "i64")
+        return "%p", c.as_type(value, "i64")
     bits = ir.bit_width(element)
     if op.hex:
         plain = c.as_type(value, f"i{bits}")
@@ -115,7 +115,7 @@ def race_check(c: Context, op: Any) -> None:
     for address in (addresses[register] for register in registers):
         accessed = f.icmp("ne", address, const("i64", 0))
         with f.when(accessed if owner is None else f.op("and", owner, accessed), "note", "noted"):
-            fine = note(f, op.access, op.size, op.site, shadow, address, number)
+            fine = note(f, op, shadow, address, number)
             with f.when(f.op("xor", fine, const("i1", True)), "race", "fine"):
                 _write_report(c, report_of(f, shadow), op.site, address)
 

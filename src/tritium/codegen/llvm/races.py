@@ -3,9 +3,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.ops.ttir.sanitize import Access
-from tritium.sanitize.shadow import ATOMIC, HEAD_BYTES, REGION_BYTES, REPORT_AT, SITE_BITS, WORDS
+from tritium.sanitize.shadow import (
+    ATOMIC,
+    HEAD_BYTES,
+    NUMBER,
+    ORDER_SHIFT,
+    REGION_BYTES,
+    REPORT_AT,
+    SITE_BITS,
+    WORDS,
+)
 
 _TRUE, _FALSE = const("i1", True), const("i1", False)
 
@@ -14,22 +25,19 @@ def i64(value: int) -> Value:
     return const("i64", value)
 
 
-def note(
-    f: Function, op: Access, size: int, site: int, shadow: Value, address: Value, number: Value
-) -> Value:
+def note(f: Function, op: Any, shadow: Value, address: Value, number: Value) -> Value:
     """Note an access by the program with this number (from 1); whether no other program is in the
     way.
 
     Args:
-        size: bytes that are accessed.
-        site: the number of the check.
+        op: the `RaceCheckOp`.
         shadow: the address of the table.
     """
-    name = f"tritium_note_{op.name.lower()}"
+    name = f"tritium_note_{op.access.name.lower()}"
     if all(other.name != name for other in f.module.functions):
-        _write(f.module, name, op)
-    me = f.op("or", f.op("shl", number, i64(SITE_BITS)), i64(site))
-    return f.call("i1", name, shadow, address, me, i64(size))
+        _write(f.module, name, op.access)
+    me = f.op("or", f.op("shl", number, i64(SITE_BITS)), i64(op.order << ORDER_SHIFT | op.site))
+    return f.call("i1", name, shadow, address, me, i64(op.size))
 
 
 def report_of(f: Function, shadow: Value) -> Value:
@@ -70,29 +78,40 @@ def _note(f: Function, row: Value, me: Value, kind: Access) -> Value:
     """Note an access of a granule; whether no other program is in the way."""
     written, read, read_again = row, f.offset(row, 8), f.offset(row, 16)
 
-    def foreign(word: Value) -> Value:
-        differs = f.op("lshr", f.op("and", f.op("xor", word, me), i64(ATOMIC - 1)), i64(SITE_BITS))
-        return f.op("and", f.icmp("ne", word, i64(0)), f.icmp("ne", differs, i64(0)))
+    def foreign(word: Value) -> tuple[Value, Value]:
+        """Whether another program has written a word; and whether it has no order beside this."""
+        differs = f.op("lshr", f.op("and", f.op("xor", word, me), i64(NUMBER)), i64(SITE_BITS))
+        other = f.op("and", f.icmp("ne", word, i64(0)), f.icmp("ne", differs, i64(0)))
+        return other, f.op("and", other, f.icmp("eq", ordered(word), i64(0)))
+
+    def ordered(word: Value) -> Value:
+        """Not 0 where one of the two accesses may happen before the other: what is later than the
+        one beside what is before the other."""
+        pairs = [f.op("and", f.op("lshr", a, i64(1)), b) for a, b in ((word, me), (me, word))]
+        return f.op("and", f.op("or", *pairs), i64(1 << ORDER_SHIFT))
+
+    def unordered(word: Value) -> Value:
+        return foreign(word)[1]
 
     def plain(word: Value) -> Value:
         return f.icmp("eq", f.op("and", word, i64(ATOMIC)), i64(0))
 
     wrong = _FALSE
     if kind is Access.READ:
-        with f.when(foreign(_claim(f, read, me))):
+        with f.when(foreign(_claim(f, read, me))[0]):
             _claim(f, read_again, me)
-        wrong = foreign(_get(f, written))
+        wrong = unordered(_get(f, written))
     elif kind is Access.WRITE:
-        wrong = foreign(_claim(f, written, me))
+        wrong = unordered(_claim(f, written, me))
     elif kind is Access.ATOMIC_WRITE:
         old = _claim(f, written, f.op("or", me, i64(ATOMIC)))
-        wrong = f.op("and", foreign(old), plain(old))
+        wrong = f.op("and", unordered(old), plain(old))
     else:
         old = _get(f, written)
-        wrong = f.op("and", foreign(old), plain(old))
+        wrong = f.op("and", unordered(old), plain(old))
     if kind in (Access.WRITE, Access.ATOMIC_WRITE):
         for word in (read, read_again):
-            wrong = f.op("or", wrong, foreign(_get(f, word)))
+            wrong = f.op("or", wrong, unordered(_get(f, word)))
     return f.op("xor", wrong, _TRUE)
 
 

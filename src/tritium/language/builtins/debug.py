@@ -39,12 +39,14 @@ def static_print(
     emitter.current().static_print(text, file=file, flush=bool(flush))
 
 
-def _check_prefix(prefix: object) -> str:
+def _check_prefix(prefix: object, has_values: bool) -> str:
+    """The text before the values: after a space, and with `: ` where values follow."""
     if not isinstance(prefix, str) or not prefix.isascii() or not prefix.isprintable():
         raise ValueError(f"device_print prefix {prefix!r} must be a string of printable ASCII")
-    # `x: ` whatever of the colon and the space was given.
-    text = prefix if prefix.startswith(" ") else f" {prefix}"
-    text = text.rstrip(" ")
+    text = prefix if prefix.startswith(" ") or not prefix else f" {prefix}"
+    if not has_values:
+        return text
+    text = text.rstrip(" ")  # whatever of the colon and the space was given
     return f"{text} " if text.endswith(":") else f"{text}: "
 
 
@@ -58,7 +60,7 @@ def device_print(prefix: str, *args: TensorLike, hex: bool = False) -> None:
         args: numbers or tensors of any dtype.
         hex: print integers in base 16.
     """
-    text = _check_prefix(prefix)
+    text = _check_prefix(prefix, bool(args))
     values = [casts.to_tensor(a) for a in args]
     emit(
         ttir.PrintOp, values, prefix=text, hex=bool(hex),

@@ -45,7 +45,7 @@ class PrintOp(Op):
             context.print(f"pid ({program}){self.prefix}")
         for n, argument in enumerate(arguments):
             array = np.asarray(argument)
-            as_hex = self.hex or array.dtype == np.uint64  # pointers
+            is_pointer = array.dtype == np.uint64
             which = f"(operand {n}) " if len(arguments) > 1 else ""
             if array.dtype.kind == "i" and not self.isSigned[n]:
                 array = unsigned(array)
@@ -53,12 +53,13 @@ class PrintOp(Op):
             at: tuple[int, ...]
             for at in np.ndindex(array.shape):  # pyright: ignore[reportUnknownVariableType]
                 place = ", ".join(f"{i:{w}}" for i, w in zip(at, widths, strict=True))  # pyright: ignore[reportUnknownArgumentType]
-                text = self._element(array[at], as_hex)
+                text = self._element(array[at], is_pointer)
                 context.print(f"pid ({program}) idx ({place}){self.prefix}{which}{text}")
 
-    @staticmethod
-    def _element(value: Any, as_hex: bool) -> str:
-        if as_hex:
+    def _element(self, value: Any, is_pointer: bool) -> str:
+        if is_pointer:  # as `%p` of C's printf
+            return f"{int(value):#x}" if value else "(nil)"
+        if self.hex:
             bits = int.from_bytes(value.tobytes(), "little")
             return f"0x{bits:0{2 * value.dtype.itemsize}x}"
         if value.dtype.kind in "iub":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,21 @@ class Access(IntEnum):
     READ, WRITE, ATOMIC_READ, ATOMIC_WRITE = range(4)
 
 
+class Order(IntFlag):
+    """Operations of a program around an access by which programs may order themselves: whether one
+    `BEFORE` it, or the access itself, may have told the program how far others are; whether one
+    `LATER` may tell others that the access is made."""
+
+    BEFORE = 1
+    LATER = 2
+
+
 class RaceCheckOp(Op):
     """Note that the program accesses `size` bytes at each address that is not 0. Report check
     number `site` and leave the program where another program has accessed them, too, and one of the
-    two has written; two atomic accesses are no fault.
+    two has written. Two atomic accesses are no fault, nor are two that the programs may have
+    ordered: something after the one (`Order.LATER`), which something before the other (`BEFORE`)
+    has seen.
 
     `shadow` is the address of what was noted (`tritium.sanitize.shadow`).
     """
@@ -66,6 +77,7 @@ class RaceCheckOp(Op):
     access = enum_attr(Access)
     size = i32_attr()
     site = i32_attr()
+    order = i32_attr()
 
     @classmethod
     def infer(cls, address: ir.Type, shadow: ir.Type, **attrs: Any) -> None:

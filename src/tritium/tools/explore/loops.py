@@ -16,7 +16,7 @@ from tritium.ops.base import Op
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.tools.explore.lines import Line
-from tritium.tools.instruction_mix import instruction_mix
+from tritium.tools.instruction_mix import instruction_mix, without_schedule
 
 STAGES = ("sass", "ptx", "asm", "amdgcn")
 """The stages whose loops are found, the closest to the machine first."""
@@ -24,8 +24,6 @@ _LABEL = re.compile(r"^\s*([.$\w]+):")
 _WORD = re.compile(r"[.$]?\w[\w.$]*")
 _ENDS = re.compile(r"^(ret\w*|EXIT|exit|s_endpgm|ud2|trap|brk)\b")
 _ALWAYS = re.compile(r"^(jmp\w*|BRA|bra|bra\.uni|b|br|s_branch)\b(?!\.\w)")
-_CONTROL = re.compile(r"^[\w-]+:[\w-]+:[\w-]+:[\w-]+:\w+\s+")
-"""The schedule before an instruction of SASS."""
 _REGISTERS = {
     "sass": re.compile(r"\bU?R(\d+)\b"), "asm": re.compile(r"\b[xyz]mm(\d+)\b|\b[vz](\d+)\.\w"),
     "amdgcn": re.compile(r"\bv(\d+)\b|\bv\[(\d+):\d+\]"),
@@ -66,7 +64,7 @@ class _Block:
 
 def machine_loops(stage: str, lines: Sequence[Line]) -> list[Loop]:
     """The loops of a text, outer ones before those inside."""
-    codes = [_CONTROL.sub("", line.text.strip()) for line in lines]
+    codes = [without_schedule(line.text.strip()) for line in lines]
     blocks, starts = _blocks(codes)
     follow = [
         [starts[t] for t in block.targets] + ([i + 1] if block.goes_on and blocks[i + 1 :] else [])

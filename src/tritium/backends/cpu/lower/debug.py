@@ -55,7 +55,7 @@ def _conversion(
     """The printf conversion of an element, and the element as it is passed."""
     f, element = c.f, ir.element_type(type)
     if value.type == "ptr":
-        return "0x%016llx", value
+        return "%p", value
     bits = ir.bit_width(element)
     if op.hex:
         digits = max(1, bits // 8) * 2

@@ -24,7 +24,7 @@ def check_element(e: Emitter, op: Any, at: At) -> None:
 def check_scalar(c: Context, op: Any, address: Value, shadow: Value) -> tuple[()]:
     f = c.f
     with f.when(f.icmp("ne", address, i64(0)), "check", "unchecked"):
-        fine = note(f, op.access, op.size, op.site, shadow, address, _number(c))
+        fine = note(f, op, shadow, address, _number(c))
         leave_unless(c, fine, f"{PREFIX}{op.site}", address)
     return ()
 

@@ -1,0 +1,141 @@
+"""Races between programs that run one after the other, as the interpreter runs them: accesses
+noted by NumPy, and what programs do to order themselves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tritium.ops.ttir.sanitize import Access, Order
+from tritium.sanitize.shadow import ATOMIC, NUMBER, SITE_BITS, Shadow, may_be_ordered
+from tritium.sanitize.sites import Site
+
+
+class NotingShadow(Shadow):
+    """A shadow in which accesses are noted by NumPy."""
+
+    def note(
+        self, kind: Access, size: int, site: int, program: tuple[int, int, int],
+        addresses: np.ndarray[Any, np.dtype[np.uint64]],
+    ) -> dict[int, int]:  # fmt: skip
+        """Note accesses of a program as compiled kernels do (`codegen.llvm.races`). Returns the
+        words of accesses by other programs of which one of the two writes, each with an address."""
+        while size < 1 << self._shift:  # smaller than all before
+            self._words = [np.repeat(words, 2, axis=0) for words in self._words]
+            self._shift -= 1
+        me, met = self.number(program) << SITE_BITS | site, dict[int, int]()
+        for (begin, end), words in zip(self._regions, self._words, strict=True):
+            inside = addresses[(addresses >= np.uint64(begin)) & (addresses < np.uint64(end))]
+            offsets = (inside - np.uint64(begin)).astype(np.int64)
+            first, last = offsets >> self._shift, offsets + size - 1 >> self._shift
+            for step in range(int((last - first).max(initial=-1)) + 1):
+                rows = np.minimum(first + step, last)
+                for others in _note(words, rows, me, kind):
+                    found, places = np.unique(others, return_index=True)
+                    for word, place in zip(found.tolist(), places.tolist(), strict=True):
+                        if word:
+                            met.setdefault(word & NUMBER, int(inside[place]))
+        return met
+
+    def number(self, program: tuple[int, int, int]) -> int:
+        """Of a program in the grid, from 1."""
+        nx, ny, _ = self._grid
+        return program[0] + nx * (program[1] + ny * program[2]) + 1
+
+    def program(self, number: int) -> tuple[int, int, int]:
+        """The program of a number."""
+        rest, x = divmod(number - 1, self._grid[0])
+        return x, rest % self._grid[1], rest // self._grid[1]
+
+
+def _note(words: Any, rows: Any, me: int, kind: Access) -> list[Any]:
+    """Note an access of some granules. Returns words of other programs that are in the way, 0
+    where none is."""
+
+    def claim(column: int, word: int) -> Any:
+        old = words[rows, column]
+        words[rows, column] = np.where(old == 0, word, old)
+        return old
+
+    def foreign(old: Any, plain: bool = False) -> Any:
+        other = (old != 0) & (((old ^ me) & NUMBER) >> SITE_BITS != 0)
+        return np.where(other & (old & ATOMIC == 0) if plain else other, old, 0)
+
+    if kind is Access.READ:
+        again = foreign(claim(1, me))
+        words[rows, 2] = np.where((again != 0) & (words[rows, 2] == 0), me, words[rows, 2])
+        return [foreign(words[rows, 0])]
+    if kind is Access.ATOMIC_READ:
+        return [foreign(words[rows, 0], plain=True)]
+    old = claim(0, me | (ATOMIC if kind is Access.ATOMIC_WRITE else 0))
+    wrong = foreign(old, plain=kind is Access.ATOMIC_WRITE)
+    return [wrong, foreign(words[rows, 1]), foreign(words[rows, 2])]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Two accesses of one place by two programs, of which one writes.
+
+    Attributes:
+        sites: the numbers of the checks, of the later access first.
+        programs: the numbers of the programs, from 1.
+        address: the place.
+    """
+
+    sites: tuple[int, int]
+    programs: tuple[int, int]
+    address: int
+
+
+@dataclass
+class Progress:
+    """The operations that a program has made by which programs order themselves."""
+
+    acquired: bool = False
+    releases: int = 0
+
+
+class Ordering:
+    """The meetings of a launch's programs, and what these do to order themselves.
+
+    A site of an access tells how many releases its program had made (`epoch`), and whether it had
+    acquired anything (`before`).
+    """
+
+    def __init__(self) -> None:
+        self._programs: defaultdict[int, Progress] = defaultdict(Progress)
+        self._meetings: dict[tuple[Any, ...], Meeting] = {}
+        self.acquire: Site | None = None
+        self.volatile = False
+
+    def of(self, program: int) -> Progress:
+        """The progress of a program."""
+        return self._programs[program]
+
+    def met(self, meeting: Meeting) -> None:
+        """Two programs have met."""
+        if len(self._meetings) < _MEETINGS:
+            self._meetings.setdefault((meeting.sites, meeting.programs), meeting)
+
+    def race(self, sites: Sequence[Site]) -> tuple[Meeting | None, bool]:
+        """The first meeting that has no order; and whether there is one that may have one."""
+        ordered = False
+        for meeting in self._meetings.values():
+            orders_of = [
+                (Order.BEFORE if sites[site]["before"] else Order(0))
+                | (Order.LATER if self._programs[n].releases > sites[site]["epoch"] else Order(0))
+                for site, n in zip(meeting.sites, meeting.programs, strict=True)
+            ]
+            if self.volatile or may_be_ordered(*orders_of):
+                ordered = True
+            else:
+                return meeting, ordered
+        return None, ordered
+
+
+_MEETINGS = 1 << 14
+"""The most that are kept."""
