@@ -23,9 +23,25 @@ from tritium_kernels.launching.operators import autocast, operator
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _CHUNKS = {"cpu": (32, 64), "hopper": (64, 64), "gpu": (64, 32)}
 """Rows of a chunk, and columns of v of a program at most."""
+_COPIED_AHEAD = {"hopper": 512, "gpu": 128}
+"""The most bytes of a row of q of which the next chunk is copied to shared memory ahead, which has
+no room for more."""
 
 
-def _launch(
+def _settings(q: Tensor, width: int) -> dict[str, Any]:
+    """The constants of a launch that depend on the device and q's type."""
+    device = device_class(q.device)
+    chunk, columns = _CHUNKS[device]
+    ahead = q.shape[-1] * q.element_size() <= _COPIED_AHEAD.get(device, 0)
+    return {
+        "DP": max(16, power_of_two(q.shape[-1])), "CHUNK": chunk,
+        "BV": max(16, min(power_of_two(width), columns)),
+        "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32",
+        "num_warps": 4, "num_stages": 2 if ahead else 1,
+    }  # fmt: skip
+
+
+def launch(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, scale: float, reverse: bool
 ) -> Tensor:
     batch, heads, length, d = q.shape
@@ -34,32 +50,51 @@ def _launch(
     if o.numel() == 0 or d == 0:
         return o.zero_()
     q, k, v = (with_unit_stride(x) for x in (q, k, v))
-    chunk, columns = _CHUNKS[device_class(q.device)]
-    columns = max(16, min(power_of_two(width), columns))
+    settings = _settings(q, width)
+    columns = settings["BV"]
     with on("linear_attention", "q", q):
         kernels.linear_attention[(batch * heads, cdiv(width, columns))](
             q, k, v, o, decay, *rows_of(q), *rows_of(k), *rows_of(v), *rows_of(o), heads, length,
-            scale, D=d, DV=width, DP=max(16, power_of_two(d)), BV=columns, CHUNK=chunk,
-            REVERSE=reverse, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
-            num_warps=4,
+            scale, D=d, DV=width, REVERSE=reverse, **settings,
         )  # fmt: skip
     return o
+
+
+def launch_gradients(
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All gradients at once: q has as many columns as v."""
+    batch, heads, length, d = q.shape
+    dq, dk, dv = (torch.empty(q.shape, dtype=q.dtype, device=q.device) for _ in range(3))
+    if dq.numel() == 0:
+        return dq, dk, dv
+    q, k, v, do = (with_unit_stride(x) for x in (q, k, v, do))
+    settings = _settings(q, d)
+    with on("linear_attention", "q", q):
+        kernels.linear_attention_gradients[(batch * heads, cdiv(d, settings["BV"]), 3)](
+            q, k, v, do, dq, dk, dv, decay, *rows_of(q), *rows_of(k), *rows_of(v), *rows_of(do),
+            *rows_of(dq), heads, length, scale, D=d, **settings,
+        )  # fmt: skip
+    return dq, dk, dv
 
 
 @operator("linear_attention")
 def linear_attention_op(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, scale: float
 ) -> Tensor:
-    return _launch(q, k, v, decay, scale, False)
+    return launch(q, k, v, decay, scale, False)
 
 
 @operator("linear_attention_backward")
 def linear_attention_backward_op(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dq = _launch(do, v, k, decay, scale, False)
-    dk = _launch(v, do, q, decay, scale, True)
-    return dq, dk, _launch(k, q, do, decay, scale, True)
+    # One after the other, each kernel would leave most of a GPU idle.
+    if v.shape[-1] == q.shape[-1] and q.device.type != "cpu":
+        return launch_gradients(q, k, v, do, decay, scale)
+    dq = launch(do, v, k, decay, scale, False)
+    dk = launch(v, do, q, decay, scale, True)
+    return dq, dk, launch(k, q, do, decay, scale, True)
 
 
 @linear_attention_op.register_fake
