@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region, SSAValue
@@ -301,6 +301,12 @@ class Op(DeclaredOp):
         operand along axes and permute them."""
         return None
 
+    @property
+    def permuted_axes(self) -> tuple[int, ...] | None:
+        """For each axis of the result, that of the first operand, for an op that only permutes the
+        axes of a tile; None for others."""
+        return None
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
@@ -423,3 +429,8 @@ class Op(DeclaredOp):
         def print(self, printer: Printer) -> None: ...
         @classmethod
         def parse(cls, parser: Parser) -> Any: ...
+
+
+def permutes(op: object) -> TypeGuard[Op]:
+    """Whether an op only permutes the axes of a tile."""
+    return isinstance(op, Op) and op.permuted_axes is not None

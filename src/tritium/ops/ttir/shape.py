@@ -335,6 +335,10 @@ class TransOp(Op):
         inferred = ir.tensor_of(moved, ir.element_type(src), found)
         return check_result(cls.name, inferred, result)
 
+    @property
+    def permuted_axes(self) -> tuple[int, ...]:
+        return tuple(self.order)
+
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.transpose(src, self.order)
 

@@ -33,8 +33,8 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ir.layouts.moves import permuted
-from tritium.ops import ttir
 from tritium.ops.arith import AddFOp
+from tritium.ops.base import permutes
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
@@ -168,8 +168,8 @@ def _in_shared_memory(
     """The operand in memory that wgmma can read. 16-bit elements may have either axis fastest, the
     one that they are loaded along; others must have k. A transpose becomes a view."""
     source, at = source_of(value), Builder(op)
-    if isinstance(source.owner, ttir.TransOp):
-        inner = source_of(source.owner.src)
+    if permutes(source.owner):
+        inner = source_of(source.owner.operands[0])
         if bits == 16 or _fastest(inner) == 1 - k_axis:
             memory = _in_shared_memory(op, inner, 1 - k_axis, bits, permuted(cluster, (1, 0)))
             return at.value(MemDescTransOp, memory, order=(1, 0))

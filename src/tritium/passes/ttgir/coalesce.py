@@ -36,6 +36,7 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ops import ttir
+from tritium.ops.base import permutes
 from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
@@ -149,8 +150,9 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
             owner = value.owner
             if isinstance(owner, ttir.ElementAccess):
                 found[id(owner)] = axis, op
-            elif isinstance(owner, ttir.TransOp):
-                pending.append((owner.src, owner.order[axis]))
+            elif permutes(owner):
+                assert owner.permuted_axes is not None
+                pending.append((owner.operands[0], owner.permuted_axes[axis]))
             elif isinstance(owner, ConvertLayoutOp):
                 pending.append((owner.src, axis))
             elif isinstance(owner, CastOp):
@@ -164,7 +166,7 @@ def _is_operand(loaded: SSAValue) -> bool:
     pending = [loaded]
     while pending:
         for user in [use.operation for use in pending.pop().uses]:
-            if isinstance(user, (ttir.TransOp, ConvertLayoutOp, CastOp)):
+            if permutes(user) or isinstance(user, (ConvertLayoutOp, CastOp)):
                 pending += user.results
             elif not isinstance(user, TileProduct):
                 return False

@@ -17,9 +17,9 @@ from xdsl.ir import SSAValue
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
-from tritium.ops.base import Op
+from tritium.ops.base import Op, permutes
 from tritium.ops.tile import CopyOp
-from tritium.ops.ttir.shape import MakeRangeOp, TransOp
+from tritium.ops.ttir.shape import MakeRangeOp
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Prefix:
 def peel(value: SSAValue, buffers: Any) -> tuple[SSAValue, bool]:
     """The tile under transpositions of two axes, and whether it is transposed."""
     swapped = False
-    while value not in buffers and isinstance(owner := value.owner, TransOp):
-        if len(owner.order) != 2:
+    while value not in buffers and permutes(owner := value.owner):
+        order = owner.permuted_axes
+        if order is None or len(order) != 2:
             break
-        swapped ^= tuple(owner.order) == (1, 0)
+        swapped ^= order == (1, 0)
         value = owner.operands[0]
     return value, swapped
 
