@@ -15,7 +15,7 @@ RULES: dict[str, dict[type[Op], Rule]] = {}
 
 
 SCRATCH: dict[str, dict[type[Op], Rule]] = {}
-"""By backend and op class: the bytes of scratch memory that an op's lowering needs for itself."""
+"""The bytes of scratch memory that an op's lowering needs for itself, by backend and op class."""
 
 
 def lowers(

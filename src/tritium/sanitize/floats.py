@@ -179,9 +179,9 @@ def origin(
     text: str, kernel: str, kind: int, program: tuple[int, int, int], grid: Sequence[int],
     arguments: Sequence[Any], copies: Sequence[Copy] = (),
 ) -> tuple[str, Site] | None:  # fmt: skip
-    """Where a program made its first NaN (or infinity), or loaded it: the program is run again by
-    the reference semantics, without storing. None where it does not happen again, as when memory
-    has changed, or where an op has no reference semantics.
+    """The text and site at which a program made its first NaN (or infinity), or loaded it: the
+    program is run again by the reference semantics, without storing. None if it does not happen
+    again, as when memory has changed, or if an op has no reference semantics.
 
     Args:
         text: the kernel's ttir.

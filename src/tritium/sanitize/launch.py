@@ -14,7 +14,7 @@ from tritium.sanitize.kinds import NAN
 from tritium.sanitize.shadow import Shadow
 
 PREFIX = "sanitizer:"
-"""How the message of a fault begins that is the number of a check."""
+"""The beginning of the message of a fault that is the number of a check."""
 
 
 class SanitizerError(TritonError, RuntimeError):

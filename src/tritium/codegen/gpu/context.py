@@ -53,7 +53,7 @@ def layout_of(type: Attribute) -> LinearLayout:
 
 
 def register_count(type: Attribute) -> int:
-    """How many elements of a tile one thread holds."""
+    """The number of elements of a tile that one thread holds."""
     return layout_of(type).in_size(REGISTER)
 
 

@@ -1,4 +1,4 @@
-"""How the blocks of a cluster share what the bulk copy engine moves: the encodings of descriptors.
+"""Encodings of descriptors: how the blocks of a cluster share what the bulk copy engine moves.
 
 A descriptor's map is of what one block copies, so that all descriptors that meet in one value are
 shared out alike: as the products want whose operands or results they are of; else by rows.
@@ -20,7 +20,7 @@ from tritium.passes.ttgir.layout_propagation import block_encoding, with_encodin
 from tritium.passes.ttir.descriptors.flow import Groups, descriptors, flow
 
 LEAST_BYTES = 16
-"""Of a row that one copy moves."""
+"""The least bytes of a row that one copy moves."""
 
 
 def share_descriptors(

@@ -1,4 +1,4 @@
-"""How the blocks (CTAs) of a cluster share tiles: which `CGALayout` encodings get.
+"""`CGALayout`s of encodings: how the blocks (CTAs) of a cluster share tiles.
 
 A program of `num_ctas` blocks splits its tiles along the outermost axes that are long enough, so
 that sums along rows, the commonest, stay within a block. Products are split along the rows of their
@@ -70,7 +70,7 @@ def operand_cluster(cluster: Cluster, k_axis: int) -> Cluster:
 
 @lru_cache(maxsize=4096)
 def blocks_of(encoding: Encoding, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Where the parts of blocks 1, 2, 4, ... begin, as coordinates."""
+    """The coordinates at which the parts of blocks 1, 2, 4, ... begin."""
     return tuple(linear(encoding, shape).bases(BLOCK))
 
 

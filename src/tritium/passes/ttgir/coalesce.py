@@ -58,7 +58,7 @@ from tritium.target import Processor
 MANY_ROWS = 32
 """Rows whose addresses, of 64 bits, take a quarter of a thread's registers."""
 WORD_BYTES, RUN_BYTES = 4, 8
-"""Of a run of an operand along the axis of the sum, the least and the most: a thread can write
+"""The least and the most bytes of a run of an operand along the axis of the sum: a thread can write
 them at once to shared memory in which the run is together, as products read it."""
 ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
@@ -179,7 +179,7 @@ def _tile(op: Any) -> Any:
 
 
 def atomic_width(op: Any, processor: Processor) -> int:
-    """How many neighbours an instruction for the atomic operation takes at most."""
+    """The most neighbours that one instruction for the atomic operation takes."""
     if getattr(op, "atomic_rmw_op", None) is not ttir.AtomicKind.FADD:
         return 1
     return processor.sum_width(str(ir.element_type(op.val.type)))
@@ -240,8 +240,8 @@ def _encoding(
 def _sector_threads(
     part: tuple[int, ...], wish: _Wish, width: int, processor: Processor, threads: Threads
 ) -> int | None:
-    """How many threads go along a row at most, None for as many as fit: where a warp would read
-    less than a line of each of many rows, it reads a sector of several at once. Memory delivers as
+    """The most threads along a row, None for as many as fit: where a warp would read less than a
+    line of each of many rows, it reads a sector of several at once. Memory delivers as
     much, and a thread has the addresses of fewer rows in its registers."""
     row, piece = part[wish.order[0]], width * wish.size
     rows = prod(part) // row // (threads.total // min(row // width, threads.total))

@@ -1,4 +1,4 @@
-"""How `pipeline` rewrites a loop whose plan is made: rings, prologue, copies ahead, waits."""
+"""The rewriting of a loop for which `pipeline` has a plan: rings, prologue, copies ahead, waits."""
 
 from __future__ import annotations
 

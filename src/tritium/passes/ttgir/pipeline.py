@@ -258,8 +258,8 @@ def _feeds_product(load: Operation) -> bool:
 def copy_width(
     load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None
 ) -> int:
-    """How many elements a thread can copy at once, in at most so many bytes. `per_thread`: how many
-    neighbours a thread has, if that is known."""
+    """The number of elements that a thread can copy at once, in at most `most` bytes. `per_thread`:
+    the number of neighbours that a thread has, if that is known."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)
     encoding = ir.encoding_of(kind)

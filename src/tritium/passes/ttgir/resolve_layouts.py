@@ -175,7 +175,7 @@ def _follow(
 
 
 def _through(op: Op, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
-    """Of an op that changes the shape of tiles."""
+    """The layouts that a value's one gives to the other values of an op that changes shapes."""
     if value in op.operands:
         result = op.result_layout(encoding)
         if result is None:

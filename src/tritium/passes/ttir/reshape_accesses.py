@@ -110,8 +110,8 @@ def _is_rearranged(value: SSAValue) -> bool:
 
 
 def _groups(folded: tuple[int, ...], shape: tuple[int, ...]) -> Groups | None:
-    """Which axes of `shape` make up each axis of `folded`, in order; None where they do not, or
-    where there are no more of them."""
+    """The axes of `shape` that make up each axis of `folded`, in order; None where they do not, or
+    where `shape` has no more axes."""
     sizes, found = list(shape), list[tuple[int, ...]]()
     for extent in folded:
         group: list[int] = []

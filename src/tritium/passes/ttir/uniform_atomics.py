@@ -33,7 +33,7 @@ _COMBINE = {
     AtomicKind[cls.atomic]: cls
     for cls in op_classes("arith") if issubclass(cls, BinaryOp) and cls.atomic
 }  # fmt: skip
-"""By the operation on memory, the op that combines numbers in registers like it."""
+"""The op that combines numbers in registers, by the atomic operation that combines memory so."""
 
 
 @dataclass(frozen=True)

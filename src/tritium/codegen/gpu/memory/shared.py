@@ -74,7 +74,7 @@ def shared_pointers(
     c: Context, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
     origin: int = 0, gaps: Gaps = (),
 ) -> list[Value]:  # fmt: skip
-    """Where some registers are in shared memory; `place`: their offsets in elements."""
+    """Pointers to some registers' elements in shared memory; `place`: their offsets in elements."""
     moved = (c.i32(origin), origin) if origin else (None, 0)
     if not gaps:
         return c.pointers(base, place, registers, element, moved)
@@ -255,7 +255,7 @@ def _load_from_blocks(
 def conversion_of(
     op: Any, *, store: bool = True, load: bool = True, banks: Banks = ANY_BANKS
 ) -> Conversion:
-    """How a change of layout is done. Shuffles that would be many are not worth it."""
+    """The way of a change of layout: through shared memory where it would take many shuffles."""
     size = memory_bytes(op.src.type)
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
     found = plan(source, result, size, store=store, load=load, banks=banks)
