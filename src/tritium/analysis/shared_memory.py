@@ -26,7 +26,7 @@ SMALL = 1024
 """Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
 between them."""
 ALL_SMALL = 32 * 1024
-"""Of all scratch that is not shared; a sort has many changes of layout."""
+"""The most bytes of all scratch that is not shared; a sort has many changes of layout."""
 ALIGNMENT = 1024  # of tiles that the tensor cores read
 BULK_ALIGNMENT = 128  # of what the bulk copy engine copies
 SCRATCH_ALIGNMENT = 16

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Movement(Enum):
-    """How an op whose results are elements of its operands places them."""
+    """The order of elements in the results of an op that only moves elements of its operands."""
 
     IN_ORDER = "in row-major order, each once or repeated along axes"
     REORDERED = "in another order"
@@ -109,7 +109,7 @@ class Op(DeclaredOp):
     any order, and does no more."""
 
     movement: ClassVar[Movement | None] = None
-    """How the op places elements that it takes from its operands; None for one that computes."""
+    """The order in which the op places elements of its operands; None for one that computes."""
 
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""

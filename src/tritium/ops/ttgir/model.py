@@ -105,7 +105,7 @@ class Barrier:
 
     @property
     def progress(self) -> str:
-        """How far the phase is, for messages."""
+        """The arrivals and bytes of the phase so far, for messages."""
         bytes = f", {self.copied} of {self.expected} bytes" if self.expected or self.copied else ""
         return f"{self.arrivals} of {self.count} arrivals{bytes}"
 

@@ -495,8 +495,8 @@ class GatherOp(Op):
 
 
 class HistogramOp(Op):
-    """How often each of 0 ... n - 1 occurs where the mask is true, of integers without sign; other
-    values are ignored."""
+    """The number of times that each of 0 ... n - 1 occurs among unsigned integers where the mask
+    is true; other values are ignored."""
 
     name = "tt.histogram"
     whole_operands = ("src", "mask")

@@ -100,7 +100,7 @@ class Context:
     assumed: Assumed = NOTHING_ASSUMED
     """The assumptions of the code that is being written."""
     kept: list[int] = field(default_factory=list[int])
-    """Where the parts of the memory begin that programs leave for the next (`keep`)."""
+    """The offsets of the parts of the memory that programs leave for the next (`keep`)."""
     kept_bytes: int = 0
     copies_views: bool = False
     """Whether dots copy the operands that they could read where they are."""
@@ -109,7 +109,7 @@ class Context:
 
     @property
     def buffers(self) -> dict[SSAValue, BufferOp]:
-        """Where tiles are that are in memory; `filled` are those that are by now."""
+        """The buffers of tiles that are in memory by now."""
         return self.filled
 
     def fill(self, value: SSAValue) -> None:

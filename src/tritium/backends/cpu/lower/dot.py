@@ -200,7 +200,7 @@ def _clamped(f: Function, extent: Value, size: int) -> Value:
 
 
 def operand(c: Context, steps: Steps, step: Dot, is_b: bool) -> Operand:
-    """Where an operand of a two-dimensional dot is."""
+    """An operand of a two-dimensional dot, as it lies in memory."""
     op: Any = step.op
     value, swapped = peel(op.b if is_b else op.a, c.filled)
     element = memory_type(value.type)
@@ -329,7 +329,7 @@ def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
 
 
 def _extent(c: Context, step: Dot) -> Value | None:
-    """How many elements along K take part, if masks say so; an i64, not clamped."""
+    """The number of elements along K that take part, if masks say so; an i64, not clamped."""
     extents = [_first_extent(c, prefix) for prefix in _prefixes(c, step) if prefix.along_k]
     return reduce(partial(c.f.intrinsic, "smin"), extents) if extents else None
 

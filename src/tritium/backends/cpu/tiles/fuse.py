@@ -222,7 +222,7 @@ class _Builder:
             self.grouping.reads(op)
 
     def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
-        """Which operands are read where they are: loads in memory that nothing changes in
+        """Whether each operand is read where it is: a load from memory that nothing changes in
         between, without masks but for ends of rows and columns, and the end of K in both."""
         masks = [self._masks(value, axis, op) for value, axis in ((op.a, 1), (op.b, 0))]
         ends = [mask is not None and any(prefix.along_k for prefix in mask) for mask in masks]

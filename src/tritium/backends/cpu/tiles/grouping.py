@@ -1,4 +1,4 @@
-"""Which roots share loops: forward over a block, each root joins an earlier nest if it can."""
+"""Fusion of roots into nests: forward over a block, each root joins an earlier nest if it can."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Grouping:
         self._scopes: list[_Scope] = []
         self._effects: dict[Operation, Effects] = {}
         self._behind: dict[Operation, NestOp] = {}
-        """By op the last nest that was put behind it."""
+        """The last nest that was put behind each op."""
 
     def now(self) -> int:
         """The next time."""

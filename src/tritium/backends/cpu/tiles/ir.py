@@ -215,7 +215,7 @@ def runs_on_scalars(op: Any) -> bool:
 
 
 def views_of(product: Operation) -> tuple[bool, bool]:
-    """Which operands of a product are views of memory."""
+    """Whether each operand of a product is a view of memory."""
     return VIEW_A in product.attributes, VIEW_B in product.attributes
 
 

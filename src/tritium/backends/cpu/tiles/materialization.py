@@ -185,8 +185,8 @@ class _Materialization:
                 self.need(operand, user, identity and keeps_place and same and not viewed, ways)
 
     def _positions(self, op: Any, user: User) -> tuple[frozenset[int], frozenset[int]]:
-        """Where `user` needs the results of an op, and where therefore operands whose elements
-        the op moves."""
+        """The positions at which `user` needs the results of an op, and those at which it therefore
+        needs operands whose elements the op moves."""
         here, there = set[int](), set[int]()
         for number, result in enumerate(op.results):
             for way in self.ways.get((result, user), ()):

@@ -1,4 +1,4 @@
-"""Which operands of a dot can be read where they are in memory, and how their masks look.
+"""Views: operands of a dot that can be read where they are in memory, and their masks.
 
 A mask is a conjunction of `index < bound`. One that cuts off the end of K in both operands says
 how far the sum runs. One that cuts off the end of the rows of A, or of the columns of B, is true

@@ -1,4 +1,4 @@
-"""By how much a value changes from one element, or one iteration of a loop, to the next.
+"""Strides: the change of a value from one element, or one iteration of a loop, to the next.
 
 `Steps(...).along(value)` is the difference that is the same all over the tile: for a pointer in
 elements, for an integer as it is. It is what makes a tile of addresses a strided view.
