@@ -10,8 +10,8 @@ _OPCODE = re.compile(r"^(?:\{\s*)?(?:@!?%?\w+\s+)?([A-Za-z_][\w.]*)(?=\s|$)")
 
 
 def instruction_mix(text: str) -> Counter[str]:
-    """How often each opcode occurs in PTX, SASS or assembly: PTX's and SASS's up to the first dot
-    (`ld.global.v4.b32` counts as `ld.global`)."""
+    """The number of times that each opcode occurs in PTX, SASS or assembly: PTX's and SASS's up to
+    the first dot (`ld.global.v4.b32` counts as `ld.global`)."""
     found: Counter[str] = Counter()
     for line in text.splitlines():
         code = _COMMENT.sub("", line).strip()

@@ -226,7 +226,7 @@ class ElementAccess(CachedOp):
     ptr: Any
     mask: Any
     value: Any
-    """What a store writes; only stores have it."""
+    """The value that a store writes; only stores have it."""
     other: Any
     isVolatile: bool
     """Whether a load is volatile; only loads have it, and `other`."""
