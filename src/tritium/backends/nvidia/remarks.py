@@ -32,7 +32,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
     if not wanted():
         return
     for function in functions(module):
-        facts = AxisAnalysis(function).of, AxisAnalysis(function, trust=True).of
+        facts = AxisAnalysis(function).of, AxisAnalysis(function, assume_no_wrap=True).of
         for op in function.walk():
             why: Any = op.attributes.get(NOT_WARP_SPECIALIZED)
             if why is not None:

@@ -64,7 +64,8 @@ class Context(Emitter):
     Args:
         hardware: the processor that is compiled for.
         axis_info: alignment, contiguity and constancy, by value.
-        address_info: the same of what only addresses are made of (`AxisAnalysis` with `trust`).
+        address_info: the same of what only addresses are made of (`AxisAnalysis` with
+            `assume_no_wrap`).
         offsets: the places of allocations and of the scratch of ops in shared memory, in bytes.
         barriers: ops before which all warps must synchronize, and whether the tensor cores (the
             async proxy) read what was written.

@@ -83,7 +83,7 @@ class Coalesce(Pass):
                 operands |= product_accesses(function, num_ctas, processor)
             share_descriptors(module, num_ctas, operands)
         for function in functions(module):
-            analysis = AxisAnalysis(function, trust=True)
+            analysis = AxisAnalysis(function, assume_no_wrap=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
             products = _summed(function) if self.transpose or self.direct else {}
             for key, (axis, _) in products.items() if self.transpose else ():

@@ -98,7 +98,7 @@ class Pipeline(Pass):
                 stages = stages_of(loop, self.num_stages)
                 if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
                     continue
-                analysis = AxisAnalysis(function, trust=True)
+                analysis = AxisAnalysis(function, assume_no_wrap=True)
                 plan = plan_of(loop, analysis, stages, processor, self.direct)
                 if plan:
                     # A second iteration in registers costs more of them than it hides latency.

@@ -70,7 +70,7 @@ class InferCoalescedEncodings(Pass):
     def run(self, module: ModuleOp) -> bool:
         found, processor = _Found(CoalescedEncoding), processor_of(module)
         for function in functions(module):
-            analysis, threads = AxisAnalysis(function, trust=True), threads_of(module)
+            analysis, threads = AxisAnalysis(function, assume_no_wrap=True), threads_of(module)
             for op in function.walk():
                 if isinstance(op, (ttir.ElementAccess, ttir.AtomicOp)) and isinstance(
                     ir.encoding_of(op.operands[0].type), CoalescedEncoding

@@ -102,7 +102,7 @@ from tritium.passes.ttgir.expand_pipeline import (
 )
 from tritium.passes.ttgir.layout_propagation import is_tile, memory_encoding, processor_of
 from tritium.passes.ttgir.pipeline import may_write
-from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
+from tritium.passes.ttgir.rotate_matmul import Rotation, pays_off
 
 PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
 BARRIER_BYTES = 1024
@@ -169,7 +169,7 @@ def candidates(function: Operation) -> list[ForOp]:
         op for op in function.walk()
         if isinstance(op, ForOp) and op.parent_op() is function
         and any(isinstance(inner, ttir.DescriptorLoadOp) for inner in op.body.ops)
-        and pays_alone(op)
+        and pays_off(op)
     ]  # fmt: skip
 
 

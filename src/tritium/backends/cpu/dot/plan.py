@@ -27,7 +27,7 @@ SWEEP_BYTES, SWEEP_DEPTH = 64 * 1024, 512
 accumulators return to scratch. All rows of blocks share that part, so it must stay in L2, which
 with a power of two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88
 of MKL)."""
-_ROW_REACH = 1024
+_LONG_ROW = 1024
 """Rows of A further apart than these bytes are packed for AMX, which reads 16 of them at once."""
 _STEPS_AHEAD = 32
 
@@ -338,7 +338,7 @@ def _needs_pack(
 def _rows_apart(operand: Operand) -> bool:
     """Whether AMX cannot read rows of A where they are, or would from few sets of the cache."""
     step = None if operand.outer_step is None else static(operand.outer_step)
-    return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _ROW_REACH
+    return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _LONG_ROW
 
 
 def make_plan(

@@ -44,12 +44,12 @@ class Assumed(NamedTuple):
     """Assumptions of the code that is being written.
 
     Args:
-        trusted: tiles of integers that are widened and do not wrap around in their own type.
-        natural: whether the facts of `address_info` hold.
+        unwrapped: tiles of integers that are widened and do not wrap around in their own type.
+        addresses_hold: whether the facts of `address_info` hold.
     """
 
-    trusted: frozenset[SSAValue]
-    natural: bool
+    unwrapped: frozenset[SSAValue]
+    addresses_hold: bool
 
 
 NOTHING_ASSUMED = Assumed(frozenset(), False)
@@ -120,7 +120,7 @@ class Context:
 
     def info(self, value: SSAValue) -> Any:
         """Known alignments in the code that is being written."""
-        return self.address_info(value) if self.assumed.natural else self.axis_info(value)
+        return self.address_info(value) if self.assumed.addresses_hold else self.axis_info(value)
 
     @functools.cached_property
     def features(self) -> frozenset[str]:

@@ -85,7 +85,7 @@ class TileFunction:
     @cached_property
     def address_axes(self) -> AxisAnalysis:
         """The same where nothing wraps around and nothing that is divided is negative."""
-        return AxisAnalysis(self.op, trust=True, carried=self.axes)
+        return AxisAnalysis(self.op, assume_no_wrap=True, carried=self.axes)
 
     @cached_property
     def read(self) -> set[SSAValue]:
