@@ -44,7 +44,7 @@ class HookChain(Generic[F]):
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """Where a compilation spent its time, in microseconds.
+    """The times of the parts of a compilation, in microseconds.
 
     Attributes:
         ir_initialization: making the first IR of the source.

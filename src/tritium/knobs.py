@@ -344,7 +344,7 @@ class NvidiaTool:
 
 
 def _nvidia_tool_candidates(binary: str) -> Iterator[str]:
-    """Where a CUDA tool may be: PyPI packages of NVIDIA, `CUDA_HOME`, `PATH`, the usual prefix."""
+    """The places of a CUDA tool: PyPI packages of NVIDIA, `CUDA_HOME`, `PATH`, the usual prefix."""
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         yield from map(str, sorted(Path(root).glob(f"*/bin/{binary}"), reverse=True))
@@ -485,7 +485,8 @@ class redis_knobs(base_knobs):
 
 
 class cache_knobs(base_knobs):
-    """Where compiled kernels, dumps and overrides are kept, and by which classes."""
+    """Settings of the caches: the folders of compiled kernels, dumps and overrides, and the classes
+    that keep them."""
 
     home_dir = env_str_callable_default("TRITON_HOME", lambda: os.path.expanduser("~"))
     dump_dir = env_str_callable_default("TRITON_DUMP_DIR", lambda: cache.get_triton_dir("dump"))
@@ -544,7 +545,8 @@ class autotuning_knobs(base_knobs):
     print = env_bool("TRITON_PRINT_AUTOTUNING")
     # Of our own.
     workers = env_count_of_cpus("TRITIUM_AUTOTUNE_WORKERS", minimum=0)
-    """How many processes compile configurations; below 2 this process does, one after another."""
+    """The number of processes that compile configurations; below 2 this process does, one after
+    another."""
     timeout = env_int("TRITIUM_AUTOTUNE_TIMEOUT", 60, minimum=1)
     """Seconds that compiling a configuration may take, or running it for the first time."""
     progress = env_choice("TRITIUM_AUTOTUNE_PROGRESS", ("on", "off"))
@@ -563,7 +565,8 @@ class runtime_knobs(base_knobs):
     use_cpu = env_bool("TRITON_CPU_BACKEND")
     """Make the CPU the active target even where there is a GPU."""
     cpu_threads = env_count_of_cpus("TRITIUM_NUM_THREADS", minimum=1)
-    """How many threads run a grid on the CPU; by default one for each usable CPU (of our own)."""
+    """The number of threads that run a grid on the CPU; by default one for each usable CPU (of our
+    own)."""
 
     crash_reports = env_bool("TRITIUM_CRASH_REPORTS", True)
     """Name the kernel that accesses memory of nobody, on the CPU under Linux (of our own)."""

@@ -1,4 +1,4 @@
-"""Where packages find the modules that exist only because the reference has them at that path.
+"""Paths of packages: where they find the modules that exist only because the reference has them.
 
 `tritium.runtime.cache` is `compat/reference/runtime/cache.py`: it names what stands elsewhere.
 Nothing of Tritium imports such a module.

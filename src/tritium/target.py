@@ -172,7 +172,7 @@ class Processor:
     sector_bytes: int = 32
 
     def sum_width(self, element: str) -> int:
-        """How many neighbours of a type one atomic instruction adds to."""
+        """The number of neighbours of a type that one atomic instruction adds to."""
         return dict(self.sum_widths).get(element, 1)
 
 

@@ -35,7 +35,7 @@ _MOST_COLUMNS = 1024
 
 @dataclass(frozen=True)
 class ExptAssignment:
-    """Which process has which experts.
+    """The assignment of experts to processes.
 
     Attributes:
         expt_bitmask: int32 (processes, words): bits of the experts of each.

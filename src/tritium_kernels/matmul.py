@@ -78,7 +78,7 @@ _QUANTIZE = {
     ),
     (torch.uint8, torch.float8_e4m3fn): FnSpecs("QUANTIZE_NVFP4", quantize_nvfp4),
 }
-"""By the types of results and of their scales."""
+"""Functions that quantize results, by the types of results and of their scales."""
 
 
 

@@ -54,7 +54,7 @@ _QUANTIZE = {
     (torch.float8_e5m2, torch.uint8): quantize_e5m2,
     (torch.uint8, torch.float8_e4m3fn): quantize_nvfp4,
 }
-"""By the types of results and of their scales."""
+"""Functions that quantize results, by the types of results and of their scales."""
 
 _BLOCKS = {"cpu": (4, 512), "hopper": (4, 512), "gpu": (4, 256)}
 """Rows and columns of a tile, by the class of device."""

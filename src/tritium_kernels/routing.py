@@ -41,7 +41,7 @@ class ScatterIndx:
 
 @dataclass(frozen=True)
 class RoutingData:
-    """Which experts work on how many tokens.
+    """The experts' shares of the tokens.
 
     Attributes:
         gate_scal: the weights of experts, in the order by expert.

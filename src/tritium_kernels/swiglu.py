@@ -43,7 +43,7 @@ _NO_FLEX = FlexCtx()
 
 @dataclass(frozen=True)
 class PrecisionConfig:
-    """How numbers are limited and scaled.
+    """The limits and the scales of numbers.
 
     Attributes:
         limit: the most that the gate, and the linear part in magnitude, can be; None: no limit.

@@ -13,7 +13,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.amd.kernels import TARGETS, compiled
-from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.codegen.gpu.context import layout_of
 from tritium.codegen.llvm.writer import Value, lanes, scalar

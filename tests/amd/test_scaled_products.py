@@ -14,7 +14,7 @@ import tritium
 import tritium.language as tl
 from tests.amd.kernels import TARGETS, compiled
 from tests.amd.test_products import Model, Parts, held
-from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding

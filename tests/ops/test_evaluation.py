@@ -205,3 +205,10 @@ def test_missing_functions_are_named() -> None:
 def test_types_without_arrays_are_named() -> None:
     with pytest.raises(OpError, match="i7 has no NumPy equivalent"):
         ir.numpy_dtype(ir.IntegerType(7))
+
+
+def test_a_splat_in_a_region_for_all_elements_makes_a_tile_for_each() -> None:
+    op = ttir.SplatOp.create(result_types=[TILE])
+    assert op.evaluate(Evaluator(parse_module("module {}")), np.int32(7)).tolist() == [7] * 4
+    many = op.evaluate(Evaluator(parse_module("module {}")), np.array([1, 2], np.int32))
+    assert many.tolist() == [[1] * 4, [2] * 4]

@@ -30,18 +30,17 @@ from tritium.ops.scf import ForOp
 class AxisAnalysis:
     """The facts about the values of a function, each computed when it is first needed.
 
-    `AxisAnalysis(func).of(value)`. With `trust`, index arithmetic that is divided is taken not to
-    be negative, as the reference takes it: right for addresses (a negative remainder would lead
-    out of the array), not for numbers that are stored. With `wraps`, integers wrap around: the
-    facts hold of the numbers as they are. `carried` is the analysis from which the facts about
-    what loops and branches give are taken.
-    """
+    `AxisAnalysis(func).of(value)`. With `assume_no_wrap`, index arithmetic that is divided is taken
+    not to be negative, as the reference takes it: right for addresses (a negative remainder would
+    lead out of the array), not for numbers that are stored. With `wraps`, integers wrap around: the
+    facts hold of the numbers as they are. `carried` is the analysis from which the facts about what
+    loops and branches give are taken. """
 
     def __init__(
-        self, function: Operation, trust: bool = False, *, wraps: bool = False,
+        self, function: Operation, assume_no_wrap: bool = False, *, wraps: bool = False,
         carried: AxisAnalysis | None = None,
     ):  # fmt: skip
-        self._function, self._trust = function, trust
+        self._function, self._assume_no_wrap = function, assume_no_wrap
         self._wraps, self._carried = wraps, carried
         self._info: dict[SSAValue, AxisInfo] = {}
         self._entered: dict[Operation, None] = {}
@@ -104,7 +103,7 @@ class AxisAnalysis:
         operands = [info[v] for v in op.operands]
         if self._wraps and op.weights and ir.is_pointer(results[0].type):
             operands[1] = _within_type(op.operands[1].type, operands[1])
-        if self._trust and isinstance(op, DivisionOp) and not op.is_unsigned:
+        if self._assume_no_wrap and isinstance(op, DivisionOp) and not op.is_unsigned:
             operands = [o._replace(non_negative=True) for o in operands]
         found = op.axis_info(operands)
         if self._wraps:

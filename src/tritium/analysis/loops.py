@@ -28,7 +28,7 @@ def constant_int(value: SSAValue) -> int | None:
 
 
 def trip_count(loop: ForOp) -> int | None:
-    """How often the loop runs, if its bounds tell."""
+    """The number of the loop's iterations, if its bounds tell."""
     if loop.lower is loop.upper:
         return 0
     lower, upper, step = _bounds(loop)

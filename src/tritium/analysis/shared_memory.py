@@ -14,6 +14,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.lifetimes import Lifetimes, Piece, Span, place
 from tritium.analysis.memory_aliases import Aliases, memory_aliases
 from tritium.ir.layouts.encodings import SharedEncoding
 from tritium.ops.base import Op
@@ -25,7 +26,7 @@ SMALL = 1024
 """Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
 between them."""
 ALL_SMALL = 32 * 1024
-"""Of all scratch that is not shared; a sort has many changes of layout."""
+"""The most bytes of all scratch that is not shared; a sort has many changes of layout."""
 ALIGNMENT = 1024  # of tiles that the tensor cores read
 BULK_ALIGNMENT = 128  # of what the bulk copy engine copies
 SCRATCH_ALIGNMENT = 16
@@ -60,23 +61,6 @@ Partition = tuple[Op, int]
 """An op, and the number of a region of it."""
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    op: Any
-    size: int
-    alignment: int
-    first: int
-    last: int
-    partition: Partition | None
-
-    def lives_with(self, other: _Wanted) -> bool:
-        """Whether the two are in use at the same time."""
-        mine, theirs = self.partition, other.partition
-        if mine is not None and theirs is not None and mine[0] is theirs[0] and mine != theirs:
-            return True
-        return other.first <= self.last and self.first <= other.last
-
-
 def _alignment(type: Any) -> int:
     """The alignment of an allocation in bytes; the smallest allocations are mbarriers."""
     size, encoding = bytes_of(type), type.encoding
@@ -101,44 +85,42 @@ def allocate(
         apart: whether small scratch has memory of its own (`SMALL`).
     """
     liveness = _Liveness(blocks)
-    places: dict[Any, Range] = {}
-    wanted = _wanted(liveness, scratch_bytes, ALL_SMALL if apart else 0)
-    placed: list[_Wanted] = []
-    for want in sorted(wanted, key=lambda w: (-w.size, w.first)):
-        busy = sorted(
-            (places[p.op].start, places[p.op].end) for p in placed if want.lives_with(p)
-        )
-        placed.append(want)
-        start = 0
-        for begin, end in busy:
-            if start + want.size <= begin:
-                break
-            start = max(start, -(-end // want.alignment) * want.alignment)
-        places[want.op] = Range(start, start + want.size, want.first, want.last)
-    size = max((p.end for p in places.values()), default=0)
+    pieces = _pieces(liveness, scratch_bytes, ALL_SMALL if apart else 0)
+    partition = liveness.partition
+
+    def live_together(one: Piece[Any], other: Piece[Any]) -> bool:
+        mine, theirs = partition.get(one.key), partition.get(other.key)
+        if mine is not None and theirs is not None and mine[0] is theirs[0] and mine != theirs:
+            return True
+        return one.span.overlaps(other.span)
+
+    starts = place(sorted(pieces, key=lambda p: (-p.size, p.span.first)), live_together)
+    places = {p.key: Range(starts[p.key], starts[p.key] + p.size, *p.span) for p in pieces}
+    size = max((r.end for r in places.values()), default=0)
     return Allocation(places, liveness.aliases, size)
 
 
-def _wanted(
+def _pieces(
     liveness: _Liveness, scratch_bytes: Callable[[Any], int], left: int
-) -> list[_Wanted]:
-    """`left`: bytes for scratch that is not shared."""
-    wanted: list[_Wanted] = []
+) -> list[Piece[Any]]:
+    """The allocations of a function and the scratch of its ops, in the order of the ops.
+
+    `left`: the bytes that are left for scratch with memory of its own.
+    """
+    pieces: list[Piece[Any]] = []
     end = len(liveness.position)
     for op, first in liveness.position.items():
-        partition = liveness.partition.get(op)
         if allocates_memory(op):
-            last, type = max(first, liveness.last.get(op, first)), op.results[0].type
-            wanted.append(_Wanted(op, bytes_of(type), _alignment(type), first, last, partition))
+            type, span = op.results[0].type, Span(first, liveness.spans[op].last)
+            pieces.append(Piece(op, bytes_of(type), _alignment(type), span))
         elif (size := scratch_bytes(op)) > 0:
             copied = _bulk_copied(op)
             own = size <= min(SMALL, left) and not copied
             left -= size if own else 0
             alignment = BULK_ALIGNMENT if copied else SCRATCH_ALIGNMENT
-            last = _last_position(liveness.position, op)
-            life = (0, end) if own else (first, last)
-            wanted.append(_Wanted(op, size, alignment, *life, partition))
-    return wanted
+            span = Span(0, end) if own else Span(first, _last_position(liveness.position, op))
+            pieces.append(Piece(op, size, alignment, span))
+    return pieces
 
 
 def _bulk_copied(op: Operation) -> bool:
@@ -146,45 +128,44 @@ def _bulk_copied(op: Operation) -> bool:
     return isinstance(op, TensormapCreateOp)
 
 
-class _Liveness:
-    """Positions of the ops of a function, and the last use of each allocation."""
+class _Liveness(Lifetimes[Any]):
+    """Positions of the ops of a function, and the spans of its allocations."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
+        super().__init__()
         self.aliases = memory_aliases(blocks)
         self.position: dict[Any, int] = {}
-        self.last: dict[Any, int] = {}
         self.partition: dict[Any, Partition] = {}
-        self._loops: list[Operation] = []
-        self._depth: dict[Any, int] = {}
-        self._uses: list[tuple[Any, Operation, list[Operation]]] = []
+        self._cyclic = _has_backward_edge(blocks)
+        self._lasting: set[Any] = set()
         for block in blocks:
             self._block(block)
-        cyclic = _has_backward_edge(blocks)
-        for allocation, op, loops in self._uses:
-            outside = loops[self._depth[allocation] :]
-            last = _last_position(self.position, outside[0]) if outside else self.position[op]
-            if cyclic or _read_until_the_end(op):
-                last = len(self.position)
-            self.last[allocation] = max(self.last.get(allocation, 0), last)
+        for allocation in self._lasting:
+            self.spans[allocation] = Span(self.spans[allocation].first, len(self.position))
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
-            self.position[op] = len(self.position)
+            self.clock = self.position[op] = len(self.position)
             if allocates_memory(op):
-                self._depth[op] = len(self._loops)
+                self.touch(op)
+            lasting = self._cyclic or _read_until_the_end(op)
             for value in op.operands:
                 for allocation in self.aliases.get(value, ()):
-                    self._uses.append((allocation, op, list(self._loops)))
+                    self.touch(allocation)
+                    if lasting:
+                        self._lasting.add(allocation)
             if op.regions:
-                self._loops.append(op)
-                for number, region in enumerate(op.regions):
-                    start = len(self.position)
-                    for inner in region.blocks:
-                        self._block(inner)
-                    if isinstance(op, Op) and op.concurrent:
-                        inside = list(self.position)[start:]
-                        self.partition.update(dict.fromkeys(inside, (op, number)))
-                self._loops.pop()
+                with self.loop():  # or a choice, after which nothing reads
+                    self._regions(op)
+
+    def _regions(self, op: Operation) -> None:
+        for number, region in enumerate(op.regions):
+            start = len(self.position)
+            for inner in region.blocks:
+                self._block(inner)
+            if isinstance(op, Op) and op.concurrent:
+                inside = list(self.position)[start:]
+                self.partition.update(dict.fromkeys(inside, (op, number)))
 
 
 def _read_until_the_end(op: Operation) -> bool:

@@ -1,4 +1,4 @@
-"""Which driver launches kernels: the only usable device, unless the program chooses.
+"""The driver that launches kernels: the only usable device's, unless the program chooses.
 
 A GPU driver that is usable wins over the CPU, which always is; `TRITON_CPU_BACKEND=1` or
 `set_active_to_cpu()` chooses the CPU.

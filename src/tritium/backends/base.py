@@ -218,7 +218,7 @@ REFERENCE_CHECKS = {
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("fp", "kernels are not compared"),
 }  # fmt: skip
-"""By the reference's names of checks: what is built here of each, and what is not."""
+"""The check that stands for one of the reference's, by its name, and what it does not check."""
 
 INSTRUMENTATIONS = (*SANITIZERS, *REFERENCE_CHECKS, *PROFILES)
 """The sanitizer's checks, those of the reference, and the profiler's two, which have options."""
@@ -359,7 +359,7 @@ class DriverBase(ABC):
 
     @abstractmethod
     def get_benchmarker(self) -> Benchmarker:
-        """How to time launches on this device."""
+        """The function that times launches on this device."""
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
         """Zeroed device memory for a profiled launch, where the program has set no allocator."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class CacheManager(ABC):
-    """Where the files of one cache entry are kept.
+    """The store of the files of one cache entry.
 
     Subclasses are chosen by `knobs.cache.manager_class` (`TRITON_CACHE_MANAGER=module:Class`).
     """

@@ -11,7 +11,7 @@ from tritium.cache.entries import find_entries
 
 @dataclass(frozen=True)
 class Count:
-    """How much of something the cache holds, or held.
+    """The amount of something that the cache holds, or held.
 
     Attributes:
         kernels: compiled kernels.

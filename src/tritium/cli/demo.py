@@ -34,7 +34,7 @@ class Outcome:
         return self.error <= self.case.tolerance  # false for NaN
 
     def ratio(self, rival: str) -> float | None:
-        """How many times as fast as the rival we are; None if it did not run."""
+        """The rival's time as a multiple of ours; None if the rival did not run."""
         if rival not in self.timings:
             return None
         return self.timings[rival].median / self.timings["tritium"].median

@@ -40,7 +40,7 @@ def time_once(
 
 
 def calls_for(run: Callable[[], object], seconds: float) -> int:
-    """How many calls take about `seconds`: at least one."""
+    """The number of calls that take about `seconds`: at least one."""
     run()
     return max(1, round(seconds / max(time_once(run, 3), 1e-9)))
 

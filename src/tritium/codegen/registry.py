@@ -15,9 +15,9 @@ RULES: dict[str, dict[type[Op], Rule]] = {}
 
 
 SCRATCH: dict[str, dict[type[Op], Rule]] = {}
-"""By backend and op class: the bytes of scratch memory that an op's lowering needs for itself."""
+"""The bytes of scratch memory that an op's lowering needs for itself, by backend and op class."""
 ROUNDS: dict[str, dict[type[Op], Rule]] = {}
-"""By backend and op class: these bytes where the lowering works in `2**n` rounds."""
+"""These bytes where the lowering works in `2**n` rounds, by backend and op class."""
 
 
 def lowers(

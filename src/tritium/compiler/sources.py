@@ -206,12 +206,12 @@ _THREADS = {
     "llir": re.compile(r'"nvvm\.(?:req|max)ntid"="(\d+)'),
     "ptx": re.compile(r"^\s*\.(?:req|max)ntid\s+(\d+)", re.MULTILINE),
 }
-"""How files of later stages say how many threads a block has."""
+"""The text with which files of later stages state the number of threads of a block."""
 _BLOCKS = {
     "llir": re.compile(r'"nvvm\.cluster_dim"="(\d+)'),
     "ptx": re.compile(r"^\s*\.reqnctapercluster\s+(\d+)", re.MULTILINE),
 }
-"""How they say how many blocks a program has."""
+"""The text with which they state the number of blocks of a program."""
 _POINTER = re.compile(r"^!tt\.ptr<(.*?)(?:, \d+)?>$")
 ENTRY = {
     "llir": re.compile(r"^define (?!internal|private)[^@]*@\"?([\w$.]+)\"?\(", re.MULTILINE),
@@ -220,7 +220,8 @@ ENTRY = {
 
 
 COMMENT = {"llir": ";", "ptx": "//"}
-"""How a line of comment begins, in the stages that no longer say what a launch needs to know."""
+"""The beginning of a line of comment, in the stages that no longer say what a launch needs to
+know."""
 
 _FACTS = "tritium-kernel: "
 

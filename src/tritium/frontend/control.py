@@ -86,7 +86,7 @@ class ControlFlow(Part):
     def __init__(self, visitor: Visitor):
         super().__init__(visitor)
         self.copies = 0
-        """How often the rest of the function had to be generated once more."""
+        """The number of times that the rest of the function was generated once more."""
         self.last_return: ast.Return | None = None
         """The `return` that was visited last."""
         self._without_return: set[ast.stmt] = set()
@@ -240,8 +240,8 @@ class ControlFlow(Part):
     def _conflicts(
         self, scope: dict[str, Any], names: Sequence[str], same_as: dict[str, str]
     ) -> list[tuple[str, str]]:
-        """Of the names that an `if` gives new aggregates, those that share one with another name
-        at the end of a branch, which is not the same in both."""
+        """The names that an `if` gives new aggregates which they share with another name at the end
+        of a branch, and that name, which is not the same in both branches."""
         self.scope.locals, outer = scope, self.scope.locals
         try:
             shared = self.scope.sharing(names)
@@ -253,7 +253,7 @@ class ControlFlow(Part):
     def _merge_branches(
         self, node: ast.If, blocks: Sequence[Block], scopes: list[dict[str, Any]]
     ) -> tuple[list[str], list[list[Any]], dict[str, str]]:
-        """Which names the branches leave with different values, and these values; and the names
+        """The names that the branches leave with different values, and these values; and the names
         that are another one's aggregate in both, with that other name."""
         names: list[str] = []
         first: dict[tuple[int, int], str] = {}

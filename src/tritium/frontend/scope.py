@@ -176,7 +176,7 @@ class Scope:
                     self.fix(value, why)
 
     def sharing(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Of these names, those of which an aggregate has another name too, with that name."""
+        """The pairs of one of these names and another name of an aggregate that it holds."""
         reached: dict[int, list[str]] = {}
         for name, value in self.locals.items():
             for aggregate in aggregates_in(value):

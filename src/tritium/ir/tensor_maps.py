@@ -14,7 +14,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import WIDEST_ROW, NVMMASharedEncoding, part_of
 
 BYTES, ALIGNMENT = 128, 128
-"""Of a map in memory."""
+"""The size and the alignment of a map in memory."""
 
 WIDEST = WIDEST_ROW
 """Elements along an axis of what one copy moves, at most."""

@@ -1,4 +1,4 @@
-"""Where language functions send the ops they build.
+"""Emitters: what language functions send the ops to that they build.
 
 Every function of the language ends in `build(SomeOp, operands...)` (`builtins/build.py`). What
 happens then is decided by the *emitter* that is active on the current thread:

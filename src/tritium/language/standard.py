@@ -122,7 +122,7 @@ def unsqueeze(x, dim: constexpr):
 
 @device_function
 def swizzle2d(i, j, size_i, size_j, size_g):
-    """Where the (i, j)-th of `size_i` x `size_j` blocks goes when blocks run through groups of
+    """The place of the (i, j)-th of `size_i` x `size_j` blocks if blocks run through groups of
     `size_g` rows column by column. The last group may have fewer rows. Returns the new (i, j)."""
     linear = i * size_j + j
     group_size = size_g * size_j

@@ -1,4 +1,4 @@
-"""How a native launch ends: what a backend's launcher offers to `tritium.launch`.
+"""The end of a native launch: what a backend's launcher offers to `tritium.launch`.
 
 The runtime's native launcher reads the arguments, finds the compiled kernel and stores the
 arguments into slots of 8 bytes, as the kernel's operations (`Store`) say. Then it calls the
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 
 class How(IntEnum):
-    """How an argument's value becomes a slot."""
+    """The kinds of conversions of an argument's value to a slot."""
 
     POINTER = 0
     INTEGER = 1
@@ -27,7 +27,7 @@ class How(IntEnum):
 
 
 class Store(NamedTuple):
-    """How one value is stored: numbers outside of `low` to `high`, pointers to another device
+    """The store of one value: numbers outside of `low` to `high`, pointers to another device
     (DLPack's number) and, with `writes`, read-only memory are left to the careful path."""
 
     how: How
@@ -55,7 +55,7 @@ class Slot(NamedTuple):
     type: str
     writes: bool = False
     device: int = 1
-    """Where a pointer must point to: DLPack's number, 1 for the CPU, 2 for CUDA."""
+    """The device that a pointer must point to: DLPack's number, 1 for the CPU, 2 for CUDA."""
     finite: bool = False
     """Whether a number too large for fp32 is left to the careful path (else it is infinite)."""
 
@@ -76,8 +76,8 @@ class Addresses(Protocol):
 
 
 def store_for(kind: str, slot: Slot) -> Store | None:
-    """How a value of `kind` ("pointer", "integer", "unsigned", "float") is stored in a slot; None
-    where only the careful path knows."""
+    """The store of a value of `kind` ("pointer", "integer", "unsigned", "float") in a slot; None
+    if only the careful path can do it."""
     if slot.type.startswith("*") != (kind == "pointer") or kind == "unknown":
         return None
     if kind == "pointer":

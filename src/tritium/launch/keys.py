@@ -80,7 +80,7 @@ def _object(address: int) -> Any:
 
 
 def stores(found: Meaning, slots: Sequence[Slot]) -> list[Store] | None:
-    """How a launch's values become the kernel's slots; None where only Python knows."""
+    """The stores of a launch's values in the kernel's slots; None if only Python can do them."""
     if len(found.kinds) != len(slots):
         return None
     made: list[Store] = []

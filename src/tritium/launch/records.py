@@ -57,8 +57,9 @@ CURSOR = Record(
     ("words", "ptr"), ("words_end", "ptr"), ("values", "ptr"), ("values_end", "ptr"),
     ("types", "ptr"), ("small", "ptr"),
 )  # fmt: skip
-"""Where the next word of the key and the next value go. A pointer is two values: the address, and
-READ_ONLY, EMPTY (no element, and no memory) and the device. `small` is the context's."""
+"""The places of the next word of the key and of the next value. A pointer is two values: the
+address, and READ_ONLY, EMPTY (no element, and no memory) and the device. `small` is the
+context's."""
 READ_ONLY, EMPTY, DEVICE = 1, 2, 8
 
 CONTEXT = Record(

@@ -23,12 +23,12 @@ def limits(type: str) -> tuple[int, int]:
 
 
 def label(index: int, name: str) -> str:
-    """How messages call an argument."""
+    """The name of an argument in messages."""
     return f"argument '{name}' (number {index})"
 
 
 def type_name(obj: object) -> str:
-    """How messages call an argument's class."""
+    """The name of an argument's class in messages."""
     kind = type(obj)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 

@@ -38,8 +38,9 @@ _RELOCATIONS: dict[int, tuple[str, Callable[[int, int], int]]] = {
     11: ("<I", lambda target, place: (target - place) >> 32 & _MASK),
     14: ("<h", lambda target, place: (target - place - 4) // 4),
 }
-"""By number: the field's form, and its value for the symbol's address with the addend, and the
-place's address. 3, an absolute address of 64 bits, is taken where nothing is loaded."""
+"""The relocations by number: the field's form, and its value for the symbol's address with the
+addend, and the place's address. 3, an absolute address of 64 bits, is taken where nothing is
+loaded."""
 _ABSOLUTE_ADDRESS = 3
 
 

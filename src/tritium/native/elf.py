@@ -46,7 +46,7 @@ class Linked:
 
     addresses: dict[str, int]
     region: tuple[int, int]
-    """Where the code is, and its size in bytes."""
+    """The address of the code, and its size in bytes."""
     _memory: mmap.mmap
     _place: object
 
@@ -212,8 +212,8 @@ def aligned(number: int, to: int) -> int:
 
 
 def lay_out(parts: ObjectFile) -> tuple[dict[int, int], int, int]:
-    """Where each section is, from the start of its kind's part; the sizes of what is fixed and of
-    what is written."""
+    """The place of each section from the start of its kind's part, and the sizes of the parts: the
+    one that is fixed and the one that is written."""
     places: dict[int, int] = {}
     ends = [0, 0]
     for number in parts.loaded():
@@ -241,7 +241,7 @@ def table_entries(
 
 
 def symbol_addresses(parts: ObjectFile, places: Mapping[int, int]) -> dict[int, int]:
-    """Where in the mapping each symbol is."""
+    """The place of each symbol in the mapping."""
     return {
         i: places[section] + value
         for i, (_, section, value) in enumerate(parts.symbols)

@@ -20,7 +20,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """How objects for one processor are linked.
+    """The relocations and jumps with which objects for one processor are linked.
 
     Attributes:
         number: what the header calls the processor.
@@ -135,4 +135,4 @@ MACHINES = {
         _relocate_aarch64, _A_ABS64, 1027, 1025, _jump_aarch64, 65536,
     ),
 }  # fmt: skip
-"""By `architecture_of`."""
+"""The processors by `architecture_of`."""

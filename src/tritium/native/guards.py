@@ -19,7 +19,7 @@ API = ("PyDict_GetItemWithError", "PyList_Size")
 
 
 def item_guard(where: dict[Any, Any], key: Any) -> Guard:
-    """That an item of a dict stays the object that it is (or absent)."""
+    """The guard that an item of a dict stays the object that it is (or absent)."""
     return where, key, where.get(key, ABSENT)
 
 

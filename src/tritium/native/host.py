@@ -43,7 +43,7 @@ class CPU:
 
     @property
     def vector_registers(self) -> int:
-        """How many vector registers there are."""
+        """The number of vector registers."""
         return 32 if self.has("avx512f") or self.architecture == "aarch64" else 16
 
     @property

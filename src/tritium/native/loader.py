@@ -37,7 +37,7 @@ class ObjectStore(Protocol):
 
 
 Opt = int | Literal["light"] | None
-"""Which IR passes run: see `compile_ir`."""
+"""The choice of IR passes that run: see `compile_ir`."""
 
 lock = forking.held_while_forking(threading.RLock())
 """Held while LLVM compiles, for any backend: its options are those of the process."""
@@ -223,7 +223,7 @@ class Image:
     ):
         self.addresses, self._memory = addresses, memory
         self.region = region
-        """Where the code is, and its size in bytes, if that is known."""
+        """The address of the code and its size in bytes, if that is known."""
 
     def __getitem__(self, symbol: str) -> int:
         """The address of an exported symbol."""

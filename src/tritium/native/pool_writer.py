@@ -535,7 +535,7 @@ class PoolWriter(WorkWriter):
         return f.op("fdiv", ticks, f.cast("sitofp", programs, "double"))
 
     def _divide(self, f: Code, pool: Value, job: Value, cost: Value, left: Value) -> None:
-        """How programs are to be handed out: the job's `least`, `split` and `ahead`."""
+        """Choose how programs are handed out: the job's `least`, `split` and `ahead`."""
         limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
         # Chunks of at least a quarter of the threshold keep the counter's cost below 1 %.
         quarter = f.op("fmul", limit, const("double", 0.25))

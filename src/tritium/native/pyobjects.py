@@ -1,4 +1,4 @@
-"""How native code reads Python's objects: the C API by address, types by address, and the few
+"""Python's objects as native code reads them: the C API by address, types by address, and the few
 structs that are read without a call (NumPy's arrays, torch's tensors by DLPack).
 
 Nothing of CPython's own structs is used but the head of an object, whose last field is its type in

@@ -84,7 +84,7 @@ class _Library:
         self._place(places, fixed, written)
 
     def _place(self, places: dict[int, int], fixed: int, written: int) -> None:
-        """Where everything is: in the file as in memory."""
+        """Lay out the parts, in the file as in memory."""
         page, symbols = self.machine.page, 1 + len(self.names)
         filled = sum(kind == self.machine.absolute for _, _, kind, _, _ in self.relocations)
         at = _HEADER.size + 5 * _SEGMENT.size

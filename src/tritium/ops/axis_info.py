@@ -182,8 +182,8 @@ def multiply(a: AxisInfo, b: AxisInfo) -> AxisInfo:
 
 
 def _same_in_group(a: AxisInfo, b: AxisInfo, axis: int) -> int:
-    """How many neighbours differ in their remainder by b only, not in their quotient: groups
-    that start at multiples of a number that divides b."""
+    """The number of neighbours that have one quotient by b and consecutive remainders: groups that
+    start at multiples of a number that divides b."""
     group = min(a.contiguity[axis], b.constancy[axis])
     return gcd(group, gcd(a.aligned(axis, group), b.divisibility[axis]))
 

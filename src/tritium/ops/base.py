@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region, SSAValue
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Movement(Enum):
-    """How an op whose results are elements of its operands places them."""
+    """The order of elements in the results of an op that only moves elements of its operands."""
 
     IN_ORDER = "in row-major order, each once or repeated along axes"
     REORDERED = "in another order"
@@ -110,7 +110,7 @@ class Op(DeclaredOp):
     any order, and does no more."""
 
     movement: ClassVar[Movement | None] = None
-    """How the op places elements that it takes from its operands; None for one that computes."""
+    """The order in which the op places elements of its operands; None for one that computes."""
 
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""
@@ -302,6 +302,12 @@ class Op(DeclaredOp):
         operand along axes and permute them."""
         return None
 
+    @property
+    def permuted_axes(self) -> tuple[int, ...] | None:
+        """For each axis of the result, that of the first operand, for an op that only permutes the
+        axes of a tile; None for others."""
+        return None
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
@@ -428,3 +434,8 @@ class Op(DeclaredOp):
         def print(self, printer: Printer) -> None: ...
         @classmethod
         def parse(cls, parser: Parser) -> Any: ...
+
+
+def permutes(op: object) -> TypeGuard[Op]:
+    """Whether an op only permutes the axes of a tile."""
+    return isinstance(op, Op) and op.permuted_axes is not None

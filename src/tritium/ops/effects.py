@@ -50,7 +50,7 @@ class Action(Enum):
 
 
 class Queue(Enum):
-    """How the completion of an asynchronous access is waited for."""
+    """The means by which the completion of an asynchronous access is waited for."""
 
     COPY_GROUP = "cp.async"
     """Groups of `cp.async` copies; `ttg.async_wait`."""

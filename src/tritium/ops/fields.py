@@ -1,4 +1,4 @@
-"""How an op class declares its operands and attributes.
+"""Declarations of an op class's operands and attributes.
 
     class LoadOp(Op):
         name = "tt.load"

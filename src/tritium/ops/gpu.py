@@ -13,8 +13,8 @@ from tritium.ops.memory import Context
 
 
 class BarrierMemory(IntEnum):
-    """Which memory a barrier orders accesses to. `LOCAL`: of the threads of one thread block; else
-    all is, whatever the text asks for."""
+    """The memory to which a barrier orders accesses. `LOCAL`: that of the threads of one thread
+    block; otherwise all memory, whatever the text asks for."""
 
     ALL = 1
     LOCAL, GLOBAL_READ, GLOBAL_WRITE, TENSOR_READ, TENSOR_WRITE, NONE = range(2, 8)

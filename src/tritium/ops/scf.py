@@ -185,7 +185,7 @@ class ForOp(Op):
 
     @property
     def less(self) -> CmpIPredicate:
-        """How the counter compares with the upper bound while the loop goes on."""
+        """The comparison of the counter with the upper bound that holds while the loop goes on."""
         return CmpIPredicate.ULT if self.unsignedCmp else CmpIPredicate.SLT
 
     def control_edges(self) -> Iterator[ControlEdge]:

@@ -68,7 +68,7 @@ class region:
         self._region = region
 
     def size(self) -> int:
-        """How many blocks it has."""
+        """The number of blocks."""
         return len(self._region.blocks)
 
     def id(self) -> int:

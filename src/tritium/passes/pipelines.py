@@ -46,7 +46,7 @@ from tritium.target import Processor
 
 
 def ttir() -> list[Pass]:
-    """From what the frontend writes to the ttir that backends take."""
+    """The passes from the frontend's ttir to the ttir that backends take."""
     return [
         Inline(),
         Canonicalize(),
@@ -134,7 +134,7 @@ def ttgir(
 
 
 def gluon() -> list[Pass]:
-    """From what the frontend writes for a Gluon kernel to the ttgir that `codegen/gpu` takes:
+    """The passes from the frontend's ttgir of a Gluon kernel to the one that `codegen/gpu` takes:
     layouts that the program leaves open are found, no others are changed."""
     return [
         Inline(),

@@ -1,4 +1,4 @@
-"""Where launches are recorded."""
+"""The scopes in which launches are recorded."""
 
 from __future__ import annotations
 

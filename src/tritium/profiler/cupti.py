@@ -25,7 +25,8 @@ _BUFFER_BYTES = 8 << 20
 
 
 class _Place(NamedTuple):
-    """Where a launch is recorded; `named`: whether the path's last name is the kernel's."""
+    """The node at which a launch is recorded; `named`: whether the path's last name is the
+    kernel's."""
 
     recording: Recording
     path: Path

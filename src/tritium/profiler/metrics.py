@@ -32,7 +32,7 @@ def without_unit(name: str) -> str:
 
 
 def value_of(metric: str, root: Node, devices: Devices) -> Value:
-    """How a metric is computed from a node; NaN where a node has nothing to compute it from.
+    """The function that computes a metric from a node, NaN for a node that lacks what it takes.
 
     Args:
         root: the whole tree, of which percentages are parts.

@@ -33,7 +33,7 @@ class GRANULARITY(_Choice):
 
 
 class Optimize(_Choice):
-    """How the instrumentation's own cost is lowered."""
+    """The ways in which the instrumentation's own cost is lowered."""
 
     TIMESHIFT = "time_shift"
     SCHED_STORES = "sched_stores"

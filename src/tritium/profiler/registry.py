@@ -69,7 +69,7 @@ class Session:
 
 
 sessions: dict[int, Session] = {}
-"""By number."""
+"""The sessions by number."""
 
 
 def active() -> list[Session]:

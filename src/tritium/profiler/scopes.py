@@ -22,7 +22,7 @@ COMPUTE_METADATA_SCOPE_NAME = "__proton_launch_metadata"
 
 _ids = itertools.count()
 _begins: ContextVar[tuple[tuple[int, str, int], ...]] = ContextVar("begins", default=())
-"""Of the scopes around that `enter_scope` has begun: number, name, when."""
+"""The number, the name and the start of each scope around that `enter_scope` has begun."""
 
 
 def _begin(name: str, metrics: dict[str, Any] | None) -> int:

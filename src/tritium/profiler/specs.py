@@ -31,8 +31,8 @@ flops_by_device: dict[str, dict[str, Callable[..., float]]] = {
         "100": _each_clock(16384),
     }
 }
-"""By device type and architecture: operations a second of a width (bits), `num_sms`
-multiprocessors and `clock_rate` (kHz)."""
+"""Operations a second of a width (bits) of `num_sms` multiprocessors at `clock_rate` (kHz), by
+device type and architecture."""
 
 amd_bps_by_arch = {"gfx90a": 3.2e12, "gfx942": 5.3e12, "gfx950": 8e12}
 """Bytes a second."""

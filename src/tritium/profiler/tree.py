@@ -9,7 +9,7 @@ from typing import Any, cast
 
 COUNT, TIME = "count", "time (ns)"
 EXCLUSIVE = "(exc)"
-"""How the name of a metric ends that is a node's own: sums over what is below it mean nothing."""
+"""The end of the name of a metric that is a node's own: sums over what is below it mean nothing."""
 
 SCOPE_TIME, SCOPE_COUNT = f"scope_time (ns){EXCLUSIVE}", f"scope_count {EXCLUSIVE}"
 """The time that all programs spent in a scope of a kernel, and how often they were in it."""

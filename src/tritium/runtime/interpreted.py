@@ -62,7 +62,7 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
 
     @property
     def rewriter(self) -> Any:
-        """Where the rewritten function is: `def_file_lineno` is the line of its `def`."""
+        """The rewritten function and its place: `def_file_lineno` is the line of its `def`."""
         from tritium.backends.interpreter.rewrite import rewritten
 
         return rewritten(self)

@@ -134,8 +134,8 @@ def described(op: Any, pointer: SSAValue, roots: Sequence[Any]) -> Site:
 
 
 _Starts = dict[tuple[SSAValue, int], tuple[SSAValue, SSAValue, SSAValue]]
-"""By a pointer argument and a size: its address, the first element that it may lead to and how many
-there are, counted from it; computed where the kernel begins."""
+"""The address, the first element that it may lead to and the number of elements, counted from it,
+by pointer argument and size of elements; computed where the kernel begins."""
 
 
 def accessed(op: Op) -> list[SSAValue]:
@@ -336,8 +336,8 @@ class _Check:
     def _never_empty(
         self, first: SSAValue, count: SSAValue, nowhere: int
     ) -> tuple[SSAValue, SSAValue]:
-        """Where there is no element, the only one is at a place that no access has: places that
-        are masked off count as the first one, which must be allowed."""
+        """The bounds of the places; if there are none, those of one place that no access has:
+        places that are masked off count as the first one, which must be allowed."""
         empty = self._compare("sle", count, 0)
         at = self.at
         return (

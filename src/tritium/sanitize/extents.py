@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Memory(NamedTuple):
-    """Where an argument's memory begins and ends, and what reports say about it.
+    """The extent of an argument's memory, and what reports say about it.
 
     Attributes:
         begin, end: addresses; all of the address space where the object does not tell.

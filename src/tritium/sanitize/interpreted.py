@@ -341,7 +341,7 @@ class WatchedMemory(Memory):
 
     @property
     def ranges(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the memory below."""
+        """The ranges of the memory below."""
         return self._memory.ranges
 
     @ranges.setter

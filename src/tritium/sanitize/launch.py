@@ -16,7 +16,7 @@ from tritium.sanitize.shadow import Noted, Shadow
 from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
-"""How the message of a fault begins that is the number of a check."""
+"""The beginning of the message of a fault that is the number of a check."""
 
 
 class SanitizerError(TritonError, RuntimeError):

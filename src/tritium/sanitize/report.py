@@ -18,7 +18,7 @@ REPORT = np.dtype([
 
 
 def offset(name: str) -> int:
-    """Where a field begins."""
+    """The offset of a field in bytes."""
     return (REPORT.fields or {})[name][1]
 
 

@@ -20,7 +20,7 @@ PARAMETERS = ("profiler.records", "profiler.mask")
 """The names of what an instrumented kernel takes beside its arguments."""
 
 HEAD_BYTES = 64
-"""Where the ring of records begins. The first 8 bytes are how many were written."""
+"""The offset of the ring of records. The first 8 bytes are the number of records written."""
 
 
 class Buffer:
@@ -43,7 +43,7 @@ class Buffer:
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of the first byte."""
         return self._memory.ctypes.data + self._start
 
     def records(self) -> tuple[Any, int]:
@@ -64,7 +64,7 @@ class Buffer:
 
 
 current: ContextVar[Buffer | None] = ContextVar("current", default=None)
-"""Where launches of this thread record."""
+"""The buffer in which launches of this thread record."""
 
 def arguments(labels: list[str]) -> list[Any]:
     """The values of `PARAMETERS` for a launch of a kernel with these scopes. Raises `RuntimeError`
@@ -80,7 +80,7 @@ def arguments(labels: list[str]) -> list[Any]:
 
 
 class Note(NamedTuple):
-    """That a scope begins (or ends) in the interpreter."""
+    """The beginning or the end of a scope in the interpreter."""
 
     starts: bool
     label: str

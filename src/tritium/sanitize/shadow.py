@@ -67,7 +67,7 @@ class Shadow:
 
     @property
     def address(self) -> int:
-        """Of the table."""
+        """The address of the table."""
         return self._table.ctypes.data
 
     def other(

@@ -62,7 +62,7 @@ class Portable:
         return []
 
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
-        """Those that macOS tells; none elsewhere."""
+        """The sizes that macOS tells; none elsewhere."""
         if sys.platform != "darwin":
             return {}
         found = {level: max(map(_sysctl, names)) for level, names in _SYSCTL.items()}
@@ -73,7 +73,7 @@ class Portable:
         return ["neon"]
 
     def may_use_amx(self) -> bool:
-        """How to ask is not known."""
+        """Always False: there is no known way to ask."""
         return False
 
     def free_memory(self) -> int | None:

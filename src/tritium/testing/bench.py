@@ -128,7 +128,7 @@ def prepare(
 
 
 def _calls(budget: float, each: float) -> int:
-    """How many calls of `each` ms fill `budget` ms: at least one."""
+    """The number of calls of `each` ms that fill `budget` ms: at least one."""
     return max(1, int(budget / each)) if each > 0 else 1000
 
 

@@ -15,7 +15,7 @@ from tritium.tools.instruction_mix import instruction_mix
 from tritium.version import __version__
 
 FORMAT = 1
-"""Of snapshot files."""
+"""The version of the form of snapshot files."""
 
 FIGURES = {
     "code": "bytes of the binary", "instructions": "instructions", "registers": "registers",

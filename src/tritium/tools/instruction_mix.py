@@ -17,8 +17,8 @@ def without_schedule(line: str) -> str:
 
 
 def instruction_mix(text: str) -> Counter[str]:
-    """How often each opcode occurs in PTX, SASS or assembly: PTX's and SASS's up to the first dot
-    (`ld.global.v4.b32` counts as `ld.global`)."""
+    """The number of times that each opcode occurs in PTX, SASS or assembly: PTX's and SASS's up to
+    the first dot (`ld.global.v4.b32` counts as `ld.global`)."""
     found: Counter[str] = Counter()
     for line in text.splitlines():
         code = _COMMENT.sub("", without_schedule(line)).strip()

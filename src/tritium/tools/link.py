@@ -38,8 +38,8 @@ _PRELUDES = {
     "cuda": ("#include <cuda.h>", "CUstream", "CUresult", "CUDA_ERROR_INVALID_VALUE"),
     "cpu": ("", "void *", "int32_t", "(-1)"),
 }
-"""By backend what is included, and the types of streams and results, and what is returned for
-arguments that no version is compiled for."""
+"""The include, the types of streams and results, and the result for arguments that no version is
+compiled for, by backend."""
 
 
 class LinkerError(TritonError):

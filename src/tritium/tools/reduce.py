@@ -44,7 +44,7 @@ LIMIT = 60.0
 _VARYING = re.compile(r"%[\w#$]+|@\w+|'[^']*'|\"[^\"]*\"|\d+|/\S+|<.*>")
 
 Outcome = Callable[[str], str]
-"""How a text fails; empty where it does not."""
+"""A function that gives the failure of a text; empty if it does not fail."""
 
 
 class ReduceError(TritonError):
@@ -219,7 +219,7 @@ def _without(place: tuple[FuncOp, int]) -> None:
 
 
 def by_passes(passes: Sequence[str]) -> Outcome:
-    """How passes fail (`tritium opt -p PASS`)."""
+    """The failure of passes (`tritium opt -p PASS`)."""
     pipeline = ",".join(passes)
     registry.parse_pipeline(pipeline)  # raises for unknown ones
 
@@ -232,8 +232,9 @@ def by_passes(passes: Sequence[str]) -> Outcome:
 
 
 def by_compiling(target: GPUTarget, ending: str, options: dict[str, int]) -> Outcome:
-    """How compilation fails for a target, from a stage on (`.ttir`: from what the frontend gives)
-    to machine code. Raises `ReduceError` for a target or options that no kernel is compiled for."""
+    """The failure of compilation for a target, from a stage on (`.ttir`: from what the frontend
+    gives) to machine code. Raises `ReduceError` for a target or options that no kernel is compiled
+    for."""
     try:
         make_backend(target).parse_options(options)
     except (ValueError, AssertionError) as error:
@@ -271,7 +272,7 @@ def by_command(command: str, ending: str) -> Outcome:
 
 
 def _apart(run: Callable[[str], None]) -> Outcome:
-    """How a function fails, in a process of its own: it may end the process, or never end."""
+    """The failure of a function, in a process of its own: it may end the process, or never end."""
 
     def outcome(text: str) -> str:
         reading, writing = os.pipe()

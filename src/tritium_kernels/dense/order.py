@@ -32,7 +32,7 @@ _SORTED = (torch.float16, torch.bfloat16, torch.float32, torch.int32)
 
 @operator("cumsum")
 def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
-    """Of the last dimension."""
+    """Running sums along the last dimension."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y
@@ -73,7 +73,7 @@ def _sort_long(x: Tensor, y: Tensor, index: Tensor, descending: bool) -> None:
 
 @operator("sort")
 def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
-    """Of the last dimension: values, and the columns that they come from."""
+    """The last dimension sorted: values, and the columns that they come from."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     index = torch.empty(x.shape, dtype=torch.int64, device=x.device)
     if y.numel() == 0:

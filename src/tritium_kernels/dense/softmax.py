@@ -15,7 +15,7 @@ from tritium_kernels.launching.tables import plan_rows
 
 @operator("softmax")
 def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
-    """Of the last dimension."""
+    """Softmax, or its logarithm, of the last dimension."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y

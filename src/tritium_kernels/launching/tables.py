@@ -15,7 +15,7 @@ from tritium_kernels.launching.launch import cdiv, device_class, power_of_two, p
 
 @dataclass(frozen=True)
 class RowTable:
-    """How rows are cut.
+    """The division of rows among programs and steps.
 
     Attributes:
         whole: the longest row that a program holds at once; longer ones are walked over.

@@ -1,1 +1,1 @@
-"""How products are cut into tiles and launched."""
+"""Products: their tiles, their launches and their operands."""

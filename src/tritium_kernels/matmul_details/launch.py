@@ -87,7 +87,8 @@ class Call:
 
     @property
     def mx_blocks(self) -> str | None:
-        """Of which rows the blocks of the result's scales are."""
+        """The rows that the blocks of the result's scales are of: "BATCH", "SLICES"; None: no
+        blocks."""
         if self.mx_layout is None:
             return None
         return "BATCH" if self.mx_layout.ragged_metadata is None else "SLICES"
@@ -98,12 +99,12 @@ class Call:
 
     @property
     def columns(self) -> int:
-        """Of the result."""
+        """The columns of the result."""
         return self.size.n // self.activation.specs.reduction_n
 
 
 def _kind(x: Operand) -> int:
-    """How a descriptor reads it: 1, 2: its dimensions exchanged, 0: not at all."""
+    """The way in which a descriptor reads it: 1: as it is, 2: its dimensions exchanged, 0: none."""
     data = x.data
     if x.layout is not None or not data.numel() or data.data_ptr() % 16:
         return 0
@@ -125,7 +126,7 @@ def _descriptor(x: Operand, kind: int, rows: int, columns: int) -> TensorDescrip
 
 
 def _block_size(x: Operand, w: Operand) -> int | None:
-    """Of the smallest blocks that share a scale; None: there are no scales."""
+    """The size of the smallest blocks that share a scale; None: there are no scales."""
     scales = [t for t in (x.scale, w.scale) if t is not None]
     return min((BLOCK_SIZES[t.dtype] for t in scales), default=None)
 

@@ -98,7 +98,8 @@ class Operand:
         )  # fmt: skip
 
     def _scale_strides(self, columns_of_scales: bool) -> tuple[int, int, int]:
-        """Of batches, rows and k; or those by which kernels find swizzled scales."""
+        """The scales' strides of batches, rows and k, or those by which kernels find swizzled
+        scales."""
         scale, layout = self.scale, self.scale_layout
         if scale is None:
             return (0, 0, 0)

@@ -1,4 +1,4 @@
-"""How a product is cut into tiles and launched: chosen by shape and device, or prescribed.
+"""Configurations of products: tiles and launches, chosen by shape and device, or prescribed.
 
 `make_opt_flags` asks the heuristics of the device's maker; `update_opt_flags_constraints` fixes
 some of what they choose, `set_opt_flags` all of it.

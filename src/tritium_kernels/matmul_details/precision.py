@@ -1,4 +1,4 @@
-"""How products read, multiply and store numbers, and what is done to results."""
+"""Options of products: how they read, multiply and store numbers, and what is done to results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _NO_FLEX = FlexCtx()
 
 @dataclass(frozen=True)
 class PrecisionConfig:
-    """How numbers are read, multiplied and stored.
+    """The forms in which numbers are read, multiplied and stored.
 
     Attributes:
         max_num_imprecise_acc: float8 products that are added up before they enter a float32 sum;

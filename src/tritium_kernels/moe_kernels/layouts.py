@@ -21,7 +21,7 @@ def _blackwell_place(
     SIZE_OUTER: tl.constexpr, SIZE_INNER: tl.constexpr, SIZE_LANE: tl.constexpr,
     SIZE_HALF: tl.constexpr, INDEX_TYPE: tl.constexpr,
 ):  # fmt: skip
-    """Where the scale `cols` of row `rows` is, rows counted from block `block` on."""
+    """Pointers to the scales `cols` of rows `rows`, rows counted from block `block` on."""
     row = rows % SIZE_OUTER
     # Bytes of a lane: the scales of each of its rows, which are SIZE_LANE apart.
     LANE_BYTES: tl.constexpr = SIZE_OUTER // SIZE_LANE * SIZE_INNER
@@ -39,7 +39,7 @@ def swizzle_mx_scale_bw_store_ptr(
     SIZE_LANE: tl.constexpr = SWIZZLE_SIZE_LANE, SIZE_HALF: tl.constexpr = SWIZZLE_SIZE_HALF,
     INDEX_TYPE: tl.constexpr = tl.int64,
 ):  # fmt: skip
-    """Where the scales `rows`, along k, of the columns `cols` of matrix `leading_idx` of b are.
+    """Pointers to the scales `rows`, along k, of the columns `cols` of matrix `leading_idx` of b.
 
     `n_cols`: columns of each matrix. b's columns are the rows of the storage's blocks.
     """
@@ -57,7 +57,7 @@ def swizzle_act_mx_scale_bw_store_ptr(
     SIZE_LANE: tl.constexpr = SWIZZLE_SIZE_LANE, SIZE_HALF: tl.constexpr = SWIZZLE_SIZE_HALF,
     INDEX_TYPE: tl.constexpr = tl.int64,
 ):  # fmt: skip
-    """Where the scales `cols` of the rows `rows` of a slice of a are, whose first block is
+    """Pointers to the scales `cols` of the rows `rows` of a slice of a whose first block is
     `leading_m_block`."""
     return _blackwell_place(
         base, leading_m_block, rows, cols, stride_outer, stride_inner, stride_half, stride_lane,

@@ -63,7 +63,7 @@ class Result(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Of each row of the product: where it comes from and goes to, factors of bias and result."""
+    """The source and the target of each row of the product, and factors of its bias and result."""
 
     gather: Any
     scatter: Any

@@ -10,7 +10,7 @@ import tritium.language as tl
 def count_columns(
     index_ptr, partial_ptr, count, columns, BLOCK: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """How often each column occurs in BLOCK elements of the list; (blocks, columns)."""
+    """Count how often each column occurs in BLOCK elements of the list; (blocks, columns)."""
     pid = tl.program_id(0).to(tl.int64)
     at = pid * BLOCK + tl.arange(0, BLOCK)
     index = tl.load(index_ptr + at, mask=at < count, other=-1).to(tl.int32)
@@ -64,7 +64,7 @@ def place_elements(
 
 @tritium.jit
 def vpopc(x):
-    """How many of the words (..., words) have each bit: int32 (..., 32)."""
+    """The number of the words (..., words) that have each bit: int32 (..., 32)."""
     bits = (tl.expand_dims(x, -1) >> tl.arange(0, 32).to(tl.uint32)) & 1
     return tl.sum(bits.to(tl.int32), len(x.shape) - 1)
 

@@ -33,8 +33,8 @@ _ROWS, _BLOCKS = 4, 8
 
 
 class DequantScaleRoundingMode(Enum):
-    """How max(|x|) / largest number becomes a power of two: to the next above, or below (numbers of
-    a block are then cut off at the largest)."""
+    """The rounding of max(|x|) / largest number to a power of two: to the next above, or below
+    (numbers of a block are then cut off at the largest)."""
 
     ROUND_UP = 0
     ROUND_DOWN = 1

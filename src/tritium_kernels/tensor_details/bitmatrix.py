@@ -1,4 +1,5 @@
-"""Which elements of a matrix are not zero, and their order by row and by column."""
+"""Bit matrices: the elements of a matrix that are not zero, and their order by row and by
+column."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def make_default_matmul_mxfp4_w_layout(
     mx_axis: int, allow_blackwell_value_shuffle: bool = False, block_k: int = 128,
     block_n: int = 256,
 ) -> Layout:  # fmt: skip
-    """Of FP4 values of b for the current device; k runs along `mx_axis`."""
+    """The layout of FP4 values of b for the current device; k runs along `mx_axis`."""
     if target_info.cuda_capability_geq(10, 0):
         if allow_blackwell_value_shuffle:
             return BlackwellMX4ValueShuffledLayout(block_k, block_n)
@@ -56,7 +56,8 @@ def make_default_matmul_mxfp4_w_layout(
 
 
 def make_default_matmul_mxfp4_w_scale_layout(mx_axis: int, num_warps: int = 8) -> Layout:
-    """Of the scales of FP4 b for the current device, whose programs have `num_warps` warps."""
+    """The layout of the scales of FP4 b for the current device, whose programs have `num_warps`
+    warps."""
     if target_info.get_cdna_version() == 4:
         return CDNA4MXScaleLayout()
     if target_info.machine().arch == "gfx1250":
@@ -69,7 +70,8 @@ def make_default_matmul_mxfp4_w_scale_layout(mx_axis: int, num_warps: int = 8) -
 
 
 def make_default_matmul_mx_act_scale_layout(ragged_metadata: Any) -> Layout:
-    """Of the scales of a for the current device; `ragged_metadata`: of its rows, or None."""
+    """The layout of the scales of a for the current device; `ragged_metadata`: of its rows, or
+    None."""
     if target_info.cuda_capability_geq(10, 0):
         return BlackwellActMXScaleLayout(ragged_metadata)
     return StridedLayout(-1)

@@ -22,7 +22,7 @@ from tritium_kernels.moe_kernels import metadata as kernels
 
 @dataclass(frozen=True)
 class RaggedTensorMetadata:
-    """Where the slices of a ragged dimension are.
+    """The places of the slices of a ragged dimension.
 
     Attributes:
         slice_sizes: int32 (slices,).

@@ -18,7 +18,7 @@ TRIPLE = "amdgcn-amd-amdhsa"
 
 @dataclass(frozen=True)
 class How:
-    """How code is made of LLVM IR.
+    """Options with which machine code is made of LLVM IR.
 
     Attributes:
         arch: LLVM's name of the processor.

@@ -82,7 +82,7 @@ def library() -> Library:
 
 @functools.cache
 def device_count() -> int:
-    """How many AMD GPUs this process can use; 0 without a driver."""
+    """The number of AMD GPUs that this process can use; 0 without a driver."""
     try:
         found = Library(open_library())
     except (OSError, AttributeError):

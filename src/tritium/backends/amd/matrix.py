@@ -1,5 +1,5 @@
 """Matrix instructions of AMD GPUs: MFMA (gfx9) and WMMA (gfx11, gfx12), and which products they
-compute. LLVM's intrinsics are named here; `lower/products.py` calls them."""
+compute. LLVM's intrinsics are named here; `lower/matmul.py` calls them."""
 
 from __future__ import annotations
 
@@ -70,10 +70,11 @@ _MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
                   (16, 32, "f32.16x16x32.bf16", "<8 x bfloat>")),
     (4, "i8"): ((32, 32, "i32.32x32x32.i8", "<4 x i32>"), (16, 64, "i32.16x16x64.i8", "<4 x i32>")),
 }  # fmt: skip
-"""By the first version that has them and the operands' elements: rows, K, intrinsic, operand. Those
-of 4 rows and columns are 16 products, which share one of their operands here."""
+"""The matrix instructions by the first version that has them and the operands' elements: rows, K,
+intrinsic, operand. Those of 4 rows and columns are 16 products, which share one of their operands
+here."""
 _FIRST = ("i32.32x32x8i8", "i32.16x16x16i8")
-"""Those that later versions lack."""
+"""The instructions that later versions lack."""
 _XF32 = ((32, 4, "f32.32x32x4.xf32", "<2 x float>"), (16, 8, "f32.16x16x8.xf32", "<2 x float>"))
 """tf32, of version 3 alone."""
 

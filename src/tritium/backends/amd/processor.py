@@ -36,7 +36,8 @@ FACTS = {
     **dict.fromkeys(("gfx1200", "gfx1201"), Facts(32)),
     "gfx1250": Facts(32, shared=320 << 10, banks=64),
 }
-"""By name. Waves of 64 on the processors from gfx10 on are not used, as the reference has it."""
+"""The processors by name. Waves of 64 on the processors from gfx10 on are not used, as the
+reference has it."""
 
 
 def facts_of(arch: object) -> Facts:

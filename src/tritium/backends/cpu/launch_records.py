@@ -31,7 +31,7 @@ STATE = Record(
 number of programs (0: not known); `most` is how many programs a grid may have."""
 
 THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
-"""How many threads to use, as long as these guards hold."""
+"""The number of threads to use, as long as these guards hold."""
 
 CAPSULE = b"tritium.launcher"
 

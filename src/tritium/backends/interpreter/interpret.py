@@ -31,7 +31,7 @@ from tritium.backends.interpreter.binding import bind
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
-from tritium.backends.interpreter.turns import Turns
+from tritium.backends.interpreter.scheduler import ProgramScheduler
 from tritium.errors import CompilationError, InterpreterError
 from tritium.frontend.values import wrap
 from tritium.language.emitter import TargetFeatures, activate
@@ -121,7 +121,7 @@ class InterpretedKernel:
             if unwrap(result) is not None:
                 raise self._no_result(result)
 
-        Turns(emitter, sizes, program, together).run()
+        ProgramScheduler(emitter, sizes, program, together).run()
 
     @staticmethod
     def _checks(kwargs: Mapping[str, Any]) -> list[str]:

@@ -100,7 +100,7 @@ def _inner_code(code: types.CodeType) -> types.CodeType:
 
 
 def _indentation(function: JITCallable) -> int:
-    """How far the `def` is indented in its file."""
+    """The indentation of the `def` in its file."""
     raw = function.raw_src
     at = function.first_line - function.starting_line_number
     line = raw[at] if at < len(raw) else ""

@@ -250,8 +250,8 @@ def libcuda_dirs() -> list[str]:
 
 
 def library_dirs() -> list[str]:
-    """Where extensions in C that call the driver find libraries: libdevice's folder, if there is
-    one, and libcuda's. Raises as `libcuda_dirs`."""
+    """The folders in which extensions in C that call the driver find libraries: libdevice's, if
+    there is one, and libcuda's. Raises as `libcuda_dirs`."""
     from tritium.backends.nvidia import libdevice  # rarely asked for
 
     device = libdevice.find()

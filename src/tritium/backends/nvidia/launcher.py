@@ -96,7 +96,8 @@ def _from_dlpack(arg: Any, position: int) -> int:
 
 
 class _Packer(NamedTuple):
-    """How argument `position` becomes a parameter at `offset`; a pointer where `pack` is None."""
+    """The packing of argument `position` as a parameter at `offset`; a pointer if `pack` is
+    None."""
 
     position: int
     offset: int

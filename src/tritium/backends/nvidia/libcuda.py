@@ -15,7 +15,8 @@ from tritium import knobs
 
 @functools.cache
 def device_count() -> int:
-    """How many NVIDIA GPUs this process can use; 0 without a driver. Imports no package."""
+    """The number of NVIDIA GPUs that this process can use; 0 without a driver. Imports no
+    package."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         cuda = ctypes.CDLL(knobs.nvidia.libcuda_path or name)

@@ -19,7 +19,7 @@ NAME = "libdevice.10.bc"
 
 
 def _candidates() -> Iterator[Path]:
-    """Where the file may be: NVIDIA's packages, a CUDA toolkit, an installed Triton."""
+    """The places of the file: NVIDIA's packages, a CUDA toolkit, an installed Triton."""
     for entry in sys.path:
         root = Path(entry or ".")
         yield from sorted(root.glob(f"nvidia/*/nvvm/libdevice/{NAME}"), reverse=True)

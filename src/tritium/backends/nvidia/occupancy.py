@@ -1,5 +1,5 @@
-"""How many programs a multiprocessor holds at a time, by the limits of CUDA's compute capabilities
-(CUDA C++ Programming Guide, technical specifications)."""
+"""Occupancy: the programs that a multiprocessor holds at a time, by the limits of CUDA's compute
+capabilities (CUDA C++ Programming Guide, technical specifications)."""
 
 from __future__ import annotations
 

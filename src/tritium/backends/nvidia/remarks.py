@@ -37,7 +37,7 @@ def remark_on(
     for op, text in others:
         remarks.add(op, text)
     for function in functions(module):
-        facts = AxisAnalysis(function).of, AxisAnalysis(function, trust=True).of
+        facts = AxisAnalysis(function).of, AxisAnalysis(function, assume_no_wrap=True).of
         for op in function.walk():
             why: Any = op.attributes.get(NOT_WARP_SPECIALIZED)
             if why is not None:

@@ -30,7 +30,7 @@ _TARGET = re.compile(r"^((?:@!?U?P\w+\s+)?(?:BRA|BRX|BSSY|CALL|JMP|WARPSYNC)\b.*
 
 
 def path_to_cuobjdump() -> str:
-    """Where the disassembler is. Raises `RuntimeError` if there is none."""
+    """The path of the disassembler. Raises `RuntimeError` if there is none."""
     tool = knobs.nvidia.cuobjdump
     if tool is None:
         raise RuntimeError(

@@ -53,7 +53,7 @@ def layout_of(type: Attribute) -> LinearLayout:
 
 
 def register_count(type: Attribute) -> int:
-    """How many elements of a tile one thread holds."""
+    """The number of elements of a tile that one thread holds."""
     return layout_of(type).in_size(REGISTER)
 
 
@@ -64,7 +64,8 @@ class Context(Emitter):
     Args:
         hardware: the processor that is compiled for.
         axis_info: alignment, contiguity and constancy, by value.
-        address_info: the same of what only addresses are made of (`AxisAnalysis` with `trust`).
+        address_info: the same of what only addresses are made of (`AxisAnalysis` with
+            `assume_no_wrap`).
         offsets: the places of allocations and of the scratch of ops in shared memory, in bytes.
         rounds: for changes of layout that work in rounds, log2 of how many.
         barriers: ops before which all warps must synchronize, and whether the tensor cores (the

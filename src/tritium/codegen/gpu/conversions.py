@@ -11,7 +11,7 @@ from tritium.codegen.llvm.writer import Value, const
 
 
 class SoftwareConversions:
-    """By integer arithmetic."""
+    """Conversions of floats by integer arithmetic."""
 
     integer_to_bfloat = False
 

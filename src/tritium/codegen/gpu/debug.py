@@ -104,7 +104,7 @@ def report(c: Context, op: Any) -> None:
 
 @lowers(GPU, RaceCheckOp)
 def race_check(c: Context, op: Any) -> None:
-    """Of the threads that hold an element one notes it."""
+    """Note each access in the shadow memory, by one of the threads that hold the element."""
     f, (shadow,) = c.f, c.tile(op.shadow)
     addresses = c.tile(op.address)
     registers, owner = [0], c.first

@@ -134,7 +134,7 @@ def _call_site(location: Attribute) -> CallSiteLoc | None:
 
 
 def _innermost_callee(location: Attribute) -> Attribute:
-    """Of what was inlined, through several calls perhaps, the function that was called first."""
+    """The location in the function that was inlined first, through however many calls."""
     site = _call_site(location)
     return location if site is None else _innermost_callee(site.caller)
 

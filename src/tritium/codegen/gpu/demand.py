@@ -1,4 +1,4 @@
-"""Which registers of each tile are used at all: the others are not computed.
+"""Demand analysis: the registers of each tile that are used; the others are not computed.
 
 A copy of 16 bytes takes the address of its first element. The addresses of the other seven, which
 the tile of pointers also has, are dead from the loop's phis to the tile's first `tt.make_range`.

@@ -139,8 +139,8 @@ class Emitter(ABC):
         self, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
         moved: tuple[Value | None, int] = (None, 0),
     ) -> list[Value]:  # fmt: skip
-        """Where some registers are in shared memory, `place` being the offsets in elements: what
-        the thread does not change is left to the instructions' immediate offsets.
+        """Pointers to some registers' elements in shared memory. `place`: their offsets in
+        elements; what the thread does not change is left to the instructions' immediate offsets.
 
         `moved`: what is to be XORed to all offsets, and the bits that this can set.
         """

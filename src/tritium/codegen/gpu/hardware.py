@@ -32,7 +32,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Caching:
-    """How an access treats the caches."""
+    """The cache hints of an access."""
 
     modifier: CacheModifier
     eviction: EvictionPolicy
@@ -175,11 +175,11 @@ class MatrixMoves(Protocol):
     """Whether there are any."""
 
     def find_load(self, place: LinearLayout, size: int) -> Any | None:
-        """How to read a tile of elements of `size` bytes; None where no instruction can."""
+        """An instruction that reads a tile of elements of `size` bytes; None if there is none."""
         ...
 
     def find_store(self, place: LinearLayout, size: int) -> Any | None:
-        """How to write such a tile; None where no instruction can."""
+        """An instruction that writes such a tile; None if there is none."""
         ...
 
     def load(
@@ -367,7 +367,7 @@ class Hardware(ABC):
     max_shared: int
     """The most bytes of shared memory that a thread block may have."""
     banks: Banks
-    """Of shared memory."""
+    """The banks of shared memory."""
     kernel_linkage: ClassVar[str]
     function_attributes: ClassVar[str]
     descriptor_attributes: ClassVar[str]
@@ -412,8 +412,9 @@ class Hardware(ABC):
         return self.name if type(op) in rules(self.name) else GPU
 
     def partition_registers(self, plan: Any, shared: int, options: Any) -> Any | None:
-        """How the registers of a thread block move among its partitions (`partitions.Registers`);
-        None where they do not. `plan`: a `partitions.Plan`; `shared`: bytes of shared memory."""
+        """The registers that partitions of a thread block hand to each other
+        (`partitions.Registers`); None where they keep what they have. `plan`: a `partitions.Plan`;
+        `shared`: bytes of shared memory."""
         return None
 
     def set_registers(self, e: Emitter, count: int, before: int) -> None:

@@ -195,7 +195,7 @@ def _context(
     return Context(
         f=f, entry=entry, num_warps=num_warps, num_ctas=num_ctas, lane_bits=lane_bits,
         thread=thread, lane=lane, warp=warp, hardware=hardware, axis_info=AxisAnalysis(op).of,
-        address_info=AxisAnalysis(op, trust=True).of,
+        address_info=AxisAnalysis(op, assume_no_wrap=True).of,
         offsets={o: frame.start + p.start for o, p in frame.allocation.places.items()},
         rounds=placed.rounds,
         contract="contract" if options.enable_fp_fusion else "",

@@ -47,7 +47,7 @@ GROUP = 4
 SLOT = 8
 """Bytes of shared memory for a capture."""
 STATE_BYTES = 16
-"""Of shared memory for the number of the op that is to come."""
+"""Bytes of shared memory for the number of the op that is to come."""
 THE_END = -1
 """The number that stands for the end of the kernel."""
 
@@ -62,7 +62,7 @@ class Registers:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which warps of a block run what.
+    """The assignment of a block's warps to regions.
 
     Attributes:
         ops: the `ttg.warp_specialize` of a kernel, in order.

@@ -13,7 +13,7 @@ from tritium.codegen.registry import lowers
 from tritium.ops import ttgir
 
 ALIGNMENT = 128
-"""Of a program's share, in bytes: that of a tensor map."""
+"""The alignment of a program's share in bytes: that of a tensor map."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Share:
 
     @property
     def alignment(self) -> int:
-        """Of the memory; 1 where there is none."""
+        """The alignment of the memory; 1 where there is none."""
         return ALIGNMENT if self.size else 1
 
 

@@ -164,8 +164,8 @@ def _matters(layout: LinearLayout, name: str, bit: int) -> bool:
 
 
 def _holders(layout: LinearLayout) -> dict[str, list[bool]] | None:
-    """Which bits of thread and register choose between different elements; None of a layout
-    where several do that together."""
+    """For each bit of thread and register whether it chooses between different elements; None for
+    a layout in which several do that together."""
     found = {name: [column != 0 for column in layout.columns_of(name)] for name in layout.in_names}
     return found if sum(map(sum, found.values())) == layout.rank else None
 

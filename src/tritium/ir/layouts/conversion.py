@@ -1,4 +1,4 @@
-"""How to bring a tile from one distributed layout to another, derived from the two maps.
+"""Plans of changes from one distributed layout to another, derived from the two maps.
 
     none        every thread has its elements, in the same registers
     registers   every thread has its elements, in other registers

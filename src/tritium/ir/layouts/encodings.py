@@ -159,9 +159,9 @@ class Encoding(ParametrizedAttribute):
 
 
 CTA: dict[str, Any] = {"CGALayout": ()}
-"""How the blocks of a cluster are spread over a tile: for each bit of the block's number where that
-block's part begins, counted in parts; `[[1, 0], [0, 0]]` is 4 blocks of which two have each half of
-the rows. Left out where a program is one block."""
+"""The parts of a tile that the blocks of a cluster have: for each bit of the block's number where
+that block's part begins, counted in parts; `[[1, 0], [0, 0]]` is 4 blocks of which two have each
+half of the rows. Left out where a program is one block."""
 
 
 def _check_order(name: str, order: Sequence[int]) -> None:
@@ -363,8 +363,8 @@ class SharedEncoding(Encoding):
         return 16
 
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
-        """How many elements a block of a cluster has room for, of a tile of this shape. Axes in
-        front of the encoding's own are buffers."""
+        """The number of elements of a tile of this shape that a block of a cluster has room for.
+        Axes in front of the encoding's own are buffers."""
         cluster: Cluster = self.get("CGALayout")
         rank = len(cluster[0]) if cluster else 0
         return prod((*shape[: len(shape) - rank], *part_of(cluster, shape[len(shape) - rank :])))

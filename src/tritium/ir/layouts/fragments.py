@@ -24,7 +24,7 @@ ROW_BYTES, WORD_BYTES = 16, 4
 
 @dataclass(frozen=True)
 class Matrices:
-    """How to move a tile.
+    """A way to move a tile by instructions for matrices.
 
     Attributes:
         word: the register bits of the elements of a word, from its low end.
@@ -45,7 +45,7 @@ def word_bits(size: int) -> int | None:
 
 
 def find(place: LinearLayout, size: int) -> Matrices | None:
-    """How to move a tile of elements of `size` bytes; None if these instructions cannot.
+    """The way to move a tile of elements of `size` bytes; None if these instructions cannot.
 
     `place` maps (register, lane, warp, block) to offsets in elements.
     """

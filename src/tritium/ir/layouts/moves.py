@@ -134,7 +134,7 @@ def _blocked(layout: LinearLayout, shape: tuple[int, ...]) -> BlockedEncoding | 
 
 
 def _extents(bases: Sequence[Sequence[int]], rank: int) -> tuple[int, ...]:
-    """How many elements, lanes or warps there are along each axis."""
+    """The number of elements, lanes or warps along each axis."""
     return tuple(1 << sum(1 for basis in bases if basis[axis]) for axis in range(rank))
 
 

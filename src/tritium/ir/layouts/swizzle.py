@@ -21,12 +21,12 @@ from tritium.target import Banks
 
 ANY_BANKS = Banks()
 WIDEST_BYTES = 16
-"""Of an access by one thread."""
+"""The most bytes of an access by one thread."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a warp moves a tile to or from shared memory.
+    """The cost of moving a tile between a warp and shared memory.
 
     Attributes:
         width: log2 of the elements that a thread moves at once (of the row of a matrix).
@@ -61,7 +61,7 @@ def run_bits(place: LinearLayout, size: int, most: int = WIDEST_BYTES) -> list[i
 
 
 def access(place: LinearLayout, size: int, matrix: bool, banks: Banks = ANY_BANKS) -> Access:
-    """How a tile whose elements, of `size` bytes, are at `place` is moved; `matrix`: there are
+    """The accesses of a tile whose elements, of `size` bytes, are at `place`; `matrix`: there are
     instructions for matrices in this direction."""
     found = fragments.find(place, size) if matrix else None
     registers = len(place.columns_of(REGISTER))

@@ -83,7 +83,7 @@ def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
 
 
 def precision_of(input_precision: Any, allow_tf32: Any) -> InputPrecision:
-    """How float32 operands may be rounded, from the words of a program. Raises `ValueError`."""
+    """The rounding of float32 operands, from the words of a program. Raises `ValueError`."""
     features = emitter.current().features
     if input_precision is not None and allow_tf32 is not None:
         raise ValueError("Only one of input_precision and allow_tf32 can be specified")
@@ -103,7 +103,8 @@ def precision_of(input_precision: Any, allow_tf32: Any) -> InputPrecision:
 
 
 def imprecise_products(left: dtype, right: dtype, k: int, wanted: int | None) -> int:
-    """How many products of fp8 numbers may be summed at reduced precision. Raises `ValueError`."""
+    """The number of products of fp8 numbers that may be summed at reduced precision. Raises
+    `ValueError`."""
     fp8 = left.is_fp8() and right.is_fp8()
     if wanted is None:
         return emitter.current().features.max_num_imprecise_acc_default if fp8 else 0

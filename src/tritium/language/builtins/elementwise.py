@@ -102,7 +102,8 @@ def gather(src: TensorLike, index: TensorLike, axis: object) -> tensor:
 def histogram(
     input: TensorLike, num_bins: object, mask: TensorLike | None = None, layout: Any = None
 ) -> tensor:
-    """How often each of 0 to `num_bins` - 1 occurs in a 1-D block of integers: an int32 block.
+    """The number of times that each of 0 to `num_bins` - 1 occurs in a 1-D block of integers, in an
+    int32 block.
 
     Args:
         num_bins: a compile-time power of two.

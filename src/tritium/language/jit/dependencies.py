@@ -165,7 +165,7 @@ class _Finder(ast.NodeVisitor):
         self.aggregates: list[Any] = []
 
     def digest(self, *parts: str) -> str:
-        """Of everything found, and of further texts."""
+        """The digest of everything found, and of further texts."""
         values = [f"{name}={_shown(value)}" for (name, _), (value, _) in self.globals.items()]
         text = "\n".join([*parts, *self.parts, *sorted(values)])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -218,7 +218,7 @@ class _Finder(ast.NodeVisitor):
             self.visit(node.value)
 
     def _namespace(self, name: str) -> dict[str, Any]:
-        """Where a name of the function's is looked up."""
+        """The namespace in which a name of the function is looked up."""
         known = name in self.namespace and name not in self.captured
         return self.namespace if known else self.scope
 

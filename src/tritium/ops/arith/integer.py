@@ -117,7 +117,8 @@ class SubIOp(WrappingOp):
         return facts.subtract(*operands)
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.total(algebra, self.results[0].type, "sub", *operands)
+        first, second = operands
+        return intervals.total(algebra, self.results[0].type, "sub", first, second)
 
 
 class MulIOp(WrappingOp):

@@ -19,7 +19,7 @@ from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import check_barrier, check_memory
 
 BYTES = 16
-"""Of an answer."""
+"""The size of an answer."""
 i128 = IntegerType(128)
 
 

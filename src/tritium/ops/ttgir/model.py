@@ -27,7 +27,7 @@ import numpy as np
 
 from tritium.ir import types as ir
 from tritium.ops.memory import Context, EvaluationError
-from tritium.ops.ttgir.turns import Turns
+from tritium.ops.ttgir.scheduler import JobScheduler
 
 BULK_ALIGNMENT = 128
 """Of what bulk copies move, in shared memory."""
@@ -111,7 +111,7 @@ class Barrier:
 
     @property
     def progress(self) -> str:
-        """How far the phase is, for messages."""
+        """The arrivals and bytes of the phase so far, for messages."""
         bytes = f", {self.copied} of {self.expected} bytes" if self.expected or self.copied else ""
         ended = ""
         if self.unseen > 1:
@@ -178,26 +178,26 @@ class AsyncState:
     others: list[Queues] = field(default_factory=list[Queues])
     started: int = 0
     of_pairs: bool = False
-    _turns: Turns | None = None
+    _scheduler: JobScheduler | None = None
 
     def run_together(self, jobs: Sequence[Callable[[], Any]]) -> None:
         """Run jobs at the same time, the first as part of what runs now, the others with queues of
         their own. Raises what a job raises."""
-        assert self._turns is None, "partitions of partitions"
+        assert self._scheduler is None, "partitions of partitions"
         queues = [self.own, *(Queues() for _ in jobs[1:])]
 
         def enter(job: int) -> None:
             self.own, self.others = queues[job], [*queues[:job], *queues[job + 1 :]]
 
-        self._turns = Turns(jobs, enter)
+        self._scheduler = JobScheduler(jobs, enter)
         try:
-            self._turns.run()
+            self._scheduler.run()
         finally:
-            self._turns, self.own, self.others = None, queues[0], []
+            self._scheduler, self.own, self.others = None, queues[0], []
 
     def wait(self, ready: Callable[[], bool]) -> bool:
         """Let other partitions run until it is ready; False if it will never be."""
-        return ready() if self._turns is None else self._turns.wait(ready)
+        return ready() if self._scheduler is None else self._scheduler.wait(ready)
 
     def in_flight(self) -> list[Copy]:
         """Copies that may not have arrived."""

@@ -121,14 +121,14 @@ class TensorCoreProduct(Op):
 
     @property
     def arrivals(self) -> int:
-        """How many blocks' products a barrier hears of."""
+        """The number of blocks whose products arrive at a barrier."""
         memories: list[Any] = [self.a.type, self.b.type] if self.multicast else []
         return blocks_that_commit(memories, self.two_ctas)
 
 
 def blocks_that_commit(memories: Sequence[Any], two_ctas: bool) -> int:
-    """How many blocks of a cluster commit to the barrier of the first of them: those with copies of
-    what it has in one of the memories; with `two_ctas` one of each two."""
+    """The number of blocks of a cluster that commit to the first one's barrier: those with copies
+    of what it has in one of the memories; with `two_ctas` one of each two."""
     found = set[int]()
     for memory in memories:
         copies = copies_of(memory)
@@ -143,7 +143,7 @@ def copies_of(memory: Any) -> int:
 
 
 def _blocks(memory: Any) -> list[list[int]]:
-    """Where the part of a block of the cluster begins, for each bit of its number."""
+    """The coordinates that each bit of a block's number adds to those at which its part begins."""
     layout = linear(memory.encoding, memory.allocation_shape()[-2:])
     return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
 

@@ -27,7 +27,7 @@ class AtomicKind(IntEnum):
 
 
 class MemSemantic(IntEnum):
-    """How other memory accesses are ordered around an atomic one."""
+    """The order of other memory accesses around an atomic one."""
 
     RELAXED = 1
     ACQUIRE, RELEASE, ACQUIRE_RELEASE = range(2, 5)

@@ -135,12 +135,12 @@ class BlockAccess(DescriptorAccess):
 
     indices: Any
     kind: Any
-    """How it combines, where it does."""
+    """The operation of an access that combines with memory; only such ops have one."""
 
     @property
     def missing_axes(self) -> int | None:
-        """How many leading axes, of size 1, the tile lacks of the block; None where it differs from
-        it otherwise, or lacks one of the last two."""
+        """The number of leading axes of size 1 that the block has and the tile lacks; None if their
+        shapes differ otherwise, or if the tile lacks one of the last two axes."""
         block, shape = self.desc.type.block.get_shape(), ir.shape_of(self.tile)
         missing = len(block) - len(shape)
         kept = len(shape) >= 2 or not missing
@@ -279,7 +279,7 @@ class DescriptorScatterOp(RowAccess):
 
 
 class DescriptorReduceKind(IntEnum):
-    """How `tt.descriptor_reduce` combines."""
+    """The operations by which `tt.descriptor_reduce` combines."""
 
     ADD = 1
     MIN, MAX, INC, DEC, AND, OR, XOR = range(2, 9)

@@ -17,7 +17,7 @@ from tritium.ops.memory import Context
 
 
 class InputPrecision(IntEnum):
-    """How float32 operands may be rounded before they are multiplied."""
+    """The rounding of float32 operands before they are multiplied."""
 
     TF32, TF32X3, IEEE, BF16X3, BF16X6 = range(5)
 

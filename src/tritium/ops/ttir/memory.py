@@ -36,7 +36,7 @@ from tritium.ops.memory import Context
 
 
 class CacheModifier(IntEnum):
-    """Where a memory access may be cached (PTX cache operators)."""
+    """The caches that a memory access may use (PTX cache operators)."""
 
     NONE = 1
     CA = 2
@@ -48,7 +48,7 @@ class CacheModifier(IntEnum):
 
 
 class EvictionPolicy(IntEnum):
-    """Which lines a cache should give up first."""
+    """The priority with which a cache gives up the line of an access."""
 
     EVICT_NORMAL = 1
     EVICT_FIRST = 2
@@ -226,10 +226,10 @@ class ElementAccess(CachedOp):
     ptr: Any
     mask: Any
     value: Any
-    """Of a store."""
+    """The value that a store writes; only stores have it."""
     other: Any
     isVolatile: bool
-    """Of a load; so is `other`."""
+    """Whether a load is volatile; only loads have it, and `other`."""
 
     @property
     def is_load(self) -> bool:

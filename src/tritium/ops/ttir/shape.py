@@ -335,6 +335,10 @@ class TransOp(Op):
         inferred = ir.tensor_of(moved, ir.element_type(src), found)
         return check_result(cls.name, inferred, result)
 
+    @property
+    def permuted_axes(self) -> tuple[int, ...]:
+        return tuple(self.order)
+
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.transpose(src, self.order)
 
@@ -491,8 +495,8 @@ class GatherOp(Op):
 
 
 class HistogramOp(Op):
-    """How often each of 0 ... n - 1 occurs where the mask is true, of integers without sign; other
-    values are ignored."""
+    """The number of times that each of 0 ... n - 1 occurs among unsigned integers where the mask
+    is true; other values are ignored."""
 
     name = "tt.histogram"
     whole_operands = ("src", "mask")

@@ -22,7 +22,7 @@ from tritium.passes.rewriting import Pattern, Rewriter
 
 NO_CONTEXT: Any = None
 MAX_DEPTH = 8
-"""How far back `range_of` looks."""
+"""The most ops in a row through which `range_of` looks back."""
 
 
 def is_zero(number: Any | None) -> bool:

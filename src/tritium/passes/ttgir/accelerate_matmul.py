@@ -35,9 +35,8 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ir.layouts.moves import permuted
-from tritium.ops import ttir
 from tritium.ops.arith import AddFOp
-from tritium.ops.base import Op
+from tritium.ops.base import Op, permutes
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
@@ -136,8 +135,8 @@ def _computed_from_product(value: SSAValue) -> bool:
             if not swapped:
                 return True
             continue
-        swapped ^= isinstance(owner, ttir.TransOp)
-        if is_elementwise(owner) or isinstance(owner, (ConvertLayoutOp, ttir.TransOp)):
+        swapped ^= permutes(owner)
+        if is_elementwise(owner) or isinstance(owner, ConvertLayoutOp) or permutes(owner):
             pending += [(v, swapped) for v in owner.operands if is_tile(v)]
     return False
 
@@ -145,8 +144,8 @@ def _computed_from_product(value: SSAValue) -> bool:
 def is_computed(value: SSAValue) -> bool:
     """Whether a tile is computed, neither as it was loaded nor as something else made it."""
     owner = source_of(value).owner
-    if isinstance(owner, ttir.TransOp):
-        return is_computed(owner.src)
+    if permutes(owner):
+        return is_computed(owner.operands[0])
     return isinstance(owner, Op) and is_follower(owner)
 
 
@@ -199,8 +198,8 @@ def _in_shared_memory(
     """The operand in memory that wgmma can read. 16-bit elements may have either axis fastest, the
     one that they are loaded along; others must have k. A transpose becomes a view."""
     source, at = source_of(value), Builder(op)
-    if isinstance(source.owner, ttir.TransOp):
-        inner = source_of(source.owner.src)
+    if permutes(source.owner):
+        inner = source_of(source.owner.operands[0])
         if bits == 16 or _fastest(inner) == 1 - k_axis:
             memory = _in_shared_memory(op, inner, 1 - k_axis, bits, permuted(cluster, (1, 0)))
             return at.value(MemDescTransOp, memory, order=(1, 0))

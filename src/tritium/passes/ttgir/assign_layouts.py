@@ -52,8 +52,8 @@ from tritium.passes.ttgir.layout_propagation import (
 )
 
 SOFT, CARRIED, LOADED, PRODUCT = range(4)
-"""How dear a value is: made of scalars and ranges; such a one carried by a loop; made of what
-memory or other threads gave; made of a product."""
+"""The cost of converting a value, from cheap to dear: made of scalars and ranges; such a one
+carried by a loop; made of what memory or other threads gave; made of a product."""
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,9 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase, insert_before
 from tritium.passes.simplify.arithmetic import range_of
 
-REACH = (1 << 31) - 16
-"""Bytes of which each can be reached, whatever is accessed at once."""
+MOST_OFFSET = (1 << 31) - 16
+"""The size of a buffer, in bytes, in which a 32-bit offset reaches each access of up to 16
+bytes."""
 
 
 _Access: TypeAlias = ttir.ElementAccess | ttir.AtomicUpdate | AsyncCopyGlobalToLocalOp
@@ -81,7 +82,7 @@ class BufferAccesses(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            analysis = AxisAnalysis(function, trust=True)
+            analysis = AxisAnalysis(function, assume_no_wrap=True)
             atomics = self.atomics.split("+")
             for op in [op for op in function.walk() if _is_candidate(op, atomics)]:
                 changed |= _rewrite(op, analysis)
@@ -120,7 +121,7 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
     scalars = tuple(filter(_is_uniform, address.scalars))
     others = (v for v in address.scalars if v not in scalars)
     moved = *address.offsets, *(_repeated(at, v, tile) for v in others)
-    if not _within(moved, REACH // size):
+    if not _within(moved, MOST_OFFSET // size):
         if not _is_small(address.pointer):
             return False
         if not all(analysis.of(v).non_negative for v in (*moved, *scalars)):

@@ -1,4 +1,4 @@
-"""How the blocks (CTAs) of a cluster share tiles: which `CGALayout` encodings get.
+"""`CGALayout`s of encodings: how the blocks (CTAs) of a cluster share tiles.
 
 A program of `num_ctas` blocks splits its tiles along the outermost axes that are long enough, so
 that sums along rows, the commonest, stay within a block. Products are split along the rows of their
@@ -19,6 +19,7 @@ from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
 from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
+from tritium.ops.base import permutes
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttgir import ConvertLayoutOp
@@ -69,7 +70,7 @@ def operand_cluster(cluster: Cluster, k_axis: int) -> Cluster:
 
 @lru_cache(maxsize=4096)
 def blocks_of(encoding: Encoding, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Where the parts of blocks 1, 2, 4, ... begin, as coordinates."""
+    """The coordinates at which the parts of blocks 1, 2, 4, ... begin."""
     return tuple(linear(encoding, shape).bases(BLOCK))
 
 
@@ -101,10 +102,10 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
         seen.add((id(owner), cluster))
         if isinstance(owner, _ACCESSES):
             wishes.setdefault(id(owner), set()).add(cluster)
-        elif isinstance(owner, ttir.TransOp):
-            order = tuple(owner.order)
+        elif permutes(owner):
+            order = owner.permuted_axes or ()
             inverse = [order.index(i) for i in range(len(order))]
-            pending.append((owner.src, permuted(cluster, inverse)))
+            pending.append((owner.operands[0], permuted(cluster, inverse)))
         elif isinstance(owner, ConvertLayoutOp) or is_elementwise(owner):
             shape = ir.shape_of(value.type)
             pending += [(v, cluster) for v in owner.operands if ir.shape_of(v.type) == shape]

@@ -38,6 +38,7 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ops import ttir
+from tritium.ops.base import permutes
 from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
@@ -60,7 +61,7 @@ from tritium.target import Processor
 MANY_ROWS = 32
 """Rows whose addresses, of 64 bits, take a quarter of a thread's registers."""
 WORD_BYTES, RUN_BYTES = 4, 8
-"""Of a run of an operand along the axis of the sum, the least and the most: a thread can write
+"""The least and the most bytes of a run of an operand along the axis of the sum: a thread can write
 them at once to shared memory in which the run is together, as products read it."""
 ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
@@ -85,7 +86,7 @@ class Coalesce(Pass):
                 operands |= product_accesses(function, num_ctas, processor)
         encode_descriptors(module, num_ctas, operands)
         for function in functions(module):
-            analysis = AxisAnalysis(function, trust=True)
+            analysis = AxisAnalysis(function, assume_no_wrap=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
             products = _summed(function) if self.transpose or self.direct else {}
             for key, (axis, _) in products.items() if self.transpose else ():
@@ -186,8 +187,9 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
             owner = value.owner
             if isinstance(owner, ttir.ElementAccess):
                 found[id(owner)] = axis, op
-            elif isinstance(owner, ttir.TransOp):
-                pending.append((owner.src, owner.order[axis]))
+            elif permutes(owner):
+                assert owner.permuted_axes is not None
+                pending.append((owner.operands[0], owner.permuted_axes[axis]))
             elif isinstance(owner, ConvertLayoutOp):
                 pending.append((owner.src, axis))
             elif isinstance(owner, CastOp):
@@ -201,7 +203,7 @@ def _is_operand(loaded: SSAValue) -> bool:
     pending = [loaded]
     while pending:
         for user in [use.operation for use in pending.pop().uses]:
-            if isinstance(user, (ttir.TransOp, ConvertLayoutOp, CastOp)):
+            if permutes(user) or isinstance(user, (ConvertLayoutOp, CastOp)):
                 pending += user.results
             elif not isinstance(user, TileProduct):
                 return False
@@ -214,7 +216,7 @@ def _tile(op: Any) -> Any:
 
 
 def atomic_width(op: Any, processor: Processor) -> int:
-    """How many neighbours an instruction for the atomic operation takes at most."""
+    """The most neighbours that one instruction for the atomic operation takes."""
     if getattr(op, "atomic_rmw_op", None) is not ttir.AtomicKind.FADD:
         return 1
     return processor.sum_width(str(ir.element_type(op.val.type)))
@@ -275,8 +277,8 @@ def _encoding(
 def _sector_threads(
     part: tuple[int, ...], wish: _Wish, width: int, processor: Processor, threads: Threads
 ) -> int | None:
-    """How many threads go along a row at most, None for as many as fit: where a warp would read
-    less than a line of each of many rows, it reads a sector of several at once. Memory delivers as
+    """The most threads along a row, None for as many as fit: where a warp would read less than a
+    line of each of many rows, it reads a sector of several at once. Memory delivers as
     much, and a thread has the addresses of fewer rows in its registers."""
     row, piece = part[wish.order[0]], width * wish.size
     rows = prod(part) // row // (threads.total // min(row // width, threads.total))

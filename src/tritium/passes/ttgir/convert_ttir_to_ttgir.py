@@ -159,8 +159,9 @@ class ConvertTTIRToTTGIR(Pass):
 def product_encoding(
     shape: tuple[int, ...], block: Threads, cluster: Cluster = ()
 ) -> BlockedEncoding:
-    """Of a product that the tensor cores do not take: a thread has squares of the result, as many
-    down as across where the tile lets it, which takes the fewest elements of the operands.
+    """The encoding of a product that the tensor cores do not take: a thread has squares of the
+    result, as many down as across where the tile lets it, which takes the fewest elements of the
+    operands.
     `cluster`: its `CGALayout`."""
     part, rank = part_of(cluster, shape), len(shape)
     share = prod(part) // block.total

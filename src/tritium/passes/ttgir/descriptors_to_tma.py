@@ -89,9 +89,9 @@ from tritium.passes.ttir.descriptors.flow import (
 from tritium.passes.ttir.descriptors.memory import is_loaded, memory_of
 
 LATE = ("each", "one", "none")
-"""Which stores of loops have memory of their own: each; those of a loop that store as much one
-together; only those of loops of consumers (`warp_specialize`), one together. From what takes most
-shared memory on."""
+"""The stores of loops that have memory of their own: each; those of a loop that store as much one
+together; only those of loops of consumers (`warp_specialize`), one together. The first takes most
+shared memory."""
 
 
 _Shared = dict[tuple[Operation, Any], SSAValue]

@@ -1,4 +1,4 @@
-"""The encodings of descriptors whose blocks do not tell them: how the blocks of a cluster share
+"""Encodings of descriptors whose blocks do not tell them: how the blocks of a cluster share
 what the bulk copy engine moves, and the swizzle of rows that are gathered.
 
 A descriptor's map is of what one block copies, so that all descriptors that meet in one value are
@@ -23,7 +23,7 @@ from tritium.passes.ttgir.layout_propagation import block_encoding, with_encodin
 from tritium.passes.ttir.descriptors.flow import Groups, descriptors, flow
 
 LEAST_BYTES = 16
-"""Of a row that one copy moves."""
+"""The least bytes of a row that one copy moves."""
 
 
 def encode_descriptors(

@@ -1,4 +1,4 @@
-"""How `pipeline` rewrites a loop whose plan is made: rings, prologue, copies ahead, waits."""
+"""The rewriting of a loop for which `pipeline` has a plan: rings, prologue, copies ahead, waits."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tritium.ops.arith import (
     SubIOp,
     XOrIOp,
 )
+from tritium.ops.base import permutes
 from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
@@ -484,10 +485,11 @@ def use_buffer(
             values[load] = here.value(LocalLoadOp, views[load], None, result=load.type)
             values[load].name_hint = load.name_hint
         return True
-    if isinstance(op, ttir.TransOp) and op.src in views:
-        if not _reads_buffer(op, views[op.src].type):
+    if permutes(op) and op.operands[0] in views:
+        view = views[op.operands[0]]
+        if not _reads_buffer(op, view.type):
             return False
-        views[op.results[0]] = here.value(MemDescTransOp, views[op.src], order=op.order)
+        views[op.results[0]] = here.value(MemDescTransOp, view, order=op.permuted_axes)
         return True
     if isinstance(op, MemDescTransOp) and values.get(op.src) is not None:
         values[op.results[0]] = here.value(MemDescTransOp, values[op.src], order=op.order)
@@ -511,8 +513,8 @@ def _reads_buffer(user: Operation, memory: Any) -> bool:
     if isinstance(user, LocalAllocOp):
         wanted: Any = user.results[0].type
         return wanted.encoding == memory.encoding and not wanted.mutable
-    if isinstance(user, ttir.TransOp):
-        view = MemDescTransOp.infer(memory, order=user.order)
+    if permutes(user):
+        view = MemDescTransOp.infer(memory, order=user.permuted_axes)
         uses = [use.operation for use in user.results[0].uses]
         return all(
             isinstance(inner, ConvertLayoutOp) and inner.parent is user.parent

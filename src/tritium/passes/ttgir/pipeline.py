@@ -62,7 +62,7 @@ from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
 from tritium.ops.arith import constant_value
 from tritium.ops.attributes import NUM_STAGES
-from tritium.ops.base import Op
+from tritium.ops.base import Op, permutes
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
@@ -98,7 +98,7 @@ class Pipeline(Pass):
                 stages = stages_of(loop, self.num_stages)
                 if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
                     continue
-                analysis = AxisAnalysis(function, trust=True)
+                analysis = AxisAnalysis(function, assume_no_wrap=True)
                 plan = plan_of(loop, analysis, stages, processor, self.direct)
                 if plan:
                     # A second iteration in registers costs more of them than it hides latency.
@@ -175,9 +175,9 @@ def _by_lanes(
 
 def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     """A load into registers, which are stored to shared memory if other threads need them."""
-    moved = (ConvertLayoutOp, LocalAllocOp, ttir.TransOp)
     kind = cast("ir.TensorType", load.results[0].type)
-    if not any(isinstance(use.operation, moved) for use in load.results[0].uses):
+    users = [use.operation for use in load.results[0].uses]
+    if not any(permutes(u) or isinstance(u, (ConvertLayoutOp, LocalAllocOp)) for u in users):
         return Stage(load, None, 0, 0)
     wanted = _read_layout(load.results[0])
     if wanted is None:
@@ -196,11 +196,11 @@ def _read_layout(tile: SSAValue) -> LinearLayout | None:
             kind = user.results[0].type
             encoding = cast("Encoding", ir.encoding_of(kind))
             return linear(encoding, ir.shape_of(kind)) if _by_matrix_unit(encoding) else None
-        if isinstance(user, ttir.TransOp):
+        if permutes(user):
             found = _read_layout(user.results[0])
             if found is None:
                 return None
-            axes = {f"dim{i}": f"dim{axis}" for i, axis in enumerate(user.order)}
+            axes = {f"dim{i}": f"dim{axis}" for i, axis in enumerate(user.permuted_axes or ())}
             outs = tuple((axes[name], bits) for name, bits in found.out_dims)
             return LinearLayout(found.in_dims, outs, found.columns)
     return None
@@ -219,7 +219,7 @@ def _stays_in_memory(load: Operation) -> bool:
         for use in pending.pop().uses:
             if isinstance(use.operation, LocalAllocOp):
                 return True
-            if isinstance(use.operation, (ttir.TransOp, ConvertLayoutOp)):
+            if permutes(use.operation) or isinstance(use.operation, ConvertLayoutOp):
                 pending += use.operation.results
     return False
 
@@ -242,8 +242,8 @@ def _feeds_product(load: Operation) -> bool:
 def copy_width(
     load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None
 ) -> int:
-    """How many elements a thread can copy at once, in at most so many bytes. `per_thread`: how many
-    neighbours a thread has, if that is known."""
+    """The number of elements that a thread can copy at once, in at most `most` bytes. `per_thread`:
+    the number of neighbours that a thread has, if that is known."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)
     encoding = ir.encoding_of(kind)

@@ -69,7 +69,7 @@ class InferCoalescedEncodings(Pass):
     def run(self, module: ModuleOp) -> bool:
         found, processor = _Found(CoalescedEncoding), processor_of(module)
         for function in functions(module):
-            analysis, threads = AxisAnalysis(function, trust=True), threads_of(module)
+            analysis, threads = AxisAnalysis(function, assume_no_wrap=True), threads_of(module)
             for op in function.walk():
                 if isinstance(op, (ttir.ElementAccess, ttir.AtomicOp)) and isinstance(
                     ir.encoding_of(op.operands[0].type), CoalescedEncoding
@@ -174,7 +174,7 @@ def _follow(
 
 
 def _through(op: Op, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
-    """Of an op that changes the shape of tiles."""
+    """The layouts that a value's one gives to the other values of an op that changes shapes."""
     if value in op.operands:
         result = op.result_layout(encoding)
         if result is None:

@@ -64,7 +64,7 @@ from tritium.ops.attributes import (
     NUM_WARPS,
     WARP_SPECIALIZE,
 )
-from tritium.ops.base import Op
+from tritium.ops.base import Op, permutes
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import (
@@ -107,7 +107,7 @@ from tritium.passes.ttgir.layout_propagation import (
     memory_encoding,
     processor_of,
 )
-from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
+from tritium.passes.ttgir.rotate_matmul import Rotation, pays_off
 
 PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
 BARRIER_BYTES = 1024
@@ -174,7 +174,7 @@ def candidates(function: Operation) -> list[ForOp]:
         op for op in function.walk()
         if isinstance(op, ForOp) and op.parent_op() is function
         and any(isinstance(inner, ttir.DescriptorLoadOp) for inner in op.body.ops)
-        and pays_alone(op)
+        and pays_off(op)
     ]  # fmt: skip
 
 
@@ -323,12 +323,13 @@ def _last_reader(load: Any) -> Operation:
             if in_memory and is_terminator(user):
                 raise Unsplittable("what is loaded is needed in shared memory after its iteration")
             views = any(isinstance(r.type, MemDescType) for r in user.results)
-            if not (in_memory or views or isinstance(user, (ttir.TransOp, ConvertLayoutOp))):
+            moved = permutes(user) or isinstance(user, ConvertLayoutOp)
+            if not (in_memory or views or moved):
                 continue
             above = ancestor_in(block, user)
             assert above is not None
             last = max(last, above, key=order.__getitem__)
-            if views or isinstance(user, ttir.TransOp):
+            if views or permutes(user):
                 pending += user.results
     return last
 

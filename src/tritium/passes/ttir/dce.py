@@ -68,7 +68,7 @@ def remove_dead(function: Op) -> bool:
 
 
 class _Liveness:
-    """Which ops and values something observable depends on."""
+    """The ops and values that something observable depends on."""
 
     def __init__(self, function: Op, ops: Sequence[Operation]):
         # Ids, because ops and values hash in Python; nothing is dropped before the end.
@@ -78,7 +78,7 @@ class _Liveness:
         self.carriers: set[int] = set()
         """Ops that pass values into and out of their regions; they live through what is in them."""
         self._sources: dict[int, list[SSAValue]] = {}
-        """By value, those that control takes along to it."""
+        """For each value, the values that control takes along to it."""
         self._passing: set[int] = set()
         """Ops whose variadic operands live as what they are passed to does."""
         for op in ops:

@@ -49,7 +49,7 @@ from tritium.target import processor_named
 _PARTS = {
     InputPrecision.TF32X3: 2, InputPrecision.BF16X3: 2, InputPrecision.BF16X6: 3,
 }  # fmt: skip
-"""How many parts each operand is split into."""
+"""The number of parts that each operand is split into."""
 _TF32_HALF, _TF32_MASK = 1 << 12, -(1 << 13)
 """Half of the last bit that tf32 keeps of a float32, and a mask of all that it keeps."""
 

@@ -28,7 +28,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, MulIOp, constant_value
-from tritium.ops.base import Op
+from tritium.ops.base import Op, permutes
 from tritium.ops.ttir.memory import ElementAccess, LoadOp, StoreOp
 from tritium.ops.ttir.shape import (
     BroadcastOp,
@@ -36,7 +36,6 @@ from tritium.ops.ttir.shape import (
     MakeRangeOp,
     ReshapeOp,
     SplatOp,
-    TransOp,
 )
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
@@ -80,7 +79,7 @@ def _load(reshape: Any) -> bool:
     op: Any = reshape.src.owner
     if not isinstance(op, ElementAccess) or len(list(op.results[0].uses)) != 1:
         return False
-    if not any(isinstance(use.operation, TransOp) for use in reshape.results[0].uses):
+    if not any(permutes(use.operation) for use in reshape.results[0].uses):
         return False
     groups = _groups(ir.shape_of(reshape.src.type), ir.shape_of(reshape.results[0].type))
     unfold, given = _Unfolding(op), (op.ptr, op.mask, op.other)
@@ -103,7 +102,7 @@ def _is_rearranged(value: SSAValue) -> bool:
         if value in seen or not isinstance(owner, Operation):
             continue
         seen.add(value)
-        if isinstance(owner, TransOp):
+        if permutes(owner):
             return True
         if isinstance(owner, Op) and owner.elementwise:
             stack.extend(owner.operands)
@@ -111,8 +110,8 @@ def _is_rearranged(value: SSAValue) -> bool:
 
 
 def _groups(folded: tuple[int, ...], shape: tuple[int, ...]) -> Groups | None:
-    """Which axes of `shape` make up each axis of `folded`, in order; None where they do not, or
-    where there are no more of them."""
+    """The axes of `shape` that make up each axis of `folded`, in order; None where they do not, or
+    where `shape` has no more axes."""
     sizes, found = list(shape), list[tuple[int, ...]]()
     for extent in folded:
         group: list[int] = []

@@ -36,7 +36,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_op, remove_unreachable
 
 MAX_COPIES = 64
-"""How many blocks a region may have copied."""
+"""The most blocks of a region that may be copied."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _COMBINE = {
     AtomicKind[cls.atomic]: cls
     for cls in op_classes("arith") if issubclass(cls, BinaryOp) and cls.atomic
 }  # fmt: skip
-"""By the operation on memory, the op that combines numbers in registers like it."""
+"""The op that combines numbers in registers, by the atomic operation that combines memory so."""
 
 
 @dataclass(frozen=True)
@@ -67,5 +67,6 @@ def _rewrite(op: Any) -> None:
     total = reduced(at, value, _COMBINE[kind])
     wanted = None if mask is None else reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
-    at.make(type(op), splat_source(op.ptr), total, wanted, **attributes)
+    update: type[AtomicUpdate] = type(op)
+    at.make(update, splat_source(op.ptr), total, wanted, **attributes)
     erase(op)

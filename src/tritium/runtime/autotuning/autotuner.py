@@ -212,7 +212,7 @@ class Autotuner(KernelInterface[Any]):
 
         def measure() -> list[float]:
             took = tuning.try_out(config) if tuning is not None else None
-            with tuning.alone() if tuning is not None else nullcontext():
+            with tuning.exclusive() if tuning is not None else nullcontext():
                 if tuning is not None and self._measures_shortly:
                     return tuning.look(config, took)
                 return times_of(self.do_bench(call, quantiles=QUANTILES))

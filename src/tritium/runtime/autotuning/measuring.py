@@ -19,10 +19,10 @@ from tritium.runtime.workers.children import ChildError, ForkWorker, available
 
 QUANTILES = (0.5, 0.2, 0.8)
 HOPELESS = 5.0
-"""How many times as slow as the fastest look a trial must be for there to be no look at all: it
-runs beside others."""
+"""The multiple of the fastest look's time from which on a trial gets no look: it runs beside
+others."""
 BEHIND = 1.2
-"""How many times as slow as the fastest a look must be for it to be the last."""
+"""The multiple of the fastest look's time from which on a look is the last of its configuration."""
 CLOSE = 1.1
 """And two looks, for there to be no turns."""
 FINALISTS = 3

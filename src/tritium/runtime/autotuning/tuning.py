@@ -74,7 +74,7 @@ class Tuning:
         return self._trials.run(self.configs.index(config), self._kernels.get(config, []))
 
     @contextmanager
-    def alone(self) -> Generator[None]:
+    def exclusive(self) -> Generator[None]:
         """Suspend compilation during a measurement on a device that also compiles."""
         shared = self._workers is not None and getattr(driver.active, "shares_processors", False)
         with self._workers.paused() if self._workers and shared else nullcontext():

@@ -193,8 +193,8 @@ class _Collecting(AsyncCompileMode):
 
 
 def workers_for(executor: Executor | None, limit: float) -> Workers:
-    """Where to compile: the executor, or child processes, as many as `knobs.autotuning.workers`
-    (forked, where that is possible), or this process."""
+    """The workers that compile: the executor, or child processes, as many as
+    `knobs.autotuning.workers` (forked, where that is possible), or this process."""
     if executor is not None:
         return ExecutorWorkers(executor, limit)
     count = knobs.autotuning.workers

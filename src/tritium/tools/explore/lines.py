@@ -111,4 +111,4 @@ STAGES: Mapping[str, tuple[Callable[[str], list[Line]], str]] = {
     "asm": (assembly_lines, "gas"), "amdgcn": (assembly_lines, "gas"),
     "sass": (assembly_lines, "gas"),
 }  # fmt: skip
-"""How each stage's text is read, and what Pygments calls its language."""
+"""The reader of each stage's text, and Pygments' name of its language."""

@@ -36,11 +36,11 @@ _DIFF_LINES = 400
 
 
 FORMAT = 2
-"""Of files with what a page shows of a run."""
+"""The version of the form of files with what a page shows of a run."""
 
 
 def key_of(place: Place | None) -> str:
-    """By which lines of all stages, and of other runs, are linked; empty for no place."""
+    """The key that links lines of all stages, and of other runs; empty for no place."""
     if place is None or not place[0]:
         return ""
     return f"{crc32(Path(place[0]).name.encode())}-{place[1]}"
@@ -196,7 +196,7 @@ _SHOWN = (
 
 
 def _occupancy(data: Any) -> list[tuple[str, str]]:
-    """Of a kernel for CUDA; nothing where the GPU's limits are not known."""
+    """The rows on the occupancy of a kernel for CUDA; none if the GPU's limits are not known."""
     registers = getattr(data, "n_regs", 0)
     found = occupancy(data.target.arch, data.num_warps, registers, data.shared)
     if found is None:

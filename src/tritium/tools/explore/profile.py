@@ -15,7 +15,7 @@ from tritium.profiler.tree import COUNT, TIME, Node
 from tritium.profiler.viewer import read
 
 ENDINGS = (".hatchet", ".chrome_trace")
-"""Of the files that are profiles."""
+"""The endings of the files that are profiles."""
 _METRICS = ("time/ms", "time/%", "avg_time/us", "count", "gbyte/s",
             *(f"gflop{width}/s" for width in ("", 8, 16, 32, 64)), "util", "cpu_time/ms",
             "scope_time/us")  # fmt: skip

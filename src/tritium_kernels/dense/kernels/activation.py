@@ -46,7 +46,7 @@ def activate(x, KIND: tl.constexpr):
 
 @tritium.jit
 def derivative(x, KIND: tl.constexpr):
-    """Of `activate`, at x."""
+    """The derivative of `activate` at x."""
     if KIND == "relu":
         return tl.where(x > 0, 1.0, 0.0)
     elif KIND == "relu2":

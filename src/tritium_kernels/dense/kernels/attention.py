@@ -94,7 +94,8 @@ def put_block(
 
 @tritium.jit
 def visible(position, keys, count, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr):
-    """Which keys each query sees. One of `position` and `keys` is a row, the other a column."""
+    """The mask of the keys that each query sees. One of `position` and `keys` is a row, the other a
+    column."""
     mask = keys < count
     if RIGHT:
         mask = mask & (keys <= position + right)
@@ -107,7 +108,7 @@ def visible(position, keys, count, left, right, LEFT: tl.constexpr, RIGHT: tl.co
 def key_parts(
     first, last, count, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Where the parts of the walk over keys begin and end, for queries at `first` to `last`."""
+    """The bounds of the parts of the walk over keys, for queries at `first` to `last`."""
     begin = tl.maximum(first - left, 0) // BLOCK * BLOCK if LEFT else count * 0
     end = tl.maximum(tl.minimum(count, last + right + 1), 0) if RIGHT else count
     whole = tl.cdiv(tl.maximum(last - left, 0), BLOCK) * BLOCK if LEFT else begin
@@ -118,8 +119,8 @@ def key_parts(
 
 @tritium.jit
 def kept(seed, b, head, position, keys, dropout):
-    """Which probabilities dropout keeps: Philox of (sequence, head, query, key). One of `position`
-    and `keys` is a row, the other a column."""
+    """The mask of the probabilities that dropout keeps: Philox of (sequence, head, query, key). One
+    of `position` and `keys` is a row, the other a column."""
     zero = position * 0 + keys * 0
     row = (zero + position).to(tl.uint32)
     column = (zero + keys).to(tl.uint32)

@@ -130,7 +130,7 @@ def query_parts(
     key, queries, count, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Where the parts of the walk over queries begin and end, for the block of keys at `key`."""
+    """The bounds of the parts of the walk over queries, for the block of keys at `key`."""
     shift = count - queries
     last = tl.minimum(key + BLOCK_N, count) - 1
     begin = tl.maximum(key - right - shift, 0) // BLOCK_M * BLOCK_M if RIGHT else count * 0

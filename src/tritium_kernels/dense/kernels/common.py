@@ -37,7 +37,7 @@ def tile(
 
 @tritium.jit
 def inside(start, columns, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    """Which of BLOCK columns from `start` on exist."""
+    """The mask of the BLOCK columns from `start` on that exist."""
     if EVEN:
         return tl.full((BLOCK,), True, tl.int1)
     else:

@@ -23,7 +23,7 @@ def load_logits(x_ptr, start, columns, factor, BLOCK: tl.constexpr):
 
 @tritium.jit
 def reached(x_ptr, key, least, largest, columns, factor, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """How many elements have at least the keys `key` and `least`, or the sum of their exp."""
+    """The number of elements with at least the keys `key` and `least`, or the sum of their exp."""
     sums = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, columns, BLOCK):
         x, keys, _ = load_logits(x_ptr, start, columns, factor, BLOCK)

@@ -1,4 +1,4 @@
-"""How many elements the columns of a bit matrix have."""
+"""Sums of the columns of a bit matrix."""
 
 from __future__ import annotations
 

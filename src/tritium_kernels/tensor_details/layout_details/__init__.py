@@ -1,1 +1,1 @@
-"""How the memory of tensors is laid out, one module for each kind."""
+"""Layouts of tensors in memory, one module for each kind."""

@@ -58,7 +58,7 @@ def unswizzle_blocks(data: Tensor, batch: int) -> Tensor:
 
 @dataclass(frozen=True)
 class BlackwellMXScaleLayoutTransformation(LayoutTransformation):
-    """Of the scales of b, (..., k / 32, n)."""
+    """The storage of the scales of b, (..., k / 32, n)."""
 
     def swizzle_data(self, data: Tensor) -> Tensor:
         check_bytes("BlackwellMXScaleLayout", data, e4m3=True)
@@ -72,7 +72,7 @@ class BlackwellMXScaleLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class BlackwellMXScaleLayout(Layout):
-    """Of the scales of b, (..., k / 32, n): rows are columns of b."""
+    """The layout of the scales of b, (..., k / 32, n): rows are columns of b."""
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ def unpad_segments_triton(
 
 @dataclass(frozen=True)
 class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
-    """Of the scales of a, (rows, k / 32) in slices, or (batches, rows, k / 32).
+    """The storage of the scales of a, (rows, k / 32) in slices, or (batches, rows, k / 32).
 
     Attributes:
         ragged_metadata: of the slices; None: batches.
@@ -177,7 +177,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True, eq=False)
 class BlackwellActMXScaleLayout(Layout):
-    """Of the scales of a: each slice of rows begins with a block of its own."""
+    """The layout of the scales of a: each slice of rows begins with a block of its own."""
 
     ragged_metadata: Any = None
 

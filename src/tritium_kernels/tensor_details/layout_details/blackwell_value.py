@@ -33,7 +33,7 @@ def strides_major_dim_m2(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BlackwellMXValueLayoutTransformation(LayoutTransformation):
-    """Of (..., k, n); k is padded with zeros."""
+    """The storage of values (..., k, n); k is padded with zeros."""
 
     def swizzle_data(self, data: Tensor) -> Tensor:
         x = padded(repack(data, -1, -2, self.is_fp4), -2, ALIGN_BYTES)
@@ -49,7 +49,8 @@ class BlackwellMXValueLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class BlackwellMXValueLayout(Layout):
-    """Of b, (..., k, n): columns one after the other, each a multiple of 64 bytes long."""
+    """The layout of b, (..., k, n): columns one after the other, each a multiple of 64 bytes
+    long."""
 
     @property
     def name(self) -> str:

@@ -19,7 +19,8 @@ from tritium_kernels.tensor_details.layout_details.torch_utils import repack
 
 @dataclass(frozen=True)
 class BlackwellMX4ValueShuffledTransformation(LayoutTransformation):
-    """Of (..., k, n) into (..., n / block_n, k / block_k, block_n, block_k / 2)."""
+    """The storage of values (..., k, n) as (..., n / block_n, k / block_k, block_n, block_k /
+    2)."""
 
     block_k: int
     block_n: int
@@ -45,7 +46,8 @@ class BlackwellMX4ValueShuffledTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class BlackwellMX4ValueShuffledLayout(Layout):
-    """Of FP4 weights (..., k, n): tiles of `block_k` by `block_n` elements, k adjacent in them."""
+    """The layout of FP4 weights (..., k, n): tiles of `block_k` by `block_n` elements, k adjacent
+    in them."""
 
     block_k: int = 128
     block_n: int = 256

@@ -38,7 +38,7 @@ class CDNA4MXScaleLayoutTransformation(PreshuffledTransformation):
 
 @dataclass(frozen=True)
 class CDNA4MXScaleLayout(PreshuffledLayout):
-    """Of the scales of b, (..., k / 32, n)."""
+    """The layout of the scales of b, (..., k / 32, n)."""
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ class GFX1250MXScaleLayoutTransformation(PreshuffledTransformation):
 
 @dataclass(frozen=True)
 class GFX1250MXScaleLayout(PreshuffledLayout):
-    """Of the scales of b, (..., k / 32, n)."""
+    """The layout of the scales of b, (..., k / 32, n)."""
 
     @property
     def name(self) -> str:

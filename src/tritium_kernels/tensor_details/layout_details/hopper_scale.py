@@ -26,7 +26,7 @@ from tritium_kernels.tensor_details.layout_details.base import (
 
 @dataclass(frozen=True)
 class HopperMXScaleLayoutTransformation(LayoutTransformation):
-    """Of scales whose dimension `mx_axis` runs along k, into (..., k / 128, 4 * n)."""
+    """The storage of scales whose dimension `mx_axis` runs along k, as (..., k / 128, 4 * n)."""
 
     mx_axis: int
     num_warps: int
@@ -49,7 +49,8 @@ class HopperMXScaleLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class HopperMXScaleLayout(Layout):
-    """Of scales whose dimension `mx_axis` (-2 or -1; 1 and 2 are those of three) runs along k.
+    """The layout of scales whose dimension `mx_axis` (-2 or -1; 1 and 2 are those of three) runs
+    along k.
 
     `num_warps`: of the programs that read it; columns are padded to what these read at once.
     """

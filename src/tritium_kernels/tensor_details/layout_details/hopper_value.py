@@ -34,7 +34,8 @@ from tritium_kernels.tensor_details.layout_details.base import (
 from tritium_kernels.tensor_details.layout_details.torch_utils import pack, unpack
 
 _PLACES = ((15, 8, 7, 6), (12, 5, 4, 3), (9, 2, 1, 0), (14, 11, 10, 13))
-"""Of the sign, the exponent's two bits and the mantissa's, of a half's four elements."""
+"""The bits of the sign, of the exponent's two bits and of the mantissa's, for each of the four
+elements in 16 bits."""
 
 _ALIGN = {2: (16, 32), 3: (64, 64)}
 """(columns, elements along k) of a product's instruction, to multiples of which data are padded."""
@@ -42,7 +43,8 @@ _ALIGN = {2: (16, 32), 3: (64, 64)}
 
 @dataclass(frozen=True)
 class HopperMXValueLayoutTransformation(LayoutTransformation):
-    """Of values whose dimension `mx_axis` runs along k, into (..., k / 8, 4 * n) bytes."""
+    """The storage of values whose dimension `mx_axis` runs along k, as (..., k / 8, 4 * n)
+    bytes."""
 
     mx_axis: int
     mma_version: int
@@ -80,7 +82,8 @@ class HopperMXValueLayoutTransformation(LayoutTransformation):
 
 @dataclass(frozen=True)
 class HopperMXValueLayout(Layout):
-    """Of FP4 values whose dimension `mx_axis` (-2 or -1; 1 and 2 are those of three) runs along k.
+    """The layout of FP4 values whose dimension `mx_axis` (-2 or -1; 1 and 2 are those of three)
+    runs along k.
 
     `mma_version`: of the tensor cores' instructions (2: Ampere, 3: Hopper), to whose sizes data are
     padded.

@@ -19,7 +19,7 @@ from tritium_kernels.tensor_details.layout_details.base import (
 
 @dataclass(frozen=True)
 class PreshuffledTransformation(LayoutTransformation):
-    """Of scales (..., k / 32, n) into (..., n / rows, k / 32 * rows)."""
+    """The storage of scales (..., k / 32, n) as (..., n / rows, k / 32 * rows)."""
 
     ROWS = 0
     """Columns of b whose scales are in one row of the storage."""

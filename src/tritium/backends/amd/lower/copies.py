@@ -30,7 +30,7 @@ from tritium.ops.base import Op
 
 _MOST = 63
 _OTHERS = 7 << 4 | 15 << 8
-"""Of the instruction's number: not to wait for other counters."""
+"""The bits of the instruction's number that say not to wait for other counters."""
 _COMMIT = ttgir.AsyncCommitGroupOp
 
 

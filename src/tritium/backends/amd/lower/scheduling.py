@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import MatrixCores
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.llvm.writer import const

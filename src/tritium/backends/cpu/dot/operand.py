@@ -1,4 +1,4 @@
-"""Where the operands of a dot are: strided views, callback-addressed tiles, and what both become.
+"""Operands of a dot: strided views, callback-addressed tiles, and the form that both become.
 
 The emitters treat A (M, K) and B (K, N) alike: as a matrix of `outer` (m or n) by k. `Operand` is
 that form; it knows which runs are contiguous and which addresses differ by constants, so that the

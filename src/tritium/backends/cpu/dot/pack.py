@@ -99,7 +99,8 @@ class Packing:
 
     @property
     def _square(self) -> int:
-        """How many cells of how many neighbours along the outer dimension fill vectors."""
+        """The number of cells, and of neighbours along the outer dimension, that fill vectors; 0:
+        none."""
         within = min(self.outer, self.depth // self.group, self.source.outer_run)
         return min(self.plan.lanes, within) if self.source.k_step is not None else 0
 

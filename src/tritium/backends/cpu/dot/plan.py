@@ -1,4 +1,4 @@
-"""How a dot is computed on a host: the instruction, the register block, what is packed first.
+"""The plan of a dot on a host: the instruction, the register block, what is packed first.
 
 Figures behind the choices are from Zen 4 (AVX-512), ratios to MKL, and in `benchmarks/cpu_dot.py`.
 """
@@ -23,11 +23,11 @@ from tritium.backends.cpu.dot.operand import (
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 SWEEP_BYTES, SWEEP_DEPTH = 64 * 1024, 512
-"""How much of B, and how many cells of K, the register blocks of a tile go over before the
+"""The bytes of B, and the cells of K, that the register blocks of a tile go over before the
 accumulators return to scratch. All rows of blocks share that part, so it must stay in L2, which
 with a power of two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88
 of MKL)."""
-_ROW_REACH = 1024
+_LONG_ROW = 1024
 """Rows of A further apart than these bytes are packed for AMX, which reads 16 of them at once."""
 _STEPS_AHEAD = 32
 
@@ -183,7 +183,7 @@ class Plan:
         return _operands(a, b, shape, self.swap)
 
     def iterations(self, columns: int, depth: int) -> int:
-        """How many iterations of a k-loop to go over with the accumulators in registers."""
+        """The number of iterations of a k-loop to go over with the accumulators in registers."""
         panel = columns * depth * ELEMENT_BYTES[self.compute]
         return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH * self.method.group // depth))
 
@@ -338,7 +338,7 @@ def _needs_pack(
 def _rows_apart(operand: Operand) -> bool:
     """Whether AMX cannot read rows of A where they are, or would from few sets of the cache."""
     step = None if operand.outer_step is None else static(operand.outer_step)
-    return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _ROW_REACH
+    return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _LONG_ROW
 
 
 def make_plan(

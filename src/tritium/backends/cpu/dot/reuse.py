@@ -21,7 +21,7 @@ from tritium.codegen.llvm.writer import Function, Value, const
 
 _ZERO, _ONE, _TWO = (const("i64", n) for n in range(3))
 _WORDS = 8
-"""Of the head of a panel: how often its operand came, and what it was made from."""
+"""The words of the head of a panel: how often its operand came, and what it was made from."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Panel:
-    """Where the copy of an operand is.
+    """The place of the copy of an operand.
 
     Args:
         target: its address.

@@ -24,8 +24,8 @@ _ZERO, _ONE = const("i64", 0), const("i64", 1)
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often an operand is packed: `together` iterations of `trips` at a time, each `advance`
-    bytes after the one before. `kept` is for the copy, if it may outlive the program."""
+    """The packing of an operand in a loop: `together` iterations of `trips` at a time, each
+    `advance` bytes after the one before. `kept` is for the copy, if it may outlive the program."""
 
     trips: Value
     together: int

@@ -186,7 +186,7 @@ def _level(*values: Lanes | None) -> int:
 
 
 def zeros(f: Function) -> Value:
-    """Where loads whose mask is false read."""
+    """The memory that loads read whose mask is false."""
     return f.module.constant(f"[{ZEROS_BYTES} x i8]", "zeroinitializer", prefix="zeros")
 
 
@@ -302,8 +302,8 @@ def _load_run(
 
 
 def _few_vectors(e: Emitter, pointer: Linear, size: int) -> int:
-    """Of how many elements each lane takes one, if loads of whole vectors cost less than one of
-    each lane; else 0. A processor must have loads that leave out lanes."""
+    """The stride in elements, if loads of all vectors up to the last lane's element cost less than
+    a load for each lane; else 0. A processor must have loads that leave out lanes."""
     features = e.context.features
     masked = "avx512bw" in features or ("avx2" in features and size >= 4)
     if not masked or not isinstance(pointer.stride, int) or e.width < 4:

@@ -44,12 +44,12 @@ class Assumed(NamedTuple):
     """Assumptions of the code that is being written.
 
     Args:
-        trusted: tiles of integers that are widened and do not wrap around in their own type.
-        natural: whether the facts of `address_info` hold.
+        unwrapped: tiles of integers that are widened and do not wrap around in their own type.
+        addresses_hold: whether the facts of `address_info` hold.
     """
 
-    trusted: frozenset[SSAValue]
-    natural: bool
+    unwrapped: frozenset[SSAValue]
+    addresses_hold: bool
 
 
 NOTHING_ASSUMED = Assumed(frozenset(), False)
@@ -100,7 +100,7 @@ class Context:
     assumed: Assumed = NOTHING_ASSUMED
     """The assumptions of the code that is being written."""
     kept: list[int] = field(default_factory=list[int])
-    """Where the parts of the memory begin that programs leave for the next (`keep`)."""
+    """The offsets of the parts of the memory that programs leave for the next (`keep`)."""
     kept_bytes: int = 0
     copies_views: bool = False
     """Whether dots copy the operands that they could read where they are."""
@@ -109,7 +109,7 @@ class Context:
 
     @property
     def buffers(self) -> dict[SSAValue, BufferOp]:
-        """Where tiles are that are in memory; `filled` are those that are by now."""
+        """The buffers of tiles that are in memory by now."""
         return self.filled
 
     def fill(self, value: SSAValue) -> None:
@@ -120,7 +120,7 @@ class Context:
 
     def info(self, value: SSAValue) -> Any:
         """Known alignments in the code that is being written."""
-        return self.address_info(value) if self.assumed.natural else self.axis_info(value)
+        return self.address_info(value) if self.assumed.addresses_hold else self.axis_info(value)
 
     @functools.cached_property
     def features(self) -> frozenset[str]:

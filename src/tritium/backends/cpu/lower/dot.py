@@ -23,7 +23,7 @@ from tritium.backends.cpu.dot import (
 from tritium.backends.cpu.dot.operand import Step, scale, static
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
-from tritium.backends.cpu.lower.analysis.strides import Steps
+from tritium.backends.cpu.lower.analysis.strides import Strides
 from tritium.backends.cpu.lower.atomics.polling import may_observe
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.emitter import Emitter
@@ -173,7 +173,7 @@ def _lower_dot(c: Context, step: Dot, allocate: Any = None, seldom: bool = False
     op: Any = step.op
     shape_a, shape_b = ir.shape_of(op.a.type), ir.shape_of(op.b.type)
     shape = (shape_a[-2], shape_b[-1], shape_a[-1])
-    steps = Steps(c)
+    steps = Strides(c)
     acc, result = c.address(step.buffer), value_type(op.result.type)
     with c.temporary() if allocate is None else nullcontext(allocate) as scratch:
         if len(shape_a) == 3:
@@ -199,8 +199,8 @@ def _clamped(f: Function, extent: Value, size: int) -> Value:
     return f.intrinsic("smax", f.intrinsic("smin", extent, const("i64", size)), const("i64", 0))
 
 
-def operand(c: Context, steps: Steps, step: Dot, is_b: bool) -> Operand:
-    """Where an operand of a two-dimensional dot is."""
+def operand(c: Context, steps: Strides, step: Dot, is_b: bool) -> Operand:
+    """An operand of a two-dimensional dot, as it lies in memory."""
     op: Any = step.op
     value, swapped = peel(op.b if is_b else op.a, c.filled)
     element = memory_type(value.type)
@@ -215,7 +215,7 @@ def operand(c: Context, steps: Steps, step: Dot, is_b: bool) -> Operand:
 
 
 def pointed(
-    c: Context, steps: Steps, pointer: SSAValue, swapped: bool, is_b: bool, element: str,
+    c: Context, steps: Strides, pointer: SSAValue, swapped: bool, is_b: bool, element: str,
     convert: Any,
 ) -> Operand:  # fmt: skip
     """The operand at a tile of addresses."""
@@ -329,7 +329,7 @@ def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
 
 
 def _extent(c: Context, step: Dot) -> Value | None:
-    """How many elements along K take part, if masks say so; an i64, not clamped."""
+    """The number of elements along K that take part, if masks say so; an i64, not clamped."""
     extents = [_first_extent(c, prefix) for prefix in _prefixes(c, step) if prefix.along_k]
     return reduce(partial(c.f.intrinsic, "smin"), extents) if extents else None
 
@@ -382,11 +382,11 @@ def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool
     outside = dict(c.scalars)
     c.assumed = given.then
     _first_iteration(c, op)
-    found = _analyse(c, Steps(c, op), dot, rows)
+    found = _analyse(c, Strides(c, op), dot, rows)
     if found is None:
         c.assumed = NOTHING_ASSUMED
         return False
-    at_once = partial(_emit_loop, c, Steps(c, op), found, trips)
+    at_once = partial(_emit_loop, c, Strides(c, op), found, trips)
     holds = _and(c.f, given.holds, found.within)
     if holds is None:
         at_once()
@@ -426,7 +426,7 @@ def _first_iteration(c: Context, op: ForOp) -> None:
         scalar_op(c, inner)
 
 
-def _analyse(c: Context, steps: Steps, dot: Dot, rows: Prefix | None) -> _Loop | None:
+def _analyse(c: Context, steps: Strides, dot: Dot, rows: Prefix | None) -> _Loop | None:
     op: Any = dot.op
     advances: list[Step] = []
     for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
@@ -466,7 +466,7 @@ def _rows_used(c: Context, dot: Dot, result: SSAValue) -> Prefix | None:
     return rows if rows is not None and is_stored_within(result, rows, 0) else None
 
 
-def _emit_loop(c: Context, steps: Steps, found: _Loop, trips: Value) -> None:
+def _emit_loop(c: Context, steps: Strides, found: _Loop, trips: Value) -> None:
     f, op = c.f, found.dot.op
     shape_a, shape_b = ir.shape_of(op.operands[0].type), ir.shape_of(op.operands[1].type)
     shape = (shape_a[0], shape_b[1], shape_a[1])

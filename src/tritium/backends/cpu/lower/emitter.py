@@ -423,8 +423,8 @@ class Emitter:
 
 @lru_cache(maxsize=1024)
 def _start(at: At) -> tuple[At, int] | None:
-    """Where a position's lanes start, behind the position for lanes that start at 0; None if no
-    index runs over lanes."""
+    """The position with lanes that start at 0, and the shift at which they start; None if no index
+    runs over lanes."""
     for number, index in enumerate(at):
         if index.kind == Kind.LANES:
             return (*at[:number], index._replace(shift=0), *at[number + 1 :]), index.shift

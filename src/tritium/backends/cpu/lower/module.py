@@ -88,7 +88,7 @@ class _Functions:
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
         self.kept: list[int] = []
-        """Where in scratch the parts begin that programs of the kernel leave for the next."""
+        """The offsets in scratch of the parts that programs of the kernel leave for the next."""
 
     def lower(self, name: str) -> tuple[Function, int]:
         """The LLVM function that runs one program, and the scratch that it takes (bytes)."""

@@ -22,7 +22,7 @@ _ZERO = const("i64", 0)
 _CHUNK = 16
 """Elements that a histogram looks at before it counts them."""
 _COPIES, _COPIES_BYTES = 4, 16384
-"""How many copies of its bins a histogram has, and how large all of them may be."""
+"""The number of copies that a histogram has of its bins, and the most bytes of all of them."""
 
 
 @lowers("cpu.whole_tile", HistogramOp)

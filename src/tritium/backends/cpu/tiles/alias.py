@@ -1,4 +1,4 @@
-"""Which memory accesses may touch the same element, and which can be exchanged."""
+"""Analysis of memory accesses: which may touch the same element, and which can be exchanged."""
 
 from __future__ import annotations
 

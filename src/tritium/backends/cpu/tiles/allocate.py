@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.lifetimes import Lifetimes, Piece, Span, place
 from tritium.analysis.recursion import resolve
 from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, homes
 from tritium.ir import types as ir
@@ -50,22 +51,15 @@ def _allocate(function: TileFunction) -> None:
     if len(blocks) > 1:
         # Blocks that branch to each other: what one fills, any other may read.
         for held in lifetimes.spans:
-            lifetimes.spans[held] = (0, lifetimes.clock)
+            lifetimes.spans[held] = Span(0, lifetimes.clock)
     for held in external(function):
         lifetimes.spans.pop(held, None)
-    placed: list[tuple[int, int, int, int]] = []
-    order = sorted(lifetimes.spans, key=lambda b: -b.bytes)
-    for buffer in order:
-        start, stop = lifetimes.spans[buffer]
-        taken = sorted([(low, high) for s, e, low, high in placed if s <= stop and start <= e])
-        offset, size = 0, buffer.bytes
-        for low, high in taken:
-            if offset + size <= low:
-                break
-            offset = max(offset, -(-high // ALIGNMENT) * ALIGNMENT)
+    pieces = [Piece(b, b.bytes, ALIGNMENT, span) for b, span in lifetimes.spans.items()]
+    pieces.sort(key=lambda piece: -piece.size)
+    offsets = place(pieces)
+    for buffer, offset in offsets.items():
         buffer.properties["offset"] = integer_attr(offset, ir.i32)
-        placed.append((start, stop, offset, offset + size))
-    size = max((high for *_, high in placed), default=0)
+    size = max((offsets[piece.key] + piece.size for piece in pieces), default=0)
     function.scratch_bytes = -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -75,21 +69,19 @@ def external(function: TileFunction) -> list[BufferOp]:
     return [b for b in (*arguments, *function.results) if b is not None]
 
 
-class _Lifetimes:
-    """For each buffer the first and last step (numbered in order) that touches it; a step within
-    a loop counts as the whole loop for buffers that are touched outside of it as well."""
+class _Lifetimes(Lifetimes[BufferOp]):
+    """The spans of the buffers of a function: of the steps, numbered in order, that touch them."""
 
     def __init__(self, function: TileFunction):
+        super().__init__()
         self.function = function
-        self.clock = 0
-        self.spans: dict[BufferOp, tuple[int, int]] = {}
         self._number = {buffer: n for n, buffer in enumerate(function.named.values())}
         self._memo: dict[SSAValue, frozenset[BufferOp]] = {}
 
-    def touch(self, buffer: BufferOp | None) -> None:
-        if buffer is not None:
-            start, stop = self.spans.get(buffer, (self.clock, self.clock))
-            self.spans[buffer] = (min(start, self.clock), max(stop, self.clock))
+    def touch(self, key: BufferOp | None) -> None:
+        """A buffer is needed at the current step; None: a value without one."""
+        if key is not None:
+            super().touch(key)
 
     def reads(self, value: SSAValue, top: bool = True) -> None:
         for buffer in sorted(self._buffers(value), key=self._number.__getitem__):
@@ -150,16 +142,12 @@ class _Lifetimes:
                 self.body(region.block)
 
     def _loop(self, op: Any) -> None:
-        carried = [self.function.buffers.get(values[0]) for values in homes(op)]
-        start, before = self.clock, dict(self.spans)
-        for held in carried:
-            self.touch(held)
-        for region in op.regions:
-            self.body(region.block)
-        self.clock += 1
-        for held in carried:
-            self.touch(held)
-        # Filled before the loop and read in it: needed in every iteration.
-        for buffer, (first, last) in self.spans.items():
-            if buffer in before and last > start:
-                self.spans[buffer] = (first, self.clock)
+        carried = [b for values in homes(op) if (b := self.function.buffers.get(values[0]))]
+        with self.loop():
+            for held in carried:
+                self.touch(held)
+            for region in op.regions:
+                self.body(region.block)
+            self.clock += 1
+            for held in carried:
+                self.touch(held)

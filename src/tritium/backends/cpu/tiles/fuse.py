@@ -12,7 +12,7 @@ after:
     }
 
 Ops that must happen somewhere become roots, and join the loops of an earlier root if their operands
-are known there and no effect lies between (`grouping`). Others are computed where they are used.
+are known there and no effect lies between (`fusion`). Others are computed where they are used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.regions import functions
 from tritium.backends.cpu.lower.module import SCALARIZED, WHOLE_TILE
-from tritium.backends.cpu.tiles.grouping import Grouping
+from tritium.backends.cpu.tiles.fusion import Fusion
 from tritium.backends.cpu.tiles.ir import (
     VIEW_A,
     VIEW_B,
@@ -77,8 +77,8 @@ class _Builder:
 
     def __init__(self, function: TileFunction):
         self.function, self.op = function, function.op
-        self.grouping = Grouping(function)
-        self.times = self.grouping.times
+        self.fusion = Fusion(function)
+        self.times = self.fusion.times
 
     def run(self) -> None:
         """The whole function."""
@@ -109,13 +109,13 @@ class _Builder:
 
     def body(self, block: Block) -> None:
         """The ops of a block."""
-        self.grouping.enter(block)
+        self.fusion.enter(block)
         for op in list(block.ops):
             if isinstance(op, (scf.ForOp, scf.WhileOp, scf.IfOp)):
                 self._control(op)
             else:
                 self._op(op)
-        self.grouping.leave()
+        self.fusion.leave()
 
     def _op(self, op: Any) -> None:
         kind: type[Any] = type(op)  # pyright: ignore[reportUnknownVariableType]
@@ -126,19 +126,19 @@ class _Builder:
         if tiles and isinstance(op, MatrixProduct):
             self._dot(op)
             return
-        self.times[op] = self.grouping.now()
+        self.times[op] = self.fusion.now()
         if is_terminator(op):
             self._leave(op)
         elif not tiles:
-            self.grouping.effect(op)
+            self.fusion.effect(op)
         elif op.stores_elements or kind is UnsplatOp:
-            self.grouping.root(op, op)
+            self.fusion.root(op, op)
         elif isinstance(op, CombiningOp):
             self._combine(op)
         elif kind in SCALARIZED:
             self._scalarized(op)
         else:
-            self.grouping.value(op)
+            self.fusion.value(op)
 
     def _combine(self, op: Any) -> None:
         """A reduction or scan: results that are tiles get buffers."""
@@ -147,27 +147,27 @@ class _Builder:
         if scalars:
             self.body(op.regions[0].blocks[0])
         if op.running or scalars:
-            self.grouping.alone(op, op)
+            self.fusion.unfused(op, op)
         else:
-            self.grouping.root(op, op)
+            self.fusion.root(op, op)
 
     def _scalarized(self, op: Any) -> None:
         """An op that is done element by element; of what is printed one operand after another."""
         if not isinstance(op, PrintOp):
             self._keep(op, unused=False)
-            self.grouping.alone(op, op)
+            self.fusion.unfused(op, op)
             return
         following: Any = op.next_op
         for number in range(len(op.operands)):
             one: Any = op.clone() if number else op  # pyright: ignore[reportUnknownVariableType]
             one.attributes[OPERAND] = integer_attr(number, ir.i32)
             self.times[one] = self.times[op]
-            self.grouping.alone(one, following if number else op)
+            self.fusion.unfused(one, following if number else op)
 
     def copy(self, value: SSAValue, buffer: BufferOp, before: Operation) -> None:
         """Fill `buffer` with a tile, in the current block."""
         if self.function.buffers.get(value) is not buffer:
-            self.grouping.root(copy_of(value, buffer), before, ends=is_terminator(before))
+            self.fusion.root(copy_of(value, buffer), before, ends=is_terminator(before))
 
     def fill(
         self, buffers: Sequence[BufferOp | None], values: Sequence[SSAValue], before: Operation
@@ -182,13 +182,13 @@ class _Builder:
         for operand in op.operands:
             if is_tile(operand):
                 self.operand(operand, op)
-        self.times[op] = self.grouping.now()
+        self.times[op] = self.fusion.now()
         name_buffers(op, self._keep(op))
         if op.regions:
             if len(op.regions[0].blocks) != 1:
                 raise NotImplementedError(f"{op.name}: a region of several blocks")
             self.body(op.regions[0].block)
-        self.grouping.effect(op)
+        self.fusion.effect(op)
 
     def operand(self, value: SSAValue, op: Operation) -> None:
         """See to it that a tile is in a buffer when `op` is executed."""
@@ -196,10 +196,10 @@ class _Builder:
             return
         buffer = self.function.buffer_for(value)
         copy, owner = copy_of(value, buffer, keeps=True), value.owner
-        if owner.parent is self.grouping.block:
-            self.grouping.root(copy, op)
+        if owner.parent is self.fusion.block:
+            self.fusion.root(copy, op)
         else:
-            self.grouping.elsewhere(copy)
+            self.fusion.elsewhere(copy)
         self.function.buffers[value] = buffer
 
     # Dot
@@ -212,17 +212,17 @@ class _Builder:
                 source = peel(value, self.function.buffers)[0] if flat else value
                 self.operand(source, op)
         buffer, zero = self._accumulator(op)
-        self.times[op] = self.grouping.now()
+        self.times[op] = self.fusion.now()
         self.function.buffers[op.result] = buffer
         name_buffers(op, [buffer])
         for flag, holds in ((ZERO, zero), (VIEW_A, views[0]), (VIEW_B, views[1])):
             if holds:
                 op.attributes[flag] = UnitAttr()
         if any(views):  # what it reads in place it reads where it stands
-            self.grouping.reads(op)
+            self.fusion.reads(op)
 
     def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
-        """Which operands are read where they are: loads in memory that nothing changes in
+        """Whether each operand is read where it is: a load from memory that nothing changes in
         between, without masks but for ends of rows and columns, and the end of K in both."""
         masks = [self._masks(value, axis, op) for value, axis in ((op.a, 1), (op.b, 0))]
         ends = [mask is not None and any(prefix.along_k for prefix in mask) for mask in masks]
@@ -243,7 +243,7 @@ class _Builder:
             return None
         if load.isVolatile or load.parent is not op.parent:
             return None
-        if self.grouping.changed_since(self.times[load]):
+        if self.fusion.changed_since(self.times[load]):
             return None
         masks = prefix_masks(load, 1 - axis if swapped else axis)
         within = masks is None or all(prefix.along_k for prefix in masks)
@@ -314,8 +314,8 @@ class _Builder:
         buffers = self._keep(op)
         if op.is_loop:
             self.fill(buffers, op.inits, op)
-        self.times[op] = self.grouping.now()
-        self.grouping.effect(op)
+        self.times[op] = self.fusion.now()
+        self.fusion.effect(op)
         for region in op.regions:
             if region.blocks:
                 self.body(region.blocks[0])

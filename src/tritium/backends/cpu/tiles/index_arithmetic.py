@@ -45,7 +45,7 @@ def index_arithmetic(
         narrow = _widened(op)
         if narrow is None and not (isinstance(op, DivisionOp) and not op.is_unsigned):
             continue
-        better = _is_better_trusted(function, op)
+        better = _is_better_without_wraps(function, op)
         if better or (differs and narrow is not None):
             yield IndexOp(op, narrow, better)
 
@@ -60,7 +60,7 @@ def _ancestors(
     through all that was computed before it."""
     stack: list[tuple[SSAValue, int | None]] = [(value, lane) for value in values]
     seen = set[tuple[SSAValue, int | None]]()
-    sure, trusting = function.axes, function.address_axes
+    sure, assumed = function.axes, function.address_axes
     while stack:
         value, axis = stack.pop()
         owner: Any = value.owner
@@ -70,7 +70,7 @@ def _ancestors(
         inside = loop is not None and is_inside(loop, value)
         if not inside and not is_tile(value):
             continue
-        if value in buffers and (owner.regions or sure.of(value) == trusting.of(value)):
+        if value in buffers and (owner.regions or sure.of(value) == assumed.of(value)):
             continue  # of what loops and branches give, both analyses know the same
         if axis is not None and axis != SEVERAL and ir.shape_of(value.type)[axis] == 1:
             axis = None
@@ -118,8 +118,8 @@ def _widened(op: Any) -> SSAValue | None:
     return source
 
 
-def _is_better_trusted(function: TileFunction, op: Any) -> bool:
+def _is_better_without_wraps(function: TileFunction, op: Any) -> bool:
     """Whether more is known of a result where nothing wraps around or is negative."""
     result = op.results[0]
-    sure, trusting = function.axes.of(result), function.address_axes.of(result)
-    return (sure.contiguity, sure.constancy) != (trusting.contiguity, trusting.constancy)
+    sure, assumed = function.axes.of(result), function.address_axes.of(result)
+    return (sure.contiguity, sure.constancy) != (assumed.contiguity, assumed.constancy)

@@ -85,7 +85,7 @@ class TileFunction:
     @cached_property
     def address_axes(self) -> AxisAnalysis:
         """The same where nothing wraps around and nothing that is divided is negative."""
-        return AxisAnalysis(self.op, trust=True, carried=self.axes)
+        return AxisAnalysis(self.op, assume_no_wrap=True, carried=self.axes)
 
     @cached_property
     def read(self) -> set[SSAValue]:
@@ -215,7 +215,7 @@ def runs_on_scalars(op: Any) -> bool:
 
 
 def views_of(product: Operation) -> tuple[bool, bool]:
-    """Which operands of a product are views of memory."""
+    """Whether each operand of a product is a view of memory."""
     return VIEW_A in product.attributes, VIEW_B in product.attributes
 
 

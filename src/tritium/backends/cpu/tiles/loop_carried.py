@@ -30,8 +30,8 @@ from tritium.passes.base import Pass
 
 @dataclass(frozen=True)
 class ProtectCarried(Pass):
-    """Where the new value of a carried tile is computed from carried tiles that may have been
-    overwritten by then, compute it into a buffer of its own first, and copy."""
+    """Compute the new value of a carried tile into a buffer of its own first, and copy it, if it is
+    computed from carried tiles that may have been overwritten by then."""
 
     name: ClassVar[str] = "tile-protect-carried"
     title: ClassVar[str] = "TileProtectCarried"

@@ -33,11 +33,10 @@ from tritium.backends.cpu.tiles.ir import (
 from tritium.backends.cpu.tiles.summaries import Summaries
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops.base import Movement, Op
+from tritium.ops.base import Movement, Op, permutes
 from tritium.ops.effects import GLOBAL, Effects, only_read
 from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.ops.ttir.shape import TransOp
 from tritium.passes.base import Pass
 
 User = NestOp | MatrixProduct
@@ -186,8 +185,8 @@ class _Materialization:
                 self.need(operand, user, identity and keeps_place and same and not viewed, ways)
 
     def _positions(self, op: Any, user: User) -> tuple[frozenset[int], frozenset[int]]:
-        """Where `user` needs the results of an op, and where therefore operands whose elements
-        the op moves."""
+        """The positions at which `user` needs the results of an op, and those at which it therefore
+        needs operands whose elements the op moves."""
         here, there = set[int](), set[int]()
         for number, result in enumerate(op.results):
             for way in self.ways.get((result, user), ()):
@@ -347,7 +346,7 @@ def _views(product: MatrixProduct) -> list[SSAValue]:
     """The loads that a dot reads in place, and their transpositions."""
     found: list[SSAValue] = []
     for value, view in zip((product.a, product.b), views_of(product), strict=True):
-        while view and isinstance(value.owner, TransOp):
+        while view and permutes(value.owner):
             found.append(value)
             value = value.owner.operands[0]
         if view:

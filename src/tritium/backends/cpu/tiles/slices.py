@@ -57,8 +57,8 @@ class Slice:
 
     @cached_property
     def moved(self) -> set[SSAValue]:
-        """Those of the values that are put into another order before they get to where the nest
-        stores them or what they become."""
+        """The values that are put into another order, or whose results are, before the nest stores
+        them."""
         ops = dict(self.values)
         stack = [v for op in ops.values() if op.movement is Movement.REORDERED
                  for v in op.operands]  # fmt: skip

@@ -57,8 +57,8 @@ _WAITING = frozenset(
 _EXTREMES: dict[type[BinaryOp] | None, tuple[str, float]] = {
     MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
 }  # fmt: skip
-"""How a larger (smaller) number than the accumulator is known, and what the accumulator is at
-first, where NaN needs no test."""
+"""The comparison that finds a larger (smaller) number than the accumulator, and the accumulator's
+first value, for ops in which NaN needs no test."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,8 @@ def _needs_alignment(found: Slice) -> bool:
 
 
 def extreme_of(root: Any) -> tuple[str, float] | None:
-    """How a reduction to a scalar that looks for the largest or smallest float does so quickly."""
+    """The comparison and the first value of a reduction to a scalar that looks for the largest or
+    smallest float; None for other reductions."""
     if not is_reduction(root) or len(root.regions[0].blocks) != 1:
         return None
     type_ = ir.element_type(root.operands[0].type)

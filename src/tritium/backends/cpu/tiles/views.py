@@ -1,4 +1,4 @@
-"""Which operands of a dot can be read where they are in memory, and how their masks look.
+"""Views: operands of a dot that can be read where they are in memory, and their masks.
 
 A mask is a conjunction of `index < bound`. One that cuts off the end of K in both operands says
 how far the sum runs. One that cuts off the end of the rows of A, or of the columns of B, is true
@@ -17,9 +17,9 @@ from xdsl.ir import SSAValue
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
-from tritium.ops.base import Op
+from tritium.ops.base import Op, permutes
 from tritium.ops.tile import CopyOp
-from tritium.ops.ttir.shape import MakeRangeOp, TransOp
+from tritium.ops.ttir.shape import MakeRangeOp
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Prefix:
 def peel(value: SSAValue, buffers: Any) -> tuple[SSAValue, bool]:
     """The tile under transpositions of two axes, and whether it is transposed."""
     swapped = False
-    while value not in buffers and isinstance(owner := value.owner, TransOp):
-        if len(owner.order) != 2:
+    while value not in buffers and permutes(owner := value.owner):
+        order = owner.permuted_axes
+        if order is None or len(order) != 2:
             break
-        swapped ^= tuple(owner.order) == (1, 0)
+        swapped ^= order == (1, 0)
         value = owner.operands[0]
     return value, swapped
 

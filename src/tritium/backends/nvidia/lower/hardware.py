@@ -30,9 +30,9 @@ NVIDIA = "nvidia"
 """The table of the lowering rules for NVIDIA GPUs alone."""
 ELEMENTWISE = "nvidia.elementwise"
 REGISTERS = 1 << 16
-"""Of a multiprocessor."""
+"""The registers of a multiprocessor."""
 LEAST_REGISTERS, MOST_REGISTERS = 24, 256
-"""Of a thread whose number of registers changes."""
+"""The least and the most registers of a thread whose number of registers changes."""
 RESERVED = 1024
 """Bytes of shared memory that each block takes beside its own."""
 

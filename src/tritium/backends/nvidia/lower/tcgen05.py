@@ -35,7 +35,7 @@ _SUMS = {ir.f16: 0, ir.f32: 1, ir.i32: 2}
 _SCALED = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 1}
 """Formats of operands with scales; those of E2M1 have instructions of their own."""
 MOST_COLUMNS = 256
-"""Of the result of one instruction."""
+"""The most columns of the result of one instruction."""
 VERSION = 1 << 46
 """In descriptors of operands in shared memory."""
 STEP_BYTES = 32

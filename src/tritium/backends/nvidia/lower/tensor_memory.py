@@ -39,8 +39,8 @@ Place: TypeAlias = "tuple[int, int]"
 
 
 def blocks_together(c: Context, op: Any) -> int:
-    """How many thread blocks the kernel's instructions for tensor memory concern: all of them must
-    say the same."""
+    """The number of thread blocks that the kernel's instructions for tensor memory concern: all of
+    them must say the same."""
     if c.num_ctas == 1:
         return 1
     memories = (v.type for o in op.get_toplevel_object().walk() for v in o.results)
@@ -90,8 +90,8 @@ def _first_warp(c: Context) -> Value:
 
 @dataclass(frozen=True)
 class _Shape:
-    """How an instruction shares out memory: what each bit of the lane, and of the first registers,
-    adds to the row and to the column (of 32 bits) of a place.
+    """The distribution of memory by an instruction: what each bit of the lane, and of the first
+    registers, adds to the row and to the column (of 32 bits) of a place.
 
     Attributes:
         unit: the columns that the least of its kind takes; registers: it has of them.
@@ -113,7 +113,7 @@ _SHAPES = (
     _Shape("16x256b", ((0, 2), (0, 4), *_ROWS_OF_LANES), ((0, 1), (8, 0)), 8, 32),
 )
 _HALVES = "16x32bx2"
-"""Of 16 rows, to which the upper half of the lanes adds columns: like 32x32b but for this."""
+"""The shape of 16 rows, to which the upper half of the lanes adds columns; else like 32x32b."""
 
 
 class _Access:
@@ -212,7 +212,7 @@ class _Access:
 
 
 def _inverse(layout: LinearLayout) -> dict[tuple[int, ...], tuple[str, int]]:
-    """Where in the memory the coordinates are that each bit of it adds."""
+    """The bit of a row or a column of the memory that adds each coordinate."""
     return {
         tuple(basis): (name, 1 << bit)
         for name in (COLUMN, ROW) for bit, basis in enumerate(layout.bases(name)) if any(basis)

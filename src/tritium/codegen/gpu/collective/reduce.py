@@ -43,8 +43,8 @@ class Split:
 
 
 def split_axis(layout: LinearLayout, axis: int) -> Split:
-    """Which positions differ only along the axis. Raises `NotImplementedError` for a layout that
-    moves along the axis and another one with one bit."""
+    """The bits of each input that move along the axis. Raises `NotImplementedError` for a layout
+    that moves along the axis and another one with one bit."""
 
     def along(name: str) -> list[bool | None]:
         found: list[bool | None] = []

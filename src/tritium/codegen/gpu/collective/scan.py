@@ -71,7 +71,7 @@ def _select(c: Context, condition: Value, then: Row, other: Row) -> Row:
 
 
 def _place(c: Context, index: Value, masks: Sequence[int], reverse: bool) -> Value:
-    """Where along the axis a lane or warp is, counted from where the scan starts."""
+    """The place of a lane or warp along the axis, counted from where the scan starts."""
     shift = masks[0].bit_length() - 1
     place = c.f.op("and", c.f.op("lshr", index, c.i32(shift)), c.i32((1 << len(masks)) - 1))
     return c.f.op("xor", place, c.i32((1 << len(masks)) - 1)) if reverse else place

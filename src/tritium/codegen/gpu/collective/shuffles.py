@@ -12,7 +12,8 @@ from tritium.ir.layouts.encodings import LANE, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 
 MOST_SHUFFLES = 16
-"""Of 32 bits; a change of layout that needs more goes through shared memory."""
+"""The most shuffles, of 32 bits each, for a change of layout; one that needs more goes through
+shared memory."""
 
 
 def _choices(source_of: LinearLayout) -> list[int]:
@@ -27,7 +28,7 @@ def _choices(source_of: LinearLayout) -> list[int]:
 
 
 def shuffle_count(source_of: LinearLayout, source: LinearLayout, size: int) -> int:
-    """How many shuffles a change of layout takes."""
+    """The number of shuffles that a change of layout takes."""
     return source_of.in_size(REGISTER) * len(_choices(source_of)) * max(size // 4, 1)
 
 

@@ -18,7 +18,8 @@ from tritium.ops.base import Op
 from tritium.ops.ttir.dot import MatrixProduct
 
 PRODUCTS = 2048
-"""Of a thread in one iteration of the loop, about. Fewer iterations than two are no loop."""
+"""The multiplications that a thread does in one iteration of the loop, about. Fewer than two
+iterations are no loop."""
 
 
 def k_block(c: Context, dot: Any) -> int:

@@ -28,7 +28,7 @@ Facts: TypeAlias = Callable[[SSAValue], Any]
 
 @dataclass(frozen=True)
 class Access:
-    """How a thread accesses its elements of a tile of pointers.
+    """The accesses of a thread to its elements of a tile of pointers.
 
     Attributes:
         groups: register numbers accessed together, neighbours in memory in this order.
@@ -68,7 +68,7 @@ def distinct_registers(layout: LinearLayout) -> list[int]:
 
 
 def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
-    """How to access a tile of pointers, or (the first thread alone) one."""
+    """The accesses for a tile of pointers, or, by the first thread alone, for one pointer."""
     if not ir.shape_of(pointer.type):
         return Access(((0,),), c.first)
     groups = register_groups(c.axis_info, c.address_info, pointer, mask, least)

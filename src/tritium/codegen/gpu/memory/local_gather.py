@@ -21,8 +21,8 @@ from tritium.ops.ttir import MemScope, MemSemantic
 
 
 def _pointers(c: Context, op: Any, memory: Any, registers: Sequence[int]) -> list[Value]:
-    """Where the elements of some registers are: what the other axes give, and what the index
-    does."""
+    """Pointers to the elements of some registers: the offsets that the other axes give, and the
+    one that the index gives."""
     layout, tile, indices = memory_layout(memory.type), layout_of(op.indices.type), op.indices
     if any(layout.columns_of(BLOCK)) or any(tile.columns_of(BLOCK)):
         raise c.unsupported(op, "in the shared memory of several blocks")

@@ -70,7 +70,7 @@ def shared_pointers(
     c: Context, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
     origin: int = 0, gaps: Gaps = (),
 ) -> list[Value]:  # fmt: skip
-    """Where some registers are in shared memory; `place`: their offsets in elements."""
+    """Pointers to some registers' elements in shared memory; `place`: their offsets in elements."""
     moved = (c.i32(origin), origin) if origin else (None, 0)
     if not gaps:
         return c.pointers(base, place, registers, element, moved)

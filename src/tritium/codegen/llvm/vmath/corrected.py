@@ -50,7 +50,8 @@ def _is_finite_not_zero(x: Lanes) -> Lanes:
 
 
 def _quotient(rounded: Rounded, direction: str, a: Lanes, b: Lanes) -> Lanes:
-    """Of the mantissas, so that the rest is exact; then scaled, which rounds subnormal ones."""
+    """The quotient of the mantissas, whose rest is exact, then scaled, which rounds subnormal
+    ones."""
     (m, e), (n, f) = _parts(a), _parts(b)
     nearest = m / n
     rest = (-nearest).intrinsic("fma", n, m)

@@ -123,8 +123,8 @@ def to_linear_layout(layout: Any, shape: Any) -> constexpr:
 
 @builtin
 def bank_conflicts(distr_ty: Any, shared_ty: Any) -> constexpr:
-    """How many further accesses of the memory's banks each access of a warp takes because of
-    conflicts, where a block of the first type is loaded from or stored to memory of the second.
+    """The number of further accesses of the memory's banks that each access of a warp takes because
+    of conflicts, where a block of the first type is loaded from or stored to memory of the second.
 
     Raises `TypeError` or `ValueError` for types that do not fit together.
     """
@@ -158,13 +158,13 @@ def _place(tile: LinearLayout, memory: LinearLayout) -> LinearLayout:
 
 @builtin
 def num_warps() -> constexpr:
-    """How many warps run the program."""
+    """The number of warps that run the program."""
     return constexpr(emitter.current().features.asked_num_warps())
 
 
 @builtin
 def num_ctas() -> constexpr:
-    """How many thread blocks, a cluster, run the program."""
+    """The number of thread blocks, a cluster, that run the program."""
     return constexpr(emitter.current().features.num_ctas)
 
 

@@ -37,7 +37,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class CachePolicy(Policy):
-    """How an access treats the caches of any GPU. Raises `ValueError` for unknown words."""
+    """The cache hints of an access, for any GPU. Raises `ValueError` for unknown words."""
 
     cache_modifier: str = "none"
     eviction_policy: str = "evict_normal"

@@ -71,7 +71,7 @@ class shared_memory_descriptor(base_value):
 
     @property
     def layout(self) -> Any:
-        """How the elements lie in memory."""
+        """The layout of the elements in memory."""
         return self.type.layout
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ class TensorDescriptor:
 
     @property
     def mode(self) -> str:
-        """How blocks are copied."""
+        """The kind of copies of blocks."""
         return "tiled"
 
     def of_kernel(self, descriptor: Any) -> Any:
@@ -127,7 +127,7 @@ class TensorDescriptorIm2Col:
 
     @property
     def mode(self) -> str:
-        """How blocks are copied."""
+        """The kind of copies of blocks."""
         return "im2col"
 
     def of_pointer(self, pointer: Any) -> Any:

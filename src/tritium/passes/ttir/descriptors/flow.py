@@ -1,4 +1,5 @@
-"""Which tensor descriptors the bulk copy engine (TMA) can serve, and which must be pointers.
+"""Analysis of tensor descriptors: those that the bulk copy engine (TMA) can serve; others become
+pointers.
 
 Descriptors go through loops, branches and calls; all that meet in one value are served alike. They
 are served if

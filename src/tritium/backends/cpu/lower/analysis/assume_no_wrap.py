@@ -40,7 +40,7 @@ def assumption(
     condition."""
     bounds, tests = Bounds(c, loop, iterations), dict[Value, None]()
     proved, tested = set[SSAValue](), set[SSAValue]()
-    natural, natural_always = True, True
+    addresses_hold, always_hold = True, True
     for value in exact:
         if not _add(tests, bounds.of(value)):
             return None
@@ -52,22 +52,22 @@ def assumption(
                 (tested if found.conditions else proved).add(narrow)
                 _add(tests, found)
             if better:
-                natural = natural and not found.wraps
-                natural_always = natural_always and not found.wraps and not found.conditions
+                addresses_hold = addresses_hold and not found.wraps
+                always_hold = always_hold and not found.wraps and not found.conditions
             continue
         conditions = _not_negative(bounds, op)
         if conditions is None:
-            natural = natural_always = False
+            addresses_hold = always_hold = False
         elif conditions:
-            natural_always = False
+            always_hold = False
             tests.update(dict.fromkeys(conditions))
-    always = Assumed(frozenset(proved), natural_always)
+    always = Assumed(frozenset(proved), always_hold)
     if not tests:
         return Assumption(None, always, always)
     holds: Value | None = None
     for test in tests:
         holds = test if holds is None else c.f.op("and", holds, test)
-    return Assumption(holds, always, Assumed(frozenset(proved | tested), natural))
+    return Assumption(holds, always, Assumed(frozenset(proved | tested), addresses_hold))
 
 
 def _add(tests: dict[Value, None], found: Interval) -> bool:

@@ -8,7 +8,7 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.analysis.bounds import Bounds
-from tritium.backends.cpu.lower.analysis.strides import Steps
+from tritium.backends.cpu.lower.analysis.strides import Strides
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.tiles.version import signed_compares
@@ -18,7 +18,7 @@ from tritium.ir import types as ir
 
 def unmasked(c: Context, masks: Sequence[SSAValue]) -> Value | None:
     """Whether all masks are true (i1); None if that cannot be told from the ends of a tile."""
-    f, steps, bounds, holds = c.f, Steps(c), Bounds(c), const("i1", True)
+    f, steps, bounds, holds = c.f, Strides(c), Bounds(c), const("i1", True)
     for mask in masks:
         conditions = _convex_if(steps, bounds, mask)
         if conditions is None:
@@ -37,7 +37,7 @@ def _corners(shape: tuple[int, ...]) -> Iterator[tuple[Value, ...]]:
         yield tuple(const("i64", place) for place in corner)
 
 
-def _convex_if(steps: Steps, bounds: Bounds, mask: SSAValue) -> list[Value] | None:
+def _convex_if(steps: Strides, bounds: Bounds, mask: SSAValue) -> list[Value] | None:
     """The conditions under which a mask that is true at the corners of its tile is true in all of
     it: what it compares are linear, and do not wrap around. None if that cannot be told."""
     compares = signed_compares(mask)

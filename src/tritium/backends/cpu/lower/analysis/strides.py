@@ -1,6 +1,6 @@
-"""By how much a value changes from one element, or one iteration of a loop, to the next.
+"""Strides: the change of a value from one element, or one iteration of a loop, to the next.
 
-`Steps(...).along(value)` is the difference that is the same all over the tile: for a pointer in
+`Strides(...).along(value)` is the difference that is the same all over the tile: for a pointer in
 elements, for an integer as it is. It is what makes a tile of addresses a strided view.
 """
 
@@ -27,7 +27,7 @@ _Key = tuple[SSAValue, int | None]
 _Rule = Generator[_Key, Step | None, Step | None]
 
 
-class Steps:
+class Strides:
     """Differences along a dimension of tiles (`dim`), or between iterations of `loop` (an
     `scf.for`).
 
@@ -88,10 +88,10 @@ class Steps:
     def _sum(self, op: Op, steps: Sequence[Any]) -> Step | None:
         width = ir.bit_width(op.results[0].type)
         total: Step = 0
-        trusted = self.c.assumed.trusted
+        unwrapped = self.c.assumed.unwrapped
         for value, step, weight in zip(op.operands, steps, op.weights, strict=True):
             # A number that wraps around changes by another amount where it is widened.
-            if static(step) != 0 and ir.bit_width(value.type) < width and value not in trusted:
+            if static(step) != 0 and ir.bit_width(value.type) < width and value not in unwrapped:
                 return None
             total = add(self.f, total, step if weight == 1 else self._negative(step))
         return total

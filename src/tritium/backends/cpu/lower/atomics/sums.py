@@ -34,7 +34,8 @@ from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, AtomicUpdate
 
 _SLOTS = 256
 _LOOKED_AT, _REPEATED = 128, 20
-"""Of so many elements, so many must go to an address that one before went to."""
+"""The number of elements that are looked at, and of those that must go to an address that one
+before went to."""
 _LEAST = 1024
 """Elements of a row, from which on looking costs little."""
 _SUMMED = (AtomicKind.ADD, AtomicKind.FADD, AtomicKind.XOR)
@@ -105,7 +106,7 @@ def _slot(c: Context, op: AtomicUpdate, pointer: Value, table: Value) -> tuple[V
 
 
 def _repetitions(c: Context, op: AtomicUpdate, nest: Nest, table: Value) -> Value:
-    """How many of the first elements go where one before went."""
+    """The number of the first elements that go to an address that one before went to."""
     f, e = c.f, Emitter(c, 1, inlined(nest.roots))
     e.push()
     with e.loop(_LOOKED_AT, 1, [const("i64", 0)]) as loop:

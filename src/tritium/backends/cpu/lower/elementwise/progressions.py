@@ -143,7 +143,7 @@ def extend(e: Emitter, op: Any, arguments: Sequence[Lanes]) -> Linear | None:
     if not isinstance(a, Linear) or from_type == "i1":
         return None
     before, after = int(from_type[1:]), int(to[1:])
-    if after > before and op.operands[0] not in e.context.assumed.trusted:
+    if after > before and op.operands[0] not in e.context.assumed.unwrapped:
         return None
     opcode = "trunc" if after < before else "zext" if op.non_negative else "sext"
     return widened(e, a, to, opcode)
@@ -181,7 +181,7 @@ def addptr(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     pointer, offset = arguments
     size = e.context.pointee_bytes(op.results[0].type)
     if isinstance(offset, Linear):
-        if offset.base.type != "i64" and op.operands[1] not in e.context.assumed.trusted:
+        if offset.base.type != "i64" and op.operands[1] not in e.context.assumed.unwrapped:
             return None
         offset = widened(e, offset, "i64")
         stride = _strides(e, "mul", offset.stride, size, "i64", offset.level)

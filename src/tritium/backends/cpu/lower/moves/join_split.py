@@ -116,7 +116,7 @@ def _mirrored_position(e: Emitter, index: Index) -> Index:
 
 
 def _reversed(e: Emitter, where: Lanes, count: int, size: int) -> Index | None:
-    """Where a chunk of indices that fall by one each ends: its place as one of rising positions.
+    """The rising positions that a chunk of indices covers which fall by one each; None for others.
 
     The first of all `count` indices and the last are known, and inside of the axis of `size`.
     """

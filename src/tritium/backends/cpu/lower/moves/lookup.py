@@ -53,7 +53,7 @@ _LOOKUPS = (
 
 
 def lookup_for(e: Emitter, type: ir.Type, size: int) -> Lookup | None:
-    """How a chunk is picked from rows of `size` elements of a tile of this type."""
+    """The instruction that picks a chunk from rows of `size` elements of a tile of this type."""
     if value_type(ir.element_type(type)) in ("i1", "ptr") or not 1 < e.width <= size:
         return None
     size_in_memory, c = memory_bytes(type), e.context

@@ -23,7 +23,7 @@ from tritium.ir import types as ir
 from tritium.ops.ttir.sort import SortOp
 
 _LEVELS = 3
-"""How many levels of a merge are done at a time: on eight vectors."""
+"""The number of levels of a merge that are done at a time: on eight vectors."""
 _MANTISSA: dict[ir.Type, int] = {ir.f16: 10, ir.bf16: 7, ir.f32: 23, ir.f64: 52}
 
 
@@ -285,7 +285,7 @@ class _Sorter:
     # The first k
 
     def halve(self, run: int) -> None:
-        """Of two sorted runs at a time the smaller half, sorted, in half of the memory."""
+        """Keep the smaller half, sorted, of each two sorted runs, in half of the memory."""
         f, count = self.f, run // self.width
         two = const("i64", 2)
         with self._loop(self.total // self.width // 2, count) as base, self._loop(count) as i:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.operand import Step, as_value, static
-from tritium.backends.cpu.lower.analysis.strides import Steps
+from tritium.backends.cpu.lower.analysis.strides import Strides
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.tiles.slices import Slice
@@ -41,7 +41,7 @@ class Extent:
 def apart(c: Context, part: Slice) -> Value | None:
     """Whether a nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes to
     the current position."""
-    steps, extents = Steps(c), dict[SSAValue, Extent | None]()
+    steps, extents = Strides(c), dict[SSAValue, Extent | None]()
     result: Value | None = None
 
     def extent(pointer: SSAValue) -> Extent | None:
@@ -59,7 +59,7 @@ def apart(c: Context, part: Slice) -> Value | None:
     return result
 
 
-def _extent(c: Context, steps: Steps, pointer: SSAValue) -> Extent | None:
+def _extent(c: Context, steps: Strides, pointer: SSAValue) -> Extent | None:
     f, shape, size = c.f, ir.shape_of(pointer.type), c.pointee_bytes(pointer.type)
     distances: list[Step] = []
     for dim, count in enumerate(shape):

@@ -55,7 +55,7 @@ def _nests(function: FuncOp) -> list[NestOp]:
 
 
 class Lines(NamedTuple):
-    """How many elements a line of the caches has, and how many of a tile are before the first
+    """The number of elements in a line of the caches, and of those of a tile before the first line
     that is written whole (i64)."""
 
     elements: int

@@ -26,7 +26,7 @@ class optimization_level(IntEnum):
 
 
 class module_flag_behavior(IntEnum):
-    """How linking treats a flag that two modules state."""
+    """The treatment, when modules are linked, of a flag that two of them state."""
 
     MODULE_FLAG_BEHAVIOR_ERROR = 1
     MODULE_FLAG_BEHAVIOR_WARNING = 2

@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
-from tritium.experimental.gluon.language.amd._products import check_class, product
+from tritium.experimental.gluon.language.amd._matmul import check_class, product
 from tritium.experimental.gluon.language.amd._upcast import (
     get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
-from tritium.experimental.gluon.language.amd._products import product
+from tritium.experimental.gluon.language.amd._matmul import product
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 

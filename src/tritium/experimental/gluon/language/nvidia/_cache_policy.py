@@ -14,8 +14,9 @@ _PREFETCH = (64, 128, 256)
 
 @dataclass(frozen=True)
 class FractionalEvictionPolicy(Policy):
-    """Of the lines of the second-level cache so large a `fraction` is kept as `primary` says, the
-    others as `secondary`. Raises `ValueError` for unknown words and fractions."""
+    """Eviction of the lines that an access brings into the second-level cache: a `fraction` of them
+    as `primary` says, the others as `secondary`. Raises `ValueError` for unknown words and
+    fractions."""
 
     primary: str
     fraction: float
@@ -34,7 +35,7 @@ class FractionalEvictionPolicy(Policy):
 
 @dataclass(frozen=True)
 class CachePolicy(Policy):
-    """How an access treats the caches: `l1` and `l2` say what makes room in which level,
+    """The cache hints of an access: `l1` and `l2` say what makes room in which level,
     `l2_prefetch_size` how many bytes come with a miss. Raises `ValueError` for unknown words."""
 
     cache_modifier: str | None = None

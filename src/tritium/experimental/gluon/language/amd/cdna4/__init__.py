@@ -7,7 +7,7 @@ from typing import Any
 from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
-from tritium.experimental.gluon.language.amd._products import (
+from tritium.experimental.gluon.language.amd._matmul import (
     check_class,
     product,
     scale_layout,

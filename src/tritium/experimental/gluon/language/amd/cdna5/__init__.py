@@ -8,8 +8,8 @@ from typing import Any
 from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import buffer_load, buffer_store
 from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
-from tritium.experimental.gluon.language.amd._products import product, scaled_product
-from tritium.experimental.gluon.language.amd._products import (
+from tritium.experimental.gluon.language.amd._matmul import product, scaled_product
+from tritium.experimental.gluon.language.amd._matmul import (
     scale_layout as get_wmma_scale_layout,
 )
 from tritium.experimental.gluon.language.amd._upcast import (

@@ -105,8 +105,8 @@ def tcgen05_copy(src: Any, dst: Any) -> None:
 
 @constexpr_function
 def tcgen05_mma_barrier_count(smems: Any, multicast: bool, two_ctas: bool = False) -> int:
-    """How many thread blocks of a cluster commit products to the barrier of the first: without
-    `multicast` itself, else all that multiply what it has a copy of in one of `smems`; with
+    """The number of thread blocks of a cluster that commit products to the barrier of the first:
+    without `multicast` itself, else all that multiply what it has a copy of in one of `smems`; with
     `two_ctas` one of each two."""
     if not multicast or not smems:
         return 1

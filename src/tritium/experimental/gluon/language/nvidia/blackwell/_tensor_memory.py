@@ -249,7 +249,7 @@ class tensor_memory_descriptor(base_value):
 
     @property
     def layout(self) -> Any:
-        """How the elements lie in the memory."""
+        """The layout of the elements in the memory."""
         return self.type.layout
 
     def __repr__(self) -> str:

@@ -20,8 +20,8 @@ __getattr__ = not_built(__name__, "", "add4 fma4 mul4 sub4")
 
 @dataclass(frozen=True)
 class TensorMemoryScalesLayout(blackwell.TensorMemoryScalesLayout):
-    """That of Blackwell. `block_rep_order`: the order of repeated blocks of scales, "mnThenK" (the
-    other is not built: `NotImplementedError`)."""
+    """The layout of scales that Blackwell has. `block_rep_order`: the order of repeated blocks of
+    scales, "mnThenK" (the other is not built: `NotImplementedError`)."""
 
     block_rep_order: str = "mnThenK"
     __hash__ = Layout.__hash__

@@ -116,13 +116,13 @@ class Fragment(NamedTuple):
 
 
 Fragments = dict[tuple[int, ...], list[Fragment]]
-"""By product of a batch and row (of the right operand: column) of the first thread, in the order
-of K."""
+"""The fragments of an operand by product of a batch and row (of the right operand: column) of the
+first thread, in the order of K."""
 _ONES = const("i32", 0x7F7F7F7F), 0
 
 
 def _scales(c: Context, scale: Any) -> dict[tuple[int, ...], tuple[Value, int]]:
-    """By row and place along K the word and the byte of a scale."""
+    """The word and the byte of each scale, by its row and place along K."""
     if scale is None:
         return {}
     held = dict(zip(register_coordinates(layout_of(scale.type)), c.tile(scale), strict=True))

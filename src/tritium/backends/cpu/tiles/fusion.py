@@ -1,4 +1,4 @@
-"""Which roots share loops: forward over a block, each root joins an earlier nest if it can."""
+"""Fusion of roots into nests: forward over a block, each root joins an earlier nest if it can."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Scope:
     effects: list[tuple[int, Op]] = field(default_factory=list[Any])
 
 
-class Grouping:
+class Fusion:
     """The nests of one function, made block by block.
 
     `times` says when each op was come to, in the order of the program: ops that join earlier nests
@@ -54,7 +54,7 @@ class Grouping:
         self._scopes: list[_Scope] = []
         self._effects: dict[Operation, Effects] = {}
         self._behind: dict[Operation, NestOp] = {}
-        """By op the last nest that was put behind it."""
+        """The last nest that was put behind each op."""
 
     def now(self) -> int:
         """The next time."""
@@ -154,8 +154,8 @@ class Grouping:
         _move(root, nest)
         return _Nest(nest, self.times.get(root) or self.now(), domain, axis, [root], ends)
 
-    def alone(self, root: Any, before: Operation) -> None:
-        """A root that shares its loops with nobody, and is an effect of its own."""
+    def unfused(self, root: Any, before: Operation) -> None:
+        """Put a root in a nest that no other root joins, and whose effects count as its own."""
         self._open(root, before, domain_of(root), _axis_of(root), False)
         self.effect(root)
 

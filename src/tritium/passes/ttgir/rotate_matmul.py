@@ -217,7 +217,7 @@ class Rotation:
                 copies[op] = copy
 
 
-def pays_alone(loop: ForOp) -> bool:
+def pays_off(loop: ForOp) -> bool:
     """Whether a loop is as much faster with copies by a warp of their own, as the rotation then
     applies, that it should be split though nobody asks for it (1.2 times, of an attention with 128
     columns on an H200)."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-class Turns:
+class JobScheduler:
     """Runs jobs, each on a thread of its own, of which one runs at a time.
 
     Args:

@@ -39,7 +39,7 @@ class _Runner:
         self.thread: threading.Thread | None = None
 
 
-class Turns:
+class ProgramScheduler:
     """Runs the programs of one launch.
 
     Args:
