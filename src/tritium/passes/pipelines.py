@@ -108,6 +108,7 @@ def ttgir(
         ),
         Coalesce(processor.transposes_in_threads, direct),
         AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack),
+        OrderScans(loaded=True),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),

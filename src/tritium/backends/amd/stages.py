@@ -41,8 +41,10 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
     hardware, least = AMDGPU(options.arch), options.num_stages
     original = module.clone() if any(isinstance(op, ForOp) for op in module.walk()) else None
     _optimize(module, facts, options, least)
+    if original is None:
+        return module
     excess = shared_bytes(module, hardware) - hardware.max_shared
-    while original is not None and excess > 0 and least > 1:
+    while excess > 0 and least > 1:
         least -= 1
         fewer = original.clone()
         _optimize(fewer, facts, options, least)
