@@ -23,10 +23,11 @@ def transposed(x, out, M: tl.constexpr, N: tl.constexpr):
     tl.store(out + place, tl.trans(tl.load(x + place)).reshape(M, N))
 
 
-@pytest.mark.parametrize(("m", "n"), [(256, 256), (128, 512), (512, 256)])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize(("dtype", "m", "n"), [
+    ("float32", 256, 256), ("int32", 128, 512), ("float64", 256, 128), ("float16", 512, 256),
+])  # fmt: skip
 def test_transposes_beyond_shared_memory(torch: Any, dtype: str, m: int, n: int) -> None:
-    x = torch.arange(m * n, device="cuda", dtype=getattr(torch, dtype)).reshape(m, n)
+    x = (torch.arange(m * n, device="cuda") % 2048).to(getattr(torch, dtype)).reshape(m, n)
     out = torch.empty_like(x)
     kernel = transposed[(1,)](x, out, m, n, num_warps=16)
     limit = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
