@@ -144,6 +144,7 @@ class Processor:
         access_bytes: the most bytes that a thread loads or stores at once.
         even_accesses: whether loads take as few elements as the stores of what is computed from
             them, and the other way round, rather than move elements between threads.
+        bfloat_by_float: whether products of bfloat16 are computed in float32, and rounded.
         banks: of shared memory.
         buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
         buffer_atomics: the element types of atomic operations on buffers.
@@ -165,6 +166,7 @@ class Processor:
     transposes_in_threads: bool = False
     access_bytes: int = 16
     even_accesses: bool = False
+    bfloat_by_float: bool = False
     banks: Banks = Banks()
     buffers: bool = False
     buffer_atomics: tuple[str, ...] = ()

@@ -427,3 +427,20 @@ def test_narrow_stores_are_not_made_of_bytes() -> None:
     kernel = compiled(cast, "*fp64 *fp64 *i8", constants={"B": 4096, "T": tl.int8}, small=True)
     assert kernel.metadata.shared > 0
     assert re.search("buffer_store_dword", kernel.asm["amdgcn"])
+
+
+@tritium.jit
+def running_sums(x, out, stride, B: tl.constexpr, C: tl.constexpr, REVERSE: tl.constexpr):
+    place = tl.arange(0, B)[:, None] * stride + tl.arange(0, C)[None, :]
+    tl.store(out + place, tl.cumsum(tl.load(x + place) * 2, 1, reverse=REVERSE))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+def test_scans_take_the_layout_of_what_is_loaded(arch: str) -> None:
+    for reverse in (False, True):
+        constants = {"B": 32, "C": 128, "REVERSE": reverse}
+        kernel = compiled(running_sums, "*fp32 *fp32 i32", arch, constants=constants, small=True)
+        assert kernel.metadata.shared == 0 and "ttg.convert_layout" not in kernel.asm["ttgir"]
+    constants = {"B": 32, "C": 2048, "REVERSE": False}  # runs of a thread that are apart
+    kernel = compiled(running_sums, "*fp32 *fp32 i32", arch, constants=constants, small=True)
+    assert kernel.metadata.shared > 0

@@ -156,3 +156,21 @@ def test_instructions(arch: str, kind: str, format: str, k: int, rows: int, inst
     found = set(re.findall(r"v_((?:mfma|wmma)\w+)", kernel.asm["amdgcn"]))
     assert found == {instruction}
     assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
+
+
+@tritium.jit
+def scaled_by_bfloat(a, sa, b, out, M: tl.constexpr, K: tl.constexpr):
+    i, k, n = tl.arange(0, M)[:, None], tl.arange(0, K), tl.arange(0, M)[None, :]
+    x = tl.load(a + i * (K // 2) + tl.arange(0, K // 2)[None, :])
+    scale = tl.load(sa + i * (K // 32) + tl.arange(0, K // 32)[None, :])
+    y = tl.load(b + k[:, None] * M + n)
+    tl.store(out + i * M + n, tl.dot_scaled(x, scale, "e2m1", y, None, "bf16"))
+
+
+@pytest.mark.parametrize(("arch", "most"), [("gfx942", 480), ("gfx950", 480), ("gfx1200", 820)])
+def test_scaled_numbers_are_computed_in_float(arch: str, most: int) -> None:
+    """Products of bfloat16 would each be rounded, by several instructions."""
+    kernel = compiled(scaled_by_bfloat, "*u8 *u8 *bf16 *fp32", arch, constants={"M": 64, "K": 128})
+    code = kernel.asm["amdgcn"].partition(".rodata")[0]
+    assert "fmul bfloat" not in kernel.asm["llir"] and "fptrunc" not in kernel.asm["llir"]
+    assert len(re.findall(r"^\t[vsdbg]\w*_", code, re.M)) <= most

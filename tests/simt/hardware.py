@@ -66,8 +66,9 @@ class Grid:
 
 
 class Shuffles:
-    def xor(self, e: Emitter, word: Value, mask: int) -> Value:
-        return self.index(e, word, e.f.op("xor", e.lane, e.i32(mask)))
+    def xor(self, e: Emitter, word: Value, mask: int, alike: int) -> Value:
+        """From the lane that is farthest of those that have the same word, if they have."""
+        return self.index(e, word, e.f.op("xor", e.lane, e.i32(mask | alike)))
 
     def index(self, e: Emitter, word: Value, lane: Value) -> Value:
         return e.f.call("i32", "simt_shuffle", word, lane)

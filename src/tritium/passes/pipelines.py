@@ -115,6 +115,7 @@ def ttgir(
         ),
         Coalesce(processor.transposes_in_threads, direct),
         AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack, registers=registers),
+        OrderScans(loaded=True),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),

@@ -131,7 +131,7 @@ class SimtBackend(BaseBackend):
     @staticmethod
     def processor(target: GPUTarget) -> Processor:
         """Warps of 32 lanes have NVIDIA's `mma.sync`; those of 64 have AMD's MFMA and buffers,
-        and load ahead into registers."""
+        load ahead into registers, and have other ways of AMD's processors."""
         wide, mfma = target.arch == 64, MatrixCores("mfma", 3)
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
@@ -139,7 +139,7 @@ class SimtBackend(BaseBackend):
             float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
             copy_bytes=() if wide else (4, 16), ahead_in_registers=wide,
             transposes_in_threads=wide, lane_copy_bytes=(4, 16), buffers=wide,
-            buffer_atomics=("i32", "i64", "f32", "f64"),
+            buffer_atomics=("i32", "i64", "f32", "f64"), bfloat_by_float=wide, even_accesses=wide,
         )  # fmt: skip
 
     def hash(self) -> str:

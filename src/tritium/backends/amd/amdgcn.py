@@ -87,7 +87,7 @@ def assembly(text: str, how: How) -> str:
 def _optimized(text: str, how: How) -> Generator[Any]:
     with lock, llvm.create_context() as context, parse(text, context) as module:
         _link(module, how.libraries, context)
-        _optimize(module, machine(how.arch, how.packed), 2 if how.optimize else 0, how.packed)
+        _optimize(module, machine(how.arch, how.packed), 1 if how.optimize else 0, how.packed)
         yield module
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,11 @@ def _folders() -> Iterator[str]:
     torch = importlib.machinery.PathFinder.find_spec("torch")
     for root in torch.submodule_search_locations or () if torch else ():
         yield os.path.join(root, "lib")
-    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
+    yield from filter(None, (knobs.getenv("LD_LIBRARY_PATH") or "").split(os.pathsep))
     below = "bin" if _WINDOWS else "lib"
-    for root in (os.environ.get("HIP_PATH"), _hipconfig(), os.environ.get("ROCM_PATH"), USUAL):
-        if root:
+    for find in (partial(knobs.getenv, "HIP_PATH"), _hipconfig,
+                 partial(knobs.getenv, "ROCM_PATH"), lambda: USUAL):  # fmt: skip
+        if root := find():
             yield os.path.join(root, below)
 
 

@@ -58,7 +58,7 @@ def processor(arch: str) -> Processor:
         name=f"hip:{arch}", lanes=facts.lanes, max_shared=facts.shared,
         sum_widths=tuple((kind, 2) for kind in facts.pairs), banks=Banks(facts.banks),
         buffers=True, even_accesses=True, ahead_in_registers=True, transposes_in_threads=True,
-        lane_copy_bytes=facts.copies,
+        lane_copy_bytes=facts.copies, bfloat_by_float=arch != "gfx1250",
         buffer_atomics=("i32", "i64", "f32", *(["f64"] if facts.lanes == 64 else [])),
         least_depth=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
     )  # fmt: skip

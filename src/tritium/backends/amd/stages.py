@@ -19,7 +19,7 @@ from tritium.backends.pipeline import instrument, run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.errors import OutOfResources
 from tritium.native.code_object import link
-from tritium.ops.scf import ForOp
+from tritium.ops.base import Op
 from tritium.passes import pipelines
 from tritium.target import Processor
 
@@ -39,10 +39,13 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
     if knobs.amd.use_in_thread_transpose is not None:
         facts = replace(facts, transposes_in_threads=knobs.amd.use_in_thread_transpose)
     hardware, least = AMDGPU(options.arch), options.num_stages
-    original = module.clone() if any(isinstance(op, ForOp) for op in module.walk()) else None
+    loops = any(isinstance(op, Op) and op.is_loop for op in module.walk())
+    original = module.clone() if loops else None
     _optimize(module, facts, options, least)
+    if original is None:
+        return module
     excess = shared_bytes(module, hardware) - hardware.max_shared
-    while original is not None and excess > 0 and least > 1:
+    while excess > 0 and least > 1:
         least -= 1
         fewer = original.clone()
         _optimize(fewer, facts, options, least)

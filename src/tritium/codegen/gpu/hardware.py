@@ -71,8 +71,9 @@ class Grid(Protocol):
 class Shuffles(Protocol):
     """Moves of 32-bit words between the lanes of a warp. All lanes take part."""
 
-    def xor(self, e: Emitter, word: Value, mask: int) -> Value:
-        """The word of the lane whose number differs in `mask`."""
+    def xor(self, e: Emitter, word: Value, mask: int, alike: int) -> Value:
+        """The word of the lane whose number differs in `mask`. Lanes whose numbers differ in the
+        bits `alike` have the same words."""
         ...
 
     def index(self, e: Emitter, word: Value, lane: Value) -> Value:

@@ -7,37 +7,53 @@ after:
     %1 = tt.scan %0 {axis = 0} ... : tensor<64x16xi32, #blocked>
     %s = ttg.convert_layout %1 : ... -> tensor<64x16xi32, #any>
 
-For kernels whose layouts are the program's: those of `tl` kernels get such layouts at once.
+For kernels whose layouts are the program's: those of `tl` kernels get such layouts at once. With
+`loaded`, for these, scans take the layouts in which what they scan is loaded, where threads can do
+them in those as well:
+
+    %x = tt.load %p : tensor<32x128x!tt.ptr<f32>, #loaded>
+    %0 = ttg.convert_layout %x : ... -> tensor<32x128xf32, #blocked>
+    %s = tt.scan %0 {axis = 1} ... : tensor<32x128xf32, #blocked>      becomes #loaded
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts import moves
-from tritium.ir.layouts.encodings import REGISTER, Encoding, linear
+from tritium.ir.layouts.encodings import REGISTER, WARP, Encoding, linear
+from tritium.ops import ttir
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
+from tritium.passes.ttgir.accelerate_matmul import source_of
 from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import (
     convert_all,
     packed_encoding,
     scan_encoding,
 )
-from tritium.passes.ttgir.layout_propagation import Threads, threads_of
+from tritium.passes.ttgir.layout_propagation import (
+    Threads,
+    is_elementwise,
+    is_tile,
+    threads_of,
+)
 
 
 @dataclass(frozen=True)
 class OrderScans(Pass):
-    """Give scans, and maps of several neighbours, layouts in which threads can do them."""
+    """Give scans, and maps of several neighbours, layouts in which threads can do them; `loaded`:
+    those of the loads before them."""
 
     name: ClassVar[str] = "gluon-order-scans"
     title: ClassVar[str] = "GluonOrderScansPass"
+    loaded: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
@@ -45,11 +61,41 @@ class OrderScans(Pass):
             for op in list(function.walk()):
                 if not isinstance(op, Op) or (op.ordered_axis is None and op.neighbours == 1):
                     continue
-                encoding = _wanted(op, threads_of(module), num_ctas_of(module))
+                if self.loaded:
+                    axis = op.ordered_axis
+                    encoding = None if axis is None else _loaded(op, axis)
+                else:
+                    encoding = _wanted(op, threads_of(module), num_ctas_of(module))
                 if encoding is not None:
                     convert_all(op, encoding)
                     changed = True
         return changed
+
+
+def _loaded(op: Op, axis: int) -> Encoding | None:
+    """The encoding in which an operand is loaded, or what it is computed from, if a scan can be
+    done in it, with no more warps along the axis."""
+    type = op.operands[0].type
+    mine, shape = ir.encoding_of(type), ir.shape_of(type)
+    pending, seen = list(op.operands), set[int]()
+    while pending:
+        owner = source_of(pending.pop()).owner
+        if not isinstance(owner, Operation) or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        if isinstance(owner, ttir.ElementAccess):
+            found = ir.encoding_of(owner.results[0].type)
+            if found != mine and _as_good(found, mine, shape, axis):
+                return found
+        elif is_elementwise(owner):
+            pending += [v for v in owner.operands if is_tile(v)]
+    return None
+
+
+def _as_good(found: Any, mine: Any, shape: tuple[int, ...], axis: int) -> bool:
+    layouts = [linear(encoding, shape) for encoding in (found, mine)]
+    warps, most = (sum(bool(basis[axis]) for basis in e.bases(WARP)) for e in layouts)
+    return moves.in_order(layouts[0], axis) and warps <= most
 
 
 def _wanted(op: Op, threads: Threads, num_ctas: int) -> Encoding | None:

@@ -9,7 +9,9 @@ after:
 
 For products that the target has no instruction for. Every number times its scale is exact in
 float32. For tensor cores the tiles are of the narrowest type in which it is exact too: bfloat16 (8
-bits of a number), float32 rounded to tf32 (11 bits), or float32 in two parts.
+bits of a number), float32 rounded to tf32 (11 bits), or float32 in two parts. Where the processor
+multiplies bfloat16 as float32, numbers and scales are float32, and tiles the upper halves of their
+products, which is exact but for subnormal ones.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from tritium.ops.arith import (
     SelectOp,
     ShLIOp,
     ShRUIOp,
+    TruncIOp,
 )
 from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import InputPrecision, ScaleFormat, TileProduct
@@ -73,21 +76,24 @@ class ScaledDot(Pass):
     rows: int = 0
 
     def run(self, module: ModuleOp) -> bool:
-        known = processor_named(self.target).matrix_units if self.target else ()
+        processor = processor_named(self.target) if self.target else None
+        known = processor.matrix_units if processor else ()
         units = [u.tuned(self.rows, 1) for u in known if u.scaled]
+        through_float = processor is not None and processor.bfloat_by_float
         found = [
             op for op in module.walk() if isinstance(op, TileProduct) and op.has_scales
             and not any(u.takes(op, 1, ir.shape_of(op.c.type)) for u in units)
         ]  # fmt: skip
         for op in found:
-            _Rewrite(op, self.tensor_cores).run()
+            _Rewrite(op, self.tensor_cores, through_float).run()
         return bool(found)
 
 
 class _Rewrite(Builder):
     """One product."""
 
-    def __init__(self, op: Any, tensor_cores: bool):
+    def __init__(self, op: Any, tensor_cores: bool, through_float: bool):
+        """`through_float`: compute the tiles of bfloat16 as float32."""
         super().__init__(op)
         self.op = op
         self.type, self.precision = ir.f32, InputPrecision.IEEE
@@ -101,24 +107,45 @@ class _Rewrite(Builder):
         elif tensor_cores:
             exact = bits <= _TF32_BITS
             self.precision = InputPrecision.TF32 if exact else InputPrecision.TF32X3
+        self.tiles = self.type
+        """The type of the product's operands; `type` is that in which they are computed."""
+        if through_float:
+            self.type = ir.f32
         self.word = ir.i16 if self.type == ir.bf16 else ir.i32
         self.width, self.fraction = (16, 7) if self.type == ir.bf16 else (32, 23)
 
     def run(self) -> None:
         op = self.op
-        a = self.numbers(op.a, op.a_elem_type, -1 if op.lhs_k_pack else -2)
-        b = self.numbers(op.b, op.b_elem_type, -2 if op.rhs_k_pack else -1)
-        if op.a_scale is not None:
-            a = self.value(MulFOp, a, self.factors(op.a_scale, a.type))
-        if op.b_scale is not None:
-            order = self.swapped(len(ir.shape_of(b.type)))
-            flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), self.type)
-            factors = self.factors(op.b_scale, flipped)
-            b = self.value(MulFOp, b, self.value(TransOp, factors, order=order))
+        a = self.operand(op.a, op.a_elem_type, -1 if op.lhs_k_pack else -2, op.a_scale, False)
+        b = self.operand(op.b, op.b_elem_type, -2 if op.rhs_k_pack else -1, op.b_scale, True)
         result = self.value(op.unscaled, a, b, op.c, inputPrecision=self.precision)
         result.name_hint = op.result.name_hint
         op.result.replace_all_uses_with(result)
         erase(op)
+
+    def operand(
+        self, tile: SSAValue, format: ScaleFormat, packed: int, scale: SSAValue | None, right: bool
+    ) -> SSAValue:
+        """An operand of the product, multiplied by its scales."""
+        if scale is None and ir.element_type(tile.type) == self.tiles:
+            return tile
+        value = self.numbers(tile, format, packed)
+        if scale is not None and right:
+            order = self.swapped(len(ir.shape_of(value.type)))
+            flipped = ir.tensor_of(tuple(ir.shape_of(value.type)[i] for i in order), self.type)
+            factors = self.value(TransOp, self.factors(scale, flipped), order=order)
+            value = self.value(MulFOp, value, factors)
+        elif scale is not None:
+            value = self.value(MulFOp, value, self.factors(scale, value.type))
+        return value if self.type == self.tiles else self.upper_half(value)
+
+    def upper_half(self, value: SSAValue) -> SSAValue:
+        """Float32 numbers that bfloat16 has, in that type."""
+        shape = ir.shape_of(value.type)
+        bits = self.value(BitcastOp, value, result=ir.tensor_of(shape, ir.i32))
+        bits = self.value(ShRUIOp, bits, self.constant(16, bits))
+        half = self.value(TruncIOp, bits, result=ir.tensor_of(shape, ir.i16))
+        return self.value(BitcastOp, half, result=ir.tensor_of(shape, self.tiles))
 
     @staticmethod
     def swapped(rank: int) -> tuple[int, ...]:

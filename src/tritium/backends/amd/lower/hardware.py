@@ -57,36 +57,69 @@ class Grid:
 
 
 class WaveShuffles:
-    """DPP within rows of 16 lanes, `ds_swizzle` within 32, `ds_bpermute` else."""
+    """DPP within rows of 16 lanes. Between two rows `v_permlanex16` (gfx11, gfx12), the exchanges
+    of rows and halves of gfx950, or `ds_swizzle`. Else `ds_bpermute`."""
 
-    def __init__(self, gfx9: bool):
-        self._gfx9 = gfx9
+    def __init__(self, arch: str):
+        self._gfx9, self._swaps = arch.startswith("gfx9"), arch == "gfx950"
 
-    def xor(self, e: Emitter, word: Value, mask: int) -> Value:
-        control = self._row_control(mask)
+    def xor(self, e: Emitter, word: Value, mask: int, alike: int) -> Value:
+        control = self._row_control(mask, alike)
         if control is not None:
             numbers = [e.i32(control), e.i32(15), e.i32(15), const("i1", 1)]
             return _convergent(e, "update.dpp.i32", Value("i32", "poison"), word, *numbers)
+        if mask < 32 and not self._gfx9:
+            return _from_other_row(e, word, mask & 15)
+        if self._swaps and mask in (16, 32):
+            return _from_swapped(e, word, mask)
         if mask < 32:
             return _convergent(e, "ds.swizzle", word, e.i32(mask << 10 | 0x1F))
         return self.index(e, word, e.f.op("xor", e.lane, e.i32(mask)))
 
-    def _row_control(self, mask: int) -> int | None:
+    def _row_control(self, mask: int, alike: int) -> int | None:
         """DPP's control for lanes whose numbers differ in the mask; None where it has none."""
         if mask < 4:
             return sum((lane ^ mask) << 2 * lane for lane in range(4))
         if not self._gfx9:
             return 0x160 | mask if mask < 16 else None
+        if mask == 4 and alike & 8:
+            return _ROTATE_BY_4
         return {7: 0x141, 8: 0x128, 15: 0x140}.get(mask)
 
     def index(self, e: Emitter, word: Value, lane: Value) -> Value:
         return _convergent(e, "ds.bpermute", e.f.op("shl", lane, e.i32(2)), word)
 
 
-def _convergent(e: Emitter, name: str, *arguments: Value) -> Value:
-    e.f.module.declare(f"llvm.amdgcn.{name}", "i32", [a.type for a in arguments])
+_ROTATE_BY_4 = 0x124
+"""DPP's control for rotated rows: a lane's number changes in bit 2, and perhaps in bit 3."""
+
+
+def _from_other_row(e: Emitter, word: Value, mask: int) -> Value:
+    """The word of the lane in the other row of 16 whose number differs in the mask there:
+    `v_permlanex16`, which has four bits with the number for each lane."""
+    chosen = [sum((lane ^ mask) << 4 * i for i, lane in enumerate(half))
+              for half in (range(8), range(8, 16))]  # fmt: skip
+    which = [e.i32(n - (n >> 31 << 32)) for n in chosen]
+    no = const("i1", 0)
+    return _convergent(e, "permlanex16.i32", Value("i32", "poison"), word, *which, no, no)
+
+
+def _from_swapped(e: Emitter, word: Value, mask: int) -> Value:
+    """The word of the lane whose number differs in 16 or in 32: `v_permlane16_swap` exchanges odd
+    rows of a register for even rows of another, `v_permlane32_swap` the upper half for the lower.
+    With the same word in both, the first has that of the lower lane everywhere, the second that of
+    the upper one."""
+    no = const("i1", 0)
+    both = _convergent(e, f"permlane{mask}.swap", word, word, no, no, type="{ i32, i32 }")
+    lower, upper = e.members(both, ["i32", "i32"])
+    odd = e.f.icmp("ne", e.f.op("and", e.lane, e.i32(mask)), e.i32(0))
+    return e.f.select(odd, lower, upper)
+
+
+def _convergent(e: Emitter, name: str, *arguments: Value, type: str = "i32") -> Value:
+    e.f.module.declare(f"llvm.amdgcn.{name}", type, [a.type for a in arguments])
     passed = ", ".join(map(str, arguments))
-    return e.f.emit("i32", f"call i32 @llvm.amdgcn.{name}({passed}) {e.convergent}")
+    return e.f.emit(type, f"call {type} @llvm.amdgcn.{name}({passed}) {e.convergent}")
 
 
 class WorkgroupBarriers:
@@ -130,7 +163,7 @@ class AMDGPU(Hardware):
         self.data_layout = data_layout(arch)
         self.lanes, self.banks, self.max_shared = facts.lanes, facts.banks, facts.max_shared
         self.grid, self.barriers = Grid(), WorkgroupBarriers(buffers)
-        self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
+        self.shuffles = WaveShuffles(arch)
         self.memory, self.shared = GlobalAccess(), LocalMemory(buffers)
         self.matrices = NoMatrixMoves()
         self.async_copies = AsyncToLDS() if arch == "gfx1250" else NoAsyncCopies()

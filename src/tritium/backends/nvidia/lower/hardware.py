@@ -92,7 +92,7 @@ class CudaBarriers:
 class Shfl:
     """`shfl.sync`."""
 
-    def xor(self, e: Emitter, word: Value, mask: int) -> Value:
+    def xor(self, e: Emitter, word: Value, mask: int, alike: int) -> Value:
         return shfl(e, "bfly", word, e.i32(mask))
 
     def index(self, e: Emitter, word: Value, lane: Value) -> Value:

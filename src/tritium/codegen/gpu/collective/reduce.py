@@ -93,8 +93,10 @@ def reduce(c: Context, op: Any) -> None:
         functools.reduce(combine, [[t[kept | i] for t in tiles] for i in parts.along])
         for kept in parts.kept
     ]
+    alike = 0
     for mask in reversed(parts.lanes):
-        partial = [combine(v, [shuffle_xor(c, x, mask) for x in v]) for v in partial]
+        partial = [combine(v, [shuffle_xor(c, x, mask, alike) for x in v]) for v in partial]
+        alike |= mask
     if parts.warps or parts.blocks:
         partial = _across_warps(c, op, layout, parts, partial, combine)
     for i, result in enumerate(op.results):

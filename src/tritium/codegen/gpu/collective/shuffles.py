@@ -60,9 +60,10 @@ def shuffled(
     return results
 
 
-def shuffle_xor(c: Context, value: Value, mask: int) -> Value:
-    """The value of the lane whose number differs in `mask`."""
-    return _by_words(c, value, lambda word: c.hardware.shuffles.xor(c, word, mask))
+def shuffle_xor(c: Context, value: Value, mask: int, alike: int = 0) -> Value:
+    """The value of the lane whose number differs in `mask`. Lanes whose numbers differ in the bits
+    `alike` have the same values."""
+    return _by_words(c, value, lambda word: c.hardware.shuffles.xor(c, word, mask, alike))
 
 
 def shuffle(c: Context, value: Value, lane: Value) -> Value:

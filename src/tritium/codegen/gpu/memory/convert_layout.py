@@ -121,8 +121,8 @@ def _in_rounds(c: Context, op: Any, count: int) -> list[Value]:
     for number, registers in enumerate(source.rounds):
         if number:
             c.barrier()
-        part = tuple(values[r] for r in registers)
-        store_tile(c, part, source.layout, way.written, base, type)
+        mine = tuple(values[r] for r in registers)
+        store_tile(c, mine, source.layout, way.written, base, type)
         c.barrier()
         origin = int(offsets.apply({"dim0": result.origins[number]})[OFFSET])
         parts = load_tile(c, result.layout, way.found, base, out, origin)

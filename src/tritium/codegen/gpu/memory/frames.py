@@ -82,7 +82,7 @@ def _to_halve(found: Frames, rounds: Mapping[Any, int], hardware: Hardware) -> A
 
 
 def _beside_the_excess(found: Frames, limit: int) -> Iterator[tuple[Any, Any]]:
-    """What is in use while something is beyond the limit, with its range."""
+    """The ops whose memory is in use while something is beyond the limit, with their ranges."""
     for frame in found.of.values():
         places = frame.allocation.places
         beyond = [p for p in places.values() if frame.start + p.end > limit]
