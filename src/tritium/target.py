@@ -141,6 +141,8 @@ class Processor:
         ahead_in_registers: whether loops without such copies load ahead into registers.
         transposes_in_threads: whether threads transpose parts of operands of products as they
             write them to shared memory.
+        registers: the 32-bit registers of a multiprocessor, and the most of a thread; empty where
+            loops are not to be kept within them.
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
         buffers: whether global memory is accessed through buffers (`codegen.gpu.hardware.Buffers`).
@@ -161,6 +163,7 @@ class Processor:
     lane_copy_bytes: tuple[int, ...] = ()
     ahead_in_registers: bool = False
     transposes_in_threads: bool = False
+    registers: tuple[int, ...] = ()
     access_bytes: int = 16
     banks: Banks = Banks()
     buffers: bool = False

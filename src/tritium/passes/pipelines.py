@@ -16,6 +16,7 @@ from tritium.passes.ttgir import (
     MatchClusters,
     OrderScans,
     Pipeline,
+    ReloadOperands,
     ResolveAutoEncodings,
     StageOperands,
     ThreadLocality,
@@ -78,7 +79,7 @@ def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
     late: str = "none", rows: int = 0, pack: int = 1, direct: bool = False,
-    registers: bool = False,
+    registers: bool = False, reload: bool = True,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -96,6 +97,7 @@ def ttgir(
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
         direct: whether the lanes of a warp copy to shared memory (`Processor.lane_copy_bytes`).
         registers: whether left operands of products that are computed stay in registers.
+        reload: whether loops read operands again where registers are short.
     """
     return [
         ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
@@ -129,6 +131,7 @@ def ttgir(
         Canonicalize(),
         CSE(),
         LICM(),
+        *([ReloadOperands()] if reload and processor.registers else []),
         DCE(),
     ]
 
