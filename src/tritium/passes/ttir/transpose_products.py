@@ -103,8 +103,9 @@ def _transposed(at: Builder, value: SSAValue) -> SSAValue:
 
 def _swaps(op: Operation | Block) -> TypeGuard[Op]:
     """Whether an op swaps the axes of a matrix."""
-    reorders = isinstance(op, Op) and op.movement is Movement.REORDERED
-    return reorders and tuple(op.source_axes() or ()) == _SWAPPED
+    if not isinstance(op, Op) or op.movement is not Movement.REORDERED:
+        return False
+    return tuple(op.source_axes() or ()) == _SWAPPED
 
 
 def _is_zero(value: SSAValue) -> bool:
