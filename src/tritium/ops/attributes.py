@@ -23,6 +23,10 @@ CONSTANCY = "tt.constancy"
 POINTER_RANGE = "tt.pointer_range"
 """On a pointer argument: 32 where the memory that it leads to has less than 2**31 bytes."""
 
+# Changes of layout
+PARTS = "ttg.parts"
+"""Into how many parts a change of layout divides its tile, to need less shared memory at once."""
+
 # Loops
 NUM_STAGES = "tt.num_stages"
 UNROLL_FACTOR = "tt.loop_unroll_factor"

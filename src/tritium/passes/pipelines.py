@@ -18,6 +18,7 @@ from tritium.passes.ttgir import (
     Pipeline,
     ReloadOperands,
     ResolveAutoEncodings,
+    SplitConversions,
     StageOperands,
     ThreadLocality,
     WarpSpecialize,
@@ -132,6 +133,7 @@ def ttgir(
         CSE(),
         LICM(),
         *([ReloadOperands()] if reload and processor.registers else []),
+        *([SplitConversions()] if processor.registers else []),
         DCE(),
     ]
 

@@ -98,6 +98,50 @@ def through_memory(
     return Conversion("shared" if stays else "blocks", found, memory, write, read, *places)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Registers of source and result that hold one part of the tile."""
+
+    written: tuple[int, ...]
+    found: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def parts_of(
+    source: LinearLayout, result: LinearLayout, count: int
+) -> tuple[LinearLayout, LinearLayout, tuple[Part, ...]]:
+    """The layouts of the parts of a tile in source and result, alike for all, and their registers:
+    so many parts, or fewer if threads do not hold whole parts."""
+    result = result.transpose_outs(source.out_names)
+    ours, theirs = source.columns_of(REGISTER), result.columns_of(REGISTER)
+    alike = [c for c in ours if c in theirs and _is_alone(c, source) and _is_alone(c, result)]
+    chosen = sorted(alike, reverse=True)[: max(count, 1).bit_length() - 1]
+    layouts = [_without_bits(_without_registers(x, chosen), sum(chosen)) for x in (source, result)]
+    numbers = [[list(columns).index(c) for c in chosen] for columns in (ours, theirs)]
+    sizes = source.in_size(REGISTER), result.in_size(REGISTER)
+    parts: list[Part] = []
+    for part in range(1 << len(chosen)):
+        registers = [
+            tuple(r for r in range(size)
+                  if all((r >> n & 1) == (part >> i & 1) for i, n in enumerate(bits)))
+            for bits, size in zip(numbers, sizes, strict=True)
+        ]  # fmt: skip
+        parts.append(Part(*registers))
+    return layouts[0], layouts[1], tuple(parts)
+
+
+def _is_alone(column: int, layout: LinearLayout) -> bool:
+    """Whether a column is one bit of a coordinate, which no other column has."""
+    return column.bit_count() == 1 and sum(bool(c & column) for c in layout.columns) == 1
+
+
+def _without_registers(layout: LinearLayout, columns: Sequence[int]) -> LinearLayout:
+    """The map of the registers that do not choose some bits of coordinates, which are 0."""
+    kept = tuple(c for c in layout.columns if c not in columns)
+    dims = tuple((n, b - len(columns) if n == REGISTER else b) for n, b in layout.in_dims)
+    return LinearLayout(dims, layout.out_dims, kept)
+
+
 def _stays_in_block(found: LinearLayout, source: LinearLayout) -> bool:
     """Whether each block of the cluster has the elements itself that it needs."""
     place, blocks = found_place(found, BLOCK), list(found.slice_of(BLOCK))

@@ -24,12 +24,13 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.conversion import Conversion, plan, through_memory
+from tritium.ir.layouts.conversion import Conversion, Part, parts_of, plan, through_memory
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
 from tritium.ir.layouts.swizzle import ANY_BANKS, WIDEST_BYTES, place_of, run_bits
 from tritium.ops import ttgir
+from tritium.ops.attributes import PARTS
 from tritium.target import Banks
 
 
@@ -208,7 +209,35 @@ def conversion_bytes(op: Any) -> int:
     if moved_registers(op) is not None:
         return 0
     memory = conversion_of(op).memory
-    return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
+    size = 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
+    return size // len(_parts(op)[2]) if PARTS in op.attributes else size
+
+
+def _parts(op: Any) -> tuple[LinearLayout, LinearLayout, tuple[Part, ...]]:
+    """The parts that a change of layout moves one after the other (`passes.ttgir`)."""
+    layouts = layout_of(op.src.type), layout_of(op.results[0].type)
+    count = op.attributes[PARTS].value.data if conversion_of(op).kind == "shared" else 1
+    return parts_of(*layouts, count)
+
+
+def _convert_in_parts(c: Context, op: Any) -> None:
+    """Through shared memory for a part of the tile, which the next part uses again."""
+    matrices, type, base = c.hardware.matrices, op.src.type, c.shared(c.offsets[op])
+    source, result, parts = _parts(op)
+    found = through_memory(
+        source, result, memory_bytes(type), store=matrices.stores, load=matrices.loads,
+        banks=c.hardware.banks,
+    )  # fmt: skip
+    assert found.written is not None and found.found is not None
+    tile, loaded = c.tile(op.src), dict[int, Value]()
+    for number, part in enumerate(parts):
+        if number:
+            c.barrier()
+        store_tile(c, tuple(tile[r] for r in part.written), source, found.written, base, type)
+        c.barrier()
+        values = load_tile(c, result, found.found, base, op.results[0].type)
+        loaded.update(zip(part.found, values, strict=True))
+    c.set(op.results[0], [loaded[r] for r in range(len(loaded))])
 
 
 @lowers(GPU, ttgir.ConvertLayoutOp, scratch=conversion_bytes)
@@ -220,6 +249,9 @@ def convert(c: Context, op: Any) -> None:
     found = conversion_of(
         op, store=matrices.stores, load=matrices.loads, banks=c.hardware.banks
     )
+    if PARTS in op.attributes and len(_parts(op)[2]) > 1:
+        _convert_in_parts(c, op)
+        return
     if found.written is None or found.found is None:
         c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
         return
