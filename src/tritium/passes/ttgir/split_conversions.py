@@ -20,9 +20,10 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation
 
 from tritium.analysis.regions import functions
-from tritium.analysis.shared_memory import allocate
+from tritium.analysis.shared_memory import allocate, allocates_memory
 from tritium.ir import types as ir
 from tritium.ops.attributes import PARTS
+from tritium.ops.ttgir.types import bytes_of
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.accelerate_matmul import source_of
 
@@ -43,6 +44,8 @@ class SplitConversions(Pass):
         changed = False
         for function in functions(module):
             found = {op: size for op in function.body.ops if (size := _bytes(op)) > SMALL}
+            largest = max(map(_allocated, function.walk()), default=0)
+            found = {op: size for op, size in found.items() if size > largest}
             if not found:
                 continue
             others = max(allocate(function.regions[0].blocks, lambda _: 0).size, SMALL)
@@ -52,6 +55,10 @@ class SplitConversions(Pass):
                     op.attributes[PARTS] = IntegerAttr(parts, ir.i32)
                     changed = True
         return changed
+
+
+def _allocated(op: Operation) -> int:
+    return bytes_of(op.results[0].type) if allocates_memory(op) else 0
 
 
 def _bytes(op: Operation) -> int:

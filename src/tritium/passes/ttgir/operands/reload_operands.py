@@ -95,13 +95,16 @@ def _too_many(loop: ForOp, budget: int) -> list[SSAValue]:
         v: None for op in loop.body.walk() for v in op.operands
         if is_tile(v) and not defined_inside(v, loop) and not _is_source(v)
     }  # fmt: skip
+    candidates = list(filter(_can_reload, used))
+    if not candidates:
+        return []
     needed = sum(map(registers_of, [*loop.body.args, *used]))
     needed += max(
         (sum(registers_of(v) for v in (*op.operands[:2], op.results[0]) if defined_inside(v, loop))
          for op in loop.body.walk() if isinstance(op, TileProduct)), default=0,
     )  # fmt: skip
     chosen = list[SSAValue]()
-    for value in sorted(filter(_can_reload, used), key=registers_of, reverse=True):
+    for value in sorted(candidates, key=registers_of, reverse=True):
         if needed <= budget:
             break
         needed -= registers_of(value)
