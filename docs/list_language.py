@@ -97,7 +97,7 @@ those outside undefined).",
 the CPU. The interpreter cannot run it.",
     "range": "`disallow_acc_multi_buffer` (which is about tcgen05) has no effect, \
 `warp_specialize` one on Hopper for loads by descriptors, `num_stages` and `flatten` none on the \
-CPU. A flattened loop's loads may pass its stores to other arguments. Counts as \
+CPU. On GPUs loads of a product's operands may pass stores to other arguments. Counts as \
 Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA GPUs only while the \
 bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes wrong numbers of \
 turns.",

@@ -28,7 +28,13 @@ ROOT = Path(__file__).parent.parent
 ON_GPU = re.compile(r"mark\.gpu\b|tests\.support\.device\b|from tests\.support import .*\bdevice\b")
 PARTS = re.compile(r"^GPU_PARTS = (\d+)$", re.MULTILINE)
 IMPORT = re.compile(r"^ *from (tests[\w.]*) import (\w*)", re.MULTILINE)
-SAMPLE = ("tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py")
+SPLIT = "tests/nvidia/gpu/test_gpu_warp_specialize.py::test_products"
+SAMPLE = (
+    "tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py",
+    *(f"{SPLIT}[{name}-64-64-4-2-300-200-72]" for name in ("matmul_blocks", "persistent")),
+)  # fmt: skip
+"""The tests that run under compute-sanitizer, with loops split among warps."""
+SANITIZERS = ("memcheck", "racecheck", "synccheck")
 RETRIES = 40
 """Processes for one file at most: each ends in a test that hangs, or that loses the device."""
 
@@ -133,20 +139,24 @@ def main() -> int:
 
 
 def sanitize(options: argparse.Namespace) -> int:
-    """Run the sample under compute-sanitizer; 1 if it found errors."""
+    """Run the sample under compute-sanitizer's tools; 1 if one of them found errors."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         print("compute-sanitizer is not installed; it comes with the CUDA toolkit")
         return 1
-    command = [
+    failed = 0
+    for which in SANITIZERS:
         # cuda-bindings looks up functions that a driver may not have, which counts as an error.
-        tool, "--error-exitcode", "9", "--report-api-errors", "no",
-        sys.executable, "-m", "pytest", *SAMPLE, "-q",
-        "--device", "cuda", "--limit", str(20 * options.limit), *options.extra,
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    print((done.stdout + done.stderr)[-3000:])
-    return int(done.returncode != 0)
+        more = ["--report-api-errors", "no"] if which == "memcheck" else []
+        command = [
+            tool, "--tool", which, "--error-exitcode", "9", *more,
+            sys.executable, "-m", "pytest", *SAMPLE, "-q",
+            "--device", "cuda", "--limit", str(20 * options.limit), *options.extra,
+        ]  # fmt: skip
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        print(f"{which}:\n{(done.stdout + done.stderr)[-3000:]}")
+        failed |= int(done.returncode != 0)
+    return failed
 
 
 if __name__ == "__main__":

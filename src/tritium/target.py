@@ -141,6 +141,8 @@ class Processor:
         ahead_in_registers: whether loops without such copies load ahead into registers.
         transposes_in_threads: whether threads transpose parts of operands of products as they
             write them to shared memory.
+        registers: the 32-bit registers of a multiprocessor, and the most of a thread; empty where
+            loops are not to be kept within them.
         access_bytes: the most bytes that a thread loads or stores at once.
         even_accesses: whether loads take as few elements as the stores of what is computed from
             them, and the other way round, rather than move elements between threads.
@@ -164,6 +166,7 @@ class Processor:
     lane_copy_bytes: tuple[int, ...] = ()
     ahead_in_registers: bool = False
     transposes_in_threads: bool = False
+    registers: tuple[int, ...] = ()
     access_bytes: int = 16
     even_accesses: bool = False
     bfloat_by_float: bool = False

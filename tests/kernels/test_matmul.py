@@ -163,6 +163,34 @@ def test_which_products_share_sums(monkeypatch: pytest.MonkeyPatch):
     assert found[128, 256, 8192].split_k > 1
 
 
+def test_thin_products_leave_no_processor_idle(monkeypatch: pytest.MonkeyPatch):
+    """Few rows: strips of B that are narrow enough for all. Few columns: K is split, rather than A
+    read for each of several columns of tiles."""
+    monkeypatch.setattr(matmul_launch, "device_class", lambda _: "hopper")
+    monkeypatch.setattr(matmul_launch, "processors", lambda _: 132)
+    matmul_launch.choose.cache_clear()
+    for (m, n, k), width, splits in (
+        ((16, 4096, 4096), 32, 1), ((64, 8192, 8192), 64, 1), ((8192, 128, 8192), 128, 2),
+        ((16, 1024, 4096), 32, 4),
+    ):  # fmt: skip
+        blocks = matmul_launch.choose(torch.device("cpu"), torch.bfloat16, 1, m, n, k)
+        programs = -(-m // blocks.m) * -(-n // blocks.n) * blocks.split_k
+        assert (blocks.n, blocks.split_k, programs) == (width, splits, 128)
+        assert (blocks.m + blocks.n) * blocks.k * 2 * blocks.stages <= 160 << 10
+    matmul_launch.choose.cache_clear()
+
+
+def test_parts_of_k_by_descriptors(monkeypatch: pytest.MonkeyPatch):
+    """The copy engine reads the operands of split sums as well."""
+    blocks = matmul_launch.Blocks(16, 32, 32, 4, 1, split_k=4)
+    monkeypatch.setattr(matmul_launch, "choose", lambda *_: blocks)
+    taken = with_copy_engine(monkeypatch, matmul_launch.kernels, "matmul_shared")
+    x, w, bias = (normal(*s, dtype=torch.float16) for s in ((50, 200), (200, 48), (48,)))
+    exact = F.relu(x.double() @ w.double() + bias.double())
+    torch.testing.assert_close(matmul(x, w, bias, "relu").double(), exact, atol=0.05, rtol=2e-3)
+    assert taken == [2]
+
+
 def test_empty_matrices():
     a, b = normal(3, 0).requires_grad_(), normal(0, 5).requires_grad_()
     y = matmul(a, b)

@@ -99,3 +99,24 @@ def test_the_left_operand_is_in_shared_memory_where_it_fits(fresh_cache: Path) -
     text = compiled(scaled_product, SCALED, shape, 90, num_warps=8, num_stages=2).asm["ttgir"]
     (product,) = [line for line in text.splitlines() if "ttng.warp_group_dot " in line]
     assert ": !ttg.memdesc<128x128xbf16" in product
+
+
+@tritium.jit
+def byte_product(a_ptr, b_ptr, c_ptr, k, BLOCK: tl.constexpr, BK: tl.constexpr):
+    rows, depth = tl.arange(0, BLOCK), tl.arange(0, BK)
+    a_ptrs = a_ptr + rows[:, None] * k + depth[None, :]
+    b_ptrs = b_ptr + depth[:, None] + rows[None, :] * k
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for _ in range(0, k, BK):
+        acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
+        a_ptrs += BK
+        b_ptrs += BK
+    tl.store(c_ptr + rows[:, None] * BLOCK + rows[None, :], acc)
+
+
+def test_a_result_needs_no_more_shared_memory_than_the_loop(fresh_cache: Path) -> None:
+    """The 64 KiB of the result change their layout in two parts, where the copies were: three
+    blocks fit into the memory of an Ada GPU, as with Triton 3.6."""
+    types = {"a_ptr": "*fp8e4nv", "b_ptr": "*fp8e4nv", "c_ptr": "*fp32", "k": "i32"}
+    kernel = compiled(byte_product, types, {"BLOCK": 128, "BK": 64}, 89, num_warps=8, num_stages=3)
+    assert kernel.metadata.shared == 32768

@@ -10,18 +10,17 @@ of ended phases is not p (mod 2). A wait for parity 1 of a new barrier passes at
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.loops import constant_int
 from tritium.analysis.memory_aliases import memory_aliases
 from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, Action
-from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.ttgir.tma import InitBarrierOp
 
 
@@ -33,7 +32,7 @@ class EndlessWait(NamedTuple):
 
 
 class _Barrier:
-    """What is known about the barriers of one allocation."""
+    """Facts about the barriers of one allocation: their initialization and arrivals."""
 
     def __init__(self, allocation: Any):
         self.single = allocation.results[0].type.get_shape()[0] == 1
@@ -63,11 +62,11 @@ def endless_wait(kernel: Any) -> EndlessWait | None:
         return None
     aliases = memory_aliases(kernel.regions[0].blocks)
     barriers = _barriers(kernel, aliases)
-    ended: defaultdict[Any, int] = defaultdict(int)
+    ended: dict[Any, int] = {}
     block = None
     for op in waits:
         if op.parent is not block:  # its first run may be when no phase has ended
-            block, ended = op.parent, defaultdict(int)
+            block, ended = op.parent, dict[Any, int]()
         value = _waited(op)
         assert value is not None
         found = list(aliases.get(value, ()))
@@ -81,9 +80,11 @@ def endless_wait(kernel: Any) -> EndlessWait | None:
         if op.pred is not None and constant_int(op.pred) in (None, 0):
             continue
         barrier = barriers[found[0]]
-        ended[found[0]] += ended[found[0]] % 2 == phase & 1
-        if ended[found[0]] > barrier.phases:
-            return EndlessWait(op, _reason(barrier, ended[found[0]]))
+        needed = ended.get(found[0], 0)
+        needed += needed % 2 == phase & 1
+        if needed > barrier.phases:
+            return EndlessWait(op, _reason(barrier, needed))
+        ended[found[0]] = needed
     return None
 
 
@@ -120,11 +121,12 @@ def _barriers(kernel: Any, aliases: Mapping[SSAValue, Any]) -> dict[Any, _Barrie
 
 
 def _is_repeated(op: Operation) -> bool:
-    """Whether an op may run more than once."""
+    """Whether an op may run more than once, as far as is known."""
     parent = op.parent_op()
     while parent is not None:
-        loop = isinstance(parent, (ForOp, WhileOp))
-        if loop or any(len(region.blocks) > 1 for region in parent.regions):
+        once = "sym_name" in parent.properties or (isinstance(parent, Op) and parent.concurrent)
+        blocks = max(len(region.blocks) for region in parent.regions)
+        if not (once or isinstance(parent, ModuleOp)) or blocks > 1:
             return True
         parent = parent.parent_op()
     return False

@@ -21,7 +21,6 @@ from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action, Effect
 from tritium.ops.scf import ForOp
-from tritium.ops.ttir.function import FuncOp
 
 
 def unwritten(loop: ForOp, loads: Sequence[Operation]) -> list[Operation]:
@@ -69,4 +68,4 @@ def _known(roots: PointerRoots, pointer: SSAValue) -> set[SSAValue]:
 def _is_of_kernel(argument: SSAValue) -> bool:
     block = argument.owner
     function = block.parent_op() if isinstance(block, Block) else None
-    return isinstance(function, FuncOp) and function.sym_visibility != "private"
+    return getattr(function, "sym_visibility", "private") != "private"

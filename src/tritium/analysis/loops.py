@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.scf import ForOp
+
+
+def innermost_loops(function: Operation) -> list[ForOp]:
+    """The counted loops of a function without one inside."""
+    loops = [op for op in function.walk() if isinstance(op, ForOp)]
+    return [op for op in loops if not any(isinstance(inner, ForOp) for inner in op.body.walk())]
 
 
 def stages_of(loop: ForOp, default: int) -> int:

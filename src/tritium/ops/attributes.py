@@ -23,6 +23,11 @@ CONSTANCY = "tt.constancy"
 POINTER_RANGE = "tt.pointer_range"
 """On a pointer argument: 32 where the memory that it leads to has less than 2**31 bytes."""
 
+# Changes of layout
+PARTS = "ttg.parts"
+"""On a change of layout: the parts of its tile, a power of two, that go through shared memory one
+after the other, where the layouts allow it; each needs a part of the memory."""
+
 # Loops
 NUM_STAGES = "tt.num_stages"
 UNROLL_FACTOR = "tt.loop_unroll_factor"

@@ -16,7 +16,9 @@ from tritium.passes.ttgir import (
     MatchClusters,
     OrderScans,
     Pipeline,
+    ReloadOperands,
     ResolveAutoEncodings,
+    SplitConversions,
     StageOperands,
     ThreadLocality,
     WarpSpecialize,
@@ -78,7 +80,7 @@ def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
     flatten: bool = True, spare: int = 0, automatic: bool = False,
     late: str = "none", rows: int = 0, pack: int = 1, direct: bool = False,
-    registers: bool = False,
+    registers: bool = False, reload: bool = True,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -96,6 +98,7 @@ def ttgir(
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
         direct: whether the lanes of a warp copy to shared memory (`Processor.lane_copy_bytes`).
         registers: whether left operands of products that are computed stay in registers.
+        reload: whether loops read operands again where registers are short.
     """
     return [
         ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
@@ -130,6 +133,8 @@ def ttgir(
         Canonicalize(),
         CSE(),
         LICM(),
+        *([ReloadOperands()] if reload and processor.registers else []),
+        *([SplitConversions()] if processor.registers else []),
         DCE(),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -71,6 +72,23 @@ SHARING = 4096
 added up, of a tile in each program."""
 
 
+LONG = 8192
+"""Bytes along k from which on a processor reads faster than it computes tiles of 64 columns."""
+
+COPIES = 160 << 10
+"""Bytes of shared memory for the blocks of thin products that are on their way."""
+
+
+def _narrow(blocks: Blocks, idle: Callable[[Blocks], bool]) -> Blocks:
+    """Thin blocks of which there are enough for all processors, so that no sums are left to add:
+    half as wide, with as many stages as keep memory busy; those of 64 rows in shorter steps."""
+    while blocks.n > 32 and idle(blocks):
+        blocks = replace(blocks, n=blocks.n // 2)
+    if blocks.m > 32:
+        blocks = replace(blocks, k=blocks.k // 2)
+    return replace(blocks, stages=min(6, COPIES // (2 * blocks.k * (blocks.m + blocks.n))))
+
+
 @lru_cache(maxsize=4096)
 def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int, k: int) -> Blocks:
     """The configuration of a product. Where tiles are fewer than processors, K is split or sums are
@@ -84,9 +102,19 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     if thin:
         blocks = replace(blocks, m=max(16, power_of_two(m)))
     count = processors(device)
-    while not thin and blocks.n > 64 and batch * cdiv(m, blocks.m) * cdiv(n, blocks.n) < count:
+
+    def tiles_of(blocks: Blocks) -> int:
+        return batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
+
+    if thin and kind == "hopper":
+        blocks = _narrow(blocks, lambda b: 2 * tiles_of(b) <= count)
+    # Of few columns and long sums, narrower tiles would read A again for each: K is split instead.
+    long = kind == "hopper" and k * size >= LONG
+    while not thin and blocks.n > 64 and tiles_of(blocks) < count:
+        if long and blocks.n // 2 < n:
+            break
         blocks = replace(blocks, n=blocks.n // 2, warps=4 if blocks.n <= 128 else blocks.warps)
-    tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
+    tiles = tiles_of(blocks)
     splits = 1
     while splits < MOST_SPLITS and 2 * splits * tiles <= count and k >= 4 * splits * blocks.k:
         splits *= 2
@@ -128,7 +156,7 @@ _LANGUAGE = {torch.int32: tl.int32, torch.float32: tl.float32, torch.float64: tl
 
 def _described(a: Tensor, b: Tensor, blocks: Blocks) -> tuple[Described, Described] | None:
     """Descriptors of both operands, if the device's engine can read them."""
-    if blocks.split_k > 1 or a.shape[1] < blocks.m:
+    if a.shape[1] < blocks.m:
         return None
     left = blocks_of(a, blocks.m, blocks.k)
     right = blocks_of(b, blocks.k, blocks.n)
@@ -219,6 +247,9 @@ def launch(
     )
     after = (*extra, *strides)
     tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
+    operands = _described(a, b, blocks)
+    if operands is not None and blocks.split_k > 1:  # programs that share all tiles, evenly
+        blocks = replace(blocks, split_k=1, sharers=blocks.split_k * tiles)
     whole = tiles - tiles % blocks.sharers if blocks.sharers else tiles
     options: dict[str, object] = {
         "KIND": constant(activation), "PRECISION": constant(precision), "ACC": acc, "GROUP": 8,
@@ -226,7 +257,6 @@ def launch(
         "num_warps": blocks.warps,
     }  # fmt: skip
     with on("matmul", "a", a):
-        operands = _described(a, b, blocks)
         if whole < tiles:
             _launch_shared(a, b, y, blocks, range(whole, tiles), operands, after, options)
         if operands is None and whole:

@@ -158,4 +158,5 @@ def processor(arch: int) -> Processor:
         float8_products=tuple(map(str, _BYTE_FLOATS)) if arch >= 89 else (),
         product_part=(64, 16),  # a warp group's rows
         bulk_copies=bulk if arch >= 90 else None, copy_bytes=COPY_BYTES,
+        registers=(65536, 255),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from tritium.ops.base import Op
 from tritium.passes import pipelines
 from tritium.passes.ttgir.accelerate_matmul import has_computed_operands
 from tritium.passes.ttgir.descriptors_to_tma import LATE, has_stores_in_loops
-from tritium.passes.ttgir.reload_operands import ReloadOperands, operands_to_reload
+from tritium.passes.ttgir.operands.reload_operands import ReloadOperands, operands_to_reload
 from tritium.passes.ttgir.warp_specialize import may_split
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -47,7 +47,7 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
             wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, spare=spare,
-            automatic=automatic, late=late[0], registers=registers,
+            automatic=automatic, late=late[0], registers=registers, reload=False,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
         excess = shared_bytes(module, target) - target.max_shared if original is not None else 0
@@ -57,16 +57,16 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
             break
         if late[1:]:
             late = late[1:]
-        elif computed and not registers:
-            registers = True
         elif automatic:
             automatic = False
         elif split:
             spare += excess
-        else:
+        elif flatten:
             flatten = False
             # What loads ahead lives as long as the fused loop, beside the epilogue's scratch.
             tight = [op for op in asking if FLATTEN in op.attributes]
+        else:
+            registers = True
         module = original.clone()
     module = _with_reloaded_operands(module, target)
     why = ("the loop is not flattened, as it would need more shared memory than the "

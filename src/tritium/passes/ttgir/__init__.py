@@ -10,16 +10,18 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
 from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
 from tritium.passes.ttgir.match_clusters import MatchClusters
+from tritium.passes.ttgir.operands.reload_operands import ReloadOperands
+from tritium.passes.ttgir.operands.stage_operands import StageOperands
 from tritium.passes.ttgir.order_scans import OrderScans
 from tritium.passes.ttgir.pipeline import Pipeline
-from tritium.passes.ttgir.reload_operands import ReloadOperands
 from tritium.passes.ttgir.resolve_layouts import InferCoalescedEncodings, ResolveAutoEncodings
-from tritium.passes.ttgir.stage_operands import StageOperands
+from tritium.passes.ttgir.split_conversions import SplitConversions
 from tritium.passes.ttgir.thread_locality import ThreadLocality
 from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, AsyncDots, BufferAccesses, Coalesce, ConvertTTIRToTTGIR,
     DescriptorsToTMA, FuseNestedLoops, InferCoalescedEncodings, MatchClusters, OrderScans, Pipeline,
-    ReloadOperands, ResolveAutoEncodings, StageOperands, ThreadLocality, WarpSpecialize,
+    ReloadOperands, ResolveAutoEncodings, SplitConversions, StageOperands, ThreadLocality,
+    WarpSpecialize,
 )  # fmt: skip

@@ -30,13 +30,14 @@ from typing import Any, ClassVar, TypeGuard
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tritium.analysis.regions import is_removable
+from tritium.analysis.shared_memory import allocates_memory
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
 from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
+from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -453,8 +454,11 @@ def _before_memory(user: Operation, value: SSAValue) -> Operation:
     """The first of the allocations just before a product, its operands in shared memory, or the
     product itself: the scratch of a conversion that is before them can be in the same place."""
     place, former = user, user.prev_op if isinstance(user, TileProduct) else None
-    while isinstance(former, (LocalAllocOp, ConvertLayoutOp)) and former is not value.owner:
-        place, former = former if isinstance(former, LocalAllocOp) else place, former.prev_op
+    while former is not None and former is not value.owner:
+        allocates = allocates_memory(former)
+        if not allocates and not isinstance(former, ConvertLayoutOp):
+            break
+        place, former = former if allocates else place, former.prev_op
     return place
 
 

@@ -39,7 +39,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loop_writes import unwritten
-from tritium.analysis.loops import stages_of
+from tritium.analysis.loops import innermost_loops, stages_of
 from tritium.analysis.regions import functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
@@ -93,10 +93,9 @@ class Pipeline(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed, processor = False, processor_of(module)
         for function in functions(module):
-            loops = [op for op in function.walk() if isinstance(op, ForOp)]
-            for loop in loops:
+            for loop in innermost_loops(function):
                 stages = stages_of(loop, self.num_stages)
-                if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
+                if stages < 2:
                     continue
                 analysis = AxisAnalysis(function, assume_no_wrap=True)
                 plan = plan_of(loop, analysis, stages, processor, self.direct)

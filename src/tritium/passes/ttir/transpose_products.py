@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import constant_value
-from tritium.ops.base import Op
+from tritium.ops.base import Movement, Op
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.shape import TransOp
 from tritium.passes.base import Pass
@@ -93,12 +93,19 @@ def transpose(op: MatrixProduct) -> None:
 
 
 def _transposed(at: Builder, value: SSAValue) -> SSAValue:
-    if isinstance(owner := value.owner, TransOp) and owner.order == _SWAPPED:
-        return owner.src
+    if _swaps(owner := value.owner):
+        return owner.operands[0]
     if _is_zero(value):
         kind = ir.tensor_of(ir.shape_of(value.type)[::-1], ir.element_type(value.type))
         return at.constant(0, kind)
     return at.value(TransOp, value, order=_SWAPPED)
+
+
+def _swaps(op: Operation | Block) -> TypeGuard[Op]:
+    """Whether an op swaps the axes of a matrix."""
+    if not isinstance(op, Op) or op.movement is not Movement.REORDERED:
+        return False
+    return tuple(op.source_axes() or ()) == _SWAPPED
 
 
 def _is_zero(value: SSAValue) -> bool:
@@ -117,7 +124,7 @@ def _products_of_transposed(value: SSAValue) -> Iterator[MatrixProduct]:
                 if use.index == 0 and swapped:
                     yield user
                 continue
-            if isinstance(user, TransOp):
+            if _swaps(user):
                 turned = not swapped
             elif not isinstance(user, Op) or not user.is_elementwise:
                 continue

@@ -15,6 +15,7 @@ from tritium.analysis.regions import calls_in
 from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.partitions import STATE_BYTES, in_order
+from tritium.ops.attributes import PARTS
 
 LEAST_BYTES = 2048
 """Scratch that is not made smaller."""
@@ -43,30 +44,48 @@ class Frames:
 
 
 def frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
-    """The frames of all functions that the kernel calls, each above those of its callers. Nothing
-    works in rounds."""
-    found = _placed(functions, kernel, hardware.scratch_bytes, True)
+    """The frames of all functions that the kernel calls, each above those of its callers. Changes
+    of layout work in rounds where they say so (`ttg.parts`)."""
+    rounds = {op: n for f in functions for op in f.walk() if (n := _asked_rounds(op, hardware))}
+    sizes = _scratch_sizes(rounds, hardware)
+    found = _placed(functions, kernel, sizes, True)
     if found.size > hardware.max_shared:
-        return _placed(functions, kernel, hardware.scratch_bytes, False)
-    return found
+        found = _placed(functions, kernel, sizes, False)
+    return Frames(found.of, found.size, rounds)
 
 
 def fitted_frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
     """The same within the memory of the processor, if there is a way; else in the least that was
     found."""
-    found, rounds = frames(functions, kernel, hardware), dict[Any, int]()
-
-    def scratch_bytes(op: Any) -> int:
-        size = hardware.scratch_in_rounds(op, rounds[op]) if op in rounds else None
-        return hardware.scratch_bytes(op) if size is None else size
-
+    found = frames(functions, kernel, hardware)
+    rounds = dict(found.rounds)
+    sizes = _scratch_sizes(rounds, hardware)
     while found.size > hardware.max_shared:
         op = _to_halve(found, rounds, hardware)
         if op is None:
             break
         rounds[op] = rounds.get(op, 0) + 1
-        found = _placed(functions, kernel, scratch_bytes, False)
+        found = _placed(functions, kernel, sizes, False)
     return Frames(found.of, found.size, rounds)
+
+
+def _asked_rounds(op: Any, hardware: Hardware) -> int:
+    """The log2 of the rounds that an op asks for, or of the most below that it can work in."""
+    if PARTS not in op.attributes:
+        return 0
+    asked = op.attributes[PARTS].value.data.bit_length() - 1
+    able = (n for n in range(asked, 0, -1) if hardware.scratch_in_rounds(op, n) is not None)
+    return next(able, 0)
+
+
+def _scratch_sizes(rounds: Mapping[Any, int], hardware: Hardware) -> Callable[[Any], int]:
+    """A function that gives the scratch bytes of an op, in its rounds at the time of the call."""
+
+    def scratch_bytes(op: Any) -> int:
+        size = hardware.scratch_in_rounds(op, rounds[op]) if op in rounds else None
+        return hardware.scratch_bytes(op) if size is None else size
+
+    return scratch_bytes
 
 
 def _to_halve(found: Frames, rounds: Mapping[Any, int], hardware: Hardware) -> Any:

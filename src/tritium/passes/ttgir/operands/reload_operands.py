@@ -21,19 +21,21 @@ as well, but by more and smaller accesses, and accumulators may be among it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.loops import innermost_loops
 from tritium.analysis.regions import defined_inside, functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, MatrixEncoding, linear
 from tritium.ops.scf import ForOp
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
+from tritium.ops.ttgir import LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
+from tritium.passes.ttgir.accelerate_matmul import source_of
 from tritium.passes.ttgir.layout_propagation import (
     is_source,
     is_tile,
@@ -43,10 +45,6 @@ from tritium.passes.ttgir.layout_propagation import (
 from tritium.passes.ttgir.pipeline import operand_encoding
 from tritium.target import Processor
 
-REGISTERS = 65536
-"""32-bit registers of a multiprocessor."""
-MOST = 255
-"""Registers that a thread can have."""
 SPARE = 24
 """Registers for addresses, counters and masks."""
 
@@ -68,14 +66,17 @@ class ReloadOperands(Pass):
 
 def operands_to_reload(module: ModuleOp) -> dict[SSAValue, list[ForOp]]:
     """The operands that loops, those of them, should not hold in registers."""
-    threads = num_warps_of(module) * processor_of(module).lanes
-    budget = min(MOST, REGISTERS // threads) - SPARE
     found: dict[SSAValue, list[ForOp]] = {}
+    processor = processor_of(module)
+    if not processor.registers:
+        return found
+    all_registers, most = processor.registers
+    threads = num_warps_of(module) * processor.lanes
+    budget = min(most, all_registers // threads) - SPARE
     for function in functions(module):
-        for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
-            if not any(isinstance(op, ForOp) for op in loop.body.walk()):
-                for operand in _too_many(loop, budget):
-                    found.setdefault(operand, []).append(loop)
+        for loop in innermost_loops(function):
+            for operand in _too_many(loop, budget):
+                found.setdefault(operand, []).append(loop)
     return found
 
 
@@ -94,13 +95,16 @@ def _too_many(loop: ForOp, budget: int) -> list[SSAValue]:
         v: None for op in loop.body.walk() for v in op.operands
         if is_tile(v) and not defined_inside(v, loop) and not _is_source(v)
     }  # fmt: skip
+    candidates = list(filter(_can_reload, used))
+    if not candidates:
+        return []
     needed = sum(map(registers_of, [*loop.body.args, *used]))
     needed += max(
         (sum(registers_of(v) for v in (*op.operands[:2], op.results[0]) if defined_inside(v, loop))
          for op in loop.body.walk() if isinstance(op, TileProduct)), default=0,
     )  # fmt: skip
     chosen = list[SSAValue]()
-    for value in sorted(filter(_can_reload, used), key=registers_of, reverse=True):
+    for value in sorted(candidates, key=registers_of, reverse=True):
         if needed <= budget:
             break
         needed -= registers_of(value)
@@ -119,22 +123,19 @@ def _can_reload(value: SSAValue) -> bool:
         encoding.get("parent"), MatrixEncoding
     ):
         return False
-    owner = value.owner
     # A conversion between the layouts of products does not leave the registers of a thread.
-    return isinstance(owner, ConvertLayoutOp) and not _of_product(owner.src)
-
-
-def _of_product(value: SSAValue) -> bool:
-    return isinstance(ir.encoding_of(value.type), MatrixEncoding)
+    source = source_of(value)
+    return source is not value and not isinstance(ir.encoding_of(source.type), MatrixEncoding)
 
 
 def _reload(operand: SSAValue, loops: list[ForOp], processor: Processor) -> None:
     """Store a tile where it was converted, and load it where the loops use it."""
-    owner: Any = operand.owner
-    kind, at = owner.src.type, Builder(owner)
+    owner, source = operand.owner, source_of(operand)
+    assert isinstance(owner, Operation)
+    kind, at = cast("ir.TensorType", source.type), Builder(owner)
     encoding = operand_encoding(kind, processor)
     type = memdesc_of(ir.shape_of(kind), ir.element_type(kind), encoding, False)
-    memory = at.value(LocalAllocOp, owner.src, result=type)
+    memory = at.value(LocalAllocOp, source, result=type)
     memory.name_hint = operand.name_hint
     for use in list(operand.uses):
         user = use.operation

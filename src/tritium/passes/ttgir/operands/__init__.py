@@ -1,0 +1,1 @@
+"""Passes that put operands of products into shared memory."""
