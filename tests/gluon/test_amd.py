@@ -14,8 +14,11 @@ from tests.gluon.support import launcher
 from tritium.errors import CompilationError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language._layouts import layout_of
 from tritium.experimental.gluon.language.amd import AMDMFMALayout, AMDWMMALayout, cdna4
+from tritium.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
 from tritium.experimental.gluon.language.nvidia.hopper import mbarrier
+from tritium.ir.layouts.encodings import REGISTER, WARP, linear
 from tritium.target import GPUTarget
 
 
@@ -391,6 +394,52 @@ def test_bases_of_products(version: int, arch: str) -> None:
     """In the order of registers, lanes and warps, whatever order the layout is made in."""
     layout = AMDWMMALayout(version, True, [[0, 1], [1, 0]], instr_shape=[16, 16, 16])
     compiled(linear_kernel, "", {"result": layout}, arch)
+
+
+def _bases(layout: Any) -> tuple[list[Any], list[Any]]:
+    found = linear(layout.to_encoding(), (64, 64))
+    return tuple([list(b) for b in found.bases(name)] for name in (REGISTER, WARP))  # pyright: ignore
+
+
+def test_repeated_parts_of_products() -> None:
+    """The bases are those of release 3.9 (of MFMA in another order of registers)."""
+    layout = AMDWMMALayout(1, True, [[0, 2], [2, 0]], [[0, 1], [1, 0]])
+    assert _bases(layout) == ([[0, 2], [0, 4], [0, 8], [0, 16], [16, 0]], [[0, 32], [32, 0]])
+    operand = gl.DotOperandLayout(1, layout, 16)
+    assert _bases(operand) == (
+        [[1, 0], [2, 0], [4, 0], [8, 0], [0, 16], [16, 0], [32, 0]], [[0, 32], [0, 0]]
+    )
+    layout = AMDWMMALayout(2, False, [[1, 0], [0, 1]])
+    assert _bases(layout) == ([[1, 0], [2, 0], [4, 0], [0, 32], [32, 0]], [[16, 0], [0, 16]])
+    layout = AMDMFMALayout(3, [16, 16, 16], True, [2, 1], tiles_per_warp=[2, 2])
+    assert _bases(layout) == ([[0, 1], [0, 2], [0, 16], [16, 0], [0, 32]], [[32, 0]])
+    for made in (layout, AMDWMMALayout(2, False, [[1, 0], [0, 1]], [[0, 2]], [16, 16, 16])):
+        assert layout_of(made.to_encoding()) == made
+
+
+def test_numbers_of_warps_and_tiles() -> None:
+    """As release 3.6 has them."""
+    layout = AMDWMMALayout(version=2, transposed=True, warps_per_cta=[2, 2], tiles_per_warp=[2, 1])
+    assert layout == AMDWMMALayout(2, True, [[0, 1], [2, 0]], [[1, 0]])
+    assert AMDWMMALayout(2, True, [2, 2]) == AMDWMMALayout(2, True, [[0, 1], [1, 0]])
+    split = TensorMemoryLayout((128, 128), col_stride=1, cta_split_num=(2, 1))
+    assert split == TensorMemoryLayout((128, 128), col_stride=1, cga_layout=[[1, 0]])
+
+
+@pytest.mark.parametrize(("arch", "result", "width", "multiply", "count"), [
+    ("gfx942", AMDMFMALayout(3, [16, 16, 16], True, [2, 2], tiles_per_warp=[2, 1]), 4,
+     gl.amd.cdna3.mfma, "v_mfma_f32_16x16x16"),
+    ("gfx1100", AMDWMMALayout(1, False, [[0, 1], [1, 0]]), 16, gl.amd.rdna3.wmma,
+     "v_wmma_f32_16x16x16"),
+    ("gfx1200", AMDWMMALayout(2, False, [[0, 2], [1, 0]], [[0, 1]]), 8, gl.amd.rdna4.wmma,
+     "v_wmma_f32_16x16x16"),
+])  # fmt: skip
+def test_products_in_repeated_parts(
+    arch: str, result: Any, width: int, multiply: Any, count: str
+) -> None:
+    rows = rows_of(64 if arch == "gfx942" else 32)
+    constants = {"result": result, "rows": rows, "width": width, "multiply": multiply}
+    assert count in compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, arch).asm["amdgcn"]
 
 
 @gluon.jit
