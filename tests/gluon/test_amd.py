@@ -417,6 +417,78 @@ def test_repeated_parts_of_products() -> None:
         assert layout_of(made.to_encoding()) == made
 
 
+@gluon.jit
+def downcast_kernel(src, scale, out, layout: gl.constexpr, format: gl.constexpr,
+                    axis: gl.constexpr, run: gl.constexpr):
+    rows: gl.constexpr = gl.SliceLayout(1, layout)
+    columns: gl.constexpr = gl.SliceLayout(0, layout)
+    i, j = gl.arange(0, 64, rows)[:, None], gl.arange(0, 64, columns)[None, :]
+    x = gl.load(src + i * 64 + j)
+    m: gl.constexpr = 64 if axis else 64 // run
+    n: gl.constexpr = 64 // run if axis else 64
+    s = gl.load(scale + gl.arange(0, m, rows)[:, None] * n + gl.arange(0, n, columns)[None, :])
+    y = gl.amd.cdna4.scaled_downcast(x, s, format, axis=axis)
+    w: gl.constexpr = y.shape[1]
+    y = gl.convert_layout(y, layout)
+    gl.store(out + gl.arange(0, y.shape[0], rows)[:, None] * w
+             + gl.arange(0, w, columns)[None, :], y)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("format", ["e4m3", "e5m2", "e2m1"])
+def test_numbers_that_get_scales(format: str, axis: int) -> None:
+    rng = np.random.default_rng(34)
+    src = (rng.standard_normal((64, 64)) * 3).astype(np.float32)
+    src[:2, :32] = np.arange(-8, 8, 0.25).reshape(2, 32)
+    scales = rng.integers(126, 129, (64, 2) if axis else (2, 64)).astype(np.uint8)
+    factors = np.repeat(np.exp2(scales.astype(np.float32) - 127), 32, axis)
+    kind = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+            "e2m1": ml_dtypes.float4_e2m1fn}[format]  # fmt: skip
+    wanted = (src / factors).clip(*((-6, 6) if format == "e2m1" else (-400, 400))).astype(kind)
+    if format == "e2m1":
+        code = np.moveaxis(wanted.view(np.uint8) & 15, axis, 1)
+        wanted = np.moveaxis(code[:, ::2] | code[:, 1::2] << 4, 1, axis)
+    out = np.zeros(wanted.shape, wanted.dtype)
+    layout = rows_of(64) if axis else gl.BlockedLayout([2, 4], [4, 16], [4, 1], [1, 0])
+    constants = {"layout": layout, "format": format, "axis": axis, "run": 32}
+    launcher("interpreted")(downcast_kernel, (1,), src, scales, out, **constants)
+    np.testing.assert_array_equal(out.view(np.uint8), wanted.view(np.uint8))
+    types = f"*fp32 *u8 *{'u8' if format == 'e2m1' else 'fp8e4nv' if format == 'e4m3' else 'fp8e5'}"
+    compiled(downcast_kernel, types, constants, "gfx950")
+    if format == "e2m1":
+        with pytest.raises(CompilationError, match="one for 8 or more numbers along axis"):
+            compiled(downcast_kernel, types, constants | {"run": 4}, "gfx950")
+
+
+@gluon.jit
+def repacked_kernel(src, out, layout: gl.constexpr, rows: gl.constexpr):
+    turned: gl.constexpr = layout.operand_index == 1
+    m: gl.constexpr = 64 if turned else 32
+    n: gl.constexpr = 96 - m
+    i = gl.arange(0, m, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, n, gl.SliceLayout(0, rows))[None, :]
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    memory = gl.allocate_shared_memory(gl.uint8, [m, n], shared, gl.load(src + i * n + j))
+    x = gl.convert_layout(gl.amd.cdna4.load_shared_fp4_repacked(memory, layout), rows)
+    i = gl.arange(0, n, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, m, gl.SliceLayout(0, rows))[None, :]
+    gl.store(out + i * m + j, x)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_operands_that_are_packed_along_rows(index: int) -> None:
+    codes = np.random.default_rng(35).integers(0, 16, (64, 64)).astype(np.uint8)
+    along_rows = codes[::2] | codes[1::2] << 4
+    along_k = codes[:, ::2] | codes[:, 1::2] << 4
+    src, wanted = (np.ascontiguousarray(x.T if index else x) for x in (along_rows, along_k))
+    out = np.zeros_like(wanted)
+    unit = AMDMFMALayout(4, [16, 16, 128], True, [2, 2])
+    constants = {"layout": gl.DotOperandLayout(index, unit, 16), "rows": rows_of(64)}
+    launcher("interpreted")(repacked_kernel, (1,), src, out, **constants)
+    np.testing.assert_array_equal(out, wanted)
+    compiled(repacked_kernel, "*u8 *u8", constants, "gfx950")
+
+
 def test_numbers_of_warps_and_tiles() -> None:
     """As release 3.6 has them."""
     layout = AMDWMMALayout(version=2, transposed=True, warps_per_cta=[2, 2], tiles_per_warp=[2, 1])
