@@ -14,8 +14,11 @@ from tests.gluon.support import launcher
 from tritium.errors import CompilationError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language._layouts import layout_of
 from tritium.experimental.gluon.language.amd import AMDMFMALayout, AMDWMMALayout, cdna4
+from tritium.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
 from tritium.experimental.gluon.language.nvidia.hopper import mbarrier
+from tritium.ir.layouts.encodings import REGISTER, WARP, linear
 from tritium.target import GPUTarget
 
 
@@ -391,6 +394,124 @@ def test_bases_of_products(version: int, arch: str) -> None:
     """In the order of registers, lanes and warps, whatever order the layout is made in."""
     layout = AMDWMMALayout(version, True, [[0, 1], [1, 0]], instr_shape=[16, 16, 16])
     compiled(linear_kernel, "", {"result": layout}, arch)
+
+
+def _bases(layout: Any) -> tuple[list[Any], list[Any]]:
+    found = linear(layout.to_encoding(), (64, 64))
+    return tuple([list(b) for b in found.bases(name)] for name in (REGISTER, WARP))  # pyright: ignore
+
+
+def test_repeated_parts_of_products() -> None:
+    """The bases are those of release 3.9 (of MFMA in another order of registers)."""
+    layout = AMDWMMALayout(1, True, [[0, 2], [2, 0]], [[0, 1], [1, 0]])
+    assert _bases(layout) == ([[0, 2], [0, 4], [0, 8], [0, 16], [16, 0]], [[0, 32], [32, 0]])
+    operand = gl.DotOperandLayout(1, layout, 16)
+    assert _bases(operand) == (
+        [[1, 0], [2, 0], [4, 0], [8, 0], [0, 16], [16, 0], [32, 0]], [[0, 32], [0, 0]]
+    )
+    layout = AMDWMMALayout(2, False, [[1, 0], [0, 1]])
+    assert _bases(layout) == ([[1, 0], [2, 0], [4, 0], [0, 32], [32, 0]], [[16, 0], [0, 16]])
+    layout = AMDMFMALayout(3, [16, 16, 16], True, [2, 1], tiles_per_warp=[2, 2])
+    assert _bases(layout) == ([[0, 1], [0, 2], [0, 16], [16, 0], [0, 32]], [[32, 0]])
+    for made in (layout, AMDWMMALayout(2, False, [[1, 0], [0, 1]], [[0, 2]], [16, 16, 16])):
+        assert layout_of(made.to_encoding()) == made
+
+
+@gluon.jit
+def downcast_kernel(src, scale, out, layout: gl.constexpr, format: gl.constexpr,
+                    axis: gl.constexpr, run: gl.constexpr):
+    rows: gl.constexpr = gl.SliceLayout(1, layout)
+    columns: gl.constexpr = gl.SliceLayout(0, layout)
+    i, j = gl.arange(0, 64, rows)[:, None], gl.arange(0, 64, columns)[None, :]
+    x = gl.load(src + i * 64 + j)
+    m: gl.constexpr = 64 if axis else 64 // run
+    n: gl.constexpr = 64 // run if axis else 64
+    s = gl.load(scale + gl.arange(0, m, rows)[:, None] * n + gl.arange(0, n, columns)[None, :])
+    y = gl.amd.cdna4.scaled_downcast(x, s, format, axis=axis)
+    w: gl.constexpr = y.shape[1]
+    y = gl.convert_layout(y, layout)
+    gl.store(out + gl.arange(0, y.shape[0], rows)[:, None] * w
+             + gl.arange(0, w, columns)[None, :], y)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("format", ["e4m3", "e5m2", "e2m1"])
+def test_numbers_that_get_scales(format: str, axis: int) -> None:
+    rng = np.random.default_rng(34)
+    src = (rng.standard_normal((64, 64)) * 3).astype(np.float32)
+    src[:2, :32] = np.arange(-8, 8, 0.25).reshape(2, 32)
+    scales = rng.integers(126, 129, (64, 2) if axis else (2, 64)).astype(np.uint8)
+    factors = np.repeat(np.exp2(scales.astype(np.float32) - 127), 32, axis)
+    kind = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+            "e2m1": ml_dtypes.float4_e2m1fn}[format]  # fmt: skip
+    wanted = (src / factors).clip(*((-6, 6) if format == "e2m1" else (-400, 400))).astype(kind)
+    if format == "e2m1":
+        code = np.moveaxis(wanted.view(np.uint8) & 15, axis, 1)
+        wanted = np.moveaxis(code[:, ::2] | code[:, 1::2] << 4, 1, axis)
+    out = np.zeros(wanted.shape, wanted.dtype)
+    layout = rows_of(64) if axis else gl.BlockedLayout([2, 4], [4, 16], [4, 1], [1, 0])
+    constants = {"layout": layout, "format": format, "axis": axis, "run": 32}
+    launcher("interpreted")(downcast_kernel, (1,), src, scales, out, **constants)
+    np.testing.assert_array_equal(out.view(np.uint8), wanted.view(np.uint8))
+    types = f"*fp32 *u8 *{'u8' if format == 'e2m1' else 'fp8e4nv' if format == 'e4m3' else 'fp8e5'}"
+    compiled(downcast_kernel, types, constants, "gfx950")
+    if format == "e2m1":
+        with pytest.raises(CompilationError, match="one for 8 or more numbers along axis"):
+            compiled(downcast_kernel, types, constants | {"run": 4}, "gfx950")
+
+
+@gluon.jit
+def repacked_kernel(src, out, layout: gl.constexpr, rows: gl.constexpr):
+    turned: gl.constexpr = layout.operand_index == 1
+    m: gl.constexpr = 64 if turned else 32
+    n: gl.constexpr = 96 - m
+    i = gl.arange(0, m, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, n, gl.SliceLayout(0, rows))[None, :]
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    memory = gl.allocate_shared_memory(gl.uint8, [m, n], shared, gl.load(src + i * n + j))
+    x = gl.convert_layout(gl.amd.cdna4.load_shared_fp4_repacked(memory, layout), rows)
+    i = gl.arange(0, n, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, m, gl.SliceLayout(0, rows))[None, :]
+    gl.store(out + i * m + j, x)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_operands_that_are_packed_along_rows(index: int) -> None:
+    codes = np.random.default_rng(35).integers(0, 16, (64, 64)).astype(np.uint8)
+    along_rows = codes[::2] | codes[1::2] << 4
+    along_k = codes[:, ::2] | codes[:, 1::2] << 4
+    src, wanted = (np.ascontiguousarray(x.T if index else x) for x in (along_rows, along_k))
+    out = np.zeros_like(wanted)
+    unit = AMDMFMALayout(4, [16, 16, 128], True, [2, 2])
+    constants = {"layout": gl.DotOperandLayout(index, unit, 16), "rows": rows_of(64)}
+    launcher("interpreted")(repacked_kernel, (1,), src, out, **constants)
+    np.testing.assert_array_equal(out, wanted)
+    compiled(repacked_kernel, "*u8 *u8", constants, "gfx950")
+
+
+def test_numbers_of_warps_and_tiles() -> None:
+    """As release 3.6 has them."""
+    layout = AMDWMMALayout(version=2, transposed=True, warps_per_cta=[2, 2], tiles_per_warp=[2, 1])
+    assert layout == AMDWMMALayout(2, True, [[0, 1], [2, 0]], [[1, 0]])
+    assert AMDWMMALayout(2, True, [2, 2]) == AMDWMMALayout(2, True, [[0, 1], [1, 0]])
+    split = TensorMemoryLayout((128, 128), col_stride=1, cta_split_num=(2, 1))
+    assert split == TensorMemoryLayout((128, 128), col_stride=1, cga_layout=[[1, 0]])
+
+
+@pytest.mark.parametrize(("arch", "result", "width", "multiply", "count"), [
+    ("gfx942", AMDMFMALayout(3, [16, 16, 16], True, [2, 2], tiles_per_warp=[2, 1]), 4,
+     gl.amd.cdna3.mfma, "v_mfma_f32_16x16x16"),
+    ("gfx1100", AMDWMMALayout(1, False, [[0, 1], [1, 0]]), 16, gl.amd.rdna3.wmma,
+     "v_wmma_f32_16x16x16"),
+    ("gfx1200", AMDWMMALayout(2, False, [[0, 2], [1, 0]], [[0, 1]]), 8, gl.amd.rdna4.wmma,
+     "v_wmma_f32_16x16x16"),
+])  # fmt: skip
+def test_products_in_repeated_parts(
+    arch: str, result: Any, width: int, multiply: Any, count: str
+) -> None:
+    rows = rows_of(64 if arch == "gfx942" else 32)
+    constants = {"result": result, "rows": rows, "width": width, "multiply": multiply}
+    assert count in compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, arch).asm["amdgcn"]
 
 
 @gluon.jit

@@ -14,6 +14,8 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.gluon.support import compiled, launcher
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.tools.triton_to_gluon_translator import (
     convert_triton_to_gluon,
     translate_paths,
@@ -73,9 +75,51 @@ def shapes_kernel(x_ptr, out_ptr):
 
 
 @tritium.jit
-def described_kernel(x_ptr, n):
-    desc = tl.make_tensor_descriptor(x_ptr, [n], [1], [128])
-    desc.store([0], desc.load([0]) + 1)
+def described_kernel(x_ptr, out_ptr, m, n, COUNT: tl.constexpr):
+    source = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [16, 16])
+    out = tl.make_tensor_descriptor(out_ptr, [m, n], [n, 1], [16, 16])
+    for k in range(COUNT):
+        out.store([0, 16 * k], source.load([0, 16 * k]) + 1)
+
+
+@tritium.jit
+def given_kernel(source, out, COUNT: tl.constexpr):
+    for k in range(COUNT):
+        out.store([0, 16 * k], source.load([0, 16 * k]) + 1)
+
+
+@tritium.jit
+def reduced_kernel(source, x_ptr):
+    source.atomic_add([0, 0], tl.load(x_ptr + tl.arange(0, 16)))
+
+
+@tritium.jit
+def blocks_kernel(x_ptr, out_ptr, m, n, COUNT: tl.constexpr):
+    source = tl.make_block_ptr(x_ptr, (m, n), (n, 1), (0, 4), (16, 16), (1, 0))
+    out = tl.make_block_ptr(out_ptr, (m, n), (n, 1), (0, 4), (16, 16), (1, 0))
+    for _ in range(COUNT):
+        block = tl.load(source, boundary_check=(0, 1), padding_option="zero")
+        tl.store(out, block * 2, boundary_check=(0, 1))
+        source = tl.advance(source, (0, 16))
+        out = tl.advance(out, [0, 16])
+
+
+@tritium.jit
+def sorts_kernel(x_ptr, out_ptr, top_ptr, ROWS: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + rows * N + columns)
+    tl.store(out_ptr + rows * N + columns, tl.sort(x, descending=True))
+    tl.store(top_ptr + rows * 4 + tl.arange(0, 4)[None, :], tl.topk(x, 4, descending=False))
+
+
+@tritium.jit
+def scaled_product_kernel(a_ptr, b_ptr, a_scale, b_scale, out_ptr, FORMAT: tl.constexpr,
+                          K: tl.constexpr):
+    i, k = tl.arange(0, 32)[:, None], tl.arange(0, K)[None, :]
+    runs = i * 2 + tl.arange(0, 2)[None, :]
+    a, b = tl.load(a_ptr + i * K + k), tl.load(b_ptr + k.T * 32 + i.T)
+    product = tl.dot_scaled(a, tl.load(a_scale + runs), FORMAT, b, tl.load(b_scale + runs), FORMAT)
+    tl.store(out_ptr + i * 32 + tl.arange(0, 32)[None, :], product)
 
 
 def translated(kernel: Any, folder: Path) -> Any:
@@ -105,6 +149,22 @@ CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = 
                {"N": 64, "BM": 32, "BN": 32, "BK": 32}, "*fp16 *fp16 *fp32 i32"),
     "shapes": (shapes_kernel, (1,), [np.arange(256, dtype=np.int32) * 37 % 101,
                                      np.zeros(272, np.int32)], {}, "*i32 *i32"),
+    "descriptors": (described_kernel, (1,), [_floats(5, 12, 40), np.zeros((12, 40), np.float32),
+                                             12, 40], {"COUNT": 3}, "*fp32 *fp32 i32 i32"),
+    "blocks": (blocks_kernel, (1,), [_floats(5, 12, 40), np.zeros((12, 40), np.float32), 12, 40],
+               {"COUNT": 3}, "*fp32 *fp32 i32 i32"),
+    "sorts": (sorts_kernel, (1,), [
+        np.where(_floats(6, 8, 32) > 1, np.nan, _floats(6, 8, 32)).astype(np.float32),
+        np.zeros((8, 32), np.float32), np.zeros((8, 4), np.float32)],
+        {"ROWS": 8, "N": 32}, "*fp32 *fp32 *fp32"),
+    "scaled": (scaled_product_kernel, (1,), [
+        *(np.random.default_rng(i).integers(0, 120, (64, 32)).astype(np.uint8) for i in range(2)),
+        *(np.random.default_rng(i).integers(120, 130, (32, 2)).astype(np.uint8) for i in range(2)),
+        np.zeros((32, 32), np.float32)], {"FORMAT": "e5m2", "K": 64}, "*u8 *u8 *u8 *u8 *fp32"),
+    "packed": (scaled_product_kernel, (1,), [
+        *(np.random.default_rng(i).integers(0, 256, (32, 32)).astype(np.uint8) for i in range(2)),
+        *(np.random.default_rng(i).integers(120, 130, (32, 2)).astype(np.uint8) for i in range(2)),
+        np.zeros((32, 32), np.float32)], {"FORMAT": "e2m1", "K": 32}, "*u8 *u8 *u8 *u8 *fp32"),
 }  # fmt: skip
 
 
@@ -124,7 +184,18 @@ def test_translated_kernels_agree(name: str, how: str, tmp_path: Path) -> None:
     if how == "interpreted":
         asm = compiled(gluon_kernel, types, constants, 80).asm
         assert asm["cubin"].startswith(b"\x7fELF")
-        assert ("mma.sync" in asm["ptx"]) == (name == "matmul")
+        assert ("mma.sync" in asm["ptx"]) == (name in ("matmul", "scaled", "packed"))
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("how", ["interpreted", "engine", "sm_90"])
+def test_descriptors_of_the_host(how: str, tmp_path: Path) -> None:
+    """They are copied by the engine, as Gluon's."""
+    source = _floats(7, 12, 40)
+    out, layout = np.zeros_like(source), gl.NVMMASharedLayout.get_default_for([16, 16], gl.float32)
+    made = [TensorDescriptor.from_tensor(x, [16, 16], layout) for x in (source, out)]
+    launcher(how)(translated(given_kernel, tmp_path), (1,), *made, COUNT=3)
+    np.testing.assert_array_equal(out, source + 1)
 
 
 def test_the_text_is_readable() -> None:
@@ -151,8 +222,8 @@ def test_functions_under_decorators() -> None:
 
 
 def test_what_is_not_translated_is_named() -> None:
-    with pytest.raises(NotImplementedError, match=r"described_kernel: .*descriptor"):
-        convert_triton_to_gluon([described_kernel])
+    with pytest.raises(NotImplementedError, match=r"reduced_kernel: .atomic_add.. of descriptors"):
+        convert_triton_to_gluon([reduced_kernel])
     with pytest.raises(ValueError, match="gfx942"):
         convert_triton_to_gluon([add_kernel], "gfx942")
 

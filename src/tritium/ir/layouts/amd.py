@@ -18,8 +18,8 @@ from tritium.ir.layouts.encodings import (
     DotOperandEncoding,
     LinearEncoding,
     MatrixEncoding,
+    counted,
     dim,
-    identity_nd,
     linear,
     spread,
 )
@@ -38,7 +38,8 @@ def scale_encoding(
     parent, width = result, 1
     if isinstance(result, AMDWmmaEncoding):
         width = result.get("instrShape")[2] // SCALED_RUN
-        kept: Any = {k: result.get(k) for k in ("warpsPerCTA", "CGALayout", "isTranspose")}
+        kept: Any = {k: result.get(k) for k in (
+            "warpsPerCTA", "CGALayout", "isTranspose", "registerBases", "warpBases")}  # fmt: skip
         parent = AMDWmmaEncoding.make(version=1, **kept)
     operand = DotOperandEncoding.make(opIdx=index, parent=parent, kWidth=width)
     names = [dim(axis) for axis in range(len(shape))]
@@ -50,30 +51,58 @@ def scale_encoding(
 
 
 class _Tiled(MatrixEncoding):
-    """A part of the result that one instruction computes, repeated over warps."""
+    """A part of the result that one instruction computes, repeated over registers and warps."""
 
     def instruction(self, m: str, n: str) -> LinearLayout:
         """Result of one instruction: rows `m`, columns `n`."""
         raise NotImplementedError
 
+    def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Where further parts begin, counted in parts, for each bit of a thread's and of a warp's
+        number of them."""
+        raise NotImplementedError
+
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         rank = len(shape)
         layout = self.instruction(dim(rank - 2), dim(rank - 1))
-        layout *= identity_nd(WARP, self.get("warpsPerCTA"), self.warp_order(rank))
-        return spread(layout, self.get("CGALayout"), shape)
+        return spread(self.repeated(layout, rank), self.get("CGALayout"), shape)
+
+    def repeated(self, part: LinearLayout, rank: int, skipped: int | None = None) -> LinearLayout:
+        axes = range(rank)
+        for axis in axes:
+            part *= LinearLayout.identity(1, WARP, dim(axis))
+        sizes = [part.out_size(dim(axis)) for axis in axes]
+        registers, warps = (
+            [[0 if a == skipped else b[a] * sizes[a] for a in axes] for b in bases]
+            for bases in self.tiles(rank)
+        )  # fmt: skip
+        part = part.transpose_outs([dim(axis) for axis in axes])
+        bases = {
+            REGISTER: [*part.bases(REGISTER), *(b for b in registers if any(b))],
+            LANE: part.bases(LANE), WARP: warps,
+        }  # fmt: skip
+        ends = [1 << max(b[a] for group in bases.values() for b in group).bit_length()
+                for a in axes]  # fmt: skip
+        found = LinearLayout.of(bases, {dim(a): max(ends[a], sizes[a]) for a in axes})
+        # What is left of the tile goes to registers, columns (of operands K) first.
+        first = rank - 1 if skipped is None else skipped
+        order = [first, *(a for a in reversed(axes) if a != first)]
+        return found.transpose_outs([dim(axis) for axis in order])
 
 
 @irdl_attr_definition
 class AMDMfmaEncoding(_Tiled):
-    """MFMA: 64 lanes, 16 or 32 rows and columns. Each lane has four neighbours of a row (of a
+    """MFMA: 64 lanes, 16 or 32 rows and columns. `tilesPerWarp`: how many such parts of a warp are
+    neighbours. Each lane has four neighbours of a row (of a
     column, if not transposed), or (64-bit elements) every fourth. Of 4 rows and 64 columns (if
     transposed: the other way round) each lane has a column."""
 
     name = "ttg.amd_mfma"
     KEYS: ClassVar[tuple[str, ...]] = (
         "version", "warpsPerCTA", *CTA, "instrShape", "isTransposed", "elementBitWidth",
+        "tilesPerWarp",
     )  # fmt: skip
-    DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "elementBitWidth": 32}
+    DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "elementBitWidth": 32, "tilesPerWarp": ()}
 
     def check(self) -> None:
         shape, long = tuple(self.get("instrShape")[:2]), (64, 4)
@@ -82,6 +111,10 @@ class AMDMfmaEncoding(_Tiled):
             raise ValueError(
                 f"#{self.name}: instrShape is {shape}; (16, 16), (32, 32) or {narrow} is required"
             )
+
+    def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
+        counts = self.get("tilesPerWarp") or (1,) * rank
+        return counted(counts), counted(self.get("warpsPerCTA"), counts)
 
     def instruction(self, m: str, n: str) -> LinearLayout:
         rows, size = self.get("instrShape")[:2]
@@ -107,19 +140,25 @@ class AMDMfmaEncoding(_Tiled):
 @irdl_attr_definition
 class AMDWmmaEncoding(_Tiled):
     """WMMA: 32 lanes, 16 rows and columns. A lane has every second element of a row (version 1,
-    gfx11, where both halves of a wave hold the same operands), or eight neighbours."""
+    gfx11, where both halves of a wave hold the same operands), or eight neighbours; of a column, if
+    not transposed. `registerBases`, `warpBases`: where further such parts begin, for each bit of
+    their number in a warp and of the warp's number; without, `warpsPerCTA` says that."""
 
     name = "ttg.amd_wmma"
     KEYS: ClassVar[tuple[str, ...]] = (
-        "version", "isTranspose", "warpsPerCTA", *CTA, "instrShape",
+        "version", "isTranspose", "warpsPerCTA", *CTA, "instrShape", "registerBases", "warpBases",
     )  # fmt: skip
-    DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "instrShape": (16, 16, 16)}
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        **CTA, "instrShape": (16, 16, 16), "registerBases": (), "warpBases": (),
+    }  # fmt: skip
 
-    def check(self) -> None:
-        if not self.get("isTranspose"):
-            raise ValueError(f"#{self.name}: isTranspose = true is built")
+    def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
+        registers, warps = ([[*b] for b in self.get(k)] for k in ("registerBases", "warpBases"))
+        return registers, warps or counted(self.get("warpsPerCTA"))
 
     def instruction(self, m: str, n: str) -> LinearLayout:
+        if not self.get("isTranspose"):
+            m, n = n, m
         rows, halves = LinearLayout.identity(16, LANE, m), LinearLayout.identity(2, LANE, n)
         registers = LinearLayout.identity(8, REGISTER, n)
         return rows * halves * registers if self.get("version") == 1 else registers * rows * halves

@@ -229,6 +229,14 @@ class MatrixEncoding(Encoding):
         """The axes over which consecutive warps run, the last first."""
         return tuple(reversed(range(rank)))
 
+    def repeated(self, part: LinearLayout, rank: int, skipped: int | None = None) -> LinearLayout:
+        """The layout of all warps from that of one; those along the axis `skipped` hold copies."""
+        warps = self.get("warpsPerCTA")
+        for axis in self.warp_order(rank):
+            make = LinearLayout.zeros if axis == skipped else LinearLayout.identity
+            part *= make(warps[axis], WARP, dim(axis))
+        return part
+
 
 @irdl_attr_definition
 class NvidiaMmaEncoding(MatrixEncoding):
@@ -256,8 +264,7 @@ class NvidiaMmaEncoding(MatrixEncoding):
         if self.version == 3:
             width = self.get("instrShape")[1]
             layout *= LinearLayout.identity(width // 8, REGISTER, n)
-        layout *= identity_nd(WARP, self.get("warpsPerCTA"), self.warp_order(rank))
-        return spread(layout, self.get("CGALayout"), shape)
+        return spread(self.repeated(layout, rank), self.get("CGALayout"), shape)
 
     def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
         layout = (
@@ -293,7 +300,7 @@ class DotOperandEncoding(Encoding):
         if isinstance(parent, BlockedEncoding):
             return self._for_fma(parent, shape, k_axis)
         layout = parent.operand_part(left, dim(k_axis), dim(other), self.get("kWidth"))
-        layout *= _repeated_warps(parent, rank, k_axis)
+        layout = parent.repeated(layout, rank, k_axis)
         return spread(layout, _without_axis(parent, k_axis), shape)
 
     @staticmethod
@@ -317,15 +324,6 @@ def _without_axis(parent: Encoding, axis: int) -> Cluster:
         tuple(0 if i == axis else x for i, x in enumerate(basis))
         for basis in parent.get("CGALayout")
     )
-
-
-def _repeated_warps(parent: MatrixEncoding, rank: int, k_axis: int) -> LinearLayout:
-    """Warps along the result's axes; those along the axis that is k here hold copies."""
-    layout, warps = LinearLayout.empty(), parent.get("warpsPerCTA")
-    for axis in parent.warp_order(rank):
-        make = LinearLayout.zeros if axis == k_axis else LinearLayout.identity
-        layout *= make(warps[axis], WARP, dim(axis))
-    return layout
 
 
 @irdl_attr_definition
@@ -493,6 +491,15 @@ def identity_nd(name: str, shape: Sequence[int], order: Sequence[int]) -> Linear
     for axis in order:
         layout *= LinearLayout.identity(shape[axis], name, dim(axis))
     return layout
+
+
+def counted(counts: Sequence[int], steps: Sequence[int] | None = None) -> list[list[int]]:
+    """Bases of so many parts along each axis, the last axis first; `steps`: how far apart."""
+    rank = len(counts)
+    return [
+        [(steps[axis] if steps else 1) << bit if a == axis else 0 for a in range(rank)]
+        for axis in reversed(range(rank)) for bit in range(counts[axis].bit_length() - 1)
+    ]  # fmt: skip
 
 
 def grow(layout: LinearLayout, sizes: dict[str, int], name: str) -> LinearLayout:

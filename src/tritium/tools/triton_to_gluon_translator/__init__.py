@@ -5,8 +5,10 @@ by hand.
     python -m tritium.tools.triton_to_gluon_translator package.module.kernel -o kernel_gluon.py
 
 Blocks of one rank get one layout (`helpers.block_layout`), and functions whose results have another
-are followed by `helpers.settle`, a change of layout. Products go through mma.sync. Descriptors,
-block pointers, scaled products and sorting are not translated: `NotImplementedError` names them.
+are followed by `helpers.settle`, a change of layout. Products go through mma.sync. Descriptors
+that kernels make, and block pointers, become pointers and masks (`memory_blocks`); those of the
+host are copied by the engine. `NotImplementedError` names what is not translated: gathers, scatters
+and atomic operations of descriptors.
 """
 
 from __future__ import annotations

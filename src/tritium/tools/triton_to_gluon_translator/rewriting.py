@@ -14,18 +14,29 @@ from tritium.language.values.base import base_type, module_of
 from tritium.language.values.constexpr import ConstexprFunction, constexpr
 
 LANGUAGE = "tritium.language"
-HELPED = {"arange", "full", "zeros", "expand_dims", "dot"}
-"""Functions for which there is one in `helpers`."""
+HELPERS = "tritium.tools.triton_to_gluon_translator"
+HELPED = dict.fromkeys(("arange", "full", "zeros", "expand_dims", "dot"), "helpers") | {
+    "dot_scaled": "scaled", "sort": "sorting", "topk": "sorting",
+    **dict.fromkeys(("advance", "make_block_ptr", "make_tensor_descriptor"), "memory_blocks"),
+}
+"""The modules of helpers by the functions that they replace."""
+OF_BLOCKS = {"load", "store"}
+"""Functions that block pointers have others for."""
+OF_DESCRIPTORS = {
+    "load": "load_block", "store": "store_block", "load_tensor_descriptor": "load_block",
+    "store_tensor_descriptor": "store_block",
+}
+"""Functions for methods of descriptors, and the functions that do the same."""
 SETTLED = {
     "argmax", "argmin", "cat", "flip", "gather", "histogram", "interleave", "join", "max", "min",
     "permute", "ravel", "reduce", "reduce_or", "reshape", "split", "sum", "trans", "view",
     "xor_sum",
 }  # fmt: skip
 """Functions, and methods of blocks, whose results have other layouts than their operands."""
-REFUSED = {
-    "advance", "dot_scaled", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor",
-    "sort", "store_tensor_descriptor", "topk",
-}  # fmt: skip
+DESCRIPTORS_ALONE = {
+    "scatter", "atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or", "atomic_xor",
+}
+"""Methods that only descriptors have, and no helper."""
 MISSING = object()
 
 
@@ -53,6 +64,7 @@ class Rewriter(ast.NodeTransformer):
         self.callees: dict[str, JITCallable] = {}
         self.imports, self.constants = set[str](), dict[str, Any]()
         self.locals = set[str]()
+        self.has_block_pointers = False
 
     def rewritten(self) -> ast.FunctionDef:
         """The function in Gluon. Raises `NotImplementedError` for what is not translated."""
@@ -60,6 +72,9 @@ class Rewriter(ast.NodeTransformer):
         self.locals = {a.arg for a in ast.walk(found) if isinstance(a, ast.arg)}
         self.locals |= {n.id for n in ast.walk(found) if isinstance(n, ast.Name)
                         and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        names = {getattr(n, "attr", getattr(n, "id", getattr(n, "arg", None)))
+                 for n in ast.walk(found)}  # fmt: skip
+        self.has_block_pointers = bool(names & {"make_block_ptr", "boundary_check"})
         found.decorator_list = [ast.parse("gluon.jit", mode="eval").body]
         return ast.fix_missing_locations(self.generic_visit(found))  # pyright: ignore
 
@@ -78,11 +93,11 @@ class Rewriter(ast.NodeTransformer):
         name = of_language(value)
         if name is not None:
             if name in HELPED:
-                return ast.parse(f"helpers.{name}", mode="eval").body
-            if name in REFUSED:
-                raise NotImplementedError(
-                    f"{self.function.__name__}: {LANGUAGE}.{name} is not translated to Gluon"
-                )
+                return self._helper(HELPED[name], name)
+            if name in OF_DESCRIPTORS and name not in OF_BLOCKS:
+                return self._helper("memory_blocks", OF_DESCRIPTORS[name])
+            if name in OF_BLOCKS and self.has_block_pointers:
+                return self._helper("memory_blocks", name)
             if hasattr(gl, name):
                 return ast.parse(f"gl.{name}", mode="eval").body
             self.imports.add("import tritium.language as tl")  # which works on layouts as well
@@ -104,6 +119,12 @@ class Rewriter(ast.NodeTransformer):
             self.constants[root.id] = value
         return node
 
+    def _helper(self, module: str, name: str) -> ast.expr:
+        """The expression for a helper."""
+        if module != "helpers":
+            self.imports.add(f"from {HELPERS} import {module}")
+        return ast.parse(f"{module}.{name}", mode="eval").body
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
         value = self._resolved(node)
         if value is MISSING or hasattr(builtins, node.id) or isinstance(value, ModuleType):
@@ -121,12 +142,19 @@ class Rewriter(ast.NodeTransformer):
         value = self._resolved(node.func)
         name = of_language(value) if value is not MISSING else None
         method = isinstance(node.func, ast.Attribute) and value is MISSING
-        if method and node.func.attr in ("load", "store") and not _is_pointer_free(node):  # pyright: ignore
-            raise NotImplementedError(f"{self.function.__name__}: descriptors are not translated")
         self.generic_visit(node)
-        if method and node.func.attr in HELPED:  # pyright: ignore[reportAttributeAccessIssue]
+        attribute = node.func.attr if method else ""  # pyright: ignore[reportAttributeAccessIssue]
+        helper = None
+        if attribute in OF_BLOCKS:
+            helper = self._helper("memory_blocks", OF_DESCRIPTORS[attribute])
+        elif attribute in HELPED:
+            helper = self._helper(HELPED[attribute], attribute)
+        elif attribute in DESCRIPTORS_ALONE:
+            raise NotImplementedError(
+                f"{self.function.__name__}: .{attribute}() of descriptors is not translated"
+            )
+        if helper is not None:
             owner: Any = node.func
-            helper = ast.parse(f"helpers.{owner.attr}", mode="eval").body
             return ast.Call(helper, [owner.value, *node.args], node.keywords)
         called: Any = getattr(node.func, "attr", name) if method else name
         return _settled(node) if called in SETTLED else node
@@ -146,10 +174,6 @@ class Rewriter(ast.NodeTransformer):
                 helper = ast.parse("helpers.expand_dims", mode="eval").body
                 found = ast.Call(helper, [found, ast.Constant(axis)], [])
         return found
-
-
-def _is_pointer_free(node: ast.Call) -> bool:
-    return not node.args
 
 
 def _settled(node: ast.expr) -> ast.Call:

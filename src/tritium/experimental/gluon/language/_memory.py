@@ -7,7 +7,7 @@ from typing import Any
 
 from tritium.language import core as tl
 from tritium.language.decorators import builtin
-from tritium.language.values.constexpr import constexpr_type
+from tritium.language.values.constexpr import constexpr_type, unwrap
 from tritium.language.values.tensor import tensor
 
 _MODIFIERS = ("none", "ca", "cg", "cs", "cv", "wb", "wt")
@@ -89,13 +89,22 @@ def bulk_hints(policy: Any) -> str:
     return policy.bulk_hints()
 
 
+def _check_pointer(name: str, *of_blocks: Any) -> None:
+    if any(map(unwrap, of_blocks)):
+        raise ValueError(f"{name}: boundary_check and padding_option are of block pointers, which "
+                         "Gluon has not; empty ones are allowed")  # fmt: skip
+
+
 @builtin
 def load(
     pointer: Any, mask: Any = None, other: Any = None, *, cache_modifier: Any = None,
     eviction_policy: Any = None, volatile: bool = False, cache_policy: Any = None,
+    boundary_check: Any = (), padding_option: Any = "",
 ) -> tensor:  # fmt: skip
     """Load the values in memory at `pointer`; see `tl.load`. `cache_policy`: a `CachePolicy`
-    instead of the two words."""
+    instead of the two words. `boundary_check`, `padding_option`: of block pointers, which Gluon
+    has not (empty; names of release 3.6)."""
+    _check_pointer("load", boundary_check, padding_option)
     modifier, eviction = chosen(cache_policy, cache_modifier, eviction_policy)
     return tl.load(
         pointer, mask, other, cache_modifier=modifier, eviction_policy=eviction, volatile=volatile
@@ -105,8 +114,10 @@ def load(
 @builtin
 def store(
     pointer: Any, value: Any, mask: Any = None, *, cache_modifier: Any = None,
-    eviction_policy: Any = None, cache_policy: Any = None,
+    eviction_policy: Any = None, cache_policy: Any = None, boundary_check: Any = (),
 ) -> None:  # fmt: skip
-    """Write `value` to memory at `pointer`; see `tl.store`. `cache_policy`: as for `load`."""
+    """Write `value` to memory at `pointer`; see `tl.store`. `cache_policy`, `boundary_check`: as
+    for `load`."""
+    _check_pointer("store", boundary_check)
     modifier, eviction = chosen(cache_policy, cache_modifier, eviction_policy)
     tl.store(pointer, value, mask, cache_modifier=modifier, eviction_policy=eviction)

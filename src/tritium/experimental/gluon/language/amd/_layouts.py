@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from math import prod
 from typing import Any
 
 from tritium.experimental.gluon.language._layouts import DistributedLayout, Layout
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
-from tritium.ir.layouts.encodings import Encoding
+from tritium.ir.layouts.encodings import Encoding, counted
+from tritium.language.values.constexpr import unwrap
 
 
 def _tuples(value: Any) -> Any:
@@ -32,12 +33,15 @@ class AMDMFMALayout(DistributedLayout):
     __hash__ = Layout.__hash__
 
     def to_encoding(self) -> Encoding:
-        if self.tiles_per_warp is not None and prod(self.tiles_per_warp) != 1:
-            raise NotImplementedError("AMDMFMALayout with tiles_per_warp is not built")
+        tiles = tuple(self.tiles_per_warp or ())
+        if tiles and len(tiles) != len(self.warps_per_cta):
+            raise ValueError(f"tiles_per_warp is {list(tiles)}; one number for each axis of "
+                             f"warps_per_cta, {self.warps_per_cta}, is required")  # fmt: skip
         return AMDMfmaEncoding.make(
             version=self.version, warpsPerCTA=tuple(self.warps_per_cta),
             instrShape=tuple(self.instr_shape), isTransposed=self.transposed,
             elementBitWidth=self.element_bitwidth or 32, CGALayout=_tuples(self.cga_layout),
+            tilesPerWarp=tiles if prod(tiles) != 1 else (),
         )  # fmt: skip
 
     @classmethod
@@ -46,7 +50,8 @@ class AMDMFMALayout(DistributedLayout):
         bits = encoding.get("elementBitWidth")
         return cls(
             encoding.get("version"), shape, encoding.get("isTransposed"), warps,
-            None if bits == 32 else bits, cga_layout=encoding.get("CGALayout"),
+            None if bits == 32 else bits, encoding.get("tilesPerWarp") or None,
+            encoding.get("CGALayout"),
         )  # fmt: skip
 
     @property
@@ -56,56 +61,53 @@ class AMDMFMALayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class AMDWMMALayout(DistributedLayout):
-    """The result of WMMA: `version` 1 is gfx11, 2 gfx12, 3 gfx1250. `warp_bases`: the tiles of
-    further warps, for each bit of a warp's number (release 3.6: the number of warps along each
-    axis)."""
+    """The result of WMMA: `version` 1 is gfx11, 2 gfx12, 3 gfx1250. `warp_bases`, `reg_bases`: the
+    tiles of further warps, and those that each warp has, for each bit of their number; or, in
+    release 3.6, `warps_per_cta` and `tiles_per_warp` along each axis."""
 
     ENCODING = AMDWmmaEncoding
     TAG = "WMMA"
     version: int
     transposed: bool
-    warp_bases: list[list[int]]
+    warp_bases: list[list[int]] = field(default_factory=list[list[int]])
     reg_bases: list[list[int]] | None = None
     instr_shape: list[int] | None = None
     cga_layout: list[list[int]] = field(default_factory=list[list[int]])
     rank: int = 2  # pyright: ignore[reportIncompatibleMethodOverride]
+    warps_per_cta: InitVar[Any] = None
+    tiles_per_warp: InitVar[Any] = None
     __hash__ = Layout.__hash__
 
-    def _warps(self) -> tuple[int, ...]:
-        """The warps along each axis. Raises `NotImplementedError` where consecutive warps do not
-        run along the last axis first."""
-        given: Any = self.warp_bases
-        if given and isinstance(given[0], int):
-            return tuple(given)
-        warps, wanted = [1] * self.rank, list[list[int]]()
-        for basis in given:
-            warps = [max(count, 2 * x) for count, x in zip(warps, basis, strict=True)]
-        for axis in reversed(range(self.rank)):
-            bits = range(warps[axis].bit_length() - 1)
-            wanted += [[1 << i if a == axis else 0 for a in range(self.rank)] for i in bits]
-        if wanted != given:
-            raise NotImplementedError(f"AMDWMMALayout with warp_bases {given} is not built")
-        return tuple(warps)
+    def __post_init__(self, warps_per_cta: Any, tiles_per_warp: Any) -> None:
+        given: Any = unwrap(self.warp_bases)
+        counts, tiles = unwrap(warps_per_cta), unwrap(tiles_per_warp)
+        if counts is None and given and isinstance(unwrap(given[0]), int):
+            counts = given
+        if counts is not None:
+            object.__setattr__(self, "warp_bases", counted(counts, tiles))
+            object.__setattr__(self, "rank", len(counts))
+        if tiles is not None and prod(tiles) > 1:
+            object.__setattr__(self, "reg_bases", counted(tiles))
+        super().__post_init__()
 
     def to_encoding(self) -> Encoding:
-        if not self.transposed:
-            raise NotImplementedError("AMDWMMALayout(transposed=False) is not built")
-        if self.reg_bases:
-            raise NotImplementedError("AMDWMMALayout with reg_bases is not built")
+        given = self.warp_bases
+        if any(len(basis) != self.rank for basis in [*given, *(self.reg_bases or ())]):
+            raise ValueError(f"{self}: a basis of another rank; {self.rank} is required")
+        warps = tuple(1 << max((b[a] for b in given), default=0).bit_length()
+                      for a in range(self.rank))  # fmt: skip
+        bases = () if given == counted(warps) else _tuples(given)
         return AMDWmmaEncoding.make(
-            version=self.version, isTranspose=True, warpsPerCTA=self._warps(),
+            version=self.version, isTranspose=self.transposed, warpsPerCTA=warps,
             instrShape=tuple(self.instr_shape or (16, 16, 16)), CGALayout=_tuples(self.cga_layout),
+            registerBases=_tuples(self.reg_bases or ()), warpBases=bases,
         )  # fmt: skip
 
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
-        warps = encoding.get("warpsPerCTA")
-        bases = [
-            [1 << i if a == axis else 0 for a in range(len(warps))]
-            for axis in reversed(range(len(warps)))
-            for i in range(warps[axis].bit_length() - 1)
-        ]
+        registers, warps = encoding.get("registerBases"), encoding.get("warpsPerCTA")
         return cls(
-            encoding.get("version"), True, bases, None, list(encoding.get("instrShape")),
-            encoding.get("CGALayout"), len(warps),
+            encoding.get("version"), encoding.get("isTranspose"),
+            encoding.get("warpBases") or counted(warps), registers or None,
+            list(encoding.get("instrShape")), encoding.get("CGALayout"), len(warps),
         )  # fmt: skip

@@ -26,14 +26,14 @@ def _in_turn(shape: Any, axis: int) -> tuple[list[int], list[int]]:
 
 
 @device_function
-def _alternating(x: Any, y: Any, axis: Any) -> Any:
+def alternating(x: Any, y: Any, axis: Any) -> Any:
     """The elements of two blocks in turn along an axis."""
     places = _in_turn(x.shape, axis)
     return tl.reshape(tl.permute(tl.join(x, y), places[0]), places[1])
 
 
 @device_function
-def _times_power(value: Any, codes: Any) -> Any:
+def times_power(value: Any, codes: Any) -> Any:
     """The product with powers of two given by their exponents (127 is 1, 255 is NaN), in two steps
     that are normal numbers."""
     half = codes >> 1
@@ -66,9 +66,9 @@ def scaled_upcast(src: Any, scale: Any, elem_type: Any, axis: Any = None) -> Any
         codes = gl.convert_layout(codes, value.type.layout, assert_trivial=True)  # pyright: ignore
     else:
         for _ in tl.static_range((value.numel // codes.numel).bit_length() - 1):
-            codes = _alternating(codes, codes, axis)
+            codes = alternating(codes, codes, axis)
         codes = gl.convert_layout(codes, value.type.layout)  # pyright: ignore
-    return _times_power(value, codes).to(elem_type)
+    return times_power(value, codes).to(elem_type)
 
 
 @builtin

@@ -6,12 +6,16 @@ from typing import Any
 
 from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
+from tritium.experimental.gluon.language.amd._downcast import scaled_downcast as scaled_downcast
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
 from tritium.experimental.gluon.language.amd._matmul import (
     check_class,
     product,
     scale_layout,
     scaled_product,
+)
+from tritium.experimental.gluon.language.amd._repacked import (
+    load_shared_fp4_repacked as load_shared_fp4_repacked,
 )
 from tritium.experimental.gluon.language.amd._upcast import (
     get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
@@ -23,10 +27,7 @@ from tritium.language.values.tensor import tensor
 
 get_mfma_scale_layout = scale_layout
 
-__getattr__ = not_built(
-    __name__, "",
-    "compute_efficient_padded_shared_layout load_shared_fp4_repacked scaled_downcast",
-)  # fmt: skip
+__getattr__ = not_built(__name__, "", "compute_efficient_padded_shared_layout")
 
 
 @builtin

@@ -7,10 +7,14 @@ from typing import Any
 
 from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import buffer_load, buffer_store
+from tritium.experimental.gluon.language.amd._downcast import scaled_downcast as scaled_downcast
 from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
 from tritium.experimental.gluon.language.amd._matmul import product, scaled_product
 from tritium.experimental.gluon.language.amd._matmul import (
     scale_layout as get_wmma_scale_layout,
+)
+from tritium.experimental.gluon.language.amd._repacked import (
+    load_shared_fp4_repacked as load_shared_fp4_repacked,
 )
 from tritium.experimental.gluon.language.amd._upcast import (
     get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
@@ -24,10 +28,7 @@ __all__ = [
     "async_copy", "buffer_load", "buffer_store", "get_wmma_scale_layout", "wmma", "wmma_scaled",
 ]  # fmt: skip
 
-__getattr__ = not_built(
-    __name__, "PartitionedSharedLayout",
-    "load_shared_fp4_repacked make_partitioned_dot_layouts scaled_downcast",
-)  # fmt: skip
+__getattr__ = not_built(__name__, "PartitionedSharedLayout", "make_partitioned_dot_layouts")
 
 
 @builtin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from tritium.experimental.gluon.language._core import checked
@@ -11,7 +11,7 @@ from tritium.experimental.gluon.language._layouts import (
     Layout,
 )
 from tritium.experimental.gluon.language._types import memory_type
-from tritium.ir.layouts.encodings import BLOCK, linear
+from tritium.ir.layouts.encodings import BLOCK, counted, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.tensor_memory import (
     COLUMN,
@@ -43,7 +43,9 @@ class TensorLayout(Layout):
 @dataclass(frozen=True)
 class TensorMemoryLayout(TensorLayout):
     """Blocks of `block` elements, a row of a block in a row of the memory. `col_stride`: 1 where
-    elements fill the columns of 32 bits, 32 / bits where each has one of its own."""
+    elements fill the columns of 32 bits, 32 / bits where each has one of its own.
+    `cta_split_num`: into how many parts thread blocks split each axis (release 3.6, instead of a
+    `cga_layout`)."""
 
     ENCODING = TensorMemoryEncoding
     TAG = "TL"
@@ -52,7 +54,12 @@ class TensorMemoryLayout(TensorLayout):
     cga_layout: list[list[int]] = field(default_factory=list[list[int]])
     two_ctas: bool = False
     fp4_padded: bool = False
+    cta_split_num: InitVar[Any] = None
     __hash__ = Layout.__hash__
+
+    def __post_init__(self, cta_split_num: Any) -> None:
+        _split(self, cta_split_num)
+        super().__post_init__()
 
     def to_encoding(self) -> TensorMemoryEncoding:
         if self.fp4_padded:
@@ -79,7 +86,19 @@ class TensorMemoryScalesLayout(TensorLayout):
     KEYS = ("CGALayout",)
     TAG = "TLS"
     cga_layout: list[list[int]] = field(default_factory=list[list[int]])
+    cta_split_num: InitVar[Any] = None
     __hash__ = Layout.__hash__
+
+    def __post_init__(self, cta_split_num: Any) -> None:
+        _split(self, cta_split_num)
+        super().__post_init__()
+
+
+def _split(layout: Any, counts: Any) -> None:
+    """Give the layout the `cga_layout` of blocks that split the axes into so many parts."""
+    counts = unwrap(counts)
+    if counts is not None:
+        object.__setattr__(layout, "cga_layout", counted(unwrap(list(counts))))
 
 
 _ATOMS: dict[str, tuple[list[str], list[str]]] = {
