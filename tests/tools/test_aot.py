@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.cuda_toolkit import COMPILER, header_folder
 from tritium import aot
 from tritium.native.elf import ObjectFile
 from tritium.native.host import host
@@ -56,7 +56,6 @@ def refuse(x, n):
 '''
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="libraries are Linux's")
 pytestmark = linux
-COMPILER = shutil.which("cc")
 SRC = str(Path(__file__).parents[2] / "src")
 
 
@@ -488,7 +487,7 @@ def test_cuda_source_holds_the_cubin_and_runs(source: Path):
     assert "CUdeviceptr x_ptr, CUdeviceptr y_ptr" in header.read_text()
     assert "0x7f, 0x45, 0x4c, 0x46" in text.read_text()
     assert f'cuModuleGetFunction(&{name}_function, {name}_module, "add")' in text.read_text()
-    include = next((p for p in Path("/usr/local").glob("cuda*/include/cuda.h")), None)
+    include = header_folder()
     if COMPILER is None or include is None:
         return
     folder = source.parent
@@ -503,7 +502,7 @@ int main(void) {
   return 0;
 }""")
     command = [COMPILER, "-Wall", "-Werror", "-o", "main", "main.c", "linked.c",
-               *(text.name for _, text in files), f"-I{include.parent}"]  # fmt: skip
+               *(text.name for _, text in files), f"-I{include}"]  # fmt: skip
     subprocess.run(command, cwd=folder, check=True)
     done = subprocess.run([folder / "main"], capture_output=True, text=True, check=True)
     loaded = ["load ELF", "function add"]
