@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from tritium.errors import TritonError
 from tritium.version import REFERENCE_VERSION, __version__
@@ -115,7 +116,21 @@ def pytest(
     run_program(["-m", "pytest", "-p", "tritium.testing.cli_plugin", *(arguments or [])])
 
 
-@app.command()
+class OptCommand(TyperCommand):
+    """`tritium opt`, which takes passes as `triton-opt` does, too: `-tritongpu-coalesce`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Passes by name become values of `--pass`."""
+        from tritium.cli.opt import pass_named
+
+        words: list[str] = []
+        for word in args:
+            named = pass_named(word)
+            words += [word] if named is None else ["--pass", named]
+        return super().parse_args(ctx, words)
+
+
+@app.command(cls=OptCommand)
 def opt(
     file: Annotated[
         str | None, typer.Argument(help="A .ttir, .ttgir or reproducer file; - for standard input.")

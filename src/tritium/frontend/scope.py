@@ -56,6 +56,10 @@ All depend on their arguments alone: a function that reads or changes anything e
 """
 
 
+DEBUGGER = (
+    "{} is not defined in compiled kernels. With TRITON_INTERPRET=1 in the environment the kernel "
+    "is interpreted, and Python's debugger stops there"
+)
 SHARED = (
     "{} and {} may be the same aggregate {}, and an assignment to a field here could be missed "
     "under one of the names: use one of them only, or make a new aggregate for the other"
@@ -105,6 +109,8 @@ class Scope:
             self._refuse(name)
         if name in BUILTINS:
             return BUILTINS[name]
+        if name == "breakpoint":
+            raise NameError(DEBUGGER.format(name))
         if hasattr(builtins, name):
             raise NameError(
                 f"{name} is not defined in kernels: Python's `{name}` would run when the kernel is "

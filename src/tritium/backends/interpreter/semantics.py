@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,10 +170,10 @@ class Semantics:
     def look_up(self, name: str) -> Any:
         """A global or builtin, for the kernel language. Raises `NameError` as its compiler.
 
-        `print` is Python's own: it is what one debugs an interpreted kernel with.
+        `print` and `breakpoint` are Python's own: one debugs an interpreted kernel with them.
         """
-        if name == "print" and self._is_builtin(name):
-            return _print
+        if name in _DEBUGGING and name not in self.function.get_capture_scope():
+            return _DEBUGGING[name]
         return BUILTINS[name] if self._is_builtin(name) else self._scope().lookup(name)
 
     def _is_builtin(self, name: str) -> bool:
@@ -405,3 +405,7 @@ def _shown(value: Any) -> Any:
 def _print(*values: Any, **options: Any) -> None:
     """Python's `print` in an interpreted kernel."""
     print(*map(_shown, values), **options)
+
+
+_DEBUGGING: Mapping[str, Any] = {"print": _print, "breakpoint": breakpoint}
+"""Python's own functions that interpreted kernels may call."""
