@@ -128,6 +128,32 @@ print(sorted(loaded & {{"xdsl", "llvmlite", "typer"}}))
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+_STARTED = """
+import sys
+before = set(sys.modules)
+import tritium.aot
+tritium.aot.load(sys.argv[1])
+new = set(sys.modules) - before
+own = sorted(name for name in new if name.partition(".")[0] == "tritium")
+print(len(new - set(own)), *own)
+"""
+
+
+def test_loading_imports_few_modules(source: Path):
+    """Start-up is the time that modules take: 70 of Python's cost some 25 ms, and ten of ours."""
+    _, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")
+    command = [sys.executable, "-S", "-c", _STARTED, str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": SRC})  # fmt: skip
+    count, *own = done.stdout.split()
+    assert int(count) <= 85, count
+    assert set(own) <= {
+        "tritium", "tritium.aot", "tritium.errors", "tritium.launch", "tritium.launch.arguments",
+        "tritium.launch.scalars", "tritium.reference_paths", "tritium.system",
+        "tritium.system.linux", "tritium.version",
+    }, own  # fmt: skip
+
+
 def test_arguments_that_do_not_fit(source: Path):
     add = aot.load(compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")[1])
     x = np.zeros(8, np.float32)

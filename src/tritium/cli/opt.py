@@ -19,7 +19,6 @@ from tritium.ops.parsing import parse_module
 from tritium.passes import registry
 from tritium.passes.base import Pass
 
-
 _PREFIXES = ("tritongpu-", "triton-nvidia-gpu-", "triton-nvidia-", "tritonamdgpu-", "triton-")
 """How names of the reference's passes begin."""
 _OTHER_NAMES = {
