@@ -122,7 +122,7 @@ def steps(x, out):
     tl.store(out, v + 1)
 
 
-@pytest.mark.parametrize(("kernel", "name"), [(stops, "breakpoint"), (steps, "pdb.set_trace")])
+@pytest.mark.parametrize(("kernel", "name"), [(stops, "breakpoint"), (steps, "set_trace")])
 def test_a_compiled_kernel_says_how_to_stop_in_it(kernel, name):
     x = np.ones(1, np.float32)
     message = f"{name} is not defined in compiled kernels. With TRITON_INTERPRET=1 in the"

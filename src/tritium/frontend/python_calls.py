@@ -38,8 +38,8 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         return wrap(function(*args, **kwargs, **hidden_arguments(function, kwargs)))
     if not callable(function):
         raise TypeError(f"{function!r} is not callable")
-    if getattr(function, "__module__", None) == "pdb":
-        raise TypeError(DEBUGGER.format(f"pdb.{function.__name__}"))
+    if getattr(function, "__name__", None) == "set_trace":  # of pdb, or of what stands for it
+        raise TypeError(DEBUGGER.format("set_trace"))
     if function in _VALUE_BUILTINS:
         return _look_at(function, args, kwargs)
     if inspect.isclass(function) and hasattr(function, "_fields"):
