@@ -26,6 +26,7 @@ from tritium.tools.explore.loops import STAGES as CODE
 from tritium.tools.explore.loops import machine_loops, pipelined_loops
 from tritium.tools.explore.profile import measured
 from tritium.tools.explore.record import KernelRecord, PassRecord
+from tritium.tools.explore.shared import shared_layouts_of
 from tritium.tools.instruction_mix import instruction_mix
 from tritium.version import __version__
 
@@ -97,7 +98,8 @@ def kernel_data(record: KernelRecord) -> dict[str, Any]:
     return {
         "label": record.label, "name": record.kernel.name, "stages": stages,
         "source": _source(record), "passes": [_pass(p) for p in record.passes],
-        "facts": facts(record), "layouts": layouts_of(ttgir) if ttgir else [],
+        "facts": facts(record),
+        "layouts": [*layouts_of(ttgir), *shared_layouts_of(ttgir)] if ttgir else [],
         "loops": _loops(asm, ttgir),
     }  # fmt: skip
 
