@@ -73,6 +73,18 @@ def test_passes_run_in_order(file):
     assert opt(file, "-p", "cse,dce").stdout == both
 
 
+@pytest.mark.parametrize("words", [
+    ["-triton-loop-aware-cse", "--dce"], ["-cse", "-dce"],
+    ["--convert-triton-to-tritongpu=target=cuda:90 num-warps=4", "-tritongpu-coalesce", "-cse"],
+])  # fmt: skip
+def test_passes_as_the_reference_spells_them(file, words):
+    found = opt(*words, file)
+    assert found.exit_code == 0, found.output
+    assert found.stdout.count("arith.addi") == 1
+    wrong = opt("-tritongpu-nothing", file)
+    assert wrong.exit_code == 1 and "no pass is called 'tritongpu-nothing'" in wrong.output
+
+
 def test_the_result_reads_in_again(file, tmp_path):
     out = tmp_path / "out.ttir"
     assert opt(file, "--pass", "cse", "-o", str(out)).stdout == ""

@@ -3,12 +3,16 @@
 import bdb
 import io
 import pdb
+import re
 import sys
 
 import numpy as np
+import pytest
 
+import tritium
 import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.errors import CompilationError
 from tritium.language.jit.function import device_function as jit
 
 
@@ -110,6 +114,20 @@ def stops(x, out):
     v = tl.load(x)
     breakpoint()
     tl.store(out, v + 1)
+
+
+def steps(x, out):
+    v = tl.load(x)
+    pdb.set_trace()
+    tl.store(out, v + 1)
+
+
+@pytest.mark.parametrize(("kernel", "name"), [(stops, "breakpoint"), (steps, "set_trace")])
+def test_a_compiled_kernel_says_how_to_stop_in_it(kernel, name):
+    x = np.ones(1, np.float32)
+    message = f"{name} is not defined in compiled kernels. With TRITON_INTERPRET=1 in the"
+    with pytest.raises(CompilationError, match=re.escape(message)):
+        tritium.jit(kernel)[(1,)](x, x)
 
 
 def test_a_breakpoint_in_the_source_stops_in_the_kernel(monkeypatch):

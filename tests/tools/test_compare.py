@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tritium.cli.compare import side, take
+from tests.tools import sample_for_times
+from tritium.cli.compare import Side, both, take
 from tritium.cli.explore import ExploreError
 from tritium.tools.compare import (
     Measured,
@@ -20,6 +22,7 @@ from tritium.tools.compare import (
     as_text,
     compare,
 )
+from tritium.tools.launch_times import LaunchTimes
 
 SRC = str(Path(__file__).parents[2] / "src")
 KERNELS = """
@@ -84,7 +87,7 @@ def test_snapshots_are_files(file: Path, tmp_path: Path):
     assert kernel.figures.keys() == {"code", "instructions", "scratch", "compile"}
     assert kernel.figures["instructions"] == sum(kernel.mix.values()) > 20
     assert any(word.startswith("vmul") or word.startswith("vadd") for word in kernel.mix)
-    assert side(str(place), None, None, None, []).kernels == [kernel]
+    assert Side(str(place)).snapshot().kernels == [kernel]
 
 
 @pytest.mark.slow
@@ -113,9 +116,9 @@ def test_errors(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with pytest.raises(SnapshotError, match=message):
             Snapshot.load(broken)
     with pytest.raises(SnapshotError, match="the setting 'MORE' is not NAME=VALUE"):
-        side(str(file), None, None, None, ["MORE"])
+        Side(str(file), settings=["MORE"]).snapshot()
     with pytest.raises(SnapshotError, match=r"nothing\.py: no such file"):
-        side("nothing.py", None, None, None, [])
+        Side("nothing.py").snapshot()
     with pytest.raises(SnapshotError, match="no kernel called 'other' was compiled"):
         take([str(file)], broken, "other", None, None)
     with pytest.raises(SnapshotError, match="no figure is called 'size'"):
@@ -124,7 +127,7 @@ def test_errors(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with pytest.raises(SnapshotError, match="at least 0 is required"):
             compare(Snapshot("a", [FIRST]), Snapshot("b", [SECOND]), tolerance=wrong)
     with pytest.raises(SnapshotError, match="is a snapshot, which 'A=1' cannot change"):
-        side(str(broken), None, None, None, ["A=1"])
+        Side(str(broken), settings=["A=1"]).snapshot()
 
 
 def test_a_program_that_fails(file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -134,3 +137,94 @@ def test_a_program_that_fails(file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tritium.cli.run.run_program", fail)
     with pytest.raises(ExploreError, match=r"kernels\.py: the program ended with status 3"):
         take([str(file)], file.with_suffix(".json"), None, None, None)
+
+
+TWO = Path(__file__).with_name("sample_for_times.py").read_text()
+
+
+@pytest.mark.slow
+def test_two_kernels_of_one_program_and_their_times(tmp_path: Path):
+    """Measured times are shown, and one that has grown is a regression."""
+    file = tmp_path / "two.py"
+    file.write_text(TWO)
+    sides = both(*(Side(str(file), name, timed=True) for name in ("once", "often")))
+    result = compare(*sides, ignore=["compile"], renamed=("once", "often"))
+    times = {row.kernel: row for row in result.rows if row.figure == "time"}
+    (row,) = times.values()
+    assert row.kernel == "once (BLOCK=1024) | often (BLOCK=1024)"
+    assert 0 < 2 * row.before < row.after < 1e7 and row.worse
+    assert "us of a launch" in as_text(result)
+
+
+def test_kernels_of_different_names_are_paired_by_their_constants():
+    def side(*names: str) -> Snapshot:
+        return Snapshot("t", [Measured(name, "cpu", {"code": 1}, {}) for name in names])
+
+    result = compare(side("f (N=1)", "f (N=2)"), side("g (N=2)", "g (N=3)"), renamed=("f", "g"))
+    assert [row.kernel for row in result.rows] == ["f (N=2) | g (N=2)"]
+    assert result.missing == [("f (N=1)", "t"), ("g (N=3)", "t")]
+    result = compare(side("a.py: f (N=1)", "a.py: h"), side("a.py: g (N=1)", "a.py: h"),
+                     renamed=("f", "g"))  # fmt: skip
+    assert [row.kernel for row in result.rows] == ["a.py: f (N=1) | a.py: g (N=1)", "a.py: h"]
+
+
+def test_a_tolerance_of_its_own_for_times():
+    first, second = (Snapshot("t", [Measured("f", "cpu", {"time": t, "code": 10}, {})])
+                     for t in (100, 108))  # fmt: skip
+    assert not compare(first, second).regressions
+    assert compare(first, second, time_tolerance=0.05).regressions
+    assert not compare(first, second, time_tolerance=0, tolerance=0.5).regressions
+    with pytest.raises(SnapshotError, match="tolerance of times is -1"):
+        compare(first, second, time_tolerance=-1)
+
+
+def test_a_corpus_is_compared_kernel_by_kernel(file: Path, tmp_path: Path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a.py").write_text(KERNELS)
+    (corpus / "notes.txt").write_text("no program")
+    (kernel,) = Side(str(corpus)).snapshot().kernels
+    assert kernel.name == "a.py: scale (MORE=False, BLOCK=64)"
+    listed = tmp_path / "list.txt"
+    listed.write_text('# of the corpus\ncorpus/a.py --kernel scale '
+                      '--signature "*fp32, *fp32, i32, 1, 64"\n\n')  # fmt: skip
+    (other,) = Side(f"@{listed}").snapshot().kernels
+    assert other.name == "corpus/a.py: scale (MORE=1, BLOCK=64)"
+    found = Snapshot("corpus", [kernel, other])
+    text = as_text(compare(found, found))
+    assert "geometric mean of B / A" in text and "1.000 of 2 kernels" in text
+    assert "geometric mean" in as_html(compare(found, found))
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "the list names no program"),
+    ("a.py --signature", r"list\.txt:1: 'a\.py --signature'; FILE"),
+    ("\na.py --target cpu", r"list\.txt:2: 'a\.py --target cpu'; FILE"),
+    ("a.py 'b", r"list\.txt:1: No closing quotation"), ("a.py", r"a\.py: .*no such file"),
+])  # fmt: skip
+def test_bad_corpora(tmp_path: Path, text: str, message: str):
+    (tmp_path / "list.txt").write_text(text)
+    with pytest.raises(SnapshotError, match=message):
+        Side(f"@{tmp_path / 'list.txt'}").snapshot()
+    with pytest.raises(SnapshotError, match=r"nothing\.txt: no such list of programs"):
+        Side(f"@{tmp_path / 'nothing.txt'}").snapshot()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SnapshotError, match=r"empty: a folder without \.py, \.ttir, \.ttgir files"):
+        Side(str(tmp_path / "empty")).snapshot()
+
+
+def test_launches_are_timed_kernel_by_kernel():
+    x, times = np.ones(65536, np.float32), LaunchTimes()
+    with times.measuring():
+        kernels = [kernel[(64,)](x, 65536, BLOCK=1024) for _ in range(4)
+                   for kernel in (sample_for_times.once, sample_for_times.often)]  # fmt: skip
+    once, often = (times.of(kernel.hash) for kernel in kernels[:2])
+    assert once and often and 0 < once < often < 1e7
+    sample_for_times.once[(64,)](x, 65536, BLOCK=1024)
+    assert times.of(kernels[0].hash) == once and times.of("other") is None
+
+
+def test_times_need_a_program_that_runs(file: Path):
+    with pytest.raises(SnapshotError, match="--time needs a program that is run"):
+        take([str(file)], file.with_suffix(".json"), "scale", "cpu", "*fp32, *fp32, i32, 0, 64",
+             timed=True)  # fmt: skip

@@ -14,6 +14,7 @@ from tritium.backends.nvidia import sass
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 from tritium.tools import disasm
+from tritium.tools.explore.lines import sass_lines
 
 PRINTED = """
 \t\tFunction : other
@@ -34,6 +35,18 @@ PRINTED = """
         /*0050*/                   BRA 0x50;                           /* 0xfffffffc00fc7947 */
                                                                        /* 0x000fc0000383ffff */
 \t\t..........
+"""
+LOCATED = """
+.text.other:
+        /*0000*/                   EXIT ;
+//--------------------- .text.kernel
+.text.kernel:
+	//## File "/tmp/k.py", line 6
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/              @!P0 BRA `(.L_x_1) ;
+	//## File "/tmp/k.py", line 8
+.L_x_1:
+        /*0020*/                   EXIT ;
 """
 KERNEL = """Function:kernel
 --:-:0:-:1\tLDC R0, c[0x0][0x218];
@@ -124,3 +137,40 @@ def test_of_a_kernel(cuobjdump: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[bytes] = []
     monkeypatch.setattr(sass, "get_sass", lambda cubin: asked.append(cubin) or "text")
     assert compiled.asm["sass"] == "text" and asked == [compiled.asm["cubin"]]
+
+
+def test_places_of_instructions() -> None:
+    places = sass.parse_places(LOCATED)
+    assert places == {
+        "other": [None], "kernel": [("/tmp/k.py", 6), ("/tmp/k.py", 6), ("/tmp/k.py", 8)]
+    }  # fmt: skip
+    text = ("Function:kernel\n--:-:0:-:1\tLDC R1, c[0x0][0x28];\n--:-:-:Y:5\t@!P0 BRA LBB0;\n"
+            "LBB0:\n--:-:-:Y:5\tEXIT;\n\nFunction:missing\n--:-:-:Y:5\tEXIT;\n")  # fmt: skip
+    found = [line.place and line.place[1] for line in sass_lines(text, places)]
+    assert found == [None, 6, 6, None, 8, None, None, None]
+
+
+def test_without_nvdisasm_nothing_is_known_of_places() -> None:
+    sass.instruction_places.cache_clear()
+    with knobs.nvidia.scope():
+        knobs.nvidia.nvdisasm = None
+        assert sass.instruction_places(b"no cubin") == {}
+
+
+@tritium.jit
+def scale(x, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    tl.store(x + i, v * 2)
+
+
+@pytest.mark.ptxas
+@pytest.mark.cuobjdump
+def test_machine_code_is_linked_to_its_lines() -> None:
+    source = ASTSource(scale, {"x": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 128})
+    kernel = tritium.compile(source, target=GPUTarget("cuda", 90, 32))
+    lines = sass_lines(kernel.asm["sass"], sass.instruction_places(kernel.asm["cubin"]))
+    first = scale.fn.__code__.co_firstlineno
+    for word, line in (("LDG", 3), ("STG", 4)):
+        (place,) = {found.place for found in lines if word in found.text}
+        assert place == (__file__, first + line)

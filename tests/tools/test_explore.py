@@ -12,6 +12,7 @@ import sys
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tritium.cli.explore import ExploreError, Other, explore, record
@@ -19,6 +20,7 @@ from tritium.profiler import specs
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import assembly_lines, ir_lines, llvm_lines
 from tritium.tools.explore.profile import profile_of
+from tritium.tools.explore.shared import shared_layouts_of
 from tritium.tools.instruction_mix import instruction_mix
 
 pytest.importorskip("jinja2")
@@ -224,6 +226,38 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 2 : i32, ttg.targ
     at = {(i // 16, i % 16): tuple(h) for i, h in enumerate(grid["holders"])}
     assert at[0, 0] == (0, 0, 0) and at[0, 1] == (0, 0, 1) and at[0, 2] == (0, 1, 0)
     assert at[1, 0] == (0, 8, 0) and at[4, 0] == (1, 0, 0)
+
+
+MEMORY = """
+#blocked = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 1], order = [1, 0]}>
+#rows = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [1, 1], order = [1, 0]}>
+#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = MAX, order = [1, 0]}>
+#smem = #ttg.shared_memory
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 1 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32} {
+  tt.func public @f(%x: tensor<32x32xf32, #rows>) {
+    %m = ttg.local_alloc %x : (tensor<32x32xf32, #rows>) -> !ttg.memdesc<32x32xf32, #shared, #smem>
+    %a = ttg.local_load %m : !ttg.memdesc<32x32xf32, #shared, #smem> -> tensor<32x32xf32, #blocked>
+    tt.return
+  }
+}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("phases", "needed", "width"), [(1, 8 * 32, 16), (32, 32, 4)])
+def test_banks_of_shared_memory_and_their_conflicts(phases: int, needed: int, width: int):
+    """Eight lanes of a column meet in the same banks, unless the rows are swizzled."""
+    (grid,) = shared_layouts_of(MEMORY.replace("MAX", str(phases)))
+    assert (grid["shape"], grid["rows"], grid["columns"]) == ([32, 32], 32, 32)
+    at = np.array(grid["holders"]).reshape(32, 32, 3)
+    assert at[0, :, 1].tolist() == list(range(32))
+    assert (at[:, :, 0] == np.arange(32)[:, None]).all()
+    assert at[3, 0].tolist() == ([3, 0, 384] if phases == 1 else [3, 3, 396])
+    store, load = grid["accesses"]
+    assert (load["op"], load["width"], load["needed"], load["least"]) == (
+        "ttg.local_load", width, needed, 32
+    )  # fmt: skip
+    assert (store["op"], store["width"]) == ("ttg.local_alloc", width)
+    assert store["needed"] == store["least"] == 32
 
 
 def test_instructions_are_counted_by_opcode():

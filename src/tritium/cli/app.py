@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from tritium.errors import TritonError
 from tritium.version import REFERENCE_VERSION, __version__
@@ -115,7 +116,21 @@ def pytest(
     run_program(["-m", "pytest", "-p", "tritium.testing.cli_plugin", *(arguments or [])])
 
 
-@app.command()
+class OptCommand(TyperCommand):
+    """`tritium opt`, which takes passes as `triton-opt` does, too: `-tritongpu-coalesce`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Passes by name become values of `--pass`."""
+        from tritium.cli.opt import pass_named
+
+        words: list[str] = []
+        for word in args:
+            named = pass_named(word)
+            words += [word] if named is None else ["--pass", named]
+        return super().parse_args(ctx, words)
+
+
+@app.command(cls=OptCommand)
 def opt(
     file: Annotated[
         str | None, typer.Argument(help="A .ttir, .ttgir or reproducer file; - for standard input.")
@@ -269,13 +284,19 @@ def compare(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="A [B]", help="Programs, .ttir or .ttgir files, or snapshots (.json)."
+            metavar="A [B]",
+            help="Programs, .ttir or .ttgir files, snapshots (.json), folders of programs, or "
+            "@LIST, a file that names a program a line.",
         ),
     ],
     kernel: Annotated[str | None, typer.Option(help="Only kernels of this name.")] = None,
     signature: Annotated[
         str | None, typer.Option(help="Types and constants of --kernel; nothing is run.")
     ] = None,
+    kernel_b: Annotated[
+        str | None, typer.Option(help="The kernel of B that --kernel is compared with.")
+    ] = None,
+    signature_b: Annotated[str | None, typer.Option(help="Another signature for B.")] = None,
     target: Annotated[str | None, typer.Option(help="For what is not run, on both sides.")] = None,
     target_b: Annotated[str | None, typer.Option(help="Another target for B.")] = None,
     set_a: Annotated[
@@ -288,31 +309,47 @@ def compare(
         Path | None, typer.Option(help="Save a snapshot of A here, and compare nothing.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="What the saved snapshot is called.")] = None,
+    timed: Annotated[
+        bool,
+        typer.Option("--time", help="Measure the launches of the programs, in three runs a side."),
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page, too.")] = None,
     tolerance: Annotated[float, typer.Option(help="By which share a figure may grow.")] = 0.02,
+    time_tolerance: Annotated[
+        float, typer.Option(help="By which share the time of a launch may grow.")
+    ] = 0.1,
     ignore: Annotated[
         str, typer.Option(help="Figures, with commas, that never count as regressions.")
     ] = "compile",
 ) -> None:
     """Compare what two programs, settings, targets or versions compile to. Ends with status 1 where
     B is worse than A, with 2 for errors."""
-    from tritium.cli.compare import side, take
+    from tritium.cli.compare import Side, both, take
     from tritium.tools import compare as tool
 
     try:
         if save is not None:
-            typer.echo(f"{save}: {take(sources, save, kernel, target, signature, title)} kernels")
+            count = take(sources, save, kernel, target, signature, title, timed)
+            typer.echo(f"{save}: {count} kernel{'' if count == 1 else 's'}")
             return
         first, second = (sources * 2)[:2]
-        changed = target_b is not None or set_a or set_b
+        changed = any((target_b, set_a, set_b, kernel_b, signature_b))
         if len(sources) > 2 or (len(sources) == 1 and not changed):
             raise ValueError(
-                "compare takes A and B, or A alone with --target-b, --set-a or --set-b"
+                "compare takes A and B, or A alone with --target-b, --set-a, --set-b, --kernel-b "
+                "or --signature-b"
             )
+        if kernel_b is not None and kernel is None:
+            raise ValueError("--kernel-b needs the kernel of A: --kernel NAME")
         result = tool.compare(
-            side(first, kernel, target, signature, set_a or []),
-            side(second, kernel, target_b or target, signature, set_b or []),
-            tolerance=tolerance, ignore=[word for word in ignore.split(",") if word],
+            *both(
+                Side(first, kernel, target, signature, set_a or [], timed),
+                Side(second, kernel_b or kernel, target_b or target, signature_b or signature,
+                     set_b or [], timed),
+            ),
+            tolerance=tolerance, time_tolerance=time_tolerance,
+            ignore=[word for word in ignore.split(",") if word],
+            renamed=(kernel, kernel_b) if kernel and kernel_b else None,
         )  # fmt: skip
         if html is not None:
             html.write_text(tool.as_html(result), encoding="utf-8")

@@ -2,45 +2,138 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tritium.cli.explore import ExploreError, in_process, record
-from tritium.tools.compare import Snapshot, SnapshotError, snapshot
+from tritium.cli.explore import STAGE_FILES, ExploreError, in_process, record
+from tritium.tools.compare import Snapshot, SnapshotError, fastest, snapshot, together
+from tritium.tools.launch_times import LaunchTimes
+
+_ENDINGS = (".py", *STAGE_FILES)
+"""Of the files of a folder that are compared."""
 
 
 def take(
     program: Sequence[str], file: Path, kernel: str | None, target: str | None,
-    signature: str | None, title: str | None = None,
+    signature: str | None, title: str | None = None, timed: bool = False,
 ) -> int:  # fmt: skip
     """Compile what `tritium explore` would, and save the snapshot; returns how many kernels it
-    has. Raises `SnapshotError` for none, `ExploreError` for a program that fails."""
-    found = [r for r in record(program, kernel, target, signature, to_the_end=True)
-             if kernel in (None, r.kernel.name)]  # fmt: skip
+    has. With `timed`, the launches of a program are measured. Raises `SnapshotError` for no kernel,
+    `ExploreError` for a program that fails."""
+    times = LaunchTimes() if timed else None
+    if times is None:
+        found = record(program, kernel, target, signature, to_the_end=True)
+    else:
+        if signature is not None or program[0].endswith(STAGE_FILES):
+            raise SnapshotError(f"{program[0]}: --time needs a program that is run")
+        with times.measuring():
+            found = record(program, kernel, target, signature, to_the_end=True)
+    found = [r for r in found if kernel in (None, r.kernel.name)]
     if not found:
         raise SnapshotError(f"{program[0]}: no kernel{f' called {kernel!r}' if kernel else ''} was "
                             "compiled")  # fmt: skip
-    snapshot(found, title or Path(program[0]).name).save(file)
+    snapshot(found, title or Path(program[0]).name, times).save(file)
     return len(found)
 
 
-def side(
-    source: str, kernel: str | None, target: str | None, signature: str | None,
-    settings: Sequence[str],
-) -> Snapshot:  # fmt: skip
-    """One side of a comparison: a snapshot file as it is, or one of a program or a file of IR,
-    compiled in a process of its own with these settings (`NAME=VALUE`)."""
-    if source.endswith(".json"):
-        if settings:
-            raise SnapshotError(f"{source} is a snapshot, which {settings[0]!r} cannot change")
-        return Snapshot.load(Path(source))
-    title = " ".join([Path(source).name, *([target] if target else []), *settings])
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder, "snapshot.json")
-        options = {"kernel": kernel, "target": target, "signature": signature, "title": title}
-        try:
-            in_process(["compare", "--save", str(place)], options, [source], settings)
-        except ExploreError as error:
-            raise SnapshotError(f"{title}: {error}") from None
-        return Snapshot.load(place)
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        source: a snapshot file, a program, a file of IR; or several: a folder, or `@LIST`, a file
+            that names one a line, with its `--kernel` and `--signature`.
+        kernel, target, signature: as of `tritium explore`.
+        settings: environment variables, `NAME=VALUE`.
+        timed: launches are measured.
+    """
+
+    source: str
+    kernel: str | None = None
+    target: str | None = None
+    signature: str | None = None
+    settings: Sequence[str] = ()
+    timed: bool = False
+
+    @property
+    def title(self) -> str:
+        """The side's name in reports."""
+        name = Path(self.source).name or self.source
+        return " ".join([name, *([self.target] if self.target else []), *self.settings])
+
+    def snapshot(self) -> Snapshot:
+        """The figures, of a program compiled in a process of its own. Raises `SnapshotError`."""
+        if self.source.endswith(".json"):
+            if self.settings:
+                raise SnapshotError(
+                    f"{self.source} is a snapshot, which {self.settings[0]!r} cannot change"
+                )
+            return Snapshot.load(Path(self.source))
+        parts = self._parts()
+        if parts is None:
+            return self._of_one()
+        return together([(name, part._of_one()) for name, part in parts], self.title)
+
+    def _parts(self) -> list[tuple[str, Side]] | None:
+        """The sides of the files of a corpus by name; None for a single program."""
+        if self.source.startswith("@"):
+            return self._listed(Path(self.source[1:]))
+        folder = Path(self.source)
+        if not folder.is_dir() or (folder / "__main__.py").is_file():
+            return None
+        files = sorted(f for f in folder.iterdir() if f.suffix in _ENDINGS)
+        if not files:
+            raise SnapshotError(f"{folder}: a folder without {', '.join(_ENDINGS)} files")
+        return [(file.name, replace(self, source=str(file))) for file in files]
+
+    def _listed(self, file: Path) -> list[tuple[str, Side]]:
+        if not file.is_file():
+            raise SnapshotError(f"{file}: no such list of programs")
+        parts: list[tuple[str, Side]] = []
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                words = shlex.split(line, comments=True)
+            except ValueError as error:
+                raise SnapshotError(f"{file}:{number}: {error}") from None
+            if not words:
+                continue
+            name, *options = words
+            given = dict(zip(options[::2], options[1::2], strict=False))
+            if len(options) % 2 or not given.keys() <= {"--kernel", "--signature"}:
+                raise SnapshotError(f"{file}:{number}: {line.strip()!r}; FILE [--kernel NAME] "
+                                    "[--signature TYPES] is required")  # fmt: skip
+            part = replace(self, source=str(file.parent / name),
+                           kernel=given.get("--kernel", self.kernel),
+                           signature=given.get("--signature", self.signature))  # fmt: skip
+            parts.append((name, part))
+        if not parts:
+            raise SnapshotError(f"{file}: the list names no program")
+        return parts
+
+    def _of_one(self) -> Snapshot:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder, "snapshot.json")
+            options = {"kernel": self.kernel, "target": self.target, "signature": self.signature,
+                       "title": self.title, "time": "" if self.timed else None}  # fmt: skip
+            try:
+                in_process(["compare", "--save", str(place)], options, [self.source],
+                           self.settings)  # fmt: skip
+            except ExploreError as error:
+                raise SnapshotError(f"{self.title}: {error}") from None
+            return Snapshot.load(place)
+
+
+ROUNDS = 3
+"""How often both sides run, in turn, where launches are measured; the least times count."""
+
+
+def both(first: Side, second: Side) -> tuple[Snapshot, Snapshot]:
+    """The snapshots of both sides."""
+    a, b = first.snapshot(), second.snapshot()
+    for _ in range(ROUNDS - 1 if first.timed or second.timed else 0):
+        a = fastest(a, first.snapshot()) if not first.source.endswith(".json") else a
+        b = fastest(b, second.snapshot()) if not second.source.endswith(".json") else b
+    return a, b

@@ -143,8 +143,8 @@ def in_process(
         if name.startswith(("TRITON_", "TRITIUM_")) and name not in knobs.variables():
             sys.stderr.write(f"tritium: warning: no setting is called {name}\n")
     words = [sys.executable, "-m", "tritium", *command]
-    for name, value in options.items():
-        words += [f"--{name}", value] if value else []
+    for name, value in options.items():  # None: not given; empty: without a value
+        words += [] if value is None else [f"--{name}", value] if value else [f"--{name}"]
     environment = knobs.child_environment(**{name: value for name, _, value in pairs})
     done = subprocess.run([*words, *program], env=environment, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True)  # fmt: skip

@@ -19,6 +19,32 @@ from tritium.ops.parsing import parse_module
 from tritium.passes import registry
 from tritium.passes.base import Pass
 
+_PREFIXES = ("tritongpu-", "triton-nvidia-gpu-", "triton-nvidia-", "tritonamdgpu-", "triton-")
+"""How names of the reference's passes begin."""
+_OTHER_NAMES = {
+    "loop-unroll": "unroll", "loop-aware-cse": "cse", "rewrite-tensor-pointer": "tensor-pointers",
+    "rewrite-tensor-descriptor-to-pointer": "tensor-pointers", "F32DotTC": "dot-precision",
+    "convert-triton-to-tritongpu": "convert-ttir-to-ttgir", "tma-lowering": "descriptors-to-tma",
+    "remove-layout-conversions": "assign-layouts", "optimize-thread-locality": "thread-locality",
+    "convert-to-buffer-ops": "buffer-accesses",
+    "automatic-warp-specialization": "warp-specialize",
+}  # fmt: skip
+"""The pass that does the work of one of the reference's that is called differently."""
+
+
+def pass_named(word: str) -> str | None:
+    """The pass, with its options, that an argument such as `-tritongpu-coalesce` or
+    `--convert-triton-to-tritongpu=target=cuda:90` names; None for any other argument."""
+    name, equals, options = word.lstrip("-").partition("=")
+    if word[:1] != "-" or not name:
+        return None
+    prefix = next((p for p in _PREFIXES if name.startswith(p)), "")
+    for found in (name, name.removeprefix(prefix)):
+        found = _OTHER_NAMES.get(found, found)
+        if found in registry.available():
+            return f"{found}{{{options}}}" if equals else found
+    return name if prefix else None
+
 
 class InvalidIR(TritonError):
     """The file is no text, or parses, but breaks a rule of one of its operations."""

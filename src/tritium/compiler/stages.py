@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import time
@@ -104,11 +105,7 @@ def _check_settings(options: Any, stages: Mapping[str, Stage]) -> None:
             stacklevel=3,
         )
     if knobs.compilation.llvm_pass_plugin:
-        raise NotImplementedError(
-            f"LLVM_PASS_PLUGIN_PATH={knobs.compilation.llvm_pass_plugin}: llvmlite cannot load "
-            "passes from a library; knobs.runtime.add_stages_inspection_hook can change the text "
-            "of the stage llir"
-        )
+        warn_of_plugin(knobs.compilation.llvm_pass_plugin)
     chosen = getattr(options, "ir_override", None)
     if chosen is not None and Path(chosen).suffix[1:] not in stages:
         raise ValueError(
@@ -247,3 +244,13 @@ def _as_text(value: Any) -> str | bytes:
 
         return print_module(value, locations=not knobs.compilation.disable_line_info)
     return value if isinstance(value, (str, bytes)) else str(value)
+
+
+@functools.cache
+def warn_of_plugin(path: str) -> None:
+    """Say, once in a process, that passes of a library are not run."""
+    warnings.warn(
+        f"LLVM_PASS_PLUGIN_PATH={path} has no effect: llvmlite cannot load passes from a library; "
+        "knobs.runtime.add_stages_inspection_hook can change the text of the stage llir",
+        RuntimeWarning, stacklevel=3,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tritium import language as tl
+from tritium.frontend.scope import DEBUGGER
 from tritium.frontend.values import is_dynamic, owner_of, wrap
 from tritium.language.decorators import hidden_arguments
 from tritium.language.jit.function import JITCallable
@@ -37,6 +38,8 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         return wrap(function(*args, **kwargs, **hidden_arguments(function, kwargs)))
     if not callable(function):
         raise TypeError(f"{function!r} is not callable")
+    if getattr(function, "__name__", None) == "set_trace":  # of pdb, or of what stands for it
+        raise TypeError(DEBUGGER.format("set_trace"))
     if function in _VALUE_BUILTINS:
         return _look_at(function, args, kwargs)
     if inspect.isclass(function) and hasattr(function, "_fields"):

@@ -58,6 +58,10 @@ the cache.
 """
 
 
+DEBUGGER = (
+    "{} is not defined in compiled kernels. With TRITON_INTERPRET=1 in the environment the kernel "
+    "is interpreted, and Python's debugger stops there"
+)
 SHARED = (
     "{} and {} may be the same aggregate {}, and an assignment to a field here could be missed "
     "under one of the names: use one of them only, or make a new aggregate for the other"
@@ -107,6 +111,8 @@ class Scope:
             self._refuse(name)
         if name in BUILTINS:
             return BUILTINS[name]
+        if name == "breakpoint":
+            raise NameError(DEBUGGER.format(name))
         if hasattr(builtins, name):
             instead = "Call it outside of the kernel"
             if name == "breakpoint":

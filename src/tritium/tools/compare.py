@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
 from tritium.errors import TritonError
 from tritium.tools.explore.record import KernelRecord
 from tritium.tools.instruction_mix import instruction_mix
+from tritium.tools.launch_times import LaunchTimes
 from tritium.version import __version__
 
 FORMAT = 1
@@ -20,7 +22,7 @@ FORMAT = 1
 FIGURES = {
     "code": "bytes of the binary", "instructions": "instructions", "registers": "registers",
     "spills": "spills", "shared": "bytes of shared memory", "scratch": "bytes of scratch",
-    "compile": "ms to compile",
+    "compile": "ms to compile", "time": "us of a launch",
 }  # fmt: skip
 """The compared quantities, by the word that `--ignore` takes; less is better."""
 
@@ -65,15 +67,20 @@ class Snapshot:
             raise SnapshotError(f"{file} is no snapshot: {error}") from None
 
 
-def snapshot(records: Iterable[KernelRecord], title: str) -> Snapshot:
-    """The figures of some kernels; of several with the same name and constants the later ones get
-    numbers."""
+def snapshot(
+    records: Iterable[KernelRecord], title: str, times: LaunchTimes | None = None
+) -> Snapshot:
+    """The figures of some kernels, with the times of their launches if these were measured; of
+    several with the same name and constants the later ones get numbers."""
     found: dict[str, Measured] = {}
     for record in records:
         name, number = record.label, 2
         while name in found:
             name, number = f"{record.label} #{number}", number + 1
         found[name] = _measured(record, name)
+        took = None if times is None else times.of(record.kernel.hash)
+        if took is not None:
+            found[name].figures["time"] = round(took, 3)
     return Snapshot(title, list(found.values()))
 
 
@@ -136,6 +143,7 @@ class Comparison:
 
 def compare(
     first: Snapshot, second: Snapshot, *, tolerance: float = 0.02, ignore: Sequence[str] = (),
+    time_tolerance: float = 0.1, renamed: tuple[str, str] | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare two snapshots, kernel by kernel; a single kernel on both sides is compared whatever
     its name.
@@ -143,36 +151,82 @@ def compare(
     Args:
         tolerance: by which share a figure may grow.
         ignore: figures that are shown and never count as worse.
+        time_tolerance: by which share the time of a launch may grow, at least `tolerance`.
+        renamed: the name of a kernel of the first and the one of the kernel of the second that it
+            is compared with, constants alike.
     """
     unknown = [word for word in ignore if word not in FIGURES]
     if unknown:
         raise SnapshotError(f"no figure is called {unknown[0]!r}; there are {', '.join(FIGURES)}")
-    if not tolerance >= 0:
-        raise SnapshotError(f"the tolerance is {tolerance}; at least 0 is required")
+    for name, value in (("tolerance", tolerance), ("tolerance of times", time_tolerance)):
+        if not value >= 0:
+            raise SnapshotError(f"the {name} is {value}; at least 0 is required")
     result = Comparison((first.title, second.title))
     pairs: list[tuple[Measured, Measured]] = []
     if len(first.kernels) == len(second.kernels) == 1:
         pairs = [(first.kernels[0], second.kernels[0])]
     else:
-        known = {kernel.name: kernel for kernel in second.kernels}
-        pairs = [(k, known[k.name]) for k in first.kernels if k.name in known]
+        known = {_partner(kernel.name, renamed): kernel for kernel in second.kernels}
+        pairs = [(k, known.pop(k.name)) for k in first.kernels if k.name in known]
         both = {kernel.name for kernel, _ in pairs}
-        result.missing = [
-            (kernel.name, side.title) for side in (first, second) for kernel in side.kernels
-            if kernel.name not in both
-        ]  # fmt: skip
+        alone = [k.name for k in first.kernels if k.name not in both]
+        result.missing = [*((name, first.title) for name in alone),
+                          *((kernel.name, second.title) for kernel in known.values())]  # fmt: skip
     for before, after in pairs:
         name = before.name if before.name == after.name else f"{before.name} | {after.name}"
         for figure in FIGURES:
             if figure in before.figures and figure in after.figures:
                 a, b = before.figures[figure], after.figures[figure]
-                worse = b > a * (1 + tolerance) and figure not in ignore
+                most = max(tolerance, time_tolerance) if figure == "time" else tolerance
+                worse = b > a * (1 + most) and figure not in ignore
                 result.rows.append(Row(name, figure, a, b, worse))
         words = sorted({*before.mix, *after.mix})
         counts = [(word, before.mix.get(word, 0), after.mix.get(word, 0)) for word in words]
         changed = [count for count in counts if count[1] != count[2]]
         result.mixes[name] = sorted(changed, key=lambda c: -abs(c[2] - c[1]))
     return result
+
+
+def _partner(name: str, renamed: tuple[str, str] | None) -> str:
+    """The label of the kernel of the first side that one of the second is compared with."""
+    if renamed is None:
+        return name
+    place, colon, label = name.rpartition(": ")
+    word, space, rest = label.partition(" ")
+    return f"{place}{colon}{renamed[0] if word == renamed[1] else word}{space}{rest}"
+
+
+def together(parts: Sequence[tuple[str, Snapshot]], title: str) -> Snapshot:
+    """One snapshot of those of several files, whose names go before the kernels'."""
+    kernels = [
+        replace(kernel, name=f"{file}: {kernel.name}")
+        for file, part in parts for kernel in part.kernels
+    ]  # fmt: skip
+    return Snapshot(title, kernels)
+
+
+def fastest(first: Snapshot, second: Snapshot) -> Snapshot:
+    """A snapshot with the least times of two of the same program."""
+    times = {k.name: k.figures for k in second.kernels}
+    kernels: list[Measured] = []
+    for kernel in first.kernels:
+        other = times.get(kernel.name, {})
+        least = {f: min(kernel.figures[f], other[f]) for f in ("time", "compile")
+                 if f in kernel.figures and f in other}  # fmt: skip
+        kernels.append(replace(kernel, figures={**kernel.figures, **least}))
+    return replace(first, kernels=kernels)
+
+
+def means(result: Comparison) -> list[tuple[str, float, int]]:
+    """For each figure the geometric mean of its growth over the kernels, and of how many; those
+    that are 0 on a side are left out."""
+    found: list[tuple[str, float, int]] = []
+    for figure in FIGURES:
+        growth = [r.after / r.before for r in result.rows
+                  if r.figure == figure and r.before > 0 and r.after > 0]  # fmt: skip
+        if growth:
+            found.append((figure, exp(sum(map(log, growth)) / len(growth)), len(growth)))
+    return found
 
 
 _MIX_SHOWN = 8
@@ -191,6 +245,10 @@ def as_text(result: Comparison) -> str:
         if shown:
             more = f", {len(changed) - _MIX_SHOWN} more" if len(changed) > _MIX_SHOWN else ""
             lines.append(f"  instructions that differ: {shown}{more}")
+    if len(result.mixes) > 1:
+        lines += ["", "geometric mean of B / A"]
+        lines += [f"  {FIGURES[figure]:26}{mean:>9.3f} of {count} kernels"
+                  for figure, mean, count in means(result)]  # fmt: skip
     lines += [f"\nonly in {title}: {name}" for name, title in result.missing]
     count = len(result.regressions)
     lines += ["", f"{count} regression{'s' if count != 1 else ''}" if count else "no regression"]
@@ -213,6 +271,11 @@ def as_html(result: Comparison) -> str:
         f"<style>{_STYLE}</style><h1>{len(result.regressions)} regressions</h1>",
         f"<p>A: {first}<br>B: {second}</p>",
     ]
+    if len(result.mixes) > 1:
+        rows = "".join(f"<tr><td>{FIGURES[figure]}<td class=n>{mean:.3f}<td class=n>{count}</tr>"
+                       for figure, mean, count in means(result))  # fmt: skip
+        head = "<tr><th>geometric mean of B / A<th><th>kernels</tr>"
+        parts.append(f"<table>{head}{rows}</table>")
     for kernel, changed in result.mixes.items():
         parts.append(f"<h2>{escape(kernel)}</h2><table><tr><th>figure<th>A<th>B<th>change</tr>")
         for row in (r for r in result.rows if r.kernel == kernel):

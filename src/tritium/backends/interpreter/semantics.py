@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -407,4 +407,5 @@ def _print(*values: Any, **options: Any) -> None:
     print(*map(_shown, values), **options)
 
 
-_DEBUGGING = {"print": _print, "breakpoint": breakpoint}
+_DEBUGGING: Mapping[str, Any] = {"print": _print, "breakpoint": breakpoint}
+"""Python's own functions that interpreted kernels may call."""

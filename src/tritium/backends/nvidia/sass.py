@@ -18,7 +18,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tritium import knobs
@@ -87,6 +87,42 @@ def disassemble(path: str, function: str | None = None) -> str:
             f"cuobjdump failed (exit status {done.returncode}): {done.stderr.strip()}"
         )
     return "\n".join(_functions(done.stdout.splitlines()))
+
+
+_SECTION = re.compile(r"^\.text\.(\S+):")
+_LINE = re.compile(r"^\s*//## File \"([^\"]*)\", line (\d+)")
+
+
+@functools.lru_cache(maxsize=64)
+def instruction_places(cubin: bytes) -> Mapping[str, Sequence[tuple[str, int] | None]]:
+    """By function, the file and the line that each of its instructions came from, by `nvdisasm`;
+    nothing where that is not installed or cannot read the cubin."""
+    tool = knobs.nvidia.nvdisasm
+    if tool is None:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([tool.path, "-g", "-c", str(path)], capture_output=True, text=True,
+                              check=False)  # fmt: skip
+    return parse_places(done.stdout) if done.returncode == 0 else {}
+
+
+def parse_places(printed: str) -> dict[str, list[tuple[str, int] | None]]:
+    """`instruction_places` of what `nvdisasm -g` prints: a comment names the line of what
+    follows."""
+    found: dict[str, list[tuple[str, int] | None]] = {}
+    places: list[tuple[str, int] | None] = []
+    place: tuple[str, int] | None = None
+    for line in printed.splitlines():
+        if section := _SECTION.match(line):
+            places = found.setdefault(section[1], [])
+            place = None
+        elif comment := _LINE.match(line):
+            place = comment[1], int(comment[2])
+        elif _INSTRUCTION.match(line):
+            places.append(place)
+    return found
 
 
 def _functions(lines: list[str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tritium.ir.locations import UNKNOWN, LocationSyntaxError, parse_location, source_position
@@ -102,6 +102,24 @@ def assembly_lines(text: str) -> list[Line]:
         code = line.strip()
         own = place if code and not code.startswith(("//", ".", "$", "#", "}")) else None
         lines.append(Line(line, own))
+    return lines
+
+
+_FUNCTION = re.compile(r"^Function:(\S+)")
+
+
+def sass_lines(text: str, places: Mapping[str, Sequence[Place | None]]) -> list[Line]:
+    """Lines of SASS as `get_sass` lists it.
+
+    Args:
+        places: by function, of its instructions in order.
+    """
+    lines: list[Line] = []
+    left: Iterator[Place | None] = iter(())
+    for line in text.splitlines():
+        if match := _FUNCTION.match(line):
+            left = iter(places.get(match[1], ()))
+        lines.append(Line(line, next(left, None) if "\t" in line else None))
     return lines
 
 

@@ -19,12 +19,14 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 
 from tritium.backends.nvidia.occupancy import occupancy
+from tritium.backends.nvidia.sass import instruction_places
 from tritium.tools.explore.layouts import layouts_of
-from tritium.tools.explore.lines import STAGES, Line, Place
+from tritium.tools.explore.lines import STAGES, Line, Place, sass_lines
 from tritium.tools.explore.loops import STAGES as CODE
 from tritium.tools.explore.loops import machine_loops, pipelined_loops
 from tritium.tools.explore.profile import measured
 from tritium.tools.explore.record import KernelRecord, PassRecord
+from tritium.tools.explore.shared import shared_layouts_of
 from tritium.tools.instruction_mix import instruction_mix
 from tritium.version import __version__
 
@@ -85,8 +87,8 @@ def kernel_data(record: KernelRecord) -> dict[str, Any]:
         text = _text(asm, name)
         if text is None:
             continue
-        read, language = STAGES[name]
-        lines = read(text)
+        language = STAGES[name][1]
+        lines = _lines(asm, name, text)
         stages.append({
             "name": name, "packed": _packed(_highlighted(lines, language)),
             "linked": any(line.place for line in lines), "seconds": record.stages.get(name),
@@ -96,7 +98,8 @@ def kernel_data(record: KernelRecord) -> dict[str, Any]:
     return {
         "label": record.label, "name": record.kernel.name, "stages": stages,
         "source": _source(record), "passes": [_pass(p) for p in record.passes],
-        "facts": facts(record), "layouts": layouts_of(ttgir) if ttgir else [],
+        "facts": facts(record),
+        "layouts": [*layouts_of(ttgir), *shared_layouts_of(ttgir)] if ttgir else [],
         "loops": _loops(asm, ttgir),
     }  # fmt: skip
 
@@ -105,8 +108,16 @@ def _loops(asm: Any, ttgir: str | None) -> dict[str, Any]:
     """The loops of the stage that is closest to the machine, and those of ttgir."""
     texts = ((name, text) for name in CODE if (text := _text(asm, name)))
     name, text = next(texts, ("", ""))
-    machine = [asdict(loop) for loop in machine_loops(name, STAGES[name][0](text))] if name else []
+    found = machine_loops(name, _lines(asm, name, text)) if name else []
+    machine = [asdict(loop) for loop in found]
     return {"stage": name, "machine": machine, "tiles": pipelined_loops(ttgir) if ttgir else []}
+
+
+def _lines(asm: Any, name: str, text: str) -> list[Line]:
+    """The lines of a stage with their places."""
+    if name == "sass":
+        return sass_lines(text, instruction_places(asm["cubin"]))
+    return STAGES[name][0](text)
 
 
 def _pair(kernel: dict[str, Any], other: dict[str, Any], title: str) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Times of a program's launches, by kernel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.active import driver
+
+
+class LaunchTimes:
+    """Times the launches within `measuring`, by events of the active driver (on the CPU by the
+    clock), kernel by kernel."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[Any, str] = {}
+        self._open: list[Any] = []
+        self._launches: defaultdict[str, list[tuple[Any, Any]]] = defaultdict(list)
+
+    @contextmanager
+    def measuring(self) -> Generator[None]:
+        """Note the launches of a program that runs meanwhile."""
+        hooks = ((knobs.runtime.kernel_load_end_hook, self._loaded),
+                 (knobs.runtime.launch_enter_hook, self._enter),
+                 (knobs.runtime.launch_exit_hook, self._exit))  # fmt: skip
+        for chain, hook in hooks:
+            assert isinstance(chain, knobs.HookChain)
+            chain.add(hook)
+        try:
+            yield
+        finally:
+            for chain, hook in hooks:
+                assert isinstance(chain, knobs.HookChain)
+                chain.remove(hook)
+
+    def of(self, hash: str) -> float | None:
+        """The median of the launches of a kernel, in microseconds, without the first one where
+        there are more; None where it was not launched."""
+        launches = self._launches[hash]
+        if not launches:
+            return None
+        times = [self._between(*pair) for pair in (launches[1:] or launches)]
+        return median(times) * 1e3
+
+    @staticmethod
+    def _between(begin: Any, end: Any) -> float:
+        end.synchronize()
+        return begin.elapsed_time(end)
+
+    def _loaded(self, module: Any, function: Any, name: str, group: Any, hash: str) -> None:
+        self._hashes[function] = hash
+
+    def _enter(self, metadata: Any) -> None:
+        self._open.append(_event())
+
+    def _exit(self, metadata: Any) -> None:
+        end, begin = _event(), self._open.pop()
+        hash = self._hashes.get(metadata.data["function"])
+        if hash is not None:
+            self._launches[hash].append((begin, end))
+
+
+def _event() -> Any:
+    event = driver.active.get_device_interface().Event(enable_timing=True)
+    event.record()
+    return event

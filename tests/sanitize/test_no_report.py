@@ -1,0 +1,69 @@
+"""Right kernels have no report: the tests of the tutorials, of the library's kernels and of the
+language pass under each check."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tritium import knobs
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.cpu
+
+TUTORIALS = "tests/tutorials/test_tutorials.py"
+PROGRAMS = "runs_as_a_program or says_import_triton"
+"""Tests that run whole programs, which measure themselves."""
+NO_KERNEL = "errors or torch_compile or ops_of_torch or op_of_torch"
+KERNELS = [f"tests/kernels/test_{name}.py" for name in (
+    "rows", "elements", "cross_entropy", "matmul", "attention", "linear_attention", "operators",
+    "layouts", "routing", "moe", "order",
+)]  # fmt: skip
+LANGUAGE = [f"tests/conformance/test_{name}.py" for name in (
+    "memory", "reductions", "shapes", "programs", "dot", "casts",
+)]  # fmt: skip
+
+QUICK = {
+    "bounds": (TUTORIALS, "test_softmax or 130-70 or norm_of_rows"),
+    "races": (TUTORIALS, "test_vector_add_is_exact or forward_and_backward and 151"),
+    "fp": (TUTORIALS, "test_softmax or 150-32-True-False"),
+    "unwritten": (TUTORIALS, "test_softmax or 130-70"),
+    "bounds,races": ("tests/conformance/test_memory.py", "test_masks or block_pointers"),
+}
+"""By check a file and its tests, as `pytest -k` chooses them."""
+
+
+def passed(checks: str, files: list[str], chosen: str, limit: float) -> None:
+    """Run tests in a process of their own, with these checks in all kernels."""
+    command = [
+        sys.executable, "-m", "tritium", "run", "--sanitize", checks, "-m", "pytest", "-q",
+        "--tb=short", "-p", "no:cacheprovider", "-W", "ignore:races", *files, "-k", chosen,
+    ]  # fmt: skip
+    path = str(ROOT / "src")
+    environment = knobs.child_environment(PYTHONPATH=path, CUDA_VISIBLE_DEVICES="-1")
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True,
+                          timeout=limit)  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    assert " passed" in done.stdout and "SanitizerError" not in done.stdout
+
+
+@pytest.mark.parametrize("checks", QUICK)
+def test_a_sample(checks: str) -> None:
+    file, chosen = QUICK[checks]
+    passed(checks, [file], chosen, 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checks", ["bounds", "races", "fp", "unwritten"])
+def test_all_tutorials(checks: str) -> None:
+    passed(checks, [TUTORIALS], f"not ({PROGRAMS})", 1800)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checks", ["bounds", "races"])
+@pytest.mark.parametrize("files", [KERNELS, LANGUAGE], ids=["kernels", "language"])
+def test_kernels_of_the_library_and_of_the_language(files: list[str], checks: str) -> None:
+    passed(checks, files, f"not ({NO_KERNEL})", 3000)
