@@ -344,15 +344,6 @@ def test_python_that_changes_the_world_does_not_run_at_compile_time(kernel, tmp_
 
 
 @jit
-def stops():
-    breakpoint()
-
-
-def test_a_breakpoint_in_a_compiled_kernel():
-    assert "With TRITON_INTERPRET=1 it stops the kernel" in str(failure(stops))
-
-
-@jit
 def pure_python():
     pairs = dict(zip(("a", "b"), sorted((2, 1))))  # noqa: B905
     tl.static_assert(sum(pairs.values()) + round(1.6) == 5 and any([False, True]))

@@ -114,12 +114,9 @@ class Scope:
         if name == "breakpoint":
             raise NameError(DEBUGGER.format(name))
         if hasattr(builtins, name):
-            instead = "Call it outside of the kernel"
-            if name == "breakpoint":
-                instead = "With TRITON_INTERPRET=1 it stops the kernel"
             raise NameError(
                 f"{name} is not defined in kernels: Python's `{name}` would run when the kernel is "
-                f"compiled, not when it is launched. {instead}"
+                "compiled, not when it is launched. Call it outside of the kernel"
             )
         raise NameError(f"{name} is not defined")
 
