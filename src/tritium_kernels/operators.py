@@ -21,7 +21,10 @@ _CAST = (torch.float16, torch.bfloat16, torch.float32)
 def autocast(*given: Any) -> tuple[Any, ...]:
     """The operands of a product, in the type that `torch.autocast` has for products, inside of it;
     the first is a tensor on the device."""
-    kind = given[0].device.type if isinstance(given[0], Tensor) else "cpu"
+    first = given[0]
+    if not isinstance(first, Tensor):
+        return given
+    kind = "cpu" if first.is_cpu else first.device.type
     if not _autocasts(kind):
         return given
     dtype = torch.get_autocast_dtype(kind)
@@ -32,7 +35,7 @@ def autocast(*given: Any) -> tuple[Any, ...]:
 
 def autocast_wide(x: Any) -> Any:
     """What `torch.autocast` makes of the operand of a function that it computes in float32."""
-    if isinstance(x, Tensor) and x.device.type == "cuda" and _autocasts("cuda"):
+    if isinstance(x, Tensor) and x.is_cuda and _autocasts("cuda"):
         return x.float() if x.dtype in _CAST else x
     return x
 
@@ -118,7 +121,7 @@ class Operator:
             return self._apply(*args)
         output = self.function(*args)
         if self._mutated:
-            torch.autograd.graph.increment_version([args[i] for i in self._mutated])
+            _C._increment_version([args[i] for i in self._mutated])
         return output
 
     def _refuse_tangents(self, args: Sequence[Any]) -> None:

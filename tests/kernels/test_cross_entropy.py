@@ -120,3 +120,13 @@ def test_losses_of_rows_are_an_op_of_torch():
     x, w, target = normal(3, 8).requires_grad_(), normal(5, 8).requires_grad_(), integers(5, 3)
     op = torch.ops.tritium_kernels.linear_cross_entropy_rows.default
     is_op(op, x, w, None, target, -100, 0.1, 0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses_of_many_rows(reduction: str):
+    """More than are added up at once; the total is an op of its own."""
+    check(5000, 3, 0.1, 0.01, reduction, dtype=torch.float64)
+    check(20000, 3, reduction=reduction)
+    op, x = torch.ops.tritium_kernels.cross_entropy_total.default, normal(3, 5).requires_grad_()
+    is_op(op, x, integers(5, 3), -100, 0.1, 0.01, reduction == "mean")

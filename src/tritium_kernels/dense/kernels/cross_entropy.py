@@ -50,6 +50,30 @@ def loss_forward(
 
 
 @tritium.jit
+def total_of_losses(
+    loss_ptr, target_ptr, total_ptr, scale_ptr, rows, ignored, MEAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The sum of all losses, or their mean over rows that are not ignored, and the derivative of it
+    by a loss."""
+    sums = zeros_like_wide(loss_ptr, (BLOCK,))
+    counts = tl.zeros((BLOCK,), tl.int32)
+    for start in range(0, rows, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        sums += tl.load(loss_ptr + at, mask=at < rows, other=0.0)
+        if MEAN:
+            target = tl.load(target_ptr + at, mask=at < rows, other=ignored)
+            counts += (target.to(tl.int64) != ignored).to(tl.int32)
+    total = tl.sum(sums, 0)
+    scale = tl.full((), 1.0, total.dtype)
+    if MEAN:
+        scale = scale / tl.sum(counts, 0).to(total.dtype)
+        total = total / tl.sum(counts, 0).to(total.dtype)
+    tl.store(total_ptr, total)
+    tl.store(scale_ptr, scale)
+
+
+@tritium.jit
 def loss_backward(
     x_ptr, target_ptr, lse_ptr, scale_ptr, dx_ptr, columns, x_stride, dx_stride, scale_stride,
     ignored, smoothing: tl.float64, z: tl.float64, BLOCK: tl.constexpr,
