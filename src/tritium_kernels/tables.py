@@ -52,7 +52,7 @@ ROWS = {
     ),
     "hopper": RowTable(
         whole=16384, whole_sums=8192, whole_again=16384, chunk=8192, elements=1024,
-        warp_elements=1024, waves=2,
+        warp_elements=1024, waves=2, stages=4,
     ),
     "gpu": RowTable(
         whole=16384, whole_sums=8192, whole_again=16384, chunk=4096, elements=1024,

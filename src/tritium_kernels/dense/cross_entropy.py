@@ -16,11 +16,14 @@ from tritium_kernels.errors import (
     check_rank,
     check_tensor,
 )
-from tritium_kernels.launch import as_rows, empty_like, on
+from tritium_kernels.launch import as_rows, device_class, empty_like, on
 from tritium_kernels.operators import operator
 from tritium_kernels.tables import plan_rows
 
 REDUCTIONS = ("mean", "sum", "none")
+WIDTHS = {"cpu": 1, "hopper": 8, "gpu": 8}
+"""Neighbours in a row that have a largest number of their own on the way, by class of device."""
+
 SUMMED = 1024
 """Losses that are added up at once."""
 
@@ -46,7 +49,8 @@ def launch_forward(
     with on("cross_entropy", "logits", x):
         kernels.loss_forward[(rows,)](
             x, target, loss, lse, columns, x.stride(0), ignored, smoothing, z,
-            SMOOTH=smoothing != 0, BLOCK=plan.step, num_warps=plan.warps,
+            SMOOTH=smoothing != 0, BLOCK=plan.step,
+            WIDTH=min(WIDTHS[device_class(x.device)], plan.step), num_warps=plan.warps,
         )  # fmt: skip
     return loss, lse
 

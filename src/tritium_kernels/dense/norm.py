@@ -16,15 +16,16 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launch import as_rows, cdiv, device_class, empty_like, on
+from tritium_kernels.launch import as_rows, cdiv, device_class, empty_like, on, power_of_two
 from tritium_kernels.operators import autocast_wide, operator
 from tritium_kernels.tables import ROWS, RowPlan, plan_rows
 
 _SMALL = 1 << 15
 """Elements of a gradient that a second program, and the sum of both their parts, would delay."""
 
-_PART_TILES = {"cpu": (16, 128), "hopper": (64, 32), "gpu": (64, 32)}
-"""Rows and columns of the tiles in which programs' parts of sums are added up."""
+_PART_TILES = {"cpu": (16, 128, 4), "hopper": (512, 16, 8), "gpu": (256, 16, 8)}
+"""Rows (at most), columns and warps of the tiles in which programs' parts of sums are added up: a
+GPU has all parts of a column under way at once."""
 
 
 def statistics_dtype(x: Tensor) -> torch.dtype:
@@ -99,10 +100,10 @@ def norm_backward_op(
             launch = _backward_whole if plan.whole else _backward_long
             launch(saved, target, parts_w, parts_b, center, plan)
         if gradients:
-            height, block = _PART_TILES[device_class(x.device)]
+            height, block, warps = _PART_TILES[device_class(x.device)]
             kernels.sum_parts[(cdiv(columns, block), gradients)](
-                parts, dw, db if has_bias else None, plan.programs, columns, ROWS=height,
-                BLOCK=block,
+                parts, dw, db if has_bias else None, plan.programs, columns,
+                ROWS=min(height, power_of_two(plan.programs)), BLOCK=block, num_warps=warps,
             )  # fmt: skip
     return dx, dw, db
 
