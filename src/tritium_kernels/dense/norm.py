@@ -50,7 +50,7 @@ def norm_op(
         return y, mean, rstd
     source, target = as_rows(x), as_rows(y)
     rows, columns = source.shape
-    plan = plan_rows(x.device, rows, columns, again=True)
+    plan = plan_rows(x.device, rows, columns, again=x.element_size())
     with on("norm", "x", x):
         kernels.norm_forward[(cdiv(rows, plan.rows),)](
             source, _contiguous(weight), _contiguous(bias), target, mean, rstd,

@@ -38,7 +38,7 @@ def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.T
         return dx
     result, given, target = as_rows(y), as_rows(dy), as_rows(dx)
     rows, columns = result.shape
-    plan = plan_rows(y.device, rows, columns, again=True)
+    plan = plan_rows(y.device, rows, columns, again=y.element_size())
     with on("softmax", "x", y):
         kernels.softmax_backward[(cdiv(rows, plan.rows),)](
             result, given, target, rows, columns,
