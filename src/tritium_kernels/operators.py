@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+F = TypeVar("F", bound=Callable[..., Any])
 PLAIN = {Tensor, torch.nn.Parameter}
 
 
@@ -34,7 +35,7 @@ def autocast(*given: Any) -> tuple[Any, ...]:
 
 
 def autocast_wide(x: Any) -> Any:
-    """What `torch.autocast` makes of the operand of a function that it computes in float32."""
+    """The operand of a function that `torch.autocast` computes in float32, as it casts it."""
     if isinstance(x, Tensor) and x.is_cuda and _autocasts("cuda"):
         return x.float() if x.dtype in _CAST else x
     return x
@@ -44,10 +45,10 @@ def _autocasts(kind: str) -> bool:
     return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
 
 
-def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+def untraced(function: F) -> F:
     """A function that launches kernels and is no op of torch: `torch.compile` breaks the graph at
     its calls and does not look into it."""
-    # What torch itself has for its own functions: it imports Dynamo at the first call only.
+    # As torch marks its own functions: Dynamo is imported at the first call only.
     hidden = torch._disable_dynamo(function)  # pyright: ignore
 
     @functools.wraps(function)
@@ -56,7 +57,7 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
             return hidden(*args, **kwargs)
         return function(*args, **kwargs)
 
-    return call
+    return cast(F, call)
 
 
 class Operator:
