@@ -1,12 +1,13 @@
 """The kernels of `tritium_kernels` beside torch's, on the CPU or a GPU.
 
-    python -m benchmarks.kernels [--device cuda] [--only softmax attention] [--out FILE]
+    python -m benchmarks.kernels [--device cuda] [--only softmax attention] [--quick] [--out FILE]
 
 For each kernel, forward and backward: its rate, torch's, the ratio, the share of the floor: the
 bandwidth of a copy of 256 MB for kernels that memory limits, torch's product of large matrices for
-the others; products with experts are limited by both, their roofline. Each figure is the median of
-rounds that alternate between the two. On the CPU both use the same number of threads. Results are
-compared with torch's in float64 first.
+the others; products with experts are limited by both, their roofline. On GPUs attention's peer is
+that of cuDNN, where it takes the problem. `--quick`: fewer and shorter samples. Each figure is the
+median of rounds that alternate between the two. On the CPU both use the same number of threads.
+Results are compared with torch's in float64 first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -27,6 +30,7 @@ if __name__ == "__main__":  # before torch and Tritium are loaded
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of kernels")
     parser.add_argument("--dtypes", nargs="*", default=[], help="float32, bfloat16, float16")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="two rounds of 15 ms a sample")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path)
     OPTIONS = parser.parse_args()
@@ -35,6 +39,7 @@ if __name__ == "__main__":  # before torch and Tritium are loaded
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tritium
 from tritium_kernels import dense
@@ -148,6 +153,44 @@ def element_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
 
     moved = 7 * p.numel() * p.element_size()
     yield Case("adamw, fused", (moved, 0), "GB/s", step, peer, [p], 0)
+    yield from order_cases(device, dtype)
+
+
+def order_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    """Functions of rows without a gradient, as torch's functions compute them, and cumsum."""
+    rows, columns = (8192, 4096) if device == "cuda" else (512, 1024)
+    x = random(rows, columns, dtype=dtype, device=device)
+    size = x.numel() * x.element_size()
+    name = f"{rows}x{columns}"
+    yield Case(f"sort {name}", (size + x.numel() * (x.element_size() + 8), 0), "GB/s",
+               lambda x: dense.sort(x)[0], lambda x: torch.sort(x, stable=True)[0], [x], 0)
+    yield Case(f"cumsum {name}", (2 * size, 2 * size), "GB/s", dense.cumsum,
+               lambda x: torch.cumsum(x, -1), [x / columns**0.5], 1)
+    yield Case(f"quantize {name} int8", (size + x.numel(), 0), "GB/s",
+               lambda x: dense.dequantize(*dense.quantize(x)), rounded, [x], 0)
+    rows, columns = (256, 128256) if device == "cuda" else (16, 32000)
+    x = random(rows, columns, dtype=dtype, device=device)
+    size = x.numel() * x.element_size()
+    yield Case(f"sample {rows}x{columns}", (size, 0), "GB/s", dense.sample, drawn, [x], 0)
+    yield Case(f"sample {rows}x{columns}, top-k 50, top-p .9", (size, 0), "GB/s",
+               lambda x: dense.sample(x, top_k=50, top_p=0.9),
+               lambda x: drawn(x, 50, 0.9), [x], 0)  # fmt: skip
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    """int8 numbers with a scale for each row, as float32 again."""
+    scale = x.float().abs().amax(-1, keepdim=True) / 127
+    return torch.round(x.float() / scale).clamp(-127, 127).to(torch.int8).float() * scale
+
+
+def drawn(x: torch.Tensor, top_k: int | None = None, top_p: float | None = None) -> torch.Tensor:
+    """A column of each row, by torch's functions."""
+    if top_k is None or top_p is None:
+        return torch.multinomial(torch.softmax(x.float(), -1), 1)[:, 0]
+    values, index = torch.topk(x.float(), top_k)
+    p = torch.softmax(values, -1)
+    p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0.0)
+    return index.gather(1, torch.multinomial(p, 1))[:, 0]
 
 
 def product_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
@@ -166,10 +209,62 @@ def product_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
             yield Case(
                 f"attention {length}, d={d}{', causal' if causal else ''}", (work, 2.5 * work),
                 "TFLOP/s", lambda q, k, v, c=causal: dense.attention(q, k, v, causal=c),
-                lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c),
-                [q, k, v], 3,
+                lambda q, k, v, c=causal: peer_attention(q, k, v, is_causal=c), [q, k, v], 3,
             )  # fmt: skip
+    yield from fused_cases(device, dtype)
     yield from decode_cases(device, dtype)
+
+
+def peer_attention(*qkv: torch.Tensor, **options: Any) -> torch.Tensor:
+    """torch's attention, of cuDNN for what cuDNN takes."""
+    if qkv[0].device.type == "cpu":
+        return F.scaled_dot_product_attention(*qkv, **options)
+    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, *others], set_priority=True):
+        return F.scaled_dot_product_attention(*qkv, **options)
+
+
+def fused_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    """Cross entropy of a linear layer: three products; linear attention by its recurrence's sums in
+    chunks, beside torch's causal attention of the same shapes."""
+    rows, features, columns = (8192, 4096, 32768) if device == "cuda" else (128, 256, 2048)
+    x, w = random(rows, features, dtype=dtype, device=device), random(
+        columns, features, dtype=dtype, device=device
+    )  # fmt: skip
+    target = torch.randint(0, columns, (rows,), device=device)
+    work = 2.0 * rows * features * columns
+    yield Case(
+        f"linear_cross_entropy {rows}x{features}x{columns}, with gradients", (3 * work, 0),
+        "TFLOP/s", lambda x, w: with_gradients(dense.linear_cross_entropy, x, w, target),
+        lambda x, w: with_gradients(lambda x, w, t: F.cross_entropy(x @ w.T, t), x, w, target),
+        [x, w / features**0.5], 0,
+    )  # fmt: skip
+    heads, length, d = (32, 8192, 128) if device == "cuda" else (4, 512, 64)
+    q, k, v = (random(1, heads, length, d, dtype=dtype, device=device) for _ in range(3))
+    # A chunk of 64 rows: scores and their product with v; the state by k and v, and by q.
+    work = 4.0 * heads * length * d * (64 + d)
+    yield Case(f"linear_attention {length}, d={d}", (work, 0), "TFLOP/s",
+               lambda q: dense.linear_attention(q, k, v), lambda q: torch_linear_attention(q, k, v),
+               [q], 0)  # fmt: skip
+
+
+def torch_linear_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, chunk: int = 64
+) -> torch.Tensor:
+    """Sums over earlier keys in chunks, by torch's products."""
+    dtype, q = q.dtype, q * q.shape[-1] ** -0.5
+    q, k, v = (t.unflatten(2, (-1, chunk)).float() for t in (q, k, v))
+    states = (k.mT @ v).cumsum(2)
+    states = torch.cat([torch.zeros_like(states[:, :, :1]), states[:, :, :-1]], 2)
+    return ((q @ k.mT).tril() @ v + q @ states).flatten(2, 3).to(dtype)
+
+
+def with_gradients(
+    loss: Callable[..., torch.Tensor], x: torch.Tensor, w: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
+    """The gradient of w; that of x is computed too."""
+    given = [t.detach().requires_grad_() for t in (x, w)]
+    return torch.autograd.grad(loss(*given, target), given)[1]
 
 
 def decode_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
@@ -183,7 +278,7 @@ def decode_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
     yield Case(
         f"paged decode, {batch} x {length}", (2 * k.numel() * k.element_size(), 0), "GB/s",
         lambda q: dense.paged_attention(q, k, v, pages, lengths),
-        lambda q: F.scaled_dot_product_attention(q[:, :, None], *plain, enable_gqa=True)[:, :, 0],
+        lambda q: peer_attention(q[:, :, None], *plain, enable_gqa=True)[:, :, 0],
         [q], 0,
     )  # fmt: skip
 
@@ -240,7 +335,7 @@ def passes(case: Case) -> Iterator[tuple[str, float, Callable[[], Any], Callable
     """(name, work, ours, peer's) of the passes, after they are compared with float64."""
     exact = [x.double() for x in case.inputs]
     tolerance = TOLERANCE[case.inputs[0].dtype]
-    if case.wanting == 0 and "adamw" in case.name:
+    if case.wanting == 0 and case.name.startswith(("adamw", "sample")):
         yield "step", case.work[0], *(lambda f=f: f(*case.inputs) for f in (case.ours, case.peer))
         return
     is_large = case.unit == "TFLOP/s" and case.inputs[0].numel() > 1 << 24
@@ -268,10 +363,12 @@ def passes(case: Case) -> Iterator[tuple[str, float, Callable[[], Any], Callable
     )
 
 
-def seconds(call: Callable[[], Any], device: str) -> float:
+def seconds(call: Callable[[], Any], device: str, quick: bool = False) -> float:
     """One sample: on a GPU with a cold second-level cache."""
     if device == "cuda":
-        return tritium.testing.do_bench(call, warmup=10, rep=50, return_mode="median") / 1e3
+        warmup, rep = (3, 15) if quick else (10, 50)
+        time_ms = tritium.testing.do_bench(call, warmup=warmup, rep=rep, return_mode="median")
+        return time_ms / 1e3
     start = time.perf_counter()
     count = 0
     while time.perf_counter() - start < 0.05 or count < 3:
@@ -308,12 +405,13 @@ class Row:
 def measure(case: Case, dtype: torch.dtype, limits: dict[str, float], options: Any) -> list[Row]:
     rows = []
     for phase, work, ours, peer in passes(case):
-        samples = {call: [seconds(call, options.device)] for call in (ours, peer)}  # warm
+        quick = options.quick
+        samples = {call: [seconds(call, options.device, quick)] for call in (ours, peer)}  # warm
         for call in samples:
             samples[call].clear()
         for _ in range(options.rounds):
             for call, found in samples.items():
-                found.append(seconds(call, options.device))
+                found.append(seconds(call, options.device, quick))
         scale = 1e9 if case.unit == "GB/s" else 1e12
         rates = [work / statistics.median(s) / scale for s in samples.values()]
         name = str(dtype).removeprefix("torch.")
@@ -329,9 +427,26 @@ def measure(case: Case, dtype: torch.dtype, limits: dict[str, float], options: A
     return rows
 
 
+def made_with(device: str) -> dict[str, str]:
+    """The device, the versions and the commit that the figures are of."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{os.cpu_count()} processors"
+    return {
+        "device": name, "torch": torch.__version__, "tritium": tritium.__version__,
+        "commit": told.stdout.strip() or "unknown",
+    }  # fmt: skip
+
+
 def main(options: Any) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
+    if options.quick:
+        options.rounds = 2
+    machine = made_with(options.device)
+    print(*(f"{name} {value}" for name, value in machine.items()), sep="\n", flush=True)
     default = ["bfloat16", "float32"] if options.device == "cpu" else ["bfloat16"]
     rows: list[Row] = []
     for name in options.dtypes or default:
@@ -342,7 +457,10 @@ def main(options: Any) -> None:
                 if not options.only or any(part in case.name for part in options.only):
                     rows += measure(case, dtype, limits, options)
     if options.out:
-        options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        command = " ".join(["python -m benchmarks.kernels", *sys.argv[1:]])
+        made = [asdict(row) for row in rows]
+        record = {"machine": machine, "command": command, "rows": made}
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

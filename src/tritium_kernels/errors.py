@@ -54,7 +54,7 @@ def check_like(
 
 
 def check_shape(op: str, name: str, value: torch.Tensor, shape: Sequence[int]) -> None:
-    if tuple(value.shape) != tuple(shape):
+    if value.shape != shape and tuple(value.shape) != tuple(shape):
         raise refuse(op, name, f"has shape {tuple(value.shape)}", f"{tuple(shape)}")
 
 
@@ -131,6 +131,5 @@ def check_without_gradient(op: str, **given: torch.Tensor | None) -> None:
 
 def check_range(op: str, name: str, value: Any, low: float, high: float) -> None:
     """`low` <= value < `high`; NaN is refused."""
-    check_number(op, name, value, f"{low} <= {name} < {high}")
-    if not low <= value < high:
-        raise refuse(op, name, f"is {value}", f"{low} <= {name} < {high}")
+    if not isinstance(value, NUMBERS) or not low <= value < high:
+        raise refuse(op, name, f"is {value!r}", f"{low} <= {name} < {high}")

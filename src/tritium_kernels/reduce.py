@@ -389,7 +389,8 @@ class _Reduce(torch.autograd.Function):
         sums = None
         if ctx.saved_tensors:
             _derivative(given["postprocess_fn1"])
-            sums, _ = reduce_forward(*ctx.saved_tensors, ctx.dim, y_dtype=torch.float32, **same)
+            (x,) = ctx.saved_tensors
+            sums, _ = reduce_forward(x, ctx.dim, y_dtype=torch.float32, **same)
         dx = torch.empty(shape, dtype=dtype, device=dy.device)
         return reduce_backward(
             dy, shape, ctx.dim, given["mask"], given["scale"], given["x_mxscale"],

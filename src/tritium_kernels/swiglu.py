@@ -103,7 +103,8 @@ def swiglu(
     `routing_data`: only the rows of its experts are computed, the others are left as they come, and
     have gradients of 0.
     """
-    if torch.is_grad_enabled() and isinstance(a, torch.Tensor) and a.requires_grad:
+    given: Any = a  # may be no tensor
+    if torch.is_grad_enabled() and isinstance(given, torch.Tensor) and given.requires_grad:
         if precision_config.flex_ctx != _NO_FLEX:
             found = "is given with a gradient wanted"
             raise refuse("swiglu", "flex_ctx", found, "FlexCtx(), or torch.no_grad()")

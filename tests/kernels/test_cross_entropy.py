@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from tests.kernels.support import FLOATS, close, compare, integers, is_op, normal, place, torch
@@ -9,6 +11,7 @@ from tritium_kernels.dense import cross_entropy, linear_cross_entropy
 from tritium_kernels.errors import ArgumentError
 
 F = torch.nn.functional
+cross_entropy_module = importlib.import_module("tritium_kernels.dense.cross_entropy")
 
 
 def exact(x, target, smoothing: float, z: float, reduction: str):
@@ -33,6 +36,18 @@ def check(rows: int, columns: int, smoothing=0.0, z=0.0, reduction="mean", dtype
 def test_options():
     check(5, 100, smoothing=0.1, z=0.01, reduction="none")
     check(3, 20000, smoothing=0.1, reduction="sum")
+
+
+def test_neighbours_with_a_largest_number_of_their_own(monkeypatch):
+    """As on GPUs; minus infinities, infinities and NaN give what they give otherwise."""
+    monkeypatch.setitem(cross_entropy_module.WIDTHS, place(), 8)
+    check(5, 1003, 0.1, 0.01, "none")
+    check(3, 4, dtype=torch.float64)
+    x = normal(7, 1100, seed=3)
+    x[0, 600:], x[1, :600], x[2, 7], x[3, 700] = -torch.inf, -torch.inf, torch.inf, torch.nan
+    x[4], x[5], target = -torch.inf, 1e30, integers(500, 7)
+    found = cross_entropy(x, target, reduction="none")
+    close(found, F.cross_entropy(x.double(), target, reduction="none"))
 
 
 @pytest.mark.slow
@@ -120,3 +135,13 @@ def test_losses_of_rows_are_an_op_of_torch():
     x, w, target = normal(3, 8).requires_grad_(), normal(5, 8).requires_grad_(), integers(5, 3)
     op = torch.ops.tritium_kernels.linear_cross_entropy_rows.default
     is_op(op, x, w, None, target, -100, 0.1, 0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses_of_many_rows(reduction: str):
+    """More than are added up at once; the total is an op of its own."""
+    check(5000, 3, 0.1, 0.01, reduction, dtype=torch.float64)
+    check(20000, 3, reduction=reduction)
+    op, x = torch.ops.tritium_kernels.cross_entropy_total.default, normal(3, 5).requires_grad_()
+    is_op(op, x, integers(5, 3), -100, 0.1, 0.01, reduction == "mean")

@@ -9,7 +9,7 @@ import pytest
 from tests.kernels.support import FLOATS, compare, is_op, normal, place, torch
 from tritium_kernels.dense import layer_norm, log_softmax, rms_norm, softmax
 from tritium_kernels.errors import ArgumentError
-from tritium_kernels.launching.tables import ROWS
+from tritium_kernels.launching.tables import ROWS, plan_rows
 
 F = torch.nn.functional
 LONG = 20000  # above the longest row that any table takes whole
@@ -122,3 +122,13 @@ def test_torch_compile_takes_them():
 def test_errors(call, message: str):
     with pytest.raises(ArgumentError, match=message):
         call(normal(2, 3))
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(4096, torch.float32), (8192, torch.bfloat16)])
+def test_rows_longer_than_fast_memory(columns: int, dtype):
+    """Walked over on CPUs, several rows at a time."""
+    size = normal(1, dtype=dtype).element_size()
+    if place() == "cpu":
+        assert not plan_rows(torch.device("cpu"), 6, columns, again=size).whole
+        assert plan_rows(torch.device("cpu"), 6, columns // 2, again=size).whole
+    check_rows(6, columns, dtype)

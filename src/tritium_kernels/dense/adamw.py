@@ -31,10 +31,12 @@ def adamw_op(
     if parameter.numel() == 0:
         return
     tensors = (parameter, gradient, first, second)
-    flat = [f for f in (_flat(t, parameter) for t in tensors) if f is not None]
-    # What has another order of elements is worked on in a copy.
-    is_copied = len(flat) < len(tensors)
-    copies = [t.contiguous() for t in tensors] if is_copied else flat
+    copies, is_copied = tensors, False
+    if not all(t.is_contiguous() for t in tensors):
+        flat = [f for f in (_flat(t, parameter) for t in tensors) if f is not None]
+        # What has another order of elements is worked on in a copy.
+        is_copied = len(flat) < len(tensors)
+        copies = [t.contiguous() for t in tensors] if is_copied else flat
     corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
     n = parameter.numel()
     table, even = plan_flat(parameter.device, n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -133,11 +133,11 @@ def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tupl
     if window is None:
         return UNLIMITED, 0 if causal else UNLIMITED
     accepted = "(left, right), each >= 0, or -1: no limit"
-    if not isinstance(window, Sequence) or len(window) != 2:
+    if not isinstance(cast(Any, window), Sequence) or len(window) != 2:
         raise refuse(op, "window", f"is {window!r}", accepted)
     left, right = window
     for side in window:
-        if not isinstance(side, INTEGERS) or side < UNLIMITED:
+        if not isinstance(cast(Any, side), INTEGERS) or side < UNLIMITED:
             raise refuse(op, "window", f"is {window}", accepted)
     return left, 0 if causal else right
 

@@ -16,11 +16,19 @@ from tritium_kernels.errors import (
     check_rank,
     check_tensor,
 )
-from tritium_kernels.launching.launch import as_rows, on
+from tritium_kernels.launching.launch import as_rows, device_class, empty_like, on
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
 REDUCTIONS = ("mean", "sum", "none")
+WIDTHS = {"cpu": 1, "hopper": 8, "gpu": 8}
+"""Neighbours in a row that have a largest number of their own on the way, by class of device."""
+
+SUMMED = 1024
+"""Losses that are added up at once."""
+
+MOST_SUMMED = 16384
+"""Losses that one program of a GPU adds up; more are torch's."""
 
 
 def loss_dtype(x: Tensor) -> torch.dtype:
@@ -41,7 +49,8 @@ def launch_forward(
     with on("cross_entropy", "logits", x):
         kernels.loss_forward[(rows,)](
             x, target, loss, lse, columns, x.stride(0), ignored, smoothing, z,
-            SMOOTH=smoothing != 0, BLOCK=plan.step, num_warps=plan.warps,
+            SMOOTH=smoothing != 0, BLOCK=plan.step,
+            WIDTH=min(WIDTHS[device_class(x.device)], plan.step), num_warps=plan.warps,
         )  # fmt: skip
     return loss, lse
 
@@ -75,7 +84,7 @@ def cross_entropy_backward_op(
     logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
     ignored: int, smoothing: float, z: float,
 ) -> Tensor:  # fmt: skip
-    dx = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    dx = empty_like(logits)
     x = as_rows(logits)
     launch_backward(x, target.contiguous(), lse, dloss, dx, ignored, smoothing, z)
     return dx
@@ -94,7 +103,7 @@ def _(
     logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
     ignored: int, smoothing: float, z: float,
 ) -> Tensor:  # fmt: skip
-    return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    return empty_like(logits)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -110,6 +119,48 @@ def _backward(ctx: Any, dloss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
 
 
 cross_entropy_op.register_autograd(_backward, setup_context=_save)
+
+
+@operator("cross_entropy_total")
+def cross_entropy_total_op(
+    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(sum or mean of the losses, its derivative by a loss, log-sum-exp of each row)."""
+    target = target.contiguous()
+    loss, lse = launch_forward(as_rows(logits), target, ignored, smoothing, z)
+    total, scale = loss.new_empty(()), loss.new_empty(())
+    rows = loss.shape[0]
+    if rows > MOST_SUMMED and not loss.is_cpu:
+        scale = (target != ignored).sum().to(loss.dtype).reciprocal() if mean else scale.fill_(1.0)
+        return loss.sum() * scale, scale, lse
+    with on("cross_entropy", "logits", logits):
+        kernels.total_of_losses[(1,)](
+            loss, target, total, scale, rows, ignored, MEAN=mean, BLOCK=SUMMED, num_warps=8
+        )
+    return total, scale, lse
+
+
+@cross_entropy_total_op.register_fake
+def _(
+    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    lse = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
+    return lse.new_empty(()), lse.new_empty(()), lse
+
+
+def _save_total(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    logits, target, *ctx.options, _ = inputs
+    ctx.save_for_backward(logits, target, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _backward_total(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    logits, target, scale, lse = ctx.saved_tensors
+    dx = cross_entropy_backward_op(logits, target, lse, dloss * scale, *ctx.options)
+    return dx, None, None, None, None, None
+
+
+cross_entropy_total_op.register_autograd(_backward_total, setup_context=_save_total)
 
 
 def check_loss(
@@ -134,8 +185,7 @@ def cross_entropy(
     check_tensor("cross_entropy", "logits", logits)
     check_rank("cross_entropy", "logits", logits, (2,))
     check_loss("cross_entropy", target, logits.shape[0], logits, label_smoothing, reduction)
-    loss, _ = cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)
     if reduction == "none":
-        return loss
-    total = loss.sum()
-    return total if reduction == "sum" else total / (target != ignore_index).sum()
+        return cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)[0]
+    mean = reduction == "mean"
+    return cross_entropy_total_op(logits, target, ignore_index, label_smoothing, z_loss, mean)[0]

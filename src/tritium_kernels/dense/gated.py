@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import activation as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
-from tritium_kernels.launching.launch import as_rows, cdiv, constant, on
+from tritium_kernels.launching.launch import as_rows, cdiv, constant, empty_like, on
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
@@ -23,7 +23,7 @@ def _matrices(*tensors: Tensor) -> list[Tensor]:
 
 @operator("gated")
 def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    y = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    y = empty_like(gate)
     if y.numel() == 0:
         return y
     matrices = _matrices(gate, up, y)
@@ -43,7 +43,7 @@ def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
 def gated_backward_op(
     gate: Tensor, up: Tensor, dy: Tensor, activation: str
 ) -> tuple[Tensor, Tensor]:
-    dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    dgate = empty_like(gate)
     dup = torch.empty_like(dgate)
     if dup.numel() == 0:
         return dgate, dup
@@ -62,12 +62,12 @@ def gated_backward_op(
 
 @gated_op.register_fake
 def _(gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    return torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    return empty_like(gate)
 
 
 @gated_backward_op.register_fake
 def _(gate: Tensor, up: Tensor, dy: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    dgate = empty_like(gate)
     return dgate, torch.empty_like(dgate)
 
 

@@ -17,7 +17,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import plan_rows
 
@@ -27,7 +27,7 @@ def group_norm_op(
     x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(y, mean, rstd)."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     batch, channels = x.shape[:2]
     mean = torch.empty((batch, groups), dtype=statistics_dtype(x), device=x.device)
     rstd = torch.empty_like(mean)
@@ -50,7 +50,7 @@ def group_norm_backward_op(
     x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(dx, dw, db), the latter two in the type of the statistics."""
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = empty_like(x)
     (batch, channels), groups = x.shape[:2], mean.shape[1]
     dw, db = mean.new_empty(channels), mean.new_empty(channels)
     if dx.numel() == 0:
@@ -84,14 +84,14 @@ def _(
     x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     mean = torch.empty((x.shape[0], groups), dtype=statistics_dtype(x), device=x.device)
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device), mean, torch.empty_like(mean)
+    return empty_like(x), mean, torch.empty_like(mean)
 
 
 @group_norm_backward_op.register_fake
 def _(
     x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = empty_like(x)
     return dx, mean.new_empty(x.shape[1]), mean.new_empty(x.shape[1])
 
 

@@ -17,7 +17,7 @@ from tritium_kernels.errors import (
     check_without_gradient,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, device_class, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import autocast, operator
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -99,14 +99,14 @@ def linear_attention_backward_op(
 
 @linear_attention_op.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, scale: float) -> Tensor:
-    return torch.empty(v.shape, dtype=v.dtype, device=v.device)
+    return empty_like(v)
 
 
 @linear_attention_backward_op.register_fake
 def _(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    dq, dk, dv = (empty_like(x) for x in (q, k, v))
     return dq, dk, dv
 
 

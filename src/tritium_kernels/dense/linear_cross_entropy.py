@@ -29,7 +29,7 @@ def _logits(
     x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Iterator[tuple[slice, Tensor]]:
     """(rows, their logits), some rows at a time."""
-    size = _chunk(*x.shape, weight.shape[0])
+    size = _chunk(x.shape[0], x.shape[1], weight.shape[0])
     for first in range(0, x.shape[0], size):
         part = x[first : first + size]
         logits = torch.empty((part.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device)

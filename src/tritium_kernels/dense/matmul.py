@@ -19,7 +19,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, constant, on
+from tritium_kernels.launching.launch import cdiv, constant, empty_like, on
 from tritium_kernels.launching.operators import autocast, operator
 from tritium_kernels.launching.tables import plan_flat
 
@@ -116,7 +116,7 @@ def _(
 
 @operator("activation_backward")
 def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = empty_like(x)
     if dx.numel() == 0:
         return dx
     n = x.numel()
@@ -131,7 +131,7 @@ def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
 
 @activation_backward_op.register_fake
 def _(x: Tensor, dy: Tensor, activation: str) -> Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return empty_like(x)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -16,12 +16,23 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import as_rows, cdiv, device_class, on
+from tritium_kernels.launching.launch import (
+    as_rows,
+    cdiv,
+    device_class,
+    empty_like,
+    on,
+    power_of_two,
+)
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import ROWS, RowPlan, plan_rows
 
-_PART_TILES = {"cpu": (16, 128), "hopper": (64, 32), "gpu": (64, 32)}
-"""Rows and columns of the tiles in which programs' parts of sums are added up."""
+_SMALL = 1 << 15
+"""Elements of a gradient that a second program, and the sum of both their parts, would delay."""
+
+_PART_TILES = {"cpu": (16, 128, 4), "hopper": (512, 16, 8), "gpu": (256, 16, 8)}
+"""Rows (at most), columns and warps of the tiles in which programs' parts of sums are added up: a
+GPU has all parts of a column under way at once."""
 
 
 def statistics_dtype(x: Tensor) -> torch.dtype:
@@ -29,20 +40,24 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
+def _statistics(x: Tensor, count: int) -> Tensor:
+    """Memory for a number of each row."""
+    return x.new_empty(count, dtype=statistics_dtype(x))
+
+
 @operator("norm")
 def norm_op(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(y, mean, rstd); `center`: layer norm. RMS norm has no mean: an empty tensor."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     count = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    mean = torch.empty(count if center else 0, dtype=statistics_dtype(x), device=x.device)
-    rstd = torch.empty(count, dtype=statistics_dtype(x), device=x.device)
+    mean, rstd = _statistics(x, count if center else 0), _statistics(x, count)
     if y.numel() == 0:
         return y, mean, rstd
     source, target = as_rows(x), as_rows(y)
     rows, columns = source.shape
-    plan = plan_rows(x.device, rows, columns, again=True)
+    plan = plan_rows(x.device, rows, columns, again=x.element_size())
     with on("norm", "x", x):
         kernels.norm_forward[(cdiv(rows, plan.rows),)](
             source, _contiguous(weight), _contiguous(bias), target, mean, rstd,
@@ -59,17 +74,27 @@ def norm_backward_op(
     center: bool, has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(dx, dw, db); of what is not there, empty tensors."""
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = empty_like(x)
     n = x.shape[-1]
     reference = x if weight is None else weight
-    dw = reference.new_empty(n if weight is not None else 0)
-    db = reference.new_empty(n if has_bias else 0)
+    walk = ROWS[device_class(x.device)].walk
+    # One program adds small problems up where the sums belong.
+    is_small = (
+        walk is not None and dx.numel() <= _SMALL and reference.dtype == statistics_dtype(x)
+    )  # fmt: skip
+    new = reference.new_zeros if is_small or dx.numel() == 0 else reference.new_empty
+    dw, db = new(n if weight is not None else 0), new(n if has_bias else 0)
     if dx.numel() == 0:
-        return dx, dw.zero_(), db.zero_()
+        return dx, dw, db
     source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
+    if is_small and walk is not None:
+        saved = (source, _contiguous(weight), given, mean, rstd)
+        sums = (None if weight is None else dw, db if has_bias else None)
+        with on("norm", "x", x):
+            _backward_walk(saved, target, *sums, center, 1, *walk)
+        return dx, dw, db
     rows, columns = source.shape
     plan = plan_rows(x.device, rows, columns, sums=True)
-    walk = ROWS[device_class(x.device)].walk
     make, dtype = torch.zeros if walk else torch.empty, statistics_dtype(x)
     gradients = 0 if weight is None else 1 + has_bias
     parts = make((gradients, plan.programs, columns), dtype=dtype, device=x.device)
@@ -82,10 +107,10 @@ def norm_backward_op(
             launch = _backward_whole if plan.whole else _backward_long
             launch(saved, target, parts_w, parts_b, center, plan)
         if gradients:
-            height, block = _PART_TILES[device_class(x.device)]
+            height, block, warps = _PART_TILES[device_class(x.device)]
             kernels.sum_parts[(cdiv(columns, block), gradients)](
-                parts, dw, db if has_bias else None, plan.programs, columns, ROWS=height,
-                BLOCK=block,
+                parts, dw, db if has_bias else None, plan.programs, columns,
+                ROWS=min(height, power_of_two(plan.programs)), BLOCK=block, num_warps=warps,
             )  # fmt: skip
     return dx, dw, db
 
@@ -144,9 +169,8 @@ def _(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     count = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    mean = torch.empty(count if center else 0, dtype=statistics_dtype(x), device=x.device)
-    rstd = torch.empty(count, dtype=statistics_dtype(x), device=x.device)
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device), mean, rstd
+    mean, rstd = _statistics(x, count if center else 0), _statistics(x, count)
+    return empty_like(x), mean, rstd
 
 
 @norm_backward_op.register_fake
@@ -155,7 +179,7 @@ def _(
     center: bool, has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     n = x.shape[-1]
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = empty_like(x)
     reference = x if weight is None else weight
     dw = reference.new_empty(n if weight is not None else 0)
     return dx, dw, reference.new_empty(n if has_bias else 0)

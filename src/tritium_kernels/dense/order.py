@@ -18,7 +18,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import as_rows, cdiv, on, power_of_two
+from tritium_kernels.launching.launch import as_rows, cdiv, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import plan_flat, plan_rows
 
@@ -33,7 +33,7 @@ _SORTED = (torch.float16, torch.bfloat16, torch.float32, torch.int32)
 @operator("cumsum")
 def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
     """Running sums along the last dimension."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     if y.numel() == 0:
         return y
     source, target = as_rows(x), as_rows(y)
@@ -74,7 +74,7 @@ def _sort_long(x: Tensor, y: Tensor, index: Tensor, descending: bool) -> None:
 @operator("sort")
 def sort_op(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     """The last dimension sorted: values, and the columns that they come from."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     index = torch.empty(x.shape, dtype=torch.int64, device=x.device)
     if y.numel() == 0:
         return y, index
@@ -109,12 +109,12 @@ def histogram_op(x: Tensor, bins: int, low: float, high: float) -> Tensor:
 
 @cumsum_op.register_fake
 def _(x: Tensor, reverse: bool) -> Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return empty_like(x)
 
 
 @sort_op.register_fake
 def _(x: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     return y, torch.empty(x.shape, dtype=torch.int64, device=x.device)
 
 

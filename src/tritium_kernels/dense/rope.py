@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels.rope import rope as kernel
@@ -17,7 +16,7 @@ from tritium_kernels.errors import (
     check_without_gradient,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
@@ -25,7 +24,7 @@ from tritium_kernels.launching.tables import plan_rows
 @operator("rope")
 def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
     """x: (batch, heads, length, d); cos, sin: (length, half) or (batch, length, half)."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     if y.numel() == 0:
         return y
     x, cos, sin = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, cos, sin))
@@ -46,7 +45,7 @@ def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) 
 
 @rope_op.register_fake
 def _(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return empty_like(x)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -70,11 +70,11 @@ def prepare_aux(op: str, score: Any, aux: Any, q: Tensor, heads: int) -> Tensor 
     function, or reads another shape."""
     if score is not None and not isinstance(score, ScoreModifier):
         raise refuse(op, "score", f"is {type(score).__name__}", "a ScoreModifier or None")
-    wanted = None if score is None else score.aux_shape
-    if wanted is not None:
-        wanted = tuple(heads if size == HEADS else size for size in wanted)
+    wanted: tuple[int, ...] | None = None
+    if score is not None and score.aux_shape is not None:
+        wanted = tuple(heads if isinstance(size, str) else size for size in score.aux_shape)
     if aux is None:
-        if wanted is not None:
+        if score is not None and wanted is not None:
             raise refuse(op, "aux", "is None", f"a tensor of shape {wanted}, for {score.name}")
         return None
     if not isinstance(aux, Tensor):

@@ -8,7 +8,7 @@ import torch
 
 from tritium_kernels.dense.kernels import softmax as kernels
 from tritium_kernels.errors import check_axis, check_tensor
-from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.launch import as_rows, cdiv, empty_like, on
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import plan_rows
 
@@ -16,7 +16,7 @@ from tritium_kernels.launching.tables import plan_rows
 @operator("softmax")
 def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     """Softmax, or its logarithm, of the last dimension."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty_like(x)
     if y.numel() == 0:
         return y
     source, target = as_rows(x), as_rows(y)
@@ -33,12 +33,12 @@ def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
 
 @operator("softmax_backward")
 def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
-    dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    dx = empty_like(y)
     if dx.numel() == 0:
         return dx
     result, given, target = as_rows(y), as_rows(dy), as_rows(dx)
     rows, columns = result.shape
-    plan = plan_rows(y.device, rows, columns, again=True)
+    plan = plan_rows(y.device, rows, columns, again=y.element_size())
     with on("softmax", "x", y):
         kernels.softmax_backward[(cdiv(rows, plan.rows),)](
             result, given, target, rows, columns,
@@ -51,12 +51,12 @@ def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.T
 
 @softmax_op.register_fake
 def _(x: torch.Tensor, log: bool) -> torch.Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return empty_like(x)
 
 
 @softmax_backward_op.register_fake
 def _(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
-    return torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    return empty_like(y)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:

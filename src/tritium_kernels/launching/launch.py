@@ -39,10 +39,13 @@ def processors(device: torch.device) -> int:
 
 def on(op: str, name: str, tensor: torch.Tensor) -> AbstractContextManager[object]:
     """The context in which kernels for `tensor` are launched; refuses other devices' tensors."""
-    kind, device = _kind(driver.active), tensor.device
+    kind = _kind(driver.active)
+    if tensor.is_cpu and kind == "cpu":
+        return _HERE
+    device = tensor.device
     if device.type != kind:
         raise refuse(op, name, f"is on {device}", f"{kind}, the device of the active driver")
-    if kind == "cpu" or device.index == torch.cuda.current_device():
+    if device.index == torch.cuda.current_device():
         return _HERE
     return torch.cuda.device(device)
 
@@ -62,8 +65,15 @@ def constant(text: str | None) -> str | None:
     return None if text is None else sys.intern(text)
 
 
+def empty_like(x: torch.Tensor) -> torch.Tensor:
+    """Memory for a tensor of x's shape, type and device, without gaps."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 def as_rows(x: torch.Tensor) -> torch.Tensor:
     """A matrix of x's last dimension, whose columns are adjacent; copies only what has none."""
+    if x.ndim == 2 and x.stride(1) == 1:
+        return x
     columns = x.shape[-1]
     matrix = x.reshape(x.numel() // columns if columns else 0, columns)
     return matrix if columns <= 1 or matrix.stride(1) == 1 else matrix.contiguous()

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+F = TypeVar("F", bound=Callable[..., Any])
 PLAIN = {Tensor, torch.nn.Parameter}
 
 
@@ -21,7 +22,10 @@ _CAST = (torch.float16, torch.bfloat16, torch.float32)
 def autocast(*given: Any) -> tuple[Any, ...]:
     """The operands of a product, in the type that `torch.autocast` has for products, inside of it;
     the first is a tensor on the device."""
-    kind = given[0].device.type if isinstance(given[0], Tensor) else "cpu"
+    first = given[0]
+    if not isinstance(first, Tensor):
+        return given
+    kind = "cpu" if first.is_cpu else first.device.type
     if not _autocasts(kind):
         return given
     dtype = torch.get_autocast_dtype(kind)
@@ -31,8 +35,8 @@ def autocast(*given: Any) -> tuple[Any, ...]:
 
 
 def autocast_wide(x: Any) -> Any:
-    """What `torch.autocast` makes of the operand of a function that it computes in float32."""
-    if isinstance(x, Tensor) and x.device.type == "cuda" and _autocasts("cuda"):
+    """The operand of a function that `torch.autocast` computes in float32, as it casts it."""
+    if isinstance(x, Tensor) and x.is_cuda and _autocasts("cuda"):
         return x.float() if x.dtype in _CAST else x
     return x
 
@@ -41,10 +45,10 @@ def _autocasts(kind: str) -> bool:
     return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
 
 
-def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+def untraced(function: F) -> F:
     """A function that launches kernels and is no op of torch: `torch.compile` breaks the graph at
     its calls and does not look into it."""
-    # What torch itself has for its own functions: it imports Dynamo at the first call only.
+    # As torch marks its own functions: Dynamo is imported at the first call only.
     hidden = torch._disable_dynamo(function)  # pyright: ignore
 
     @functools.wraps(function)
@@ -53,7 +57,7 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
             return hidden(*args, **kwargs)
         return function(*args, **kwargs)
 
-    return call
+    return cast(F, call)
 
 
 class Operator:
@@ -118,7 +122,7 @@ class Operator:
             return self._apply(*args)
         output = self.function(*args)
         if self._mutated:
-            torch.autograd.graph.increment_version([args[i] for i in self._mutated])
+            _C._increment_version([args[i] for i in self._mutated])
         return output
 
     def _refuse_tangents(self, args: Sequence[Any]) -> None:

@@ -20,7 +20,8 @@ class RowTable:
     Attributes:
         whole: the longest row that a program holds at once; longer ones are walked over.
         whole_sums: the same where it holds sums over rows besides.
-        whole_again: the same where reading elements again is all that a walk costs more.
+        whole_again: bytes of the longest such row where reading elements again is all that a walk
+            costs more.
         chunk: the columns of one step of a walk.
         elements: what a program takes at least of short rows: several rows.
         warp_elements: elements for each warp.
@@ -46,16 +47,16 @@ class RowTable:
 
 ROWS = {
     "cpu": RowTable(
-        whole=16384, whole_sums=8192, whole_again=4096, chunk=512, elements=256,
+        whole=16384, whole_sums=8192, whole_again=8192, chunk=512, elements=256,
         warp_elements=1 << 30, waves=4, elements_sums=256, warp_elements_sums=1 << 30,
         walk=(4, 64),
     ),
     "hopper": RowTable(
-        whole=16384, whole_sums=8192, whole_again=16384, chunk=8192, elements=1024,
-        warp_elements=1024, waves=2,
+        whole=16384, whole_sums=8192, whole_again=1 << 17, chunk=8192, elements=1024,
+        warp_elements=1024, waves=2, stages=4,
     ),
     "gpu": RowTable(
-        whole=16384, whole_sums=8192, whole_again=16384, chunk=4096, elements=1024,
+        whole=16384, whole_sums=8192, whole_again=1 << 17, chunk=4096, elements=1024,
         warp_elements=1024, waves=2,
     ),
 }
@@ -88,16 +89,15 @@ class RowPlan:
 
 @lru_cache(maxsize=4096)
 def plan_rows(
-    device: torch.device, rows: int, columns: int, sums: bool = False, again: bool = False
+    device: torch.device, rows: int, columns: int, sums: bool = False, again: int = 0
 ) -> RowPlan:
     """The configuration for `rows` rows of `columns` elements; `sums`: over rows besides; `again`:
-    a walk over a row computes no more than one tile of it."""
+    bytes of an element, where a walk over a row computes no more than one tile of it."""
     table = ROWS[device_class(device)]
     block = power_of_two(columns)
     step = min(block, table.chunk)
-    whole = block <= (
-        table.whole_sums if sums else table.whole_again if again else table.whole
-    )  # fmt: skip
+    whole = block <= (table.whole_sums if sums else table.whole)
+    whole = whole and block * again <= table.whole_again
     block = block if whole else table.chunk
     elements = table.elements_sums if sums else table.elements
     many = max(1, min(elements // block, power_of_two(rows))) if whole else 1

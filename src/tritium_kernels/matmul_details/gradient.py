@@ -39,7 +39,7 @@ from tritium_kernels.tensor_details.storage import Tensor as Wrapped
 
 @dataclass(frozen=True)
 class Options:
-    """What a product is made of, besides the tensors that have gradients: see `matmul`."""
+    """Arguments of a product, besides the tensors that have gradients: see `matmul`."""
 
     a_ragged: RaggedTensorMetadata | None
     b_ragged: RaggedTensorMetadata | None

@@ -16,13 +16,9 @@ from tritium_kernels.dense.kernels.softmax import finite_or_zero
 
 
 @tritium.jit
-def loss_forward(
-    x_ptr, target_ptr, loss_ptr, lse_ptr, columns, x_stride, ignored, smoothing: tl.float64,
-    z: tl.float64, SMOOTH: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * x_stride
-    target = tl.load(target_ptr + row).to(tl.int64)
+def walk_together(x_ptr, columns, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):
+    """(largest, sum of exponentials relative to it, plain sum) of a row, with one largest number so
+    far: each element has one exponential."""
     c = tl.arange(0, BLOCK)
     sums = zeros_like_wide(x_ptr, (BLOCK,))
     largest = tl.full((), float("-inf"), sums.dtype)
@@ -30,23 +26,85 @@ def loss_forward(
     for start in range(0, columns, BLOCK):
         mask = start + c < columns
         x = wide(tl.load(x_ptr + start + c, mask=mask, other=float("-inf")))
-        # One largest number for all: each element has one exponential.
         before, largest = largest, tl.maximum(largest, tl.max(x, 0))
         base = finite_or_zero(largest)
         sums = sums * tl.exp(before - base) + tl.exp(x - base)
         if SMOOTH:
             plain += tl.where(mask, x, 0.0)
-    rest = tl.log(tl.sum(sums, 0))
+    return largest, tl.sum(sums, 0), tl.sum(plain, 0)
+
+
+@tritium.jit
+def walk_apart(
+    x_ptr, columns, SMOOTH: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+):
+    """`walk_together` with a largest number for every WIDTH neighbours, which a thread of a GPU
+    holds: threads wait for each other at the end of the row only, and hold few sums."""
+    LANES: tl.constexpr = BLOCK // WIDTH
+    c = tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    sums = zeros_like_wide(x_ptr, (LANES,))
+    plain = zeros_like_wide(x_ptr, (LANES,))
+    largest = tl.full((LANES,), float("-inf"), sums.dtype)
+    for start in range(0, columns, BLOCK):
+        mask = start + c < columns
+        x = wide(tl.load(x_ptr + start + c, mask=mask, other=float("-inf")))
+        before, largest = largest, tl.maximum(largest, tl.max(x, 1))
+        base = finite_or_zero(largest)
+        sums = sums * tl.exp(before - base) + tl.sum(tl.exp(x - base[:, None]), 1)
+        if SMOOTH:
+            plain += tl.sum(tl.where(mask, x, 0.0), 1)
+    most = tl.max(largest, 0)
+    return most, tl.sum(sums * tl.exp(largest - finite_or_zero(most)), 0), tl.sum(plain, 0)
+
+
+@tritium.jit
+def loss_forward(
+    x_ptr, target_ptr, loss_ptr, lse_ptr, columns, x_stride, ignored, smoothing: tl.float64,
+    z: tl.float64, SMOOTH: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """`WIDTH`: neighbours that share a largest number; 1: all columns do."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * x_stride
+    target = tl.load(target_ptr + row).to(tl.int64)
+    if WIDTH == 1:
+        largest, total, plain = walk_together(x_ptr, columns, SMOOTH, BLOCK)
+    else:
+        largest, total, plain = walk_apart(x_ptr, columns, SMOOTH, BLOCK, WIDTH)
+    rest = tl.log(total)
     lse = largest + rest
     inside = (target >= 0) & (target < columns)
     right = wide(tl.load(x_ptr + target, mask=inside, other=float("nan")))
     loss = largest - right + rest  # what is large goes first
     smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     if SMOOTH:
-        loss = (1 - smoothing) * loss + smoothing * (largest - tl.sum(plain, 0) / columns + rest)
+        loss = (1 - smoothing) * loss + smoothing * (largest - plain / columns + rest)
     loss += z * lse * lse
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss))
     tl.store(lse_ptr + row, lse)
+
+
+@tritium.jit
+def total_of_losses(
+    loss_ptr, target_ptr, total_ptr, scale_ptr, rows, ignored, MEAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The sum of all losses, or their mean over rows that are not ignored, and the derivative of it
+    by a loss."""
+    sums = zeros_like_wide(loss_ptr, (BLOCK,))
+    counts = tl.zeros((BLOCK,), tl.int32)
+    for start in range(0, rows, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        sums += tl.load(loss_ptr + at, mask=at < rows, other=0.0)
+        if MEAN:
+            target = tl.load(target_ptr + at, mask=at < rows, other=ignored)
+            counts += (target.to(tl.int64) != ignored).to(tl.int32)
+    total = tl.sum(sums, 0)
+    scale = tl.full((), 1.0, total.dtype)
+    if MEAN:
+        scale = scale / tl.sum(counts, 0).to(total.dtype)
+        total = total / tl.sum(counts, 0).to(total.dtype)
+    tl.store(total_ptr, total)
+    tl.store(scale_ptr, scale)
 
 
 @tritium.jit
