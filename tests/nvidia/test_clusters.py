@@ -18,7 +18,7 @@ from tests.nvidia.support import in_order, kernel_text, lowered
 from tritium.backends.base import make_backend
 from tritium.backends.nvidia.lower.tma import pieces
 from tritium.codegen.gpu.context import Memory, layout_of
-from tritium.codegen.gpu.memory.shared import conversion_of
+from tritium.codegen.gpu.memory.convert_layout import conversion_of
 from tritium.codegen.gpu.shape import moved_registers
 from tritium.codegen.llvm.writer import Value
 from tritium.compiler import ASTSource

@@ -19,7 +19,7 @@ from tests.simt.backend.compiler import entry, gpu_passes
 from tests.simt.hardware import AsyncCopies, Simt
 from tests.simt.machine import KernelFailure, compile_kernel, machine
 from tests.support.launching import add_kernel
-from tritium.codegen.gpu.memory import shared
+from tritium.codegen.gpu.memory import convert_layout
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.compiler import ASTSource
 from tritium.ir import types as ir
@@ -152,8 +152,8 @@ def test_a_wrong_change_of_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     def reversed_registers(*arguments: Any) -> list[Any]:
         return load(*arguments)[::-1]
 
-    load = shared.load_tile
-    monkeypatch.setattr(shared, "load_tile", reversed_registers)
+    load = convert_layout.load_tile
+    monkeypatch.setattr(convert_layout, "load_tile", reversed_registers)
     assert wrong(lambda r: Kernel("attention", 32, backwards=r), "attention")
 
 
