@@ -62,7 +62,7 @@ def _allocated(op: Operation) -> int:
 
 
 def _bytes(op: Operation) -> int:
-    """What a change of layout moves through shared memory, at most; 0 for other ops."""
+    """The most bytes that a change of layout moves through shared memory; 0 for other ops."""
     if len(op.results) != 1 or source_of(op.results[0]) is op.results[0]:
         return 0
     kind = op.results[0].type
