@@ -85,7 +85,8 @@ def scaled_downcast(src: Any, scale: Any, format: Any, axis: Any = -1) -> Any:
     for _ in tl.static_range(found[2]):
         codes = alternating(codes, codes, place)
     codes = gl.convert_layout(codes, src.type.layout)
-    value = times_power(src.to(tl.float32), tl.where(codes == 255, 255, 254 - codes))
+    code: Any = codes
+    value = times_power(src.to(tl.float32), tl.where(code == 255, 255, 254 - code))
     if format == "e2m1":
         parts: tl.constexpr = _pairs(src.shape, place)
         pairs = tl.permute(tl.reshape(_e2m1(value), parts[0]), parts[1])
