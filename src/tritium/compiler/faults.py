@@ -52,7 +52,9 @@ def is_fault(error: Exception, src: Any) -> bool:
 def at_source(error: Exception, src: Any) -> CompilationError | None:
     """The error with the source of the op that a stage refused; None for other errors, and where
     the op's place is not known."""
-    kinds = {OpError: RefusedOpError, NotImplementedError: UnsupportedOpError}
+    kinds: dict[type[Exception], type[CompilationError]] = {
+        OpError: RefusedOpError, NotImplementedError: UnsupportedOpError,
+    }  # fmt: skip
     kind, function = kinds.get(type(error)), getattr(src, "fn", None)
     location = getattr(error, "location", None)
     place = _position(error) if location is None else source_position(location)

@@ -1,6 +1,13 @@
 """Tensor descriptors and block pointers of translated kernels: blocks of strided tensors, accessed
 through pointers. Descriptors that the host makes are those of Gluon, copied by the engine."""
 
+# Kernel-language functions take tensors of any type, constexprs and numbers: Python's types say
+# little of them.
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportReturnType=false
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
 from typing import Any

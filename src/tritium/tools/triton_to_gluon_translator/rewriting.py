@@ -143,7 +143,7 @@ class Rewriter(ast.NodeTransformer):
         name = of_language(value) if value is not MISSING else None
         method = isinstance(node.func, ast.Attribute) and value is MISSING
         self.generic_visit(node)
-        attribute = node.func.attr if method else ""  # pyright: ignore[reportAttributeAccessIssue]
+        attribute: str = getattr(node.func, "attr", "") if method else ""
         helper = None
         if attribute in OF_BLOCKS:
             helper = self._helper("memory_blocks", OF_DESCRIPTORS[attribute])

@@ -1,6 +1,13 @@
 """Products of operands with scales in translated kernels: the operands are multiplied by their
 scales before."""
 
+# Kernel-language functions take tensors of any type, constexprs and numbers: Python's types say
+# little of them.
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportReturnType=false
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,12 @@
 """Sorting in translated kernels: a bitonic network of gathers along the last axis."""
 
+# Kernel-language functions take tensors of any type, constexprs and numbers: Python's types say
+# little of them.
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportReturnType=false
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
 from typing import Any

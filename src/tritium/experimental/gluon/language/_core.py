@@ -117,7 +117,7 @@ def to_linear_layout(layout: Any, shape: Any) -> constexpr:
     bases: Any = [found.bases(name) if name in found.in_names else () for name in names]
     if shared:
         encoding: Any = layout.to_encoding()
-        return constexpr(SharedLinearLayout(*bases, encoding.base_alignment))
+        return constexpr(SharedLinearLayout(bases[0], bases[1], encoding.base_alignment))
     return constexpr(DistributedLinearLayout(*bases, shape=list(extents)))
 
 

@@ -67,11 +67,11 @@ def _e2m1(value: Any) -> Any:
 
 
 @device_function
-def scaled_downcast(src: Any, scale: Any, format: Any, axis: Any = -1) -> Any:
-    """`src` divided by its scales, in few bits.
+def scaled_downcast(input: Any, scale: Any, format: Any, axis: Any = -1) -> Any:
+    """`input` divided by its scales, in few bits.
 
     Args:
-        src: float16, bfloat16 or float32.
+        input: float16, bfloat16 or float32.
         scale: bytes (powers of two, 127 is 1), one for 8 or more numbers along the axis.
         format: "e4m3", "e5m2", or "e2m1" with two numbers along the axis in a byte, the first in
             the lower half.
@@ -79,18 +79,19 @@ def scaled_downcast(src: Any, scale: Any, format: Any, axis: Any = -1) -> Any:
     """
     tl.static_assert(scale.dtype == tl.uint8 or scale.dtype == tl.int8,
                      "scaled_downcast: scale must be int8 or uint8")
-    found: tl.constexpr = _checked(src.shape, scale.shape, format, axis)
+    found: tl.constexpr = _checked(input.shape, scale.shape, format, axis)
     place: tl.constexpr = found[1]
     codes = scale.to(tl.uint8, bitcast=True).to(tl.int32)
     for _ in tl.static_range(found[2]):
         codes = alternating(codes, codes, place)
-    codes = gl.convert_layout(codes, src.type.layout)
-    value = times_power(src.to(tl.float32), tl.where(codes == 255, 255, 254 - codes))
+    codes = gl.convert_layout(codes, input.type.layout)
+    code: Any = codes
+    value = times_power(input.to(tl.float32), tl.where(code == 255, 255, 254 - code))
     if format == "e2m1":
-        parts: tl.constexpr = _pairs(src.shape, place)
+        parts: tl.constexpr = _pairs(input.shape, place)
         pairs = tl.permute(tl.reshape(_e2m1(value), parts[0]), parts[1])
         low, high = tl.split(pairs)
         bytes = (low | high << 4).to(tl.uint8)
-        return gl.convert_layout(bytes, _halved(src.type.layout, bytes.type.layout, place))
+        return gl.convert_layout(bytes, _halved(input.type.layout, bytes.type.layout, place))
     else:
         return value.to(found[0])

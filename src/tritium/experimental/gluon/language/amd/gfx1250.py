@@ -7,6 +7,8 @@ from tritium.experimental.gluon.language.amd.cdna5 import (
     buffer_store,
     get_scaled_upcast_fp4_scale_layout,
     get_wmma_scale_layout,
+    load_shared_fp4_repacked,
+    scaled_downcast,
     scaled_upcast,
     wmma,
     wmma_scaled,
@@ -14,6 +16,6 @@ from tritium.experimental.gluon.language.amd.cdna5 import (
 
 __all__ = [
     "__getattr__", "async_copy", "buffer_load", "buffer_store",
-    "get_scaled_upcast_fp4_scale_layout", "get_wmma_scale_layout", "scaled_upcast", "wmma",
-    "wmma_scaled",
+    "get_scaled_upcast_fp4_scale_layout", "get_wmma_scale_layout", "load_shared_fp4_repacked",
+    "scaled_downcast", "scaled_upcast", "wmma", "wmma_scaled",
 ]  # fmt: skip
