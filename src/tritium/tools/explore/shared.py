@@ -110,8 +110,8 @@ def _together(at: Any, count: int, size: int) -> bool:
 def _access(op: Op) -> tuple[Encoding, dict[str, Any]] | None:
     """The layout of the memory that an op moves a whole tile to or from, and the op's passes."""
     values: list[Any] = [*op.operands, *op.results]
-    memories = [v.type for v in values if isinstance(v.type, MemDescType)]
-    tiles = [v.type for v in values if isinstance(v.type, ir.TensorType)]
+    memories: list[Any] = [v.type for v in values if isinstance(v.type, MemDescType)]
+    tiles: list[Any] = [v.type for v in values if isinstance(v.type, ir.TensorType)]
     actions = {e.action for e in op.own_effects() if e.resource is SHARED}
     if len(memories) != 1 or len(tiles) != 1 or not actions & {Action.READ, Action.WRITE}:
         return None
