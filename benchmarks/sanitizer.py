@@ -1,4 +1,4 @@
-"""What the sanitizer's checks cost: `python -m benchmarks.sanitizer [--device cuda] [--out FILE]`.
+"""Cost of the sanitizer's checks: `python -m benchmarks.sanitizer [--device cuda] [--out FILE]`.
 
 Each kernel runs plain and with each check in turn, many times. On the CPU the figure is the
 processor time of a launch, the least of all rounds; on a GPU the time between two events around

@@ -22,7 +22,7 @@ from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.driver import CPUDriver
 from tritium.cli.opt import optimize
-from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend, stages
+from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend
 from tritium.errors import StageFileError, TritonError
 from tritium.passes import PassError
 from tritium.passes.ttir import CSE
@@ -777,11 +777,8 @@ def test_locations_in_a_source_file(capsys: Any, fresh_cache: Path, tmp_path: Pa
 
 def test_no_plug_ins_of_llvm(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLVM_PASS_PLUGIN_PATH", "x.so")
-    stages.warn_of_plugin.cache_clear()
-    with pytest.warns(RuntimeWarning, match=r"LLVM_PASS_PLUGIN_PATH=x.so has no effect") as said:
-        for _ in range(2):
-            assert tritium.compile(source()).asm["llir"]
-    assert len(said) == 1
+    with pytest.warns(RuntimeWarning, match=r"PLUGIN_PATH=x.so has no effect: llvmlite") as said:
+        assert tritium.compile(source()) and tritium.compile(source()) and len(said) == 1
 
 
 def test_a_file_of_the_tile_stage(fresh_cache: Path, tmp_path: Path) -> None:

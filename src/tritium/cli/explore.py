@@ -22,7 +22,7 @@ _OTHER_FILES = (".json", ".html", ".llir", ".ptx", ".sass", ".cubin", ".so", ".o
 """Files that this package writes, and that are neither programs nor stages to compile from."""
 OPTIONS = ("--output", "-o", "--kernel", "--target", "--signature", "--profile", "--against",
            "--target-b", "--set-b")  # fmt: skip
-"""What `tritium explore` takes before the program."""
+"""The options of `tritium explore`, which stand before the program."""
 
 
 class ExploreError(TritonError):

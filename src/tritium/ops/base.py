@@ -104,6 +104,10 @@ class Op(DeclaredOp):
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
 
+    interval: ClassVar[Literal["", "product", "remainder"]] = ""
+    """Of an op that is not linear, how an interval of its results follows from those of its two
+    operands; empty where it is not known."""
+
     loads_elements: ClassVar[bool] = False
     stores_elements: ClassVar[bool] = False
     """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in

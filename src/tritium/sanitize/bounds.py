@@ -250,9 +250,9 @@ class _Check:
             first = ends.add(first, other)
         start = at.value(PtrToIntOp, tile.start)
         low, high = (
-            ends.op(AddIOp, start, ends.op(MulIOp, end, self.size)) for end in first[:2]
+            ends.plus(start, ends.times(end, self.size)) for end in (first.low, first.high)
         )
-        high = ends.op(AddIOp, high, self.size)
+        high = ends.plus(high, self.size)
         own, inside = ends.conditions, None
         for extent in self.extents:
             ends.conditions = []

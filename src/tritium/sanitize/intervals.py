@@ -23,11 +23,9 @@ from tritium.ops.arith import (
     MaxSIOp,
     MinSIOp,
     MulIOp,
-    RemSIOp,
     SubIOp,
 )
 from tritium.ops.base import Op
-from tritium.ops.ttir.memory import AddPtrOp
 from tritium.passes.rewriting import Builder
 
 _WIDEST = 62
@@ -60,9 +58,9 @@ def offsets_of(pointer: SSAValue) -> Offsets | None:
     offsets: list[SSAValue] = []
     while ir.shape_of(pointer.type):
         made = pointer.owner
-        if isinstance(made, AddPtrOp):
-            offsets.append(made.offset)
-            pointer = made.ptr
+        if isinstance(made, Op) and made.weights == (1, 1):
+            pointer, offset = made.operands
+            offsets.append(offset)
         elif isinstance(made, Op) and made.movement is not None and len(made.operands) == 1:
             pointer = made.operands[0]
         else:
@@ -79,7 +77,7 @@ def has_ends(value: SSAValue, depth: int = _DEEPEST) -> bool:
         return False
     if made.integer_range(_nothing) is not None and not made.operands:
         return True
-    if type(made) in _RULES or made.movement is not None or made.weights:
+    if made.interval or made.movement is not None or made.weights:
         return all(has_ends(operand, depth - 1) for operand in made.operands)
     return False
 
@@ -116,7 +114,7 @@ class Ends:
         """Of sums."""
         a, b = (self.fit(x, _WIDEST - 1) for x in (a, b))
         bits = max(a.bits, b.bits) + 1
-        return Interval(self.op(AddIOp, a.low, b.low), self.op(AddIOp, a.high, b.high), bits)
+        return Interval(self.plus(a.low, b.low), self.plus(a.high, b.high), bits)
 
     def fit(self, a: Interval, bits: int) -> Interval:
         """The same, under the condition that its magnitude is below `2**bits`."""
@@ -141,13 +139,35 @@ class Ends:
             first = self.at.value(AndIOp, first, other)
         return first
 
-    def op(self, cls: type[Any], a: End, b: End) -> End:
-        """A result in 64 bits; a number where both are known."""
+    def plus(self, a: End, b: End) -> End:
+        """`a + b` in 64 bits; a number where both are known, as of what follows."""
         if isinstance(a, int) and isinstance(b, int):
-            return _ON_NUMBERS[cls](a, b)
-        if cls in (AddIOp, SubIOp) and isinstance(b, int) and b == 0:
-            return a
-        return self.at.value(cls, self._value(a), self._value(b))
+            return a + b
+        return self.at.value(AddIOp, self._value(a), self._value(b)) if b != 0 else a
+
+    def minus(self, a: End, b: End) -> End:
+        """`a - b`."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return self.at.value(SubIOp, self._value(a), self._value(b))
+
+    def times(self, a: End, b: End) -> End:
+        """`a * b`."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        return self.at.value(MulIOp, self._value(a), self._value(b))
+
+    def least(self, a: End, b: End) -> End:
+        """The lesser of two."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self.at.value(MinSIOp, self._value(a), self._value(b))
+
+    def largest(self, a: End, b: End) -> End:
+        """The greater of two."""
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return self.at.value(MaxSIOp, self._value(a), self._value(b))
 
     def _value(self, end: End) -> SSAValue:
         return self.at.constant(end, ir.i64) if isinstance(end, int) else end
@@ -162,8 +182,8 @@ class Ends:
         if not ir.shape_of(value.type):
             wide = value if width == 64 else self.at.value(ExtSIOp, value, result=ir.i64)
             return Interval(wide, wide, width - 1 if width < 64 else 64)
-        if type(made) in _RULES:
-            return _RULES[type(made)](self, made)
+        if made.interval:
+            return _RULES[made.interval](self, made)
         if made.movement is not None:
             return self.of(made.operands[0])
         total: Interval | None = None
@@ -172,8 +192,8 @@ class Ends:
             if ir.bit_width(operand.type) < ir.bit_width(value.type):  # a number that was widened
                 part = self.fit(part, ir.bit_width(operand.type) - 1)
             if weight < 0:
-                part = Interval(self.op(SubIOp, 0, part.high), self.op(SubIOp, 0, part.low),
-                                self.fit(part, _WIDEST).bits)  # fmt: skip
+                part = self.fit(part, _WIDEST)
+                part = Interval(self.minus(0, part.high), self.minus(0, part.low), part.bits)
             total = part if total is None else self.add(total, part)
         assert total is not None
         return total
@@ -184,10 +204,10 @@ class Ends:
         if a.bits + b.bits > _WIDEST:
             a, b = self.fit(a, _WIDEST // 2), self.fit(b, _WIDEST // 2)
         lefts, rights = dict.fromkeys((a.low, a.high)), dict.fromkeys((b.low, b.high))
-        products = [self.op(MulIOp, x, y) for x in lefts for y in rights]
+        products = [self.times(x, y) for x in lefts for y in rights]
         low = high = products[0]
         for product in products[1:]:
-            low, high = self.op(MinSIOp, low, product), self.op(MaxSIOp, high, product)
+            low, high = self.least(low, product), self.largest(high, product)
         return Interval(low, high, a.bits + b.bits)
 
     def remainder(self, made: Any) -> Interval:
@@ -196,16 +216,13 @@ class Ends:
         a, b = (self.fit(self.of(x), min(width, _WIDEST)) for x in (made.lhs, made.rhs))
         self.require("sge", a.low, 0)
         self.require("sgt", b.low, 0)
-        return Interval(0, self.op(MinSIOp, a.high, self.op(SubIOp, b.high, 1)), b.bits)
+        return Interval(0, self.least(a.high, self.minus(b.high, 1)), b.bits)
 
 
-_RULES: dict[type[Any], Callable[[Ends, Any], Interval]] = {
-    MulIOp: Ends.product, RemSIOp: Ends.remainder,
+_RULES: dict[str, Callable[[Ends, Any], Interval]] = {
+    "product": Ends.product, "remainder": Ends.remainder,
 }  # fmt: skip
-_ON_NUMBERS: dict[type[Any], Callable[[int, int], int]] = {
-    AddIOp: lambda a, b: a + b, SubIOp: lambda a, b: a - b, MulIOp: lambda a, b: a * b,
-    MinSIOp: min, MaxSIOp: max,
-}  # fmt: skip
+"""By `Op.interval`."""
 
 
 class Sources:

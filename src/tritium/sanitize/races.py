@@ -151,7 +151,7 @@ def _around(op: Op, step: int) -> Iterator[Op]:
         for other in [*near, *(o for b in whole[1:] if b is not block for o in b.ops)]:
             yield from (o for o in other.walk() if isinstance(o, Op) and o is not op)
         at = block.parent_op()
-        if at is None or isinstance(at, FuncOp):
+        if at is None or not isinstance(at.parent_op(), Op):  # the kernel
             return
 
 

@@ -88,7 +88,7 @@ def _note(f: Function, row: Value, me: Value, kind: Access) -> Value:
         """Not 0 where one of the two accesses may happen before the other: what is later than the
         one beside what is before the other."""
         pairs = [f.op("and", f.op("lshr", a, i64(1)), b) for a, b in ((word, me), (me, word))]
-        return f.op("and", f.op("or", *pairs), i64(1 << ORDER_SHIFT))
+        return f.op("and", f.op("or", pairs[0], pairs[1]), i64(1 << ORDER_SHIFT))
 
     def unordered(word: Value) -> Value:
         return foreign(word)[1]

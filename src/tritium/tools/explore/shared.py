@@ -18,7 +18,7 @@ from tritium.ops.ttgir.types import MemDescType
 BANKS, BANK_BYTES = 32, 4
 """Of NVIDIA's GPUs; each bank serves one word of a warp's access at a time."""
 _MOST_BYTES = 16
-"""What a thread reads or writes in one access, at most."""
+"""The most that a thread reads or writes in one access."""
 _MOST = 64
 """Rows and columns that are drawn."""
 
@@ -73,8 +73,8 @@ def offsets_in(kind: Any) -> Any:
 
 
 def waves(tile: Any, memory: Any) -> Waves:
-    """What one warp's plain loads or stores of a tile in registers need. (Instructions that move
-    whole matrices, and copy engines, have an order of their own.)"""
+    """The passes that one warp's plain loads or stores of a tile in registers need. (Instructions
+    that move whole matrices, and copy engines, have an order of their own.)"""
     layout, size = tile.encoding.to_linear(_shape(tile)), ir.bit_width(tile.element_type) // 8
     offsets = offsets_in(memory)
     registers, lanes = layout.in_size("register"), layout.in_size("lane")
@@ -110,8 +110,8 @@ def _together(at: Any, count: int, size: int) -> bool:
 def _access(op: Op) -> tuple[Encoding, dict[str, Any]] | None:
     """The layout of the memory that an op moves a whole tile to or from, and the op's passes."""
     values: list[Any] = [*op.operands, *op.results]
-    memories = [v.type for v in values if isinstance(v.type, MemDescType)]
-    tiles = [v.type for v in values if isinstance(v.type, ir.TensorType)]
+    memories: list[Any] = [v.type for v in values if isinstance(v.type, MemDescType)]
+    tiles: list[Any] = [v.type for v in values if isinstance(v.type, ir.TensorType)]
     actions = {e.action for e in op.own_effects() if e.resource is SHARED}
     if len(memories) != 1 or len(tiles) != 1 or not actions & {Action.READ, Action.WRITE}:
         return None
