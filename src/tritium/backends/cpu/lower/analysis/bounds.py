@@ -21,6 +21,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.intervals import Interval, known, type_limits
+from tritium.ops.tile.nests import is_tile
 
 End = int | Value
 
@@ -72,7 +73,7 @@ class Bounds:
         if value in self.c.buffers:
             return []
         inside = self.loop is not None and is_inside(self.loop, value)
-        if not isinstance(value.type, ir.TensorType) and not inside:
+        if not is_tile(value) and not inside:
             return []
         return [v for v in owner.operands if ir.is_integer(v.type)]
 
@@ -90,7 +91,7 @@ class Bounds:
             return known(int(held.min()), int(held.max()))
         owner: Any = value.owner
         inside = self.loop is not None and is_inside(self.loop, value)
-        if not isinstance(type, ir.TensorType) and not inside:
+        if not is_tile(value) and not inside:
             scalar = self.c.scalars.get(value)
             if scalar is None or scalar.type == "i1":
                 return self.unknown(type)
@@ -108,7 +109,7 @@ class Bounds:
         type: Any = value.type
         if self.loop is None or block is not self.loop.body or self.iterations is None:
             return self.unknown(type)
-        if isinstance(type, ir.TensorType):
+        if is_tile(value):
             return self.unknown(type)
         number: int = value.index  # pyright: ignore
         if number == 0:
