@@ -1,6 +1,6 @@
 """Bounds of the integers in a tile, and under which conditions its arithmetic does not wrap around.
 
-`Bounds(...).of(value)` is the interval that the elements lie in (`ops/intervals.py`). Its ends are
+`Bounds(...).of(value)` is the interval that the elements lie in (`ir/intervals.py`). Its ends are
 Python integers where they are known when compiling, else scalars computed at the current position,
 in a type wide enough not to overflow (i64 for up to 32 bits, else i128). A sum, difference, product
 or shift that may leave its type gives a condition (i1).
@@ -18,9 +18,9 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.tiles.index_arithmetic import is_inside
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
+from tritium.ir.intervals import Interval, known, type_limits
 from tritium.ops.arith import AddIOp, constant_value
 from tritium.ops.base import Op
-from tritium.ops.intervals import Interval, known, type_limits
 from tritium.ops.tile.nests import is_tile
 
 End = int | Value
