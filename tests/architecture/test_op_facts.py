@@ -51,6 +51,7 @@ def names() -> dict[Path, frozenset[str]]:
     ("CatOp", "tt.cat", "cat"),
     ("SplitOp", "tt.split", "split"),
     ("ErfOp", "math.erf", "erf"),
+    ("ReduceOp", "tt.reduce", "reduce"),
     ("ScanOp", "tt.scan", "associative_scan"),
     ("MapElementwiseOp", "tt.map_elementwise", "map_elementwise"),
 ])  # fmt: skip
@@ -70,7 +71,6 @@ def test_few_files_name_an_op(op_class: str, op_name: str, function: str) -> Non
 
 
 @pytest.mark.parametrize("op_class, op_name, function, most", [
-    ("ReduceOp", "tt.reduce", "reduce", 5),
     ("AtomicRMWOp", "tt.atomic_rmw", "atomic_add", 5),
     ("JoinOp", "tt.join", "join", 5),
     ("LoadOp", "tt.load", "load", 10),

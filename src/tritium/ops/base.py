@@ -23,13 +23,13 @@ from xdsl.traits import NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
+from tritium.ir import intervals
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
-from tritium.ops import intervals
 from tritium.ops import syntax as custom_syntax
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.declared import DeclaredOp
 from tritium.ops.effects import Action, Effect, Effects, Resource, only_read
-from tritium.ops.intervals import Algebra, Interval
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
-from tritium.ops import intervals
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op, Range
 from tritium.ops.elementwise import CastOp, SameBitsOp
 from tritium.ops.fields import AttrField, enum_attr, flags_attr
-from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 

@@ -10,16 +10,16 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
+from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
-from tritium.ops import intervals
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_kind, check_same, check_same_shape, describe
 from tritium.ops.fields import enum_attr, flags_attr, operand
-from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 if TYPE_CHECKING:

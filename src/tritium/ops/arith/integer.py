@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 from xdsl.ir import SSAValue
 
+from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
-from tritium.ops import intervals
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Range
 from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.fields import flags_attr
-from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 

@@ -10,17 +10,17 @@ import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from tritium.errors import OpError
+from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ir.layouts import moves
 from tritium.ir.layouts.encodings import Encoding
 from tritium.ops import axis_info as facts
-from tritium.ops import intervals
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Movement, Op, Range
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
-from tritium.ops.intervals import Algebra, Interval
 from tritium.ops.memory import Context
 
 

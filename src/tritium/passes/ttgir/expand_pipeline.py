@@ -514,7 +514,7 @@ def _reads_buffer(user: Operation, memory: Any) -> bool:
         wanted: Any = user.results[0].type
         return wanted.encoding == memory.encoding and not wanted.mutable
     if permutes(user):
-        view = MemDescTransOp.infer(memory, order=user.permuted_axes)
+        view = MemDescTransOp.infer(memory, order=user.permuted_axes or ())
         uses = [use.operation for use in user.results[0].uses]
         return all(
             isinstance(inner, ConvertLayoutOp) and inner.parent is user.parent

@@ -67,6 +67,5 @@ def _rewrite(op: Any) -> None:
     total = reduced(at, value, _COMBINE[kind])
     wanted = None if mask is None else reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
-    update: type[AtomicUpdate] = type(op)
-    at.make(update, splat_source(op.ptr), total, wanted, **attributes)
+    at.make(op.__class__, splat_source(op.ptr), total, wanted, **attributes)
     erase(op)

@@ -1,6 +1,6 @@
 """Bounds of the integers in a tile, and under which conditions its arithmetic does not wrap around.
 
-`Bounds(...).of(value)` is the interval that the elements lie in (`ops/intervals.py`). Its ends are
+`Bounds(...).of(value)` is the interval that the elements lie in (`ir/intervals.py`). Its ends are
 Python integers where they are known when compiling, else scalars computed at the current position,
 in a type wide enough not to overflow (i64 for up to 32 bits, else i128). A sum, difference, product
 or shift that may leave its type gives a condition (i1).
@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, BlockArgument, SSAValue
 
 from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.tiles.index_arithmetic import is_inside
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
+from tritium.ir.intervals import Interval, known, type_limits
 from tritium.ops.arith import AddIOp, constant_value
 from tritium.ops.base import Op
-from tritium.ops.intervals import Interval, known, type_limits
+from tritium.ops.tile.nests import is_tile
 
 End = int | Value
 
@@ -72,7 +73,7 @@ class Bounds:
         if value in self.c.buffers:
             return []
         inside = self.loop is not None and is_inside(self.loop, value)
-        if not isinstance(value.type, ir.TensorType) and not inside:
+        if not is_tile(value) and not inside:
             return []
         return [v for v in owner.operands if ir.is_integer(v.type)]
 
@@ -80,34 +81,36 @@ class Bounds:
         return Interval(*type_limits(type), (), wraps)
 
     def _find(self, value: SSAValue) -> Interval:
-        if not ir.is_integer(value.type):
+        type: Any = value.type
+        if not ir.is_integer(type):
             return Interval(-(1 << 63), (1 << 63) - 1, (), True)
-        if ir.element_type(value.type) == ir.i1:
+        if ir.element_type(type) == ir.i1:
             return Interval(-1, 1)
         held = constant_value(value)
         if held is not None:
             return known(int(held.min()), int(held.max()))
         owner: Any = value.owner
         inside = self.loop is not None and is_inside(self.loop, value)
-        if not isinstance(value.type, ir.TensorType) and not inside:
+        if not is_tile(value) and not inside:
             scalar = self.c.scalars.get(value)
             if scalar is None or scalar.type == "i1":
-                return self.unknown(value.type)
-            end = self._widened(scalar, _carrier(value.type))
+                return self.unknown(type)
+            end = self._widened(scalar, _carrier(type))
             return Interval(end, end, span=0)
-        if isinstance(owner, Block):
-            return self._argument(value, owner)
+        if isinstance(value, BlockArgument):
+            return self._argument(value, value.block)
         # Each nest asks anew, which would go through all that was computed before it.
         if not _has_interval(owner) or value in self.c.buffers:
-            return self.unknown(value.type)
+            return self.unknown(type)
         return owner.interval(self, [self.of(v) for v in owner.operands])
 
     def _argument(self, value: SSAValue, block: Block) -> Interval:
         """A scalar that a loop carries, or its counter."""
+        type: Any = value.type
         if self.loop is None or block is not self.loop.body or self.iterations is None:
-            return self.unknown(value.type)
-        if isinstance(value.type, ir.TensorType):
-            return self.unknown(value.type)
+            return self.unknown(type)
+        if is_tile(value):
+            return self.unknown(type)
         number: int = value.index  # pyright: ignore
         if number == 0:
             start, by = self.loop.lower, self.loop.step

@@ -22,7 +22,7 @@ from tritium.codegen.llvm.writer import Value, const, lanes, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.arith import CmpFOp, ConstantOp, OrIOp, SelectOp, attr_value
-from tritium.ops.ttir.reduction import ReduceOp, ScanOp, combining_op
+from tritium.ops.ttir.reduction import CombiningOp, combining_op
 
 _PAIRS = {"oeq": "une", "ogt": "ule", "oge": "ult", "olt": "uge", "ole": "ugt", "one": "ueq",
           "ord": "uno", "true": "false"}  # fmt: skip
@@ -33,7 +33,7 @@ NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
 
 def combine_region(
     context: Context,
-    root: ReduceOp | ScanOp,
+    root: CombiningOp,
     arguments: Sequence[Value],
     why: str,
     settled: Mapping[SSAValue, bool] = NOTHING_SETTLED,
