@@ -15,6 +15,7 @@ from tritium_kernels.dense import (
     linear_cross_entropy,
 )
 from tritium_kernels.errors import ArgumentError
+from tritium_kernels.tables import plan_flat
 
 F = torch.nn.functional
 
@@ -60,6 +61,21 @@ def test_adamw_takes_the_steps_of_torch():
         ours.grad, theirs.grad = gradient, gradient.double()
         for optimizer in steps:
             optimizer.step()
+    close(ours.detach(), theirs.detach())
+
+
+@pytest.mark.parametrize("size", [1, 300, 4096, 9000])
+def test_adamw_of_few_elements(size: int):
+    """On CPUs programs have no more lanes than there are elements, to a power of two."""
+    if place() == "cpu":
+        table, even = plan_flat(torch.device("cpu"), size)
+        assert table.block == max(256, min(8192, 1 << (size - 1).bit_length()))
+        assert even == (size == 4096)
+    start, gradient = normal(size), normal(size, seed=1)
+    ours, theirs = (torch.nn.Parameter(p) for p in (start.clone(), start.double()))
+    ours.grad, theirs.grad = gradient, gradient.double()
+    for optimizer in AdamW([ours], lr=0.1), torch.optim.AdamW([theirs], lr=0.1):
+        optimizer.step()
     close(ours.detach(), theirs.detach())
 
 

@@ -122,7 +122,14 @@ class FlatTable:
 FLAT = {"cpu": FlatTable(8192, 4), "hopper": FlatTable(2048, 4), "gpu": FlatTable(1024, 4)}
 
 
+_LEAST_BLOCK = 256
+
+
+@lru_cache(maxsize=4096)
 def plan_flat(device: torch.device, n: int) -> tuple[FlatTable, bool]:
     """The configuration for n elements one by one, and whether programs have no more than these."""
-    table = FLAT[device_class(device)]
+    kind = device_class(device)
+    table = FLAT[kind]
+    if kind == "cpu" and n < table.block:  # lanes without an element take time there
+        table = FlatTable(max(_LEAST_BLOCK, power_of_two(n)), table.warps)
     return table, n % table.block == 0
