@@ -7,8 +7,8 @@ The product is that of tutorial 03: grouped order, rows and columns modulo the s
 K; "masked" has masks along rows and columns instead. All libraries run in one process, interleaved,
 one process for each number of threads; the table shows medians, and after the stroke the ratio of
 the least times. With `--limit avx2` Tritium and all others are held to what a processor with AVX2
-and FMA has, and the record says so. On one thread the time is the processor's, which other programs disturb little,
-else the clock's.
+and FMA has, and the record says so. On one thread the time is the processor's, which other programs
+disturb little, else the clock's.
 """
 
 # Parameters of kernels are untyped: they are whatever the kernel is launched with.

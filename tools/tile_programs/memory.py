@@ -45,7 +45,7 @@ class Base:
         self._written = np.zeros(data.size, bool)
 
     def state(self) -> tuple[np.ndarray, ...]:
-        """What accesses change."""
+        """Copies of the elements, their owners and which are written."""
         return self.data.copy(), self._owner.copy(), self._written.copy()
 
     def restore(self, state: tuple[np.ndarray, ...]) -> None:

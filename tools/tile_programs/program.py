@@ -90,7 +90,7 @@ class Pointer:
     base: Base
     start: int
     shared: bool = False
-    """Whether atomics change the array, which nothing else accesses then."""
+    """True if atomics change the array, which nothing else accesses then."""
 
     @property
     def length(self) -> int:
@@ -211,7 +211,7 @@ class Program:
         return self._argument("q", of.base, of.start + start)
 
     def exact(self, data: np.ndarray) -> bool:
-        """Whether floats are small integers."""
+        """True if floats are small integers."""
         if data.dtype.kind in "iub":
             return True
         wide = data.astype(np.float64)
@@ -234,7 +234,7 @@ def wrapped(data: Any, dtype: Any) -> np.ndarray:
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Whether elements are floats, those that NumPy has not among its own included."""
+    """True if elements are floats, those that NumPy has not among its own included."""
     return dtype.kind not in "iub"
 
 
