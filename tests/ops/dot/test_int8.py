@@ -1,5 +1,4 @@
-"""Products of int8 on CPUs: all numbers, any order of axes, and what the loop over K does with
-`vpdpbusd`, whose first factor is unsigned."""
+"""Products of int8 on CPUs: all numbers, any order of axes, short and long sums."""
 
 from __future__ import annotations
 
@@ -8,8 +7,6 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tritium.compiler import ASTSource
-from tritium.target import GPUTarget
 
 pytestmark = pytest.mark.cpu
 
@@ -47,15 +44,3 @@ def test_all_numbers_and_orders(shape: tuple[int, int, int], turned: str, trips:
     out = np.zeros((m, n), np.int32)
     product[(1,)](held_a, held_b, out, trips, *steps, m, n, k)
     np.testing.assert_array_equal(out, a.astype(np.int64) @ b.astype(np.int64))
-
-
-def test_the_loop_over_k_has_no_work_but_products() -> None:
-    """A is multiplied as it is in memory, and its K goes on from one iteration to the next."""
-    types = dict.fromkeys("ab", "*i8") | {"c": "*i32"}
-    types |= dict.fromkeys(("trips", "am", "bk"), "i32")
-    constants = {"ak": 1, "bn": 1, "M": 64, "N": 64, "K": 64}
-    source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants)
-    text = tritium.compile(source, target=GPUTarget("cpu", "cascadelake", 1)).asm["llir"]
-    assert "llvm.x86.avx512.vpdpbusd.512" in text
-    assert "xor <16 x i32>" not in text
-    assert "sext i32 64 to i64" not in text  # the distance between iterations is known

@@ -432,8 +432,6 @@ class Function:
         except by a bitcast, for which `type` is the whole type."""
         if value.type == type and opcode != "bitcast":
             return value
-        if opcode == "sext" and value.ref.lstrip("-").isdigit():
-            return Value(type, value.ref)  # which callers then know for a constant
         return self.emit(type, f"{opcode} {value} to {type}")
 
     def load(self, type: str, pointer: Value, align: int, metadata: str = "") -> Value:

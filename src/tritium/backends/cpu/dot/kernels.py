@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tritium.backends.cpu.dot.amx import TileSweep
-from tritium.backends.cpu.dot.multiply import row_sums
 from tritium.backends.cpu.dot.operand import (
     ELEMENT_BYTES,
     Chunks,
@@ -19,7 +18,7 @@ from tritium.backends.cpu.dot.operand import (
     static,
 )
 from tritium.backends.cpu.dot.pack import ScratchAlloc
-from tritium.backends.cpu.dot.plan import Method, Plan, extent_plan
+from tritium.backends.cpu.dot.plan import Plan, extent_plan
 from tritium.backends.cpu.dot.reuse import Kept
 from tritium.backends.cpu.dot.source import Repeats, Source, times
 from tritium.backends.cpu.dot.sweep import VectorSweep
@@ -82,8 +81,8 @@ def _emit_part(
     for source in sources:
         source.pack(f, _ONE, _ZERO, k_extent)
     cells = const("i64", depth // plan.method.group)
+    sums = sources[1].sums
     a_span, b_span = (_span(f, source, _ONE) for source in sources)
-    sums = _corrections(f, plan, sources[0], (rows, depth), (cells, None), a_span, scratch_alloc)
     _sweep(plan)(
         plan, rows, columns, sources[0].cells, sources[1].cells,
         cells if k_extent is None else k_extent, k_extent is not None, None,
@@ -134,9 +133,8 @@ def emit_dot_loop(
         runs_on = all(source.runs_on(depth // plan.method.group) for source in sources)
         if runs_on and together > 1 and not plan.method.in_tiles:
             sweep_cells, sweep_trips = f.op("mul", count, cells), None
+        sums = _corrections(f, plan, sources[1], (sweep.index, count), columns, scratch_alloc)
         a_span, b_span = (_span(f, source, sweep.index) for source in sources)
-        part = sweep_cells, sweep_trips
-        sums = _corrections(f, plan, sources[0], (rows, depth), part, a_span, scratch_alloc)
         _sweep(plan)(
             plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
             sweep_trips, a_span, b_span, acc, zero_init and once, sums, a.rows,
@@ -170,16 +168,24 @@ def _sources(
 
 
 def _corrections(
-    f: Function, plan: Plan, a: Source, shape: tuple[int, int],
-    part: tuple[Value, Value | None], span: tuple[Value, Step], scratch_alloc: ScratchAlloc,
+    f: Function, plan: Plan, b: Source, block: tuple[Value, Value], columns: int,
+    scratch_alloc: ScratchAlloc,
 ) -> Value | None:  # fmt: skip
-    """The sums of A's rows, (M, K) being `shape`, over a part of K: cells of each iteration, and
-    iterations. None where no method needs them."""
-    if plan.method is not Method.VNNI:
+    """The sums of B's columns over a block of iterations, (first, count)."""
+    if b.sums is None:
         return None
-    rows, depth = shape
-    sums = scratch_alloc(4 * rows)
-    row_sums(f, plan, a.cells, (rows, depth // plan.method.group), *part, span, sums)
+    sums, vectors = scratch_alloc(4 * columns), columns // plan.lanes
+    type, size = vector("i32", plan.lanes), 4 * plan.lanes
+    start = b.sums_of(f, b.first_slot(f, block[0]))
+    together = min(8, vectors)
+    for first in range(0, vectors, together):
+        offsets = [(first + i) * size for i in range(together)]
+        with f.loop(_ZERO, block[1], _ONE, [const(type, 0)] * together) as slot:
+            row = f.gep("i8", start, times(f, slot.index, 4 * columns))
+            parts = [f.load(type, f.offset(row, offset), size) for offset in offsets]
+            slot.next = [f.op("add", t, p) for t, p in zip(slot.carried, parts, strict=True)]
+        for offset, total in zip(offsets, slot.results, strict=True):
+            f.store(total, f.offset(sums, offset), size)
     return sums
 
 

@@ -23,7 +23,7 @@ from tritium.backends.cpu.dot.operand import (
     scale,
     static,
 )
-from tritium.backends.cpu.dot.plan import Method, Plan
+from tritium.backends.cpu.dot.plan import Plan
 from tritium.codegen.llvm.writer import Function, Value, const, lanes, scalar, vector
 
 ScratchAlloc = Callable[[int], Value]
@@ -38,7 +38,6 @@ class Packing:
         source: the operand to copy.
         outer, depth: its shape in elements.
         k_major: the form, see the module.
-        is_b: whether it is a copy of B.
         ahead: bytes to what is copied next, which is prefetched; 0: nothing is.
     """
 
@@ -47,7 +46,6 @@ class Packing:
     outer: int
     depth: int
     k_major: bool
-    is_b: bool
     ahead: Step = 0
 
     @property
@@ -113,11 +111,7 @@ class Packing:
     def load(self, f: Function, pointer: Value, count: int) -> Value:
         """`count` neighbouring elements from memory, in the type to compute in."""
         raw = f.load(vector(self.source.element, count), pointer, self.source.align)
-        value = widen(f, self.plan.host, self.source, raw, self.plan.compute)
-        if self.plan.method is Method.VNNI and self.is_b:
-            # `vpdpbusd` takes an unsigned B: b + 128, put right by `row_sums`.
-            return f.op("xor", value, const(value.type, -128))
-        return value
+        return widen(f, self.plan.host, self.source, raw, self.plan.compute)
 
     def cell_offset(self, f: Function, outer: Value, cell: Value) -> Value:
         """Byte offset of a cell in the copy."""

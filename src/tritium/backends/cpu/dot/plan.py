@@ -95,8 +95,7 @@ class Method(Enum):
     MADD = "madd"
     """Two int16 a cell, `pmaddwd` and an add; exact for all of 8 bits."""
     VNNI = "vnni"
-    """Four int8 a cell, `vpdpbusd` with B offset by 128 and a correction per row: B is offset as it
-    is packed, and A is read where it is, by the instruction itself."""
+    """Four int8 a cell, `vpdpbusd` with A offset by 128 and a correction per column."""
     SDOT = "sdot"
     """Four int8 a cell, all signed or all unsigned."""
     AMX_BF16 = "amx-bf16"
@@ -228,7 +227,7 @@ def _method(
         return Method.BF16 if depth % 2 == 0 and rows >= 4 else Method.FMA
     if elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
         signed_bytes = elements == {"i8"} and not a.unsigned and not b.unsigned
-        if host.vnni and signed_bytes and depth % 16 == 0:  # `row_sums` loads 16 bytes
+        if host.vnni and signed_bytes and depth % 4 == 0:
             return Method.VNNI
         if host.sdot and elements == {"i8"} and a.unsigned == b.unsigned and depth % 4 == 0:
             return Method.SDOT

@@ -44,30 +44,33 @@ class Panel:
 
     Args:
         target: its address.
+        rest: the address of the memory after the tiles, for `extra` bytes of each.
         whole: an i1, whether it holds all iterations, each at its own place.
         filled: an i1, whether it is whole and complete already.
     """
 
     target: Value
+    rest: Value
     whole: Value
     filled: Value
 
     @classmethod
     def find(
         cls, f: Function, kept: Kept, packing: Packing, table: Value | None,
-        facts: Sequence[Step], trips: Value,
+        facts: Sequence[Step], trips: Value, extra: int = 0,
     ) -> Panel:  # fmt: skip
         """Compare an operand with that of the program before.
 
         Args:
             table: its addresses, if they are not those of a strided matrix.
             facts: what else the copy depends on.
+            extra: bytes that each iteration needs besides its tile.
         """
         run, entries = packing.address_run, packing.outer if table is not None else 0
         entries = -(-entries // 8) * 8
         most = kept.bytes // packing.bytes
         tiles = 8 * (_WORDS + entries)
-        head = kept.alloc(tiles + most * packing.bytes)
+        head = kept.alloc(tiles + most * (packing.bytes + extra))
         words = [as_value(word) for word in (*facts, trips) if static(word) is None]
         if table is None:
             start = packing.source.pointer(f, _ZERO, _ZERO)
@@ -90,6 +93,7 @@ class Panel:
         fits = f.icmp("sle", trips, const("i64", most))
         return cls(
             f.offset(head, tiles),
+            f.offset(head, tiles + most * packing.bytes),
             f.op("and", fits, f.icmp("sge", times, _ONE)),
             f.op("and", fits, f.icmp("eq", times, _TWO)),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tritium.backends.cpu.dot.multiply import column_sums
 from tritium.backends.cpu.dot.operand import (
     Operand,
     Step,
@@ -43,6 +44,7 @@ class Source:
         advance: bytes from one iteration to the next in memory.
         panel: where the copy is, if it may be that of the program before.
         lazy: it is only copied if the program before had the same operand.
+        sums: where the sums of each tile's columns are (VNNI).
     """
 
     cells: Operand
@@ -52,6 +54,7 @@ class Source:
     advance: Step
     panel: Panel | None = None
     lazy: bool = False
+    sums: Value | None = None
 
     @classmethod
     def prepare(
@@ -63,11 +66,10 @@ class Source:
         packs = plan.pack_b if is_b else plan.pack_a
         by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
         by_outer &= not plan.method.in_tiles
-        # `row_sums` takes 4 rows at once.
-        by_outer &= plan.method is not Method.VNNI or shape[0] >= 4
-        packing = Packing(plan, source, *shape, is_b or by_outer, is_b, ahead=advance)
+        packing = Packing(plan, source, *shape, k_major=is_b or by_outer, ahead=advance)
         repeated = static(repeats.trips) != 1 and source.k_step is not None
         size = packing.bytes * repeats.together
+        extra = 4 * shape[0] if is_b and plan.method is Method.VNNI else 0
         keeps = repeated and kept is not None and kept.bytes >= 2 * size
         lazy = keeps and is_b and not packs and plan.method is Method.FMA
         lazy = lazy and source.element == plan.compute
@@ -84,11 +86,16 @@ class Source:
         panel = None
         if keeps and kept is not None:
             of = facts(source, advance)
-            panel = Panel.find(f, kept, packing, table, of, repeats.trips)
+            panel = Panel.find(f, kept, packing, table, of, repeats.trips, extra)
         if lazy and panel is not None:
             return cls._lazy(f, source, packing, advance, panel)
-        target = scratch_alloc(size) if panel is None else panel.target
-        return cls(packing.cells(target), packing.bytes, packing, target, advance, panel)
+        if panel is not None:
+            target, rest = panel.target, panel.rest
+        else:
+            target = scratch_alloc(size + repeats.together * extra)
+            rest = f.offset(target, size)
+        cells, sums = packing.cells(target), rest if extra else None
+        return cls(cells, packing.bytes, packing, target, advance, panel, sums=sums)
 
     @classmethod
     def _lazy(
@@ -116,6 +123,17 @@ class Source:
             target = times(f, slot, self.packing.bytes)
             target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
             self.packing.emit(f, target, times(f, iteration, self.advance), extent)
+            if self.sums is not None:
+                plan, columns = self.packing.plan, self.packing.outer
+                cells = const("i64", self.packing.depth // plan.method.group)
+                column_sums(f, plan, target, self.sums_of(f, slot), columns, cells)
+
+    def sums_of(self, f: Function, slot: Value) -> Value:
+        """The address of the sums of a tile's columns."""
+        assert self.sums is not None and self.packing is not None
+        if static(slot) == 0:
+            return self.sums
+        return f.gep("i8", self.sums, times(f, slot, 4 * self.packing.outer))
 
     def pack_block(self, f: Function, first: Value, count: Value) -> None:
         """Copy the tiles of `count` iterations from `first` on, unless they are there."""

@@ -44,7 +44,7 @@ class Sweep:
         trips: how many iterations, at least one, or None for one.
         a_span, b_span: bytes to the first iteration, and from one to the next.
         acc: the result tile; `from_zero`: its old content does not count.
-        sums: what to take off of each row at the start (VNNI).
+        sums: what to take off of each column at the start (VNNI).
         limit: how many rows, at least one, matter; None: all.
     """
 
@@ -120,7 +120,7 @@ class VectorSweep(Sweep):
             for r in range(rows)
             for c in range(self.plan.block_vectors)
         ]
-        accs = self._start(f, m, slots)
+        accs = self._start(f, n, slots)
         if self.trips is None:
             accs = self._depth(f, a, b, self.a_span[0], self.b_span[0], accs)
         else:
@@ -137,7 +137,7 @@ class VectorSweep(Sweep):
         for slot, acc in zip(slots, accs, strict=True):
             f.store(to_result(f, self.plan, acc), slot, min(64, self.plan.lanes * size))
 
-    def _start(self, f: Function, m: Value, slots: Sequence[Value]) -> list[Value]:
+    def _start(self, f: Function, n: Value, slots: Sequence[Value]) -> list[Value]:
         """The accumulators before the first iteration."""
         plan = self.plan
         type = vector(plan.result, plan.lanes)
@@ -151,10 +151,11 @@ class VectorSweep(Sweep):
             accs = [widen(f, plan.host, source, acc, plan.accumulate) for acc in loaded]
         if self.sums is None:
             return accs
-        first, across = f.gep("i32", self.sums, m), plan.block_vectors
-        places = [f.offset(first, 4 * row) for row in range(len(slots) // across)]
-        sums = [f.splat(f.load("i32", place, 4), plan.lanes) for place in places]
-        return [f.op("sub", acc, sums[i // across]) for i, acc in enumerate(accs)]
+        bytes_ = plan.lanes * 4
+        first = f.gep("i32", self.sums, n)
+        count = plan.block_vectors
+        sums = [f.load(wide, f.offset(first, c * bytes_), bytes_) for c in range(count)]
+        return [f.op("sub", acc, sums[i % count]) for i, acc in enumerate(accs)]
 
     def _depth(
         self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
