@@ -1,13 +1,14 @@
 """Matrix products and attention as kernels, beside torch (oneDNN, MKL) and NumPy (OpenBLAS).
 
     python -m benchmarks.cpu_products [--only bf16 attention] [--sizes 512 1024] [--threads 1 2]
-        [--tiles 64x64x64] [--out benchmarks/results/cpu_products.json]
+        [--tiles 64x64x64] [--limit avx2] [--out benchmarks/results/cpu_products.json]
 
 The product is that of tutorial 03: grouped order, rows and columns modulo the sizes, a mask along
 K; "masked" has masks along rows and columns instead. All libraries run in one process, interleaved,
 one process for each number of threads; the table shows medians, and after the stroke the ratio of
-the least times. On one thread the time is the processor's, which other programs disturb little,
-else the clock's.
+the least times. With `--limit avx2` Tritium and all others are held to what a processor with AVX2
+and FMA has, and the record says so. On one thread the time is the processor's, which other programs
+disturb little, else the clock's.
 """
 
 # Parameters of kernels are untyped: they are whatever the kernel is launched with.
@@ -34,6 +35,16 @@ TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "
 TILES = ("64x64x64", "128x128x64", "64x128x256")
 HEADS, LENGTH, DEPTH = 8, 1024, 64
 KINDS = (*TYPES, "thin", "attention")
+LIMITS = {
+    "avx2": {
+        "TRITON_OVERRIDE_ARCH": "haswell",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+    }
+}
+"""Environments that limit each library to some instructions."""
 
 
 @jit
@@ -236,10 +247,11 @@ def main() -> None:
     """Print the table; write the samples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=[512, 1024, 2048])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[512, 1024, 2048, 4096])
     parser.add_argument("--tiles", nargs="+", default=list(TILES))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9, help="samples of each library")
+    parser.add_argument("--limit", choices=LIMITS, help="instructions that all are limited to")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -247,16 +259,17 @@ def main() -> None:
         print(json.dumps([asdict(r) for r in measure(arguments, arguments.child)]))
         return
     results: list[Result] = []
+    limits = LIMITS.get(arguments.limit, {})
     for threads in arguments.threads:
         options = [
             "--child", str(threads), "--rounds", str(arguments.rounds), "--only", *arguments.only,
             "--sizes", *map(str, arguments.sizes), "--tiles", *arguments.tiles,
         ]  # fmt: skip
-        child = run_child("benchmarks.cpu_products", options, threads=threads)
+        child = run_child("benchmarks.cpu_products", options, threads=threads, **limits)
         results += [Result(**entry) for entry in child]
         print("\n".join(line(r) for r in results if r.threads == threads), flush=True)
     if arguments.out:
-        write_json(arguments.out, results)
+        write_json(arguments.out, results, limit=arguments.limit, environment=limits)
 
 
 if __name__ == "__main__":

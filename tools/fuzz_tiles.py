@@ -6,7 +6,8 @@ A program is made of statements on tiles of integers, floats and masks; each is 
 text and computed with NumPy at once, so that the generator knows every value: which accesses are in
 bounds, which places programs of the grid share, which floats are exact. Nothing of the compiler's
 reference semantics takes part. Arrays end or begin at a page that cannot be accessed; arguments
-alias; processors, grids and arrays are chosen anew for each program. Compiling may take 2 s of the
+alias and overlap; processors, sizes of caches, threads, grids and arrays are chosen anew for each
+program. Bodies of loops are computed once for each iteration. Compiling may take 2 s of the
 processor's time and give 1 MiB of LLVM IR. Program number N is the same everywhere:
 `--seed N --programs 1` runs it again, with `--show` its text is printed. With `--schedules` nests
 of loops get random lanes, unrolling and versions, as an edited file of the tile stage may. Exits

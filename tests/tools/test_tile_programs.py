@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tools.tile_programs.memory import Base, Guarded
+from tools.tile_programs.program import Unlike
 from tools.tile_programs.running import check, program_of
 from tools.tile_programs.schedules import random_schedules
+from tritium import knobs
 
 pytestmark = pytest.mark.cpu
 ROOT = Path(__file__).parents[2]
@@ -69,3 +71,31 @@ def test_programs_that_meet_are_refused() -> None:
     assert base.read(shared, every) is not None
     assert not base.write(shared[:1, :1], every[:1, :1], np.ones((1, 1), np.int32))
     assert Guarded(np.arange(3), True).array.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("fault", ["exchanged accesses", "overwritten tiles"])
+def test_planted_faults_of_order_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads and stores that are exchanged wherever they overlap, and loop-carried tiles that are
+    overwritten before they are read, are found by some of a hundred programs."""
+    from tritium.backends.cpu.tiles import grouping, loop_carried, materialization
+
+    if fault == "exchanged accesses":
+        for module in (grouping, materialization):
+            monkeypatch.setattr(module, "in_step", lambda *arguments: True)
+    else:
+        monkeypatch.setattr(loop_carried.ProtectCarried, "run", lambda self, module: False)
+    monkeypatch.setattr(knobs.compilation, "always_compile", True)
+    assert any(check(seed, "native")["outcome"] == "wrong" for seed in range(1000, 1100))
+
+
+def test_a_refused_loop_leaves_no_trace() -> None:
+    made = program_of(5)
+    before = made.text(), [pointer.base.state() for pointer in made.pointers]
+    with made.attempt():
+        made.new("0", np.zeros((made.programs,), np.int32))
+        made.pointer(np.int32, 8)
+        made.pointers[0].base.data[:] = 1
+        raise Unlike
+    assert made.text() == before[0]
+    for pointer, state in zip(made.pointers, before[1], strict=True):
+        assert all((x == y).all() for x, y in zip(pointer.base.state(), state, strict=True))

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 from tools.tile_programs.arithmetic import condition, numbers_of
-from tools.tile_programs.program import LANGUAGE, Pointer, Program, Tile, row_major
+from tools.tile_programs.program import (
+    BFLOAT16,
+    E4M3,
+    E5M2,
+    INTEGERS,
+    LANGUAGE,
+    Pointer,
+    Program,
+    Tile,
+    is_float,
+    row_major,
+)
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-ELEMENTS = (np.int8, np.int16, np.int32, np.int64, np.float16, BFLOAT16, np.float32)
+ELEMENTS = (
+    *INTEGERS, np.dtype(np.int32), np.dtype(np.float16), BFLOAT16, np.dtype(np.float32),
+    np.dtype(np.float32), np.dtype(np.float64), E4M3, E5M2,
+)  # fmt: skip
+
+
+def widened(dtype: np.dtype) -> np.dtype:
+    """The type, of those that most statements take, that holds all numbers of another."""
+    if is_float(dtype):
+        return np.dtype(np.float32)
+    return np.dtype(np.int32 if dtype.itemsize < 4 or dtype == np.int32 else np.int64)
 
 
 def _value(dtype: np.dtype, text: str, data: np.ndarray) -> tuple[str, np.ndarray]:
     """The loaded value, in a type that the other statements take."""
-    if dtype.kind == "i":
-        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
-    else:
-        wide = np.dtype(np.float32)
+    wide = widened(dtype)
     return (text if wide == dtype else f"{text}.to({LANGUAGE[wide]})"), data.astype(wide)
 
 
@@ -60,7 +76,8 @@ def _mask(p: Program, pointer: Pointer, at: Tile) -> tuple[str, np.ndarray] | No
 
 
 def _read(p: Program, pointer: Pointer, at: np.ndarray, active: np.ndarray) -> np.ndarray | None:
-    return pointer.base.read(at.astype(np.int64) + pointer.start, active)
+    places = at.astype(np.int64) + pointer.start
+    return pointer.base.read(places, p.among_active(active))
 
 
 def loaded(p: Program) -> bool:
@@ -80,7 +97,8 @@ def loaded(p: Program) -> bool:
         other = p.source.choice((0, 0, 1, -3))
         text += f", mask={mask}, other={other}"
         data = np.where(active, data, np.asarray(other).astype(data.dtype))
-    p.new(*_value(data.dtype, f"{text})", data))
+    as_it_is = p.source.random() < 0.5
+    p.new(*((f"{text})", data) if as_it_is else _value(data.dtype, f"{text})", data)))
     return True
 
 
@@ -88,10 +106,10 @@ def _stored(values: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
     """Values as they are in memory; None where that would not be exact."""
     if values.dtype.kind == "b":
         return values.astype(dtype)
-    if (values.dtype.kind == "f") != (dtype.kind not in "i"):
+    if is_float(values.dtype) != is_float(dtype):
         return None
     held = values.astype(dtype)
-    if dtype.kind != "i" and not (held.astype(np.float32) == values).all():
+    if is_float(dtype) and not (held.astype(np.float64) == values.astype(np.float64)).all():
         return None
     return held
 
@@ -109,7 +127,8 @@ def stored(p: Program) -> bool:
     if held is None or found is None:
         return False
     mask, active = found
-    if not pointer.base.write(at.data.astype(np.int64) + pointer.start, active, held):
+    places = at.data.astype(np.int64) + pointer.start
+    if not pointer.base.write(places, p.among_active(active), held):
         return False
     masked = f", mask={mask}" if mask else ""
     p.line(f"tl.store({pointer.name} + {at.name}, {value.name}{masked})")
@@ -126,7 +145,7 @@ def added(p: Program) -> bool:
     dtype = value.data.dtype
     pointer = p.pointer(dtype, size)
     places = (at.data & at.data.dtype.type(size - 1)).astype(np.int64)
-    np.add.at(pointer.base.data, places.ravel(), value.data.ravel())
+    np.add.at(pointer.base.data, places[p.active].ravel(), value.data[p.active].ravel())
     pointer.shared = True
     p.line(f"tl.atomic_add({pointer.name} + ({at.name} & {size - 1}), {value.name})")
     return True
@@ -139,8 +158,6 @@ def loop(p: Program) -> bool:
         return False
     trips, step = s.choice((0, 1, 3, 4)), s.choice((1, 8, int(np.prod(at.shape)), -1))
     pointer = _pointer(p, at.data)
-    if pointer.base.data.dtype.kind == "i" and pointer.base.data.dtype.itemsize == 8:
-        return False
     total = None
     for trip in range(trips):
         places = at.data + np.int32(trip * step)
@@ -150,7 +167,7 @@ def loop(p: Program) -> bool:
             return False
         _, wide = _value(data.dtype, "", data)
         total = wide if total is None else total + wide
-    dtype = np.dtype(np.int32 if pointer.base.data.dtype.kind == "i" else np.float32)
+    dtype = widened(pointer.base.data.dtype)
     total = np.zeros(at.data.shape, dtype) if total is None else total
     if not p.exact(total):
         return False
@@ -168,10 +185,12 @@ def product(p: Program) -> bool:
     """A loop of products of loaded tiles, in any order of axes, masked along K, and used again."""
     s = p.source
     m, n, k = (s.choice((16, 16, 32, 64)) for _ in range(3))
-    dtype = np.dtype(s.choice((np.float32, np.float32, np.float16, BFLOAT16, np.int8)))
+    types = (np.float32, np.float32, np.float16, BFLOAT16, np.int8, np.float64, E4M3, E5M2)
+    dtype = np.dtype(s.choice(types))
     trips = s.choice((1, 1, 2, 3))
     depth = trips * k - s.choice((0, 0, 1, 5))
     result = np.dtype(np.int32 if dtype.kind == "i" else np.float32)
+    result = dtype if dtype == np.float64 else result
     lines, operands, sums = [], [], []
     for letter, rows, columns, is_b in (("a", m, depth, False), ("b", depth, n, True)):
         pointer = p.pointer(dtype, p.programs * rows * columns)
@@ -218,7 +237,9 @@ def product(p: Program) -> bool:
 
 def results(p: Program, least: int) -> None:
     """Stores of tiles to arrays of their own, which end with the last element."""
-    for tile in p.tiles[-least:] + p.source.sample(p.tiles, min(2, len(p.tiles))):
+    changed = [t for t in p.tiles if t.name.startswith("c")]
+    chosen = p.tiles[-least:] + p.source.sample(p.tiles, min(2, len(p.tiles))) + changed[-3:]
+    for tile in dict.fromkeys(chosen):
         numel = int(np.prod(tile.shape))
         dtype = np.dtype(np.int8) if tile.kind == "b" else tile.data.dtype
         pointer = p.pointer(dtype, p.programs * numel, np.zeros(p.programs * numel, dtype))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tools.tile_programs.program import LARGEST, Program, Tile, wrapped
+from tools.tile_programs.program import ALL_KINDS, LARGEST, Program, Tile, wrapped
 
 _POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _NUMBERS = (
@@ -16,7 +16,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def _axes(text: str, axis: int, rank: int) -> str:
+def axes_text(text: str, axis: int, rank: int) -> str:
     """`text[None, :, None]`: a one-dimensional tile along one of some axes."""
     places = ", ".join(":" if a == axis else "None" for a in range(rank))
     return f"{text}[{places}]" if rank > 1 else text
@@ -57,14 +57,14 @@ def condition(p: Program, shape: tuple[int, ...]) -> tuple[str, np.ndarray]:
     text, data = numbers(p, shape[axis])
     bound = int(data.flat[s.randrange(data.size)]) + s.choice((0, 0, 1))
     bound = max(-(2**31), min(bound, 2**31 - 1))
-    name = s.choice(list(_COMPARISONS))
-    value = _COMPARISONS[name](data, data.dtype.type(bound))
+    name = s.choice(list(COMPARISONS))
+    value = COMPARISONS[name](data, data.dtype.type(bound))
     value = value.reshape(-1, *(size if d == axis else 1 for d, size in enumerate(shape)))
     held = p.scalar(bound) if s.random() < 0.7 else str(bound)
     named = p.name("v")
     p.line(f"{named} = {text}")
     value = np.broadcast_to(value, (p.programs, *shape))
-    return f"({name.format(_axes(named, axis, len(shape)), held)})", value
+    return f"({name.format(axes_text(named, axis, len(shape)), held)})", value
 
 
 def places(p: Program) -> bool:
@@ -88,7 +88,7 @@ def places(p: Program) -> bool:
     for axis in range(rank):
         index = f"tl.arange(0, {shape[axis]})"
         held = p.scalar(strides[axis]) if s.random() < 0.4 else str(strides[axis])
-        terms.append(f"{_axes(index, axis, rank)} * {held}")
+        terms.append(f"{axes_text(index, axis, rank)} * {held}")
         along = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
         data = data + along * strides[axis]
     s.shuffle(terms)
@@ -98,13 +98,13 @@ def places(p: Program) -> bool:
     return True
 
 
-def _divided(a: np.ndarray, by: int) -> np.ndarray:
+def divided(a: np.ndarray, by: int) -> np.ndarray:
     """Quotients rounded to zero."""
     down = a // a.dtype.type(by)
     return np.where((a < 0) & (down * a.dtype.type(by) != a), down + a.dtype.type(1), down)
 
 
-def _pair(p: Program, kinds: str) -> tuple[Tile, Tile] | None:
+def pair_of(p: Program, kinds: str) -> tuple[Tile, Tile] | None:
     """Two tiles of one type whose shapes broadcast."""
     a = p.pick(kinds)
     if a is None:
@@ -118,12 +118,12 @@ def _pair(p: Program, kinds: str) -> tuple[Tile, Tile] | None:
     return (a, p.source.choice(fit)) if fit else None
 
 
-_INTEGERS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+OPERATIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "{} + {}": np.add, "{} - {}": np.subtract, "{} * {}": np.multiply, "{} & {}": np.bitwise_and,
     "{} | {}": np.bitwise_or, "{} ^ {}": np.bitwise_xor, "tl.minimum({}, {})": np.minimum,
     "tl.maximum({}, {})": np.maximum,
 }  # fmt: skip
-_COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "{} < {}": np.less, "{} <= {}": np.less_equal, "{} == {}": np.equal, "{} != {}": np.not_equal,
     "{} > {}": np.greater, "{} >= {}": np.greater_equal,
 }  # fmt: skip
@@ -131,13 +131,13 @@ _COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 def two(p: Program) -> bool:
     """An operation on two tiles."""
-    pair = _pair(p, "if")
+    pair = pair_of(p, "if")
     if pair is None:
         return False
     a, b = pair
-    names = list(_INTEGERS) if a.kind == "i" else [n for n in _INTEGERS if n[3] not in "&|^"]
+    names = list(OPERATIONS) if a.kind == "i" else [n for n in OPERATIONS if n[3] not in "&|^"]
     name = p.source.choice(names)
-    data = _INTEGERS[name](a.data, b.data)
+    data = OPERATIONS[name](a.data, b.data)
     if not p.exact(data):
         return False
     p.new(name.format(a.name, b.name), data)
@@ -153,7 +153,7 @@ def with_number(p: Program) -> bool:
     if s.random() < 0.3:
         by = abs(s.choice([n for n in _NUMBERS if n not in (0, -(2**31))]))
         divides = s.random() < 0.5
-        quotient = _divided(a.data, by)
+        quotient = divided(a.data, by)
         held = p.scalar(by) if s.random() < 0.5 else str(by)
         data = quotient if divides else a.data - quotient * type(by)
         p.new(f"{a.name} {'//' if divides else '%'} {held}", data)
@@ -165,9 +165,9 @@ def with_number(p: Program) -> bool:
               (np.left_shift if left else np.right_shift)(a.data, type(by)))  # fmt: skip
         return True
     number = s.choice(_NUMBERS)
-    name = s.choice(list(_INTEGERS))
+    name = s.choice(list(OPERATIONS))
     held = p.scalar(number) if s.random() < 0.5 else str(number)
-    p.new(name.format(a.name, held), _INTEGERS[name](a.data, type(number)))
+    p.new(name.format(a.name, held), OPERATIONS[name](a.data, type(number)))
     return True
 
 
@@ -175,30 +175,30 @@ def compared(p: Program) -> bool:
     """A mask: two tiles compared, or a tile and a number; or masks combined."""
     s = p.source
     if s.random() < 0.3:
-        pair = _pair(p, "b")
+        pair = pair_of(p, "b")
         if pair is None:
             return False
         a, b = pair
         sign, do = s.choice((("&", np.logical_and), ("|", np.logical_or), ("^", np.logical_xor)))
         p.new(f"{a.name} {sign} {b.name}", do(a.data, b.data), "m")
         return True
-    name = s.choice(list(_COMPARISONS))
-    pair = _pair(p, "if")
+    name = s.choice(list(COMPARISONS))
+    pair = pair_of(p, "if")
     if pair is None:
         return False
     a, b = pair
     if s.random() < 0.6 and a.kind == "i":
         number = s.choice((*_NUMBERS, int(a.data.flat[s.randrange(a.data.size)]) % 2**31))
         held = p.scalar(number) if s.random() < 0.6 else str(number)
-        p.new(name.format(a.name, held), _COMPARISONS[name](a.data, a.data.dtype.type(number)), "m")
+        p.new(name.format(a.name, held), COMPARISONS[name](a.data, a.data.dtype.type(number)), "m")
     else:
-        p.new(name.format(a.name, b.name), _COMPARISONS[name](a.data, b.data), "m")
+        p.new(name.format(a.name, b.name), COMPARISONS[name](a.data, b.data), "m")
     return True
 
 
 def chosen(p: Program) -> bool:
     """`where`."""
-    mask, pair = p.pick("b"), _pair(p, "if")
+    mask, pair = p.pick("b"), pair_of(p, "ifnh")
     if mask is None or pair is None or len(mask.shape) != len(pair[0].shape):
         return False
     shapes = (mask.shape, pair[0].shape, pair[1].shape)
@@ -230,7 +230,7 @@ def cast(p: Program) -> bool:
 
 def reshaped(p: Program) -> bool:
     """Elements in other places: reshape, trans, permute, an axis more, flip."""
-    s, a = p.source, p.pick("bif", 1)
+    s, a = p.source, p.pick(ALL_KINDS, 1)
     if a is None:
         return False
     kind = s.choice(("reshape", "permute", "expand", "flip"))
@@ -251,7 +251,7 @@ def reshaped(p: Program) -> bool:
         axis = s.randrange(len(a.shape) + 1)
         places = ", ".join("None" if d == axis else ":" for d in range(len(a.shape) + 1))
         p.new(f"{a.name}[{places}]", np.expand_dims(a.data, axis + 1))
-    elif kind == "flip" and a.kind != "b":
+    elif kind == "flip" and a.kind not in "bq":
         axis = s.randrange(len(a.shape))
         p.new(f"tl.flip({a.name}, {axis})", np.flip(a.data, axis + 1))
     else:
@@ -271,7 +271,7 @@ def joined(p: Program) -> bool:
         p.line(f"{first.name}, {second.name} = tl.split({a.name})")
         p.tiles += [first, second]
         return True
-    pair = _pair(p, "if")
+    pair = pair_of(p, "ifnhq")
     if pair is None or pair[0].shape != pair[1].shape:
         return False
     a, b = pair
@@ -288,7 +288,7 @@ def joined(p: Program) -> bool:
 
 def gathered(p: Program) -> bool:
     """`gather` along an axis, with indices from a tile."""
-    s, a = p.source, p.pick("if", 1)
+    s, a = p.source, p.pick("ifnh", 1)
     if a is None:
         return False
     axis = s.randrange(len(a.shape))
@@ -349,7 +349,6 @@ def numbers_of(shape: tuple[int, ...]) -> str:
         return "0"
     strides = [int(np.prod(shape[axis + 1 :])) for axis in range(rank)]
     return " + ".join(
-        f"{_axes(f'tl.arange(0, {size})', axis, rank)} * {stride}"
+        f"{axes_text(f'tl.arange(0, {size})', axis, rank)} * {stride}"
         for axis, (size, stride) in enumerate(zip(shape, strides, strict=True))
     )
-

@@ -44,6 +44,14 @@ class Base:
         """The program that accessed an element, from 1 on; -1: several read it."""
         self._written = np.zeros(data.size, bool)
 
+    def state(self) -> tuple[np.ndarray, ...]:
+        """Copies of the elements, their owners and which are written."""
+        return self.data.copy(), self._owner.copy(), self._written.copy()
+
+    def restore(self, state: tuple[np.ndarray, ...]) -> None:
+        """Go back to an earlier `state()`."""
+        self.data, self._owner, self._written = (part.copy() for part in state)
+
     def read(self, at: np.ndarray, active: np.ndarray) -> np.ndarray | None:
         """The elements `at` (programs first) where `active`, else 0; None if programs conflict."""
         owner = self._owner.copy()

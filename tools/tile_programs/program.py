@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +13,53 @@ import numpy as np
 
 from tools.tile_programs.memory import Base
 
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
+INTEGERS = tuple(np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 LANGUAGE = {
-    np.dtype(np.int8): "tl.int8", np.dtype(np.int16): "tl.int16", np.dtype(np.int32): "tl.int32",
-    np.dtype(np.int64): "tl.int64", np.dtype(np.float16): "tl.float16",
-    np.dtype(ml_dtypes.bfloat16): "tl.bfloat16", np.dtype(np.float32): "tl.float32",
+    **{dtype: f"tl.{dtype.name}" for dtype in INTEGERS}, np.dtype(bool): "tl.int1",
+    np.dtype(np.float16): "tl.float16", BFLOAT16: "tl.bfloat16", np.dtype(np.float32): "tl.float32",
+    np.dtype(np.float64): "tl.float64", E4M3: "tl.float8e4nv", E5M2: "tl.float8e5",
 }  # fmt: skip
+_KINDS = {
+    np.dtype(bool): "b", np.dtype(np.int32): "i", np.dtype(np.int64): "i",
+    np.dtype(np.float32): "f", np.dtype(np.float16): "h", BFLOAT16: "h", np.dtype(np.float64): "h",
+    E4M3: "q", E5M2: "q",
+}  # fmt: skip
+ALL_KINDS = "bifnhq"
+_EXACT = {np.dtype(np.float16): 2048.0, BFLOAT16: 256.0, E4M3: 16.0, E5M2: 8.0}
 EXACT = 2.0**22
-"""Floats are integers below this: sums and products of them are exact in any order."""
+"""Floats are integers below this, or what their type holds exactly: sums and products of them are
+exact in any order."""
+HELPERS = """
+@tritium.jit
+def times(a, b):
+    return a * b
+
+
+@tritium.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@tritium.jit
+def recurrence(a, x, b, y):
+    return a * b, x * b + y
+
+
+@tritium.jit
+def first_largest(a, i, b, j):
+    is_first = (a > b) | ((a == b) & (i < j))
+    return tl.where(is_first, a, b), tl.where(is_first, i, j)
+
+
+@tritium.jit(noinline=True)
+def called(a, b):
+    return tl.where(a > b, a * 3, b ^ a)
+
+
+"""
+"""Functions that statements may call."""
 LARGEST = 2048
 """Elements of a tile at most."""
 
@@ -36,8 +77,9 @@ class Tile:
 
     @property
     def kind(self) -> str:
-        """`b` (mask), `i` or `f`."""
-        return self.data.dtype.kind
+        """`b` (mask), `i` (int32, int64), `f` (float32), `n` (narrow and unsigned integers), `h`
+        (float16, bfloat16, float64) or `q` (8-bit floats)."""
+        return _KINDS.get(self.data.dtype, "n")
 
 
 @dataclass(eq=False)
@@ -48,16 +90,26 @@ class Pointer:
     base: Base
     start: int
     shared: bool = False
-    """Whether atomics change the array, which nothing else accesses then."""
+    """True if atomics change the array, which nothing else accesses then."""
 
     @property
     def length(self) -> int:
         return self.base.data.size - self.start
 
 
+class Unlike(Exception):
+    """A body of a loop has another text in a later iteration than in the first."""
+
+
 @dataclass(eq=False)
 class Program:
-    """A kernel of a grid."""
+    """A kernel of a grid.
+
+    Attributes:
+        active: the programs that execute what is made now, under `if` and in loops.
+        indent: the blank columns before its lines.
+        pool: arrays, and the elements of each that belong to one program, that accesses share.
+    """
 
     source: random.Random
     grid: tuple[int, int, int]
@@ -65,10 +117,13 @@ class Program:
     pointers: list[Pointer] = field(default_factory=list)
     scalars: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    _count: int = 0
+    indent: str = ""
+    pool: list[tuple[Pointer, int]] = field(default_factory=list)
+    count: int = 0
 
     def __post_init__(self) -> None:
         self.programs = int(np.prod(self.grid))
+        self.active = np.ones(self.programs, bool)
         self.pid = Tile("pid", np.arange(self.programs, dtype=np.int32))
         self.lines.append(
             "pid = tl.program_id(0) + tl.num_programs(0) * (tl.program_id(1) "
@@ -77,11 +132,32 @@ class Program:
 
     def name(self, letter: str) -> str:
         """A name that nothing has."""
-        self._count += 1
-        return f"{letter}{self._count}"
+        self.count += 1
+        return f"{letter}{self.count}"
 
     def line(self, text: str) -> None:
-        self.lines.append(text)
+        self.lines.append(self.indent + text)
+
+    def among_active(self, mask: np.ndarray) -> np.ndarray:
+        """A mask, programs first, without the programs that do not execute."""
+        return mask & self.active.reshape(-1, *(1,) * (mask.ndim - 1))
+
+    @contextmanager
+    def attempt(self) -> Generator[None]:
+        """Undo all that was made within where `Unlike` is raised."""
+        lines, tiles, pointers = list(self.lines), list(self.tiles), list(self.pointers)
+        pool, scalars, active, indent = (
+            list(self.pool), dict(self.scalars), self.active, self.indent
+        )  # fmt: skip
+        memory = [(p, p.shared, p.base.state()) for p in self.pointers]
+        try:
+            yield
+        except Unlike:
+            self.lines, self.tiles, self.pointers = lines, tiles, pointers
+            self.pool, self.scalars, self.active, self.indent = pool, scalars, active, indent
+            for pointer, shared, state in memory:
+                pointer.shared = shared
+                pointer.base.restore(state)
 
     def new(self, text: str, data: np.ndarray, letter: str = "v") -> Tile:
         """A tile that an expression gives."""
@@ -109,31 +185,45 @@ class Program:
     def pointer(self, dtype: Any, length: int, values: np.ndarray | None = None) -> Pointer:
         """A new array of small numbers."""
         numbers = np.random.default_rng(self.source.getrandbits(32))
+        dtype = np.dtype(dtype)
         if values is None:
-            low, high = (-4, 5) if np.dtype(dtype).kind != "i" else (-100, 101)
+            low, high = {"i": (-100, 101), "u": (0, 201)}.get(dtype.kind, (-4, 5))
             values = numbers.integers(low, high, length)
-        made = Pointer(self.name("p"), Base(np.asarray(values).astype(dtype)), 0)
+            if dtype.kind in "iu" and numbers.random() < 0.3:
+                raw = numbers.integers(0, 256, length * dtype.itemsize, np.uint8)
+                values = np.frombuffer(raw.tobytes(), dtype)
+        return self._argument("p", Base(np.asarray(values).astype(dtype)), 0)
+
+    def _argument(self, letter: str, base: Base, start: int) -> Pointer:
+        """A new argument; in a later iteration of a loop, the one that the first made."""
+        name = self.name(letter)
+        for there in self.pointers:
+            if there.name == name:
+                if (there.base.data.size, there.start) != (base.data.size, start):
+                    raise Unlike(name)
+                return there
+        made = Pointer(name, base, start)
         self.pointers.append(made)
         return made
 
     def alias(self, of: Pointer, start: int) -> Pointer:
         """Another pointer into an argument's memory."""
-        made = Pointer(self.name("q"), of.base, of.start + start)
-        self.pointers.append(made)
-        return made
+        return self._argument("q", of.base, of.start + start)
 
     def exact(self, data: np.ndarray) -> bool:
-        """Whether floats are small integers."""
-        return data.dtype.kind != "f" or bool(
-            (np.abs(data) < EXACT).all() and (data == np.trunc(data)).all()
-        )
+        """True if floats are small integers."""
+        if data.dtype.kind in "iub":
+            return True
+        wide = data.astype(np.float64)
+        bound = _EXACT.get(data.dtype, EXACT)
+        return bool((np.abs(wide) < bound).all() and (wide == np.trunc(wide)).all())
 
     def text(self) -> str:
         """The kernel."""
         arguments = [p.name for p in self.pointers] + list(self.scalars)
         body = "\n".join(f"    {line}" for line in self.lines)
         return (
-            "import tritium\nimport tritium.language as tl\n\n\n@tritium.jit\n"
+            f"import tritium\nimport tritium.language as tl\n\n{HELPERS}@tritium.jit\n"
             f"def kernel({', '.join(arguments)}):\n{body}\n"
         )
 
@@ -141,6 +231,11 @@ class Program:
 def wrapped(data: Any, dtype: Any) -> np.ndarray:
     """Integers in a type, modulo its size."""
     return np.asarray(data).astype(np.int64).astype(dtype)
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """True if elements are floats, those that NumPy has not among its own included."""
+    return dtype.kind not in "iub"
 
 
 def row_major(shape: Sequence[int]) -> np.ndarray:

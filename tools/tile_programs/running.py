@@ -5,21 +5,39 @@ from __future__ import annotations
 import linecache
 import random
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tools.tile_programs import accesses, arithmetic
+from tools.tile_programs import accesses, arithmetic, combining, hazards, narrow
+from tools.tile_programs.control import Control
 from tools.tile_programs.memory import Guarded, bits
-from tools.tile_programs.program import Pointer, Program
+from tools.tile_programs.program import Program
+from tritium import knobs
+from tritium.backends.cpu import compiler
+from tritium.native.host import CPU
 
-STATEMENTS = (
-    arithmetic.ranges, arithmetic.places, arithmetic.places, arithmetic.two, arithmetic.two,
-    arithmetic.with_number, arithmetic.compared, arithmetic.chosen, arithmetic.cast,
-    arithmetic.reshaped, arithmetic.reshaped, arithmetic.joined, arithmetic.gathered,
-    arithmetic.combined, accesses.loaded, accesses.loaded, accesses.loaded, accesses.stored,
-    accesses.added, accesses.loop, accesses.product,
+BODY = (
+    arithmetic.two, arithmetic.two, arithmetic.with_number, arithmetic.compared, arithmetic.chosen,
+    arithmetic.cast, arithmetic.reshaped, arithmetic.joined, arithmetic.gathered,
+    arithmetic.combined, accesses.loaded, accesses.loaded, accesses.stored, accesses.added,
+    accesses.loop, accesses.product, narrow.two, narrow.compared, narrow.cast, narrow.combined,
+    combining.custom, combining.whole_tile, combining.batched, hazards.moved, hazards.moved,
+    hazards.moved, hazards.turned, hazards.atomic, hazards.shared_atomic, hazards.block,
 )  # fmt: skip
+_CONTROL = Control(BODY)
+STATEMENTS = (
+    *BODY, arithmetic.ranges, arithmetic.places, arithmetic.places, arithmetic.two,
+    arithmetic.reshaped, accesses.loaded, narrow.two, combining.scaled, hazards.moved,
+    hazards.moved, *(_CONTROL.loop,) * 6, _CONTROL.choice, _CONTROL.choice,
+)  # fmt: skip
+THREADS = (1, 1, 2, 3, 5)
+CACHES = ((512 << 10, 4 << 20), (1 << 20, 32 << 20), (4 << 10, 16 << 10), (1 << 10, 1 << 10))
+"""Sizes of the second and the last cache: of the host's default, and so small that stores go past
+the caches and that packed operands do not fit."""
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 3, 2), (2, 2, 2), (7, 1, 1))
 SECONDS, CHARACTERS = 2.0, 1 << 20
 """Budgets of compiling one program."""
@@ -57,6 +75,24 @@ def arrays_of(made: Program) -> dict[Any, Guarded]:
     return {key: Guarded(base.first, made.source.random() < 0.7) for key, base in bases.items()}
 
 
+@contextmanager
+def environment(made: Program) -> Generator[None]:
+    """A number of threads and sizes of caches, for compiling and running a program."""
+    threads, (l2, l3) = made.source.choice(THREADS), made.source.choice(CACHES)
+    of_name = compiler.processor
+
+    def processor(name: str | int | None) -> CPU:
+        return replace(of_name(name), l2=l2, l3=l3)
+
+    compiler.processor = processor
+    try:
+        with knobs.runtime.scope():
+            knobs.runtime.cpu_threads = threads
+            yield
+    finally:
+        compiler.processor = of_name
+
+
 def check(seed: int, arch: str, show: bool = False) -> dict[str, Any]:
     """Run the program of a seed on a processor; its outcome."""
     made = program_of(seed)
@@ -64,17 +100,13 @@ def check(seed: int, arch: str, show: bool = False) -> dict[str, Any]:
     if show:
         print(f"# grid {made.grid}, arguments {made.scalars}\n{text}", flush=True)
     memory = arrays_of(made)
-
-    def argument(pointer: Pointer) -> np.ndarray:
-        return memory[id(pointer.base)].array[pointer.start :]
-
     kernel = function_of(text, seed)
-    start = time.process_time()
     options = {} if arch == "native" else {"arch": arch}
+    arguments = [memory[id(p.base)].array[p.start :] for p in made.pointers]
+    start = time.process_time()
     try:
-        compiled = kernel[made.grid](
-            *map(argument, made.pointers), *made.scalars.values(), **options
-        )
+        with environment(made):
+            compiled = kernel[made.grid](*arguments, *made.scalars.values(), **options)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"[:1500]
         return {"outcome": "refused", "text": problem}

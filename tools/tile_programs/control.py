@@ -1,0 +1,181 @@
+"""Statements around others: `for`, `while`, `if`, with tiles that they carry.
+
+The body of a loop is made anew for each iteration, with the same random numbers and the tiles as
+they are then. Where its text is the same each time, the kernel has it once, in a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tools.tile_programs.hazards import turned_tile
+from tools.tile_programs.program import ALL_KINDS, Program, Tile, Unlike
+
+Statement = Callable[[Program], bool]
+_DEEPEST = 2
+
+
+class Control:
+    """The statements `for`, `while` and `if` around some others.
+
+    Args:
+        body: the statements of bodies; those of this class may be among them.
+    """
+
+    def __init__(self, body: Sequence[Statement]):
+        self.body = (*body, self.loop, self.choice)
+
+    def loop(self, p: Program) -> bool:
+        """A `for` or `while` loop, as often as an argument, a constant or each program says."""
+        if len(p.indent) // 4 >= _DEEPEST:
+            return False
+        done = False
+        with p.attempt():
+            self._loop(p)
+            done = True
+        return done
+
+    def choice(self, p: Program) -> bool:
+        """An `if`, with or without `else`."""
+        if len(p.indent) // 4 >= _DEEPEST:
+            return False
+        done = False
+        with p.attempt():
+            self._choice(p)
+            done = True
+        return done
+
+    def _loop(self, p: Program) -> None:
+        s = p.source
+        carried = _carried(p)
+        index = Tile(p.name("i"), np.zeros(p.programs, np.int32))
+        bound, trips = _trips(p)
+        is_for = s.random() < 0.7
+        if is_for:
+            stages = f", num_stages={s.choice((1, 2, 3))}" if s.random() < 0.3 else ""
+            p.line(f"for {index.name} in {'tl.' if stages else ''}range({'0, ' if stages else ''}"
+                   f"{bound}{stages}):")  # fmt: skip
+        else:
+            p.line(f"{index.name} = pid * 0")
+            p.line(f"while {index.name} < {bound}:")
+        outer, outside, first = p.active, list(p.tiles), len(p.lines)
+        state, count = s.getstate(), p.count
+        p.indent += "    "
+        text: list[str] | None = None
+        # A body that no program executes is made once, for its text.
+        for trip in range(max(1, int(trips[outer].max()) if outer.any() else 1)):
+            s.setstate(state)
+            p.count = count
+            del p.lines[first:]
+            p.active = outer & (trips > trip)
+            index.data = np.full(p.programs, trip, np.int32)
+            p.tiles = [*outside, index]
+            _assign(p, carried, self._statements(p, carried))
+            if not is_for:
+                p.line(f"{index.name} += 1")
+            if text is not None and text != p.lines[first:]:
+                raise Unlike
+            text = p.lines[first:]
+        p.indent, p.active, p.tiles = p.indent[4:], outer, _last(outside, carried)
+
+    def _choice(self, p: Program) -> None:
+        s = p.source
+        carried = _carried(p)
+        text, condition = _condition(p)
+        outer, outside = p.active, list(p.tiles)
+        for word, holds in ((f"if {text}:", condition), ("else:", ~condition)):
+            if word == "else:" and s.random() < 0.5:
+                break
+            p.line(word)
+            p.indent += "    "
+            p.active, p.tiles = outer & holds, list(outside)
+            _assign(p, carried, self._statements(p, carried))
+            p.indent = p.indent[4:]
+        p.active, p.tiles = outer, _last(outside, carried)
+
+    def _statements(self, p: Program, carried: list[Tile]) -> list[Tile]:
+        """A few statements; new values for carried tiles, which are often turned ones."""
+        s = p.source
+        for _ in range(s.choice((0, 1, 2, 3))):
+            for _ in range(5):
+                if s.choice(self.body)(p):
+                    break
+        values = []
+        for tile in carried:
+            of = s.choice(carried)
+            of = of if _alike(of, tile) else tile
+            found = turned_tile(p, of) if s.random() < 0.7 else None
+            if found is not None and s.random() < 0.5 and found.kind == "i":
+                found = p.new(f"{found.name} + {of.name}", found.data + of.data)
+            fit = [t for t in p.tiles if _alike(t, tile) and t is not tile]
+            value = s.choice(fit[-3:]) if fit and s.random() < 0.3 else (found or of)
+            if not p.exact(value.data):
+                raise Unlike
+            values.append(value)
+        p.line("pass")
+        return values
+
+
+def _alike(a: Tile, b: Tile) -> bool:
+    return a.shape == b.shape and a.data.dtype == b.data.dtype
+
+
+def _last(tiles: list[Tile], late: list[Tile]) -> list[Tile]:
+    """Tiles in an order in which some come last, which are used, and stored, more often."""
+    return [t for t in tiles if t not in late] + late
+
+
+def _carried(p: Program) -> list[Tile]:
+    """Names for tiles that a body changes."""
+    s, found = p.source, list[Tile]()
+    for _ in range(s.choice((1, 1, 2, 2, 3))):
+        of = p.pick(ALL_KINDS.replace("b", ""), 1)
+        if found and s.random() < 0.6:
+            same = [t for t in p.tiles if _alike(t, found[0])]
+            of = s.choice(same)
+        if of is not None:
+            found.append(p.new(of.name, of.data, "c"))
+    return found
+
+
+def _assign(p: Program, carried: list[Tile], values: list[Tile]) -> None:
+    """Give carried tiles their new values, all at once, in the programs that execute this."""
+    if not carried:
+        return
+    p.line(f"{', '.join(t.name for t in carried)} = {', '.join(t.name for t in values)}")
+    new = [np.where(p.among_active(np.ones(t.data.shape, bool)), v.data, t.data)
+           for t, v in zip(carried, values, strict=True)]  # fmt: skip
+    for tile, data in zip(carried, new, strict=True):
+        tile.data = data
+
+
+def _trips(p: Program) -> tuple[str, np.ndarray]:
+    """The text of a number of iterations, and the number in each program."""
+    s = p.source
+    kind = s.choice(("constant", "argument", "program", "tile"))
+    number = s.choice((0, 1, 2, 3, 3, 3, 5))
+    scalars = [t for t in p.tiles if t.shape == () and t.kind == "i" and t.data.dtype == np.int32]
+    if kind == "tile" and scalars:
+        tile = s.choice(scalars)
+        return f"({tile.name} & 3)", tile.data & 3
+    if kind == "program":
+        return f"(pid + {number}) % 3", (np.arange(p.programs) + number) % 3
+    text = p.scalar(number) if kind == "argument" else str(number)
+    return text, np.full(p.programs, number)
+
+
+def _condition(p: Program) -> tuple[str, np.ndarray]:
+    """The text of a condition on scalars, and its value in each program."""
+    s = p.source
+    scalars = [t for t in p.tiles if t.shape == () and t.kind in "bi"]
+    if scalars and s.random() < 0.6:
+        tile = s.choice(scalars)
+        if tile.kind == "b":
+            return tile.name, tile.data
+        return f"{tile.name} % 2 == 0", tile.data % 2 == 0
+    number = s.choice((0, 1))
+    if s.random() < 0.3:
+        return f"{p.scalar(number)} == 1", np.full(p.programs, number == 1)
+    return f"pid % 2 == {number}", np.arange(p.programs) % 2 == number
