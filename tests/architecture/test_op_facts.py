@@ -74,7 +74,7 @@ def test_few_files_name_an_op(op_class: str, op_name: str, function: str) -> Non
     ("AtomicRMWOp", "tt.atomic_rmw", "atomic_add", 5),
     ("JoinOp", "tt.join", "join", 5),
     ("LoadOp", "tt.load", "load", 10),
-    ("TransOp", "tt.trans", "trans", 6),
+    ("TransOp", "tt.trans", "trans", 7),
     ("SelectOp", "arith.select", "where", 21),
 ])  # fmt: skip
 def test_no_more_files_name_an_op(op_class: str, op_name: str, function: str, most: int) -> None:

@@ -42,14 +42,14 @@ class _Barrier:
 
     @property
     def count(self) -> int | None:
-        """How many arrivals a phase takes, where that is known."""
+        """The arrivals that a phase takes; None where they are not known."""
         if not self.single or len(self.inits) != 1 or _is_repeated(self.inits[0]):
             return None
         return self.inits[0].count  # pyright: ignore
 
     @property
     def phases(self) -> float:
-        """How many phases end, at most."""
+        """The most phases that end."""
         if not self.arrived:
             return 0
         return inf if self.count is None else self.arrivals // self.count

@@ -24,7 +24,7 @@ from tritium.ops.scf import ForOp
 
 
 def unwritten(loop: ForOp, loads: Sequence[Operation]) -> list[Operation]:
-    """Those of the loads, by pointers or descriptors, that read nothing that the loop writes."""
+    """The loads, by pointers or descriptors, that read nothing that the loop writes."""
     writers = [op for op in loop.body.walk() if isinstance(op, Op) and _writes(op)]
     if not writers or not loads:
         return list(loads)

@@ -324,39 +324,19 @@ def compare(
 ) -> None:
     """Compare what two programs, settings, targets or versions compile to. Ends with status 1 where
     B is worse than A, with 2 for errors."""
-    from tritium.cli.compare import Side, both, take
-    from tritium.tools import compare as tool
+    from tritium.cli.compare import report, sides, take
+    from tritium.tools.compare import as_text
 
     try:
         if save is not None:
             count = take(sources, save, kernel, target, signature, title, timed)
-            typer.echo(f"{save}: {count} kernel{'' if count == 1 else 's'}")
-            return
-        first, second = (sources * 2)[:2]
-        changed = any((target_b, set_a, set_b, kernel_b, signature_b))
-        if len(sources) > 2 or (len(sources) == 1 and not changed):
-            raise ValueError(
-                "compare takes A and B, or A alone with --target-b, --set-a, --set-b, --kernel-b "
-                "or --signature-b"
-            )
-        if kernel_b is not None and kernel is None:
-            raise ValueError("--kernel-b needs the kernel of A: --kernel NAME")
-        result = tool.compare(
-            *both(
-                Side(first, kernel, target, signature, set_a or [], timed),
-                Side(second, kernel_b or kernel, target_b or target, signature_b or signature,
-                     set_b or [], timed),
-            ),
-            tolerance=tolerance, time_tolerance=time_tolerance,
-            ignore=[word for word in ignore.split(",") if word],
-            renamed=(kernel, kernel_b) if kernel and kernel_b else None,
-        )  # fmt: skip
-        if html is not None:
-            html.write_text(tool.as_html(result), encoding="utf-8")
+            return typer.echo(f"{save}: {count} kernel{'' if count == 1 else 's'}")
+        named = (kernel, kernel_b), (target, target_b), (signature, signature_b), (set_a, set_b)
+        result = report(sides(sources, *named, timed), tolerance, time_tolerance, ignore, html)
     except (TritonError, ValueError, TypeError, OSError) as error:
         fail(error)
         raise typer.Exit(2) from None
-    typer.echo(tool.as_text(result), nl=False)
+    typer.echo(as_text(result), nl=False)
     if result.regressions:
         raise typer.Exit(1)
 

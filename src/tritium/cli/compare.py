@@ -9,11 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tritium.cli.explore import STAGE_FILES, ExploreError, in_process, record
-from tritium.tools.compare import Snapshot, SnapshotError, fastest, snapshot, together
+from tritium.tools.compare import (
+    Comparison,
+    Snapshot,
+    SnapshotError,
+    as_html,
+    compare,
+    fastest,
+    snapshot,
+    together,
+)
 from tritium.tools.launch_times import LaunchTimes
 
+Pair = tuple[str | None, str | None]
+"""An option for A and for B."""
 _ENDINGS = (".py", *STAGE_FILES)
-"""Of the files of a folder that are compared."""
+"""Endings of the files of a folder that are compared."""
 
 
 def take(
@@ -127,7 +138,7 @@ class Side:
 
 
 ROUNDS = 3
-"""How often both sides run, in turn, where launches are measured; the least times count."""
+"""Runs of each side, in turn, where launches are measured; the least times count."""
 
 
 def both(first: Side, second: Side) -> tuple[Snapshot, Snapshot]:
@@ -137,3 +148,44 @@ def both(first: Side, second: Side) -> tuple[Snapshot, Snapshot]:
         a = fastest(a, first.snapshot()) if not first.source.endswith(".json") else a
         b = fastest(b, second.snapshot()) if not second.source.endswith(".json") else b
     return a, b
+
+
+def sides(
+    sources: Sequence[str], kernels: Pair, targets: Pair, signatures: Pair,
+    settings: tuple[Sequence[str] | None, Sequence[str] | None], timed: bool,
+) -> tuple[Side, Side]:  # fmt: skip
+    """The two sides that a command line names; what it leaves open of B is as of A. Raises
+    `ValueError` where it does not name two."""
+    changed = any((targets[1], *settings, kernels[1], signatures[1]))
+    if len(sources) > 2 or (len(sources) == 1 and not changed):
+        raise ValueError(
+            "compare takes A and B, or A alone with --target-b, --set-a, --set-b, --kernel-b "
+            "or --signature-b"
+        )
+    if kernels[1] is not None and kernels[0] is None:
+        raise ValueError("--kernel-b needs the kernel of A: --kernel NAME")
+    first = Side(sources[0], kernels[0], targets[0], signatures[0], settings[0] or [], timed)
+    second = Side(
+        sources[-1], kernels[1] or kernels[0], targets[1] or targets[0],
+        signatures[1] or signatures[0], settings[1] or [], timed,
+    )  # fmt: skip
+    return first, second
+
+
+def report(
+    pair: tuple[Side, Side], tolerance: float, time_tolerance: float, ignore: str, html: Path | None
+) -> Comparison:
+    """Compare two sides, and write the page `html` if it is wanted.
+
+    Args:
+        ignore: figures, with commas, that never count as regressions.
+    """
+    first, second = pair[0].kernel, pair[1].kernel
+    result = compare(
+        *both(*pair), tolerance=tolerance, time_tolerance=time_tolerance,
+        ignore=[word for word in ignore.split(",") if word],
+        renamed=(first, second) if first and second and first != second else None,
+    )  # fmt: skip
+    if html is not None:
+        html.write_text(as_html(result), encoding="utf-8")
+    return result

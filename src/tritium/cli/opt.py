@@ -20,7 +20,7 @@ from tritium.passes import registry
 from tritium.passes.base import Pass
 
 _PREFIXES = ("tritongpu-", "triton-nvidia-gpu-", "triton-nvidia-", "tritonamdgpu-", "triton-")
-"""How names of the reference's passes begin."""
+"""Prefixes of the names of the reference's passes."""
 _OTHER_NAMES = {
     "loop-unroll": "unroll", "loop-aware-cse": "cse", "rewrite-tensor-pointer": "tensor-pointers",
     "rewrite-tensor-descriptor-to-pointer": "tensor-pointers", "F32DotTC": "dot-precision",

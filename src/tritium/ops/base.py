@@ -104,9 +104,9 @@ class Op(DeclaredOp):
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
 
-    interval: ClassVar[Literal["", "product", "remainder"]] = ""
-    """Of an op that is not linear, how an interval of its results follows from those of its two
-    operands; empty where it is not known."""
+    interval_rule: ClassVar[Literal["", "product", "remainder"]] = ""
+    """The rule by which checks compute, when a kernel runs, the interval of the result of an op
+    that is not linear from those of its two operands; empty without one."""
 
     loads_elements: ClassVar[bool] = False
     stores_elements: ClassVar[bool] = False
@@ -356,7 +356,7 @@ class Op(DeclaredOp):
         return 1
 
     def most_arrivals(self) -> float:
-        """How often the op arrives at a barrier that an effect of it names, at most."""
+        """The most arrivals of the op at a barrier that an effect of it names."""
         return inf
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:

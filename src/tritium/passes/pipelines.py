@@ -103,10 +103,7 @@ def ttgir(
     return [
         ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
         DotPrecision(target=processor.name),
-        *(
-            [TransposeProducts(target=processor.name, num_warps=num_warps)]
-            if wgmma and num_ctas == 1 else []
-        ),
+        *([TransposeProducts(processor.name, num_warps)] if wgmma and num_ctas == 1 else []),
         CallFacts(),
         TensorPointers(target=processor.name, rows=num_ctas == 1),
         *([UniformAdvance()] if processor.buffers else []),

@@ -28,8 +28,8 @@ UNKNOWN = Memory(0, (1 << 63) - 1, 0, "an extent that is not known")
 
 
 def extent_of(argument: Any) -> tuple[int, int]:
-    """Where an argument's memory begins and ends: `memory_of` without what reports say, for each
-    launch."""
+    """The start and the end of an argument's memory: `memory_of` without the words of reports, for
+    each launch."""
     if type(argument) is np.ndarray:
         owner = argument
         while type(owner.base) is np.ndarray:

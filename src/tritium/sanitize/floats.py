@@ -145,7 +145,7 @@ class _Watching(Evaluator):
         super().__init__(module, _Unchanged(copies))
         self._kinds = (INFINITE, NAN) if kind == NAN else (INFINITE,)
         self._first: dict[int, tuple[str, Operation]] = {}
-        """By kind, how the first one came, and the op."""
+        """The way in which the first one came, and its op, by kind."""
         self._kind = kind
 
     def _operands(self, op: Op) -> list[Any]:
@@ -167,7 +167,8 @@ class _Watching(Evaluator):
                     raise _Made
 
     def _came(self, kind: int, owner: Op, bad: Any) -> str | None:
-        """How NaNs or infinities came into an op's result; None where its operands had them."""
+        """The way in which NaNs or infinities came into an op's result; None where its operands had
+        them."""
         if accessed(owner):
             return "loaded"
         inputs = self._inputs(owner)
@@ -187,7 +188,7 @@ class _Watching(Evaluator):
         ]  # fmt: skip
 
     def origin(self) -> Origin | None:
-        """Where the first one came from."""
+        """The origin of the first one; None where there is none."""
         first = self._first.get(self._kind)
         if first is None:
             return None
@@ -206,10 +207,10 @@ def origin(
     text: str, kernel: str, kind: int, program: tuple[int, int, int], grid: Sequence[int],
     arguments: Sequence[Any], copies: Sequence[Copy] = (),
 ) -> Origin | None:  # fmt: skip
-    """Where a program made its first NaN (or infinity), or loaded it, and for a NaN that was made
-    of an infinity, where the first of these came from: the program is run again by
-    the reference semantics, without storing. None where it does not happen again, as when memory
-    has changed, or where an op has no reference semantics.
+    """The place at which a program made its first NaN (or infinity), or loaded it, and for a NaN
+    that was made of an infinity, the place at which the first of these came: the program is run
+    again by the reference semantics, without storing. None where it does not happen again, as when
+    memory has changed, or where an op has no reference semantics.
 
     Args:
         text: the kernel's ttir.

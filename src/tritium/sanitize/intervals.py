@@ -54,7 +54,8 @@ class Interval(NamedTuple):
 
 
 def offsets_of(pointer: SSAValue) -> Offsets | None:
-    """How a tile of pointers is computed; None for one that is loaded, chosen or carried."""
+    """The start and the offsets of a tile of pointers; None for one that is loaded, chosen or
+    carried by a loop."""
     offsets: list[SSAValue] = []
     while ir.shape_of(pointer.type):
         made = pointer.owner
@@ -77,7 +78,7 @@ def has_ends(value: SSAValue, depth: int = _DEEPEST) -> bool:
         return False
     if made.integer_range(_nothing) is not None and not made.operands:
         return True
-    if made.interval or made.movement is not None or made.weights:
+    if made.interval_rule or made.movement is not None or made.weights:
         return all(has_ends(operand, depth - 1) for operand in made.operands)
     return False
 
@@ -111,7 +112,7 @@ class Ends:
         return self.fit(self.of(value), min(width - 1, _FAR))
 
     def add(self, a: Interval, b: Interval) -> Interval:
-        """Of sums."""
+        """The interval of sums."""
         a, b = (self.fit(x, _WIDEST - 1) for x in (a, b))
         bits = max(a.bits, b.bits) + 1
         return Interval(self.plus(a.low, b.low), self.plus(a.high, b.high), bits)
@@ -182,8 +183,8 @@ class Ends:
         if not ir.shape_of(value.type):
             wide = value if width == 64 else self.at.value(ExtSIOp, value, result=ir.i64)
             return Interval(wide, wide, width - 1 if width < 64 else 64)
-        if made.interval:
-            return _RULES[made.interval](self, made)
+        if made.interval_rule:
+            return _RULES[made.interval_rule](self, made)
         if made.movement is not None:
             return self.of(made.operands[0])
         total: Interval | None = None
@@ -199,7 +200,7 @@ class Ends:
         return total
 
     def product(self, made: Any) -> Interval:
-        """Of products: of the ends, where one factor is a single number."""
+        """The interval of products: of the ends, where one factor is a single number."""
         a, b = self.of(made.lhs), self.of(made.rhs)
         if a.bits + b.bits > _WIDEST:
             a, b = self.fit(a, _WIDEST // 2), self.fit(b, _WIDEST // 2)
@@ -211,7 +212,7 @@ class Ends:
         return Interval(low, high, a.bits + b.bits)
 
     def remainder(self, made: Any) -> Interval:
-        """Of remainders of numbers that are not negative, by positive ones."""
+        """The interval of remainders of numbers that are not negative, by positive ones."""
         width = ir.bit_width(ir.element_type(made.result.type)) - 1
         a, b = (self.fit(self.of(x), min(width, _WIDEST)) for x in (made.lhs, made.rhs))
         self.require("sge", a.low, 0)
@@ -222,7 +223,7 @@ class Ends:
 _RULES: dict[str, Callable[[Ends, Any], Interval]] = {
     "product": Ends.product, "remainder": Ends.remainder,
 }  # fmt: skip
-"""By `Op.interval`."""
+"""The rules by `Op.interval_rule`."""
 
 
 class Sources:

@@ -42,7 +42,7 @@ class NotingShadow(Shadow):
         return met
 
     def number(self, program: tuple[int, int, int]) -> int:
-        """Of a program in the grid, from 1."""
+        """The number of a program in the grid, from 1."""
         nx, ny, _ = self._grid
         return program[0] + nx * (program[1] + ny * program[2]) + 1
 

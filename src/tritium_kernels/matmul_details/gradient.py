@@ -162,7 +162,7 @@ class Product(torch.autograd.Function):
 
 
 def _config(options: Options, dtype: torch.dtype) -> PrecisionConfig:
-    """Of the products of a gradient."""
+    """The precision of the products of a gradient."""
     return replace(options.config, out_dtype=dtype, acc_scale=1.0, intermediate_out_dtype=None)
 
 

@@ -258,7 +258,10 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         scale, expected, actual, checksum = config.c_mx_scale, *flex
     if comm is not None:
         strides = (0, call.columns // config.c_value_pack_factor * comm.n_reduce_shards, 1)
-    scales = three(scale) if call.mx_layout is None or partial else scale.stride()[1:4]
+    scales = three(scale)
+    if scale is not None and call.mx_layout is not None:
+        _, outer, middle, inner, *_ = scale.stride()
+        scales = outer, middle, inner
     result = kernels.Result(
         y, part, *strides, scale, *scales, expected, actual, checksum,
         1 if flex.is_per_batch else 0, call.acc, *three(call.acc), config.flex_ctx.acc_data.scale,

@@ -1,4 +1,4 @@
-"""Where the HIP runtime's library is, in the order in which the reference looks: the one that is
+"""Search for the HIP runtime's library, in the order of the reference: the one that is
 loaded already, so that there are not two; torch's; those of `LD_LIBRARY_PATH`, `HIP_PATH`,
 `hipconfig`, `ROCM_PATH`; those that the loader knows; ROCm's usual folder. `TRITON_LIBHIP_PATH`
 goes before all."""
@@ -18,11 +18,11 @@ from typing import Any
 from tritium import knobs
 
 USUAL = "/opt/rocm"
-"""Where ROCm is installed if nobody says otherwise."""
+"""The folder in which ROCm is installed by default."""
 _WINDOWS = sys.platform == "win32"
 _NAME = "amdhip64.dll" if _WINDOWS else "libamdhip64.so"
 _VERSIONS = ("", "_7", "_6") if _WINDOWS else ("", ".7", ".6", ".5")
-"""Of the names of files; without the packages for development there is no name without one."""
+"""Endings of the library's name; only the development packages install it without a version."""
 _MAPS = "/proc/self/maps"
 
 

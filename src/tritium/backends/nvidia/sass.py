@@ -95,7 +95,7 @@ _LINE = re.compile(r"^\s*//## File \"([^\"]*)\", line (\d+)")
 
 @functools.lru_cache(maxsize=64)
 def instruction_places(cubin: bytes) -> Mapping[str, Sequence[tuple[str, int] | None]]:
-    """By function, the file and the line that each of its instructions came from, by `nvdisasm`;
+    """The file and the line of each instruction, by function, as `nvdisasm` tells them;
     nothing where that is not installed or cannot read the cubin."""
     tool = knobs.nvidia.nvdisasm
     if tool is None:

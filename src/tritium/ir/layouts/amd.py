@@ -58,7 +58,7 @@ class _Tiled(MatrixEncoding):
         raise NotImplementedError
 
     def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Where further parts begin, counted in parts, for each bit of a thread's and of a warp's
+        """The starts of further parts, counted in parts, for each bit of a thread's and of a warp's
         number of them."""
         raise NotImplementedError
 

@@ -76,7 +76,7 @@ class _Part:
         self.bits, self._basis = len(basis), basis
 
     def coordinates(self, element: int) -> int:
-        """Those of the element that is as far from the first of its round."""
+        """The coordinates, in the part, of an element as far from the first of its round."""
         for number, first in enumerate(self._firsts):
             if _apply(self.functions, element) >> number & 1:
                 element ^= first
@@ -104,8 +104,8 @@ def _functions(sides: Sequence[LinearLayout], count: int) -> list[int] | None:
 
 
 def _cost(sides: Sequence[LinearLayout], mask: int) -> tuple[int, int]:
-    """How many sides exchange registers for a function, and how many of the neighbours in memory,
-    which are in the lowest registers, it tears apart."""
+    """The cost of a function: the sides that exchange registers for it, then the neighbours in
+    memory, which are in the lowest registers, that it tears apart."""
     exchanges = sum(
         any(_apply([mask], c) for name in (LANE, WARP) for c in side.columns_of(name))
         for side in sides

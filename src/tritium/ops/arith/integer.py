@@ -129,7 +129,7 @@ class MulIOp(WrappingOp):
     absorbing = 0
     commutative = True
     neutral = 1
-    interval = "product"
+    interval_rule = "product"
     compute = function(np.multiply)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -394,7 +394,7 @@ class RemSIOp(RemainderOp):
     """The remainder of `divsi`; it has the sign of `a`."""
 
     name = "arith.remsi"
-    interval = "remainder"
+    interval_rule = "remainder"
     compute = function(np.fmod)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:

@@ -358,7 +358,7 @@ class MemDescReinterpretOp(MemDescView):
 
 
 def _extent(type: MemDescType) -> tuple[int, str]:
-    """How much memory a piece has, and of what."""
+    """The size of a piece of memory, and its unit."""
     encoding, shape = type.encoding, type.get_shape()
     if isinstance(encoding, TensorEncoding):
         return encoding.columns_of(shape, ir.bit_width(type.element_type)), "columns"

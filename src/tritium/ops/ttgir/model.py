@@ -30,7 +30,7 @@ from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.scheduler import JobScheduler
 
 BULK_ALIGNMENT = 128
-"""Of what bulk copies move, in shared memory."""
+"""Bytes that the place in shared memory of a bulk copy is a multiple of."""
 
 
 @dataclass

@@ -170,7 +170,7 @@ def memory_encoding(access: DescriptorAccess) -> Any:
 
 
 BULK_ALIGNMENT = 128
-"""Of what the bulk copy engine copies, in bytes."""
+"""Bytes that the place in shared memory of a bulk copy is a multiple of."""
 
 
 def fills_buffers(access: DescriptorAccess) -> bool:

@@ -19,7 +19,7 @@ them in those as well:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -92,7 +92,7 @@ def _loaded(op: Op, axis: int) -> Encoding | None:
     return None
 
 
-def _as_good(found: Any, mine: Any, shape: tuple[int, ...], axis: int) -> bool:
+def _as_good(found: Encoding, mine: Encoding, shape: tuple[int, ...], axis: int) -> bool:
     layouts = [linear(encoding, shape) for encoding in (found, mine)]
     warps, most = (sum(bool(basis[axis]) for basis in e.bases(WARP)) for e in layouts)
     return moves.in_order(layouts[0], axis) and warps <= most

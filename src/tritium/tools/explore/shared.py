@@ -16,7 +16,8 @@ from tritium.ops.parsing import parse_module
 from tritium.ops.ttgir.types import MemDescType
 
 BANKS, BANK_BYTES = 32, 4
-"""Of NVIDIA's GPUs; each bank serves one word of a warp's access at a time."""
+"""The banks of shared memory and their width, as NVIDIA's GPUs have them; each serves one word of
+a warp's access at a time."""
 _MOST_BYTES = 16
 """The most that a thread reads or writes in one access."""
 _MOST = 64

@@ -28,7 +28,8 @@ def formats_of(arch: str) -> tuple[str, ...]:
 
 
 class AMDConversions(SoftwareConversions):
-    """Those of a processor; of other formats, and to double, by integer arithmetic."""
+    """Conversions by a processor's instructions; other formats, and to double, by integer
+    arithmetic."""
 
     def __init__(self, arch: str):
         self._formats, self._keeps_nan = formats_of(arch), arch != "gfx942"

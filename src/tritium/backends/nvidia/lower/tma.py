@@ -211,7 +211,7 @@ def swizzle_of(encoding: Any) -> int:
 
 
 def bulk_start(memory: Memory) -> int:
-    """Where a slice begins in its tile, in bytes: where the row of its first element does."""
+    """The start of a slice in its tile, in bytes: that of the row of its first element."""
     row = max(swizzle_of(memory.type.encoding), 1)
     return memory.origin * memory_bytes(memory.type.element_type) // row * row
 

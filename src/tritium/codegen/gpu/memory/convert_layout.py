@@ -93,7 +93,7 @@ def _load_from_blocks(
 def conversion_of(
     op: Any, *, store: bool = True, load: bool = True, banks: Banks = ANY_BANKS
 ) -> Conversion:
-    """How a change of layout is done. Shuffles that would be many are not worth it."""
+    """The way of a change of layout: through shared memory where it would take many shuffles."""
     size = memory_bytes(op.src.type)
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
     found = plan(source, result, size, store=store, load=load, banks=banks)
