@@ -15,7 +15,7 @@ from tritium_kernels.dense import (
     linear_cross_entropy,
 )
 from tritium_kernels.errors import ArgumentError
-from tritium_kernels.tables import plan_flat
+from tritium_kernels.launching.tables import plan_flat
 
 F = torch.nn.functional
 

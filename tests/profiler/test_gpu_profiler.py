@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     yield
     proton.finalize()
-    pl.disable_semantic("triton")
+    with suppress(KeyError):  # most tests enable nothing
+        pl.disable_semantic("triton")
 
 
 def work() -> None:

@@ -258,8 +258,9 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         scale, expected, actual, checksum = config.c_mx_scale, *flex
     if comm is not None:
         strides = (0, call.columns // config.c_value_pack_factor * comm.n_reduce_shards, 1)
-    scales = three(scale)
-    if scale is not None and call.mx_layout is not None:
+    if scale is None or call.mx_layout is None:
+        scales = three(scale)
+    else:
         _, outer, middle, inner, *_ = scale.stride()
         scales = outer, middle, inner
     result = kernels.Result(
