@@ -161,6 +161,8 @@ def test_which_products_share_sums(monkeypatch: pytest.MonkeyPatch):
     matmul_launch.choose.cache_clear()
     assert [sizes for sizes, blocks in found.items() if blocks.sharers] == [(1280, 1792, 8192)]
     assert found[128, 256, 8192].split_k > 1
+    # 128 wide tiles keep 132 processors as busy as 256 narrow ones, and load less.
+    assert found[2048, 2048, 2048].n == matmul_launch.LARGE["hopper"][2].n
 
 
 def test_thin_products_leave_no_processor_idle(monkeypatch: pytest.MonkeyPatch):

@@ -110,7 +110,8 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
         blocks = _narrow(blocks, lambda b: 2 * tiles_of(b) <= count)
     # Of few columns and long sums, narrower tiles would read A again for each: K is split instead.
     long = kind == "hopper" and k * size >= LONG
-    while not thin and blocks.n > 64 and tiles_of(blocks) < count:
+    # A narrower tile loads more for each product: only where many processors would stay idle.
+    while not thin and blocks.n > 64 and 4 * tiles_of(blocks) < 3 * count:
         if long and blocks.n // 2 < n:
             break
         blocks = replace(blocks, n=blocks.n // 2, warps=4 if blocks.n <= 128 else blocks.warps)
