@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tritium import knobs
 from tritium.backends.amd import discovery
 
 
@@ -26,13 +27,18 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setattr(discovery, "ctypes", SimpleNamespace(CDLL=load))
     monkeypatch.setattr(discovery, "USUAL", str(tmp_path / "opt"))
-    monkeypatch.setattr(discovery, "_MAPS", str(tmp_path / "maps"))
+    mapped(monkeypatch)
     finder = SimpleNamespace(find_spec=lambda name: None)
     monkeypatch.setattr(importlib.machinery, "PathFinder", finder)
     for name in ("LD_LIBRARY_PATH", "HIP_PATH", "ROCM_PATH", "TRITON_LIBHIP_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return found
+
+
+def mapped(monkeypatch: pytest.MonkeyPatch, *paths: str) -> None:
+    """Let these be the files that are mapped into the process."""
+    monkeypatch.setattr(type(knobs.system()), "loaded_files", lambda self: list(paths))
 
 
 def installed(folder: Path, name: str = "libamdhip64.so") -> str:
@@ -43,7 +49,7 @@ def installed(folder: Path, name: str = "libamdhip64.so") -> str:
 
 def loaded(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = installed(tmp / "mapped", "libamdhip64.so.6.2.41133")
-    (tmp / "maps").write_text(f"7f00-7f01 r-xp 0000 08:01 1 /x.so\n7f02-7f03 r-xp 0 0 2 {path}\n")
+    mapped(monkeypatch, "/x.so", path)
     return path
 
 

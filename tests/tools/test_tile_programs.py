@@ -77,10 +77,10 @@ def test_programs_that_meet_are_refused() -> None:
 def test_planted_faults_of_order_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads and stores that are exchanged wherever they overlap, and loop-carried tiles that are
     overwritten before they are read, are found by some of a hundred programs."""
-    from tritium.backends.cpu.tiles import grouping, loop_carried, materialization
+    from tritium.backends.cpu.tiles import fusion, loop_carried, materialization
 
     if fault == "exchanged accesses":
-        for module in (grouping, materialization):
+        for module in (fusion, materialization):
             monkeypatch.setattr(module, "in_step", lambda *arguments: True)
     else:
         monkeypatch.setattr(loop_carried.ProtectCarried, "run", lambda self, module: False)

@@ -117,13 +117,21 @@ def _position(error: BaseException) -> tuple[str, int, int] | None:
     while current is not None:
         for frame, _ in reversed(list(_frames(current.__traceback__))):
             for value in list(frame.f_locals.values()):
-                op = value if isinstance(value, Operation) else getattr(value, "op", None)
+                op = value if isinstance(value, Operation) else _op_of(value)
                 if isinstance(op, Operation) and hasattr(op, "location"):
                     place = source_position(op.location)
                     if place is not None:
                         return place
         current = current.__cause__
     return None
+
+
+def _op_of(value: Any) -> Any:
+    """The attribute `op` of a value of a frame; None where it has none, or does not give it."""
+    try:
+        return getattr(value, "op", None)
+    except Exception:  # of whatever class the value is
+        return None
 
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[Any, TracebackType]]:

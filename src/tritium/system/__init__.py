@@ -69,6 +69,11 @@ class System(Protocol):
         """Bytes of memory that this process can still have, if that is known."""
         ...
 
+    def loaded_files(self) -> list[str]:
+        """Paths of the files that are mapped into this process, libraries among them; none where
+        the system does not tell."""
+        ...
+
     def lock(self, directory: str) -> AbstractContextManager[None]:
         """Hold a directory's lock, which other processes wait for, where it can be locked."""
         ...

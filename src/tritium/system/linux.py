@@ -126,6 +126,13 @@ class Linux:
                 found.append(max(total - int(Path("/sys/fs/cgroup", used).read_text()), 0))
         return min(found, default=None)
 
+    def loaded_files(self) -> list[str]:
+        """The paths in `/proc/self/maps`."""
+        with suppress(OSError):
+            lines = Path("/proc/self/maps").read_text().splitlines()
+            return list(dict.fromkeys(x[x.index("/") :] for x in lines if "/" in x))
+        return []
+
     @contextmanager
     def lock(self, directory: str) -> Generator[None]:
         """A lock of the directory itself, which the system frees if the process is killed."""

@@ -80,6 +80,10 @@ class Portable:
         """Not known."""
         return None
 
+    def loaded_files(self) -> list[str]:
+        """Not known."""
+        return []
+
     @contextmanager
     def lock(self, directory: str) -> Generator[None]:
         """A file in the directory that only one process can make."""

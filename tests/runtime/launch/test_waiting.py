@@ -17,7 +17,10 @@ import pytest
 from tritium.native.pool import MAX_TOGETHER
 
 HEAD = """
-import sys, threading, time, numpy as np, tritium, tritium.language as tl
+import signal, sys, threading, time, numpy as np, tritium, tritium.language as tl
+
+# Programs that a shell starts in the background ignore the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def say_when(x, at):
     def watch():

@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tritium import knobs
@@ -23,7 +22,6 @@ _WINDOWS = sys.platform == "win32"
 _NAME = "amdhip64.dll" if _WINDOWS else "libamdhip64.so"
 _VERSIONS = ("", "_7", "_6") if _WINDOWS else ("", ".7", ".6", ".5")
 """Endings of the library's name; only the development packages install it without a version."""
-_MAPS = "/proc/self/maps"
 
 
 def open_library() -> Any:
@@ -54,12 +52,10 @@ def names() -> list[str]:
 
 def loaded_library() -> str | None:
     """The path of the library that this process has loaded, torch's perhaps; None without one."""
-    try:
-        text = Path(_MAPS).read_text()
-    except OSError:
-        return None
-    found = re.search(rf"(/.*/{re.escape(_NAME)}[.\d]*)$", text, re.M)
-    return found[1] if found and os.path.exists(found[1]) else None
+    wanted = re.compile(rf"{re.escape(_NAME)}[.\d]*")
+    files = knobs.system().loaded_files()
+    found = (f for f in files if wanted.fullmatch(os.path.basename(f)) and os.path.exists(f))
+    return next(found, None)
 
 
 def _folders() -> Iterator[str]:
