@@ -83,7 +83,7 @@ def check_sizes(c: Context, op: Op, tile: ir.Type, memory: ttgir.MemDescType) ->
 
 @lowers(AMDGPU.name, ttgir.BufferLoadToLocalOp)
 def copy_from_buffer(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
-    """As on other processors, with the sizes of these."""
+    """Asynchronous copies, as on other processors, in the sizes that AMD's lanes make."""
     if not isinstance(c.hardware.async_copies, AsyncToLDS):
         check_sizes(c, op, op.offsets.type, memory_of(op.dest))
     buffer_copy(c, op)
