@@ -19,6 +19,14 @@ def nineteen(
 
 
 @tritium.jit
+def mixed(
+    a, b, c, d, e, n0, n1, x0, n2, n3, pair, flag, none, large,
+    C0: tl.constexpr, C1: tl.constexpr, C2: tl.constexpr, C3: tl.constexpr, C4: tl.constexpr,
+):  # fmt: skip
+    pass
+
+
+@tritium.jit
 def described(x, y, out, n, BLOCK: tl.constexpr):
     pass
 

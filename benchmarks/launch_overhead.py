@@ -85,12 +85,16 @@ def launches(kernels: Any, make: Callable[[], Any]) -> dict[str, Callable[[], ob
     scope = {f"v{i}": value for i, value in enumerate([*seven, *ints])}
     text = f"lambda: kernel[(1,)]({', '.join(scope)}, BLOCK=1024)"
     many = eval(text, {"kernel": kernels.nineteen, **scope})
-    three = kernels.three
+    three, mixed = kernels.three, kernels.mixed
+    a, b, c, d, e = seven[:5]
     return {
         "3 arrays, 1 int": lambda: three[(1,)](x, y, out, 1000, BLOCK=1024),
         "with num_warps": lambda: three[(1,)](x, y, out, 1000, BLOCK=1024, num_warps=8),
         "grid by a function": lambda: three[lambda meta: (1,)](x, y, out, 1000, BLOCK=1024),
         "7 arrays, 12 ints": many,
+        "19 of all kinds": lambda: mixed[(1,)](
+            a, b, c, d, e, 1, 2, 3.0, 16, 5, (1, x), True, None, 2**64 - 1, 1, 2, 3, "a", 4
+        ),
     }
 
 
