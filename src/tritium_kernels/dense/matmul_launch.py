@@ -65,6 +65,10 @@ THIN = {
     "gpu": Blocks(16, 64, 64, 4, 3),
 }
 
+LOW = Blocks(64, 128, 128, 4, 4)
+"""Hopper's tiles of 16-bit products of few columns and long sums: of half the rows and in longer
+steps, so that processors have a tile each and no sums are left to add."""
+
 MOST_SPLITS = 16
 
 SHARING = 4096
@@ -110,11 +114,14 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
         blocks = _narrow(blocks, lambda b: 2 * tiles_of(b) <= count)
     # Of few columns and long sums, narrower tiles would read A again for each: K is split instead.
     long = kind == "hopper" and k * size >= LONG
-    # A narrower tile loads more for each product: only where many processors would stay idle.
-    while not thin and blocks.n > 64 and 4 * tiles_of(blocks) < 3 * count:
+    # A narrower tile loads more for each product: only where many processors would stay idle, or
+    # half of it would be past the end.
+    while not thin and blocks.n > 64 and (4 * tiles_of(blocks) < 3 * count or n <= blocks.n // 2):
         if long and blocks.n // 2 < n:
             break
         blocks = replace(blocks, n=blocks.n // 2, warps=4 if blocks.n <= 128 else blocks.warps)
+    if long and not thin and blocks.n == LOW.n and tiles_of(LOW) <= count and size == 2:
+        blocks = LOW
     tiles = tiles_of(blocks)
     splits = 1
     while splits < MOST_SPLITS and 2 * splits * tiles <= count and k >= 4 * splits * blocks.k:
