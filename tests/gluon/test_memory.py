@@ -32,7 +32,12 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_commit,
     tcgen05_mma,
 )
-from tritium.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
+from tritium.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+)
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.target import GPUTarget
 
@@ -362,6 +367,35 @@ def test_views_beyond_the_memory_are_refused(
 ) -> None:
     with pytest.raises(CompilationError, match=message):
         compiled(kernel, "", {"layout": layout, "shape": shape})
+
+
+@gluon.jit
+def held_kernel(source, out, count, OUTSIDE: gl.constexpr):
+    """The left operand is in registers, read before the loop or in it."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    i = gl.arange(0, 64, gl.SliceLayout(1, mma))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, mma))[None, :]
+    memory = gl.allocate_shared_memory(
+        gl.float16, [64, 64], gl.NVMMASharedLayout(128, 16, 2), gl.load(source + i * 64 + j)
+    )
+    fence_async_shared()
+    left = memory.load(operand)
+    acc = gl.zeros([64, 64], gl.float32, mma)
+    for _ in range(count):
+        if not OUTSIDE:
+            left = memory.load(operand)
+        acc = warpgroup_mma(left, memory, acc)
+    gl.store(out + i * 64 + j, acc)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_registers_that_a_loop_does_not_change_are_renewed(outside: bool) -> None:
+    """ptxas 12.8 and 12.9 would give them to another product's operand."""
+    kernel = compiled(held_kernel, "*fp16 *fp32 i32", {"OUTSIDE": outside})
+    renewed = re.findall(r"or\.b32 copy\d+, %r\d+, zero;", kernel.asm["ptx"])
+    assert len(renewed) == 16 * outside
+    in_order(kernel.asm["ptx"], *["or.b32 copy"] * outside, "wgmma.fence", "mma_async")
 
 
 @gluon.jit

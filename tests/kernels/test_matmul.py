@@ -166,8 +166,8 @@ def test_which_products_share_sums(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_thin_products_leave_no_processor_idle(monkeypatch: pytest.MonkeyPatch):
-    """Few rows: strips of B that are narrow enough for all. Few columns: half the rows, rather than A
-    read for each of several columns of tiles; K is split where these are too few."""
+    """Few rows: strips of B that are narrow enough for all. Few columns: half the rows, rather than
+    A read for each of several columns of tiles; K is split where these are too few."""
     monkeypatch.setattr(matmul_launch, "device_class", lambda _: "hopper")
     monkeypatch.setattr(matmul_launch, "processors", lambda _: 132)
     matmul_launch.choose.cache_clear()

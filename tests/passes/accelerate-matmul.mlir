@@ -39,6 +39,26 @@ tt.func public @chained(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %c: tensor
   tt.return
 }
 
+// In a loop that does not change it, it is read from shared memory: the registers would be copied
+// in each iteration.
+// CHECK-LABEL: @chained_before_a_loop
+// CHECK: scf.for
+// CHECK: arith.truncf
+// CHECK: %[[KEPT:.*]] = ttg.local_alloc
+// CHECK: ttng.warp_group_dot %[[KEPT]], {{.*}} : !ttg.memdesc<64x64xf16
+tt.func public @chained_before_a_loop(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %c: tensor<64x64xf32>, %n: i32, %p: tensor<64x64x!tt.ptr<f32>>) {
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %d = tt.dot %a, %b, %c : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+  %e = scf.for %i = %zero to %n step %one iter_args(%acc = %c) -> (tensor<64x64xf32>) : i32 {
+    %h = arith.truncf %d : tensor<64x64xf32> to tensor<64x64xf16>
+    %f = tt.dot %h, %b, %acc : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    scf.yield %f : tensor<64x64xf32>
+  }
+  tt.store %p, %e : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}
+
 // Too few rows for a warp group: mma.sync.
 // CHECK-LABEL: @narrow
 // CHECK: tt.dot {{.*}} : tensor<16x64xf16, #ttg.dot_op<{opIdx = 0, parent = #[[OLD:.*]], kWidth = 2}>> * {{.*}} -> tensor<16x64xf32, #[[OLD]]>

@@ -64,6 +64,27 @@ def defined_inside(value: SSAValue, op: Operation) -> bool:
     return False
 
 
+def is_loop_invariant(value: SSAValue, op: Operation) -> bool:
+    """Whether the value, which `op` uses, is the same in all iterations of the innermost loop that
+    `op` is in, also where it is computed anew; False outside of loops."""
+    loop = op.parent_op()
+    while loop is not None and not (isinstance(loop, Op) and loop.is_loop):
+        loop = loop.parent_op()
+    if loop is None:
+        return False
+    pending, seen = [value], set[SSAValue]()
+    while pending:
+        current = pending.pop()
+        if current in seen or not defined_inside(current, loop):
+            continue
+        seen.add(current)
+        owner = current.owner
+        if not isinstance(owner, Op) or owner.own_effects() or owner.regions:
+            return False
+        pending += owner.operands
+    return True
+
+
 def is_inside(op: Operation, outer: Operation) -> bool:
     """Whether `op` is `outer` or in its regions."""
     while op is not outer:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tritium.analysis.regions import functions
+from tritium.analysis.regions import functions, is_loop_invariant
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     Cluster,
@@ -96,7 +96,9 @@ class AccelerateMatmul(Pass):
                 unit = next((u for u in able if u.takes(op, num_warps, part)), None)
                 if unit is not None and unit.from_shared:
                     assert isinstance(op, MatrixProduct)
-                    held = _computed_from_product(op.a) or (self.registers and is_computed(op.a))
+                    held = self.registers and is_computed(op.a)
+                    # What a loop does not change would be copied in each iteration.
+                    held |= _computed_from_product(op.a) and not is_loop_invariant(op.a, op)
                     _from_shared_memory(op, unit, num_warps, cluster, held)
                 elif unit is not None:
                     _from_registers(op, unit, num_warps, cluster)

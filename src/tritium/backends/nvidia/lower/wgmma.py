@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tritium.analysis.regions import is_loop_invariant
 from tritium.backends.nvidia.lower.hardware import NVIDIA, shfl
 from tritium.codegen.gpu.context import Context, Memory, layout_of
 from tritium.codegen.gpu.memory.shared import memory_layout
@@ -133,10 +134,11 @@ def uniform_warp(c: Context) -> Value:
 
 
 class _Asm:
-    """Inline assembly over tied accumulators: `$0..` are these, arguments follow."""
+    """Inline assembly over tied accumulators: `$0..` are these, arguments follow; `before` stands
+    before all other lines."""
 
     def __init__(self, acc: list[Value]):
-        self.acc, self.lines = acc, list[str]()
+        self.acc, self.lines, self.before = acc, list[str](), list[str]()
         self.arguments: list[Value] = []
         self.codes: list[str] = []
 
@@ -147,12 +149,25 @@ class _Asm:
             self.codes.append(code)
         return f"${len(self.acc) + self.arguments.index(value)}"
 
+    def renewed(self, name: str) -> str:
+        """A copy of an operand that the assembler takes for another value in each iteration: ptxas
+        12.8 and 12.9 copy registers that a loop does not change into the instruction's own once,
+        before the loop, and give these to another product's operand as well where an mbarrier is
+        waited for in between."""
+        if not self.before:
+            self.before.append(".reg .b32 zero; mov.u32 zero, %smid; shr.u32 zero, zero, 31;")
+        copy = f"copy{name[1:]}"
+        line = f".reg .b32 {copy}; or.b32 {copy}, {name}, zero;"
+        if line not in self.before:
+            self.before.append(line)
+        return copy
+
     def emit(self, c: Context) -> list[Value]:
         kind, n = self.acc[0].type, len(self.acc)
         code = "f" if kind == "float" else "r"
         constraints = [f"={code}"] * n + self.codes + [str(i) for i in range(n)] + ["~{memory}"]
         struct = kind if n == 1 else "{ " + ", ".join([kind] * n) + " }"
-        text = "{ .reg .pred use; " + " ".join(self.lines) + " }"
+        text = "{ .reg .pred use; " + " ".join(self.before + self.lines) + " }"
         done = c.asm(struct, text, ",".join(constraints), *self.arguments, *self.acc)
         return c.members(done, [kind] * n)
 
@@ -180,6 +195,7 @@ class _Plan:
         self.a_registers = None if in_memory else {
             p: i for i, p in enumerate(register_coordinates(layout_of(self.a_type)))
         }  # fmt: skip
+        self.renews = not in_memory and is_loop_invariant(op.a, op)
         places = register_coordinates(layout_of(op.results[0].type))
         self.tiles = self._tiles(places, 16 * warps[0], self.width * warps[1])
         self._start_addresses(warps)
@@ -263,7 +279,8 @@ class _Plan:
         for column in (k, k + self.step // 2):
             for row in (m, m + 8):
                 parts = [values[self.a_registers[row, column + i]] for i in range(pair)]
-                names.append(asm.argument(c.pack(parts, "i32")[0], "r"))
+                name = asm.argument(c.pack(parts, "i32")[0], "r")
+                names.append(asm.renewed(name) if self.renews else name)
         return names
 
 
