@@ -76,6 +76,11 @@ class HIPLauncher:
 
     def __init__(self, src: Any, metadata: Any, function: int):
         self._name, self._metadata, self._function = metadata.name, metadata, function
+        if metadata.num_ctas > 1:
+            raise NotImplementedError(
+                f"kernel '{metadata.name}': num_ctas is {metadata.num_ctas}; clusters of "
+                "workgroups cannot be launched yet, only compiled for"
+            )
         self._params, self._nested = parameters(src, metadata)
         self._threads = metadata.warp_size * metadata.num_warps
         data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}

@@ -10,7 +10,8 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.amd import amdgcn
-from tritium.backends.amd.lower import copies as copies  # registers its rules
+from tritium.backends.amd.lower import barriers as barriers  # registers its rules
+from tritium.backends.amd.lower import copies as copies
 from tritium.backends.amd.lower import hints as hints
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions

@@ -1,5 +1,5 @@
-"""The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies) and the
-`ttng` dialect (what NVIDIA's GPUs from Hopper on have)."""
+"""The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies), the
+`ttng` dialect (what NVIDIA's GPUs from Hopper on have) and `amdg` (what AMD's have)."""
 
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.encodings import ENCODINGS
@@ -10,8 +10,12 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemorySpace,
 )
 from tritium.ir.types import PatchesDescType
+from tritium.ops.ttgir.amd.barriers import ArriveThreadsOp as ArriveThreadsOp
+from tritium.ops.ttgir.amd.barriers import ClusterArriveOp as ClusterArriveOp
+from tritium.ops.ttgir.amd.barriers import ClusterWaitOp as ClusterWaitOp
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
+from tritium.ops.ttgir.async_copy import AsyncCopyLocalToGlobalOp as AsyncCopyLocalToGlobalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
 from tritium.ops.ttgir.buffers import BufferAtomicRMWOp as BufferAtomicRMWOp

@@ -86,6 +86,12 @@ class Copy:
     operands: tuple[np.ndarray, ...] = ()
     done: bool = False
 
+    @staticmethod
+    def out_of(data: np.ndarray) -> Copy:
+        """A copy that shared memory is read by until it is done."""
+        nothing = np.empty(0, np.uint8)
+        return Copy(nothing, nothing, operands=(data,))
+
     def finish(self) -> None:
         if not self.done:
             self.target[...] = self.values
@@ -133,16 +139,18 @@ class Barrier:
         self.unseen += 1
         return True
 
-    def arrive(self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = ()) -> None:
+    def arrive(self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = ()) -> int:
         """Threads arrive, perhaps for the next phase when this one only lacks copies' ends. The
-        phase lacks `expected` more bytes and the ends of the `copies`."""
+        phase lacks `expected` more bytes and the ends of the `copies`. Returns its parity."""
         if self.arrivals + count > self.count and not self.settle():
             raise EvaluationError(f"more than {self.count} arrivals in one phase of a barrier")
+        phase = self.phase
         self.arrivals += count
         self.expected += expected
         self.copies += copies
         if all(copy.done for copy in self.copies):
             self.settle()  # at once: what may come late are copies
+        return phase
 
 
 @dataclass
@@ -163,7 +171,7 @@ class Queues:
         return [*self.issued, *(copy for group in self.groups for copy in group), *self.works]
 
     def readers(self) -> list[np.ndarray]:
-        used = [data for work in self.works if not work.done for data in work.operands]
+        used = [data for copy in self.copies() if not copy.done for data in copy.operands]
         return [data for _, read in self.dots for data in read] + list(self.stores) + used
 
 
@@ -171,13 +179,15 @@ class Queues:
 class AsyncState:
     """The asynchronous work of one program. `own`: of the partition that runs; `others`: of the
     partitions that run at the same time. `of_pairs`: whether products of the tensor cores are those
-    of two thread blocks each."""
+    of two thread blocks each. `cluster_arrived`: whether the program has arrived at the barrier of
+    its cluster, and has not waited yet."""
 
     barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
     own: Queues = field(default_factory=Queues)
     others: list[Queues] = field(default_factory=list[Queues])
     started: int = 0
     of_pairs: bool = False
+    cluster_arrived: bool = False
     _scheduler: JobScheduler | None = None
 
     def run_together(self, jobs: Sequence[Callable[[], Any]]) -> None:
