@@ -18,7 +18,7 @@ from tritium.analysis.lifetimes import Lifetimes, Piece, Span, place
 from tritium.analysis.memory_aliases import Aliases, memory_aliases
 from tritium.ir.layouts.encodings import SharedEncoding
 from tritium.ops.base import Op
-from tritium.ops.effects import SHARED, Action, Queue
+from tritium.ops.effects import SHARED, Action
 from tritium.ops.ttgir.tensormap import TensormapCreateOp
 from tritium.ops.ttgir.types import bytes_of
 
@@ -169,8 +169,11 @@ class _Liveness(Lifetimes[Any]):
 
 
 def _read_until_the_end(op: Operation) -> bool:
-    """Whether a bulk copy reads the memory after the op: the wait names no memory."""
-    return isinstance(op, Op) and any(e.queue is Queue.BULK_STORE and e.is_read for e in op.effects)
+    """Whether a copy reads the memory after the op: the wait names no memory."""
+    return isinstance(op, Op) and any(
+        e.is_read and e.resource is SHARED and e.queue is not None and e.queue.reads_for_long
+        for e in op.effects
+    )
 
 
 def _has_backward_edge(blocks: Sequence[Block]) -> bool:

@@ -13,6 +13,14 @@ from tritium.ir.types import PatchesDescType
 from tritium.ops.ttgir.amd.barriers import ArriveThreadsOp as ArriveThreadsOp
 from tritium.ops.ttgir.amd.barriers import ClusterArriveOp as ClusterArriveOp
 from tritium.ops.ttgir.amd.barriers import ClusterWaitOp as ClusterWaitOp
+from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMGatherOp as AsyncTDMGatherOp
+from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMScatterOp as AsyncTDMScatterOp
+from tritium.ops.ttgir.amd.tensor_rows import TDMPrefetchOp as TDMPrefetchOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMCopyGlobalToLocalOp as AsyncTDMCopyGlobalToLocalOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMCopyLocalToGlobalOp as AsyncTDMCopyLocalToGlobalOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMFusedCopyOp as AsyncTDMFusedCopyOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMWaitOp as AsyncTDMWaitOp
+from tritium.ops.ttgir.amd.tensors import UpdateTensorDescOp as UpdateTensorDescOp
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyLocalToGlobalOp as AsyncCopyLocalToGlobalOp

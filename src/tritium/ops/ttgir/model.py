@@ -156,7 +156,7 @@ class Barrier:
 @dataclass
 class Queues:
     """The asynchronous work of threads that run the same code: copies by threads, in groups,
-    dots, bulk stores."""
+    dots, bulk stores, copies of tensors' blocks."""
 
     issued: list[Copy] = field(default_factory=list[Copy])
     groups: deque[list[Copy]] = field(default_factory=deque[list[Copy]])
@@ -165,10 +165,12 @@ class Queues:
     )
     stores: deque[np.ndarray] = field(default_factory=deque[np.ndarray])
     works: list[Copy] = field(default_factory=list[Copy])
+    tensors: deque[list[Copy]] = field(default_factory=deque[list[Copy]])
 
     def copies(self) -> list[Copy]:
         self.works = [work for work in self.works if not work.done]
-        return [*self.issued, *(copy for group in self.groups for copy in group), *self.works]
+        groups = (*self.groups, *self.tensors)
+        return [*self.issued, *(copy for group in groups for copy in group), *self.works]
 
     def readers(self) -> list[np.ndarray]:
         used = [data for copy in self.copies() if not copy.done for data in copy.operands]
@@ -218,7 +220,8 @@ class AsyncState:
         """The contents, if they are there."""
         if not buffer.allocation.live:
             raise EvaluationError("shared memory is used after its deallocation")
-        if any(np.shares_memory(copy.target, buffer.data) for copy in self.in_flight()):
+        flying = (copy for copy in self.in_flight() if not copy.done)
+        if any(np.shares_memory(copy.target, buffer.data) for copy in flying):
             tensor = any(np.shares_memory(work.target, buffer.data) for work in self.own.works)
             kind, what = ("tensor", "a product or a copy") if tensor else ("shared", "a copy")
             raise EvaluationError(f"{kind} memory is {use} while {what} into it is in flight")
@@ -250,6 +253,12 @@ class AsyncState:
         """Finish all groups but the `pending` newest."""
         while len(self.own.groups) > pending:
             for copy in self.own.groups.popleft():
+                copy.finish()
+
+    def wait_tensor_copies(self, pending: int) -> None:
+        """Finish all copies of tensors' blocks but the `pending` newest."""
+        while len(self.own.tensors) > pending:
+            for copy in self.own.tensors.popleft():
                 copy.finish()
 
     def start_tensor_work(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.amd.amdgcn import TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.conversions import AMDConversions
+from tritium.backends.amd.lower.descriptors import define_arguments
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.host import Records
 from tritium.backends.amd.lower.memory import (
@@ -24,6 +26,7 @@ from tritium.backends.amd.processor import check_cluster, facts_of, processor
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
 from tritium.codegen.llvm.writer import Function, Module, Value, const
+from tritium.ir import types as ir
 
 _CODE_OBJECT_VERSION = 500
 _NEAREST_ONLY = frozenset(
@@ -200,6 +203,17 @@ class AMDGPU(Hardware):
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)
+
+    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
+        if of_kernel:
+            define_arguments(c, arguments)
+        elif any(isinstance(value.type, ir.DESCRIPTORS) for value in arguments):
+            raise NotImplementedError(
+                "the AMD backend passes no tensor descriptors to functions that are not inlined"
+            )
+
+    def describe_map(self, type: Any) -> None:
+        return None
 
     def prepare(self, module: Module, options: Any) -> None:
         wanted = bool(knobs.amd.use_block_pingpong) and options.num_stages > 1

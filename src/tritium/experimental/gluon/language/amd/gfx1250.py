@@ -12,6 +12,7 @@ from tritium.experimental.gluon.language.amd.cdna5 import (
     mbarrier,
     scaled_downcast,
     scaled_upcast,
+    tdm,
     wmma,
     wmma_scaled,
 )
@@ -19,5 +20,5 @@ from tritium.experimental.gluon.language.amd.cdna5 import (
 __all__ = [
     "__getattr__", "async_copy", "buffer_load", "buffer_store", "cluster",
     "get_scaled_upcast_fp4_scale_layout", "get_wmma_scale_layout", "load_shared_fp4_repacked",
-    "mbarrier", "scaled_downcast", "scaled_upcast", "wmma", "wmma_scaled",
+    "mbarrier", "scaled_downcast", "scaled_upcast", "tdm", "wmma", "wmma_scaled",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
 """CDNA5 (gfx1250): WMMA on operands in registers, with scales or without, buffer instructions,
-asynchronous copies, barriers."""
+asynchronous copies, of tensors' blocks too, barriers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as sca
 from tritium.experimental.gluon.language.amd.cdna5 import async_copy as async_copy
 from tritium.experimental.gluon.language.amd.cdna5 import cluster as cluster
 from tritium.experimental.gluon.language.amd.cdna5 import mbarrier as mbarrier
+from tritium.experimental.gluon.language.amd.cdna5 import tdm as tdm
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 
 __all__ = [
     "async_copy", "buffer_load", "buffer_store", "cluster", "get_wmma_scale_layout", "mbarrier",
-    "wmma", "wmma_scaled",
+    "tdm", "wmma", "wmma_scaled",
 ]  # fmt: skip
 
 __getattr__ = not_built(__name__, "PartitionedSharedLayout", "make_partitioned_dot_layouts")
