@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium.experimental.gluon.language.nvidia.ampere import mbarrier as common
 from tritium.experimental.gluon.language.nvidia.ampere.mbarrier import MBarrierLayout, init
 from tritium.language import emitter
-from tritium.language.builtins import casts
-from tritium.language.builtins.build import build, emit
+from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import int32
@@ -19,23 +19,18 @@ from tritium.ops import ttgir
 
 __all__ = ["MBarrierLayout", "arrive", "init", "wait"]
 
-LANES = 32
+_LANES = 32
 """The threads of a wave."""
-
-
-def threads() -> int:
-    """The threads that run the code."""
-    return LANES * emitter.current().features.asked_num_warps()
 
 
 @builtin
 def wait(mbarrier: Any, phase: Any) -> None:
     """Wait until the phase of parity `phase` has ended."""
-    parity = casts.cast(casts.to_tensor(phase), int32)
-    emit(ttgir.WaitBarrierOp, mbarrier, parity, None, ())
+    common.wait(mbarrier, phase)
 
 
 @builtin
 def arrive(mbarrier: Any, *, count: int = 1) -> tensor:
     """Arrive `count` times, each thread; the parity (int32) of the phase that they arrive in."""
-    return build(ttgir.ArriveThreadsOp, mbarrier, like=int32, count=count, threads=threads())
+    threads = _LANES * emitter.current().features.asked_num_warps()
+    return build(ttgir.ArriveThreadsOp, mbarrier, like=int32, count=count, threads=threads)
