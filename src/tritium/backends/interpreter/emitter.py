@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import linecache
 import sys
 import time
 import warnings
@@ -29,7 +30,7 @@ from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.effects import observes
 from tritium.ops.fields import i32_array
-from tritium.ops.memory import PAUSE, Memory
+from tritium.ops.memory import PAUSE, Memory, Place
 from tritium.ops.ttir import ElementAccess, IntToPtrOp
 from tritium.sanitize.ring import Note, listeners
 
@@ -220,6 +221,17 @@ class EagerEmitter:
         for listener in list(listeners):
             listener(Note(starts, label, self.kernel, self.program_id))
 
+    checks_fences = True
+
+    def place(self) -> Place:
+        frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and _is_internal(frame.f_globals.get("__name__", "")):
+            frame = frame.f_back
+        if frame is None:
+            return Place()
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        return Place(file, line, linecache.getline(file, line).strip())
+
     def pause(self) -> None:
         """Let other programs run."""
         if self.observed is not None:
@@ -323,6 +335,10 @@ def _frames_above_library() -> int:
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _is_internal(module: str) -> bool:
+    return _is_library(module) or module.startswith(("tritium.ops", "tritium.experimental.gluon"))
 
 
 def _is_library(module: str) -> bool:

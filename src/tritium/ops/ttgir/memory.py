@@ -96,7 +96,11 @@ class LocalAllocOp(Op):
         return (*self.effects, *filled)
 
     def evaluate(self, context: Context, src: Any) -> Buffer:
-        return Buffer.new(self.result_types[0], src)
+        state, new = state_of(context), Buffer.new(self.result_types[0], src)
+        new.allocation.place = context.place()
+        if src is not None:
+            state.check_write(new, by_threads=True)
+        return new
 
 
 class LocalDeallocOp(Op):
@@ -154,7 +158,7 @@ class LocalStoreOp(Op):
 
     def evaluate(self, context: Context, src: Any, dst: Buffer) -> None:
         assert not isinstance(src, Pending)
-        state_of(context).check_write(dst)[...] = src
+        state_of(context).check_write(dst, by_threads=True)[...] = src
 
 
 class MemDescView(Op):

@@ -10,7 +10,10 @@ comes too early raises `EvaluationError`, so that a missing wait is an error and
 - waiting for a barrier that nothing will complete (a deadlock); the partitions of
   `ttg.warp_specialize` run in turns, each until it has to wait,
 - using tensor memory before the barrier that a commit names says that its product is done,
-- any use of memory after its `local_dealloc`.
+- any use of memory after its `local_dealloc`,
+- two partitions that access the same memory, one of them to write, with no barrier between them,
+- a read by tensor cores or a bulk store of what threads wrote before a fence, in programs that have
+  their own fences.
 
 New memory is filled with ones (NaN, -1), so that reading what nobody wrote shows. Which threads
 do the work, and so the barriers between them, is not modelled.
@@ -26,19 +29,29 @@ from typing import Any
 import numpy as np
 
 from tritium.ir import types as ir
-from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.memory import Context, EvaluationError, Place
+from tritium.ops.ttgir.races import Clock, Races, extent, join
 from tritium.ops.ttgir.scheduler import JobScheduler
 
 BULK_ALIGNMENT = 128
 """Bytes that the place in shared memory of a bulk copy is a multiple of."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Allocation:
-    """Shared memory between its allocation and its `local_dealloc`; `start`: its address."""
+    """Shared memory between its allocation and its `local_dealloc`; `start`: its address; `place`:
+    where it is allocated."""
 
     start: int = 0
     live: bool = True
+    place: Place = field(default_factory=Place)
+
+    @property
+    def text(self) -> str:
+        """The memory for messages."""
+        source = f": `{self.place.source}`" if self.place.source else ""
+        where = f", allocated {self.place.text.strip()}{source}" if self.place.file else ""
+        return f"shared memory{where}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,14 @@ class Copy:
 @dataclass
 class Barrier:
     """An mbarrier: a phase is complete when `count` arrivals and all expected bytes are there.
-    `unseen`: the phases that have ended since the last wait."""
+
+    Attributes:
+        unseen: the phases that have ended since the last wait.
+        races, partition: of what uses the barrier now, among partitions that run together.
+        arriving, released: the clocks of what has arrived in this phase, and in those that have
+            ended.
+        ended: the copies of phases that have ended.
+    """
 
     count: int
     phase: int = 0
@@ -109,6 +129,11 @@ class Barrier:
     expected: int = 0
     copies: list[Copy] = field(default_factory=list[Copy])
     unseen: int = 0
+    races: Races | None = None
+    partition: int = 0
+    arriving: Clock = field(default_factory=dict[int, int])
+    released: Clock = field(default_factory=dict[int, int])
+    ended: list[Copy] = field(default_factory=list[Copy])
 
     @property
     def copied(self) -> int:
@@ -135,6 +160,9 @@ class Barrier:
             return False
         for copy in self.copies:
             copy.finish()
+        self.ended += self.copies if self.races is not None else []
+        join(self.released, self.arriving)
+        self.arriving = {}
         self.phase, self.arrivals, self.expected, self.copies = self.phase ^ 1, 0, 0, []
         self.unseen += 1
         return True
@@ -144,6 +172,8 @@ class Barrier:
         phase lacks `expected` more bytes and the ends of the `copies`. Returns its parity."""
         if self.arrivals + count > self.count and not self.settle():
             raise EvaluationError(f"more than {self.count} arrivals in one phase of a barrier")
+        if self.races is not None:
+            join(self.arriving, self.races.release(self.partition))
         phase = self.phase
         self.arrivals += count
         self.expected += expected
@@ -190,6 +220,13 @@ class AsyncState:
     started: int = 0
     of_pairs: bool = False
     cluster_arrived: bool = False
+    place: Callable[[], Place] = Place
+    checks_fences: bool = False
+    unfenced: dict[Any, tuple[np.ndarray, Place]] = field(
+        default_factory=dict[Any, tuple[np.ndarray, Place]]
+    )
+    _races: Races | None = None
+    _partition: int = 0
     _scheduler: JobScheduler | None = None
 
     def run_together(self, jobs: Sequence[Callable[[], Any]]) -> None:
@@ -198,7 +235,10 @@ class AsyncState:
         assert self._scheduler is None, "partitions of partitions"
         queues = [self.own, *(Queues() for _ in jobs[1:])]
 
+        self._races = Races.among(len(jobs))
+
         def enter(job: int) -> None:
+            self._partition = job
             self.own, self.others = queues[job], [*queues[:job], *queues[job + 1 :]]
 
         self._scheduler = JobScheduler(jobs, enter)
@@ -206,6 +246,7 @@ class AsyncState:
             self._scheduler.run()
         finally:
             self._scheduler, self.own, self.others = None, queues[0], []
+            self._races, self._partition = None, 0
 
     def wait(self, ready: Callable[[], bool]) -> bool:
         """Let other partitions run until it is ready; False if it will never be."""
@@ -216,8 +257,38 @@ class AsyncState:
         tied = [c for barrier in self.barriers.values() for c in barrier.copies if not c.done]
         return [*(copy for queues in (self.own, *self.others) for copy in queues.copies()), *tied]
 
-    def check_read(self, buffer: Buffer, use: str = "read") -> np.ndarray:
-        """The contents, if they are there."""
+    def check_read(self, buffer: Buffer, by_proxy: bool = False) -> np.ndarray:
+        """The contents, if they are there. `by_proxy`: a copy engine or tensor cores read them,
+        which see what threads wrote before a fence."""
+        data = self._check_use(buffer, "read")
+        self._note(buffer, False)
+        if by_proxy and self.checks_fences:
+            for written, place in self.unfenced.values():
+                if np.shares_memory(written, data):
+                    raise EvaluationError(
+                        f"{buffer.allocation.text}, is read by a copy engine or tensor cores, and "
+                        f"threads have written it {place.text}without a fence_async_shared since"
+                    )
+        return data
+
+    def _note(self, buffer: Buffer, writes: bool) -> None:
+        """Note an access of memory that partitions share."""
+        if self._races is not None:
+            known, place = buffer.allocation, self.place()
+            self._races.access(self._partition, known, buffer.data, writes, place)
+
+    def acquired(self, barrier: Barrier) -> None:
+        """What runs has waited for a barrier."""
+        if self._races is not None:
+            targets = [copy.target for copy in barrier.ended]
+            self._races.acquire(self._partition, barrier.released, targets)
+
+    def fence(self) -> None:
+        """What threads have written is seen by copy engines and tensor cores."""
+        self.unfenced.clear()
+
+    def _check_use(self, buffer: Buffer, use: str) -> np.ndarray:
+        """The contents, if they may be used."""
         if not buffer.allocation.live:
             raise EvaluationError("shared memory is used after its deallocation")
         flying = (copy for copy in self.in_flight() if not copy.done)
@@ -227,9 +298,13 @@ class AsyncState:
             raise EvaluationError(f"{kind} memory is {use} while {what} into it is in flight")
         return buffer.data
 
-    def check_write(self, buffer: Buffer) -> np.ndarray:
-        """The array to write to, if nothing that is in flight uses it."""
-        self.check_read(buffer, "written")
+    def check_write(self, buffer: Buffer, by_threads: bool = False) -> np.ndarray:
+        """The array to write to, if nothing that is in flight uses it. `by_threads`: not by a copy
+        engine or tensor cores."""
+        self._check_use(buffer, "written")
+        self._note(buffer, True)
+        if by_threads and self.checks_fences:
+            self.unfenced[extent(buffer.data)] = buffer.data, self.place()
         readers = [data for queues in (self.own, *self.others) for data in queues.readers()]
         if any(np.shares_memory(data, buffer.data) for data in readers):
             raise EvaluationError("shared memory is written while a dot or a store reads it")
@@ -306,6 +381,7 @@ class AsyncState:
         found = self.barriers.get(_address(buffer))
         if found is None:
             raise EvaluationError("a barrier is used that was not initialized")
+        found.races, found.partition = self._races, self._partition
         return found
 
     def new_barrier(self, buffer: Buffer, count: int) -> None:
@@ -329,4 +405,6 @@ def _address_of(data: np.ndarray) -> int:
 
 def state_of(context: Context) -> AsyncState:
     """The asynchronous work of the program that is being evaluated."""
-    return context.state(AsyncState)
+    found = context.state(AsyncState)
+    found.place, found.checks_fences = context.place, context.checks_fences
+    return found
