@@ -161,8 +161,9 @@ class Evaluator:
     checks_fences = False
 
     def place(self) -> Place:
-        file, line, _ = source_position(getattr(self._op, "location", None)) or ("", 0, 0)
-        return Place(file, line)
+        location = getattr(self._op, "location", None)
+        found = None if location is None else source_position(location)
+        return Place() if found is None else Place(*found[:2])
 
     def pause(self) -> None:
         """Wait; there is one program."""

@@ -35,6 +35,8 @@ from tritium.ops.ttir import ElementAccess, IntToPtrOp
 from tritium.sanitize.ring import Note, listeners
 
 T = TypeVar("T")
+_INTERNAL = "tritium.", "functools"
+"""The beginnings of the names of modules that are no program's."""
 
 class PythonRegion(Region):
     """The region of an op that is evaluated at once: a Python function in place of blocks."""
@@ -225,7 +227,7 @@ class EagerEmitter:
 
     def place(self) -> Place:
         frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        while frame is not None and _is_internal(frame.f_globals.get("__name__", "")):
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_INTERNAL):
             frame = frame.f_back
         if frame is None:
             return Place()
@@ -335,10 +337,6 @@ def _frames_above_library() -> int:
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _is_internal(module: str) -> bool:
-    return _is_library(module) or module.startswith(("tritium.ops", "tritium.experimental.gluon"))
 
 
 def _is_library(module: str) -> bool:

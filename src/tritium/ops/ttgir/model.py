@@ -278,13 +278,13 @@ class AsyncState:
             self._races.access(self._partition, known, buffer.data, writes, place)
 
     def acquired(self, barrier: Barrier) -> None:
-        """What runs has waited for a barrier."""
+        """Let the partition that runs, which has waited for a barrier, come after its arrivals."""
         if self._races is not None:
             targets = [copy.target for copy in barrier.ended]
             self._races.acquire(self._partition, barrier.released, targets)
 
     def fence(self) -> None:
-        """What threads have written is seen by copy engines and tensor cores."""
+        """Let copy engines and tensor cores see the writes of threads."""
         self.unfenced.clear()
 
     def _check_use(self, buffer: Buffer, use: str) -> np.ndarray:

@@ -36,7 +36,7 @@ class Access(NamedTuple):
 
 
 def extent(data: np.ndarray) -> tuple[Any, ...]:
-    """What tells pieces of memory apart: the start and how elements lie."""
+    """Key of a piece of memory: its start and how its elements lie."""
     return data.__array_interface__["data"][0], data.shape, data.strides
 
 
@@ -56,7 +56,7 @@ class Races:
 
     @staticmethod
     def among(count: int) -> Races:
-        """Of so many partitions that begin together."""
+        """The state at the start of so many partitions."""
         return Races([{partition: 1} for partition in range(count)])
 
     def access(

@@ -45,7 +45,7 @@ _LINE = 256
 
 
 class Part(NamedTuple):
-    """What a warp copies of a block: its shape, and where it begins for each bit of the number of
+    """Part of a block that a warp copies: its shape, and its start for each bit of the number of
     the warp among those that take part."""
 
     shape: tuple[int, ...]
@@ -104,14 +104,14 @@ def _clamped(c: Context, extent: Value) -> Value:
 
 
 def _left(c: Context, extent: Value, offset: Value) -> Value:
-    """What an offset leaves of an extent: nothing if it is negative."""
+    """Rest of an extent behind an offset: nothing if the offset is negative."""
     left = _clamped(c, c.f.op("sub", extent, offset))
     return c.f.select(c.f.icmp("slt", offset, c.i32(0)), c.i32(0), left)
 
 
 def part_of(shape: tuple[int, ...], count: int, least: int) -> Part:
-    """How `count` warps share a block, along its slowest axes, the fastest one last; parts have
-    `least` elements or more."""
+    """Part of a block for each of `count` warps, which share it along its slowest axes; of `least`
+    elements or more."""
     part, starts = list(shape), list[tuple[int, ...]]()
     for axis in range(len(shape)):
         while len(starts) < count.bit_length() - 1 and part[axis] % 2 == 0 \
@@ -160,8 +160,8 @@ Words = list[Value]
 
 @dataclass(frozen=True)
 class Block:
-    """What a warp copies: the descriptor of its part, the part's shape, its place in LDS (i32), and
-    the words that say how elements lie there."""
+    """The copy of one warp: the descriptor of its part, the part's shape, its place in LDS (i32),
+    and the words that say how elements lie there."""
 
     desc: Descriptor
     shape: tuple[int, ...]
@@ -221,7 +221,7 @@ def _halves(c: Context, words: Sequence[Value]) -> tuple[list[Value], list[Value
 def block_of_warp(
     c: Context, op: Op, desc: Any, memory: Memory, chosen: Sequence[int], store: bool
 ) -> Block:
-    """What a warp of the chosen ones copies of a block; the others make no copy."""
+    """The copy of each of the chosen warps of its part of a block; the others make none."""
     type = memory.type
     if memory.origin or type.allocation_shape()[-len(type.get_shape()) :] != type.get_shape():
         raise c.unsupported(op, "of a slice of memory")

@@ -35,8 +35,8 @@ class Rows(NamedTuple):
 
 
 def rows_of(name: str, type: Any) -> Rows:
-    """How warps share the rows that a block of numbers names. Raises `OpError` for layouts in which
-    the lanes of a warp have different ones."""
+    """The rows of each warp, of those that a block of numbers names. Raises `OpError` for layouts
+    in which the lanes of a warp have different ones."""
     layout = linear(type.encoding, ir.shape_of(type))
     if any(any(basis) for basis in layout.bases(LANE)):
         raise OpError(
