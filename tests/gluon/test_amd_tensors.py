@@ -346,7 +346,7 @@ COLUMNS = gl.SwizzledSharedLayout(1, 1, 1, [0, 1])
     ("descriptor", PLAIN, r"is no descriptor of `tdm.make_tensor_descriptor`"),
     ("", ODD_GAPS, r"gaps of 2 bytes every 64; multiples of 4 up to 512, every 8 to 1024"),
     ("", COLUMNS, r"rows in order are required: #ttg.swizzled_shared with maxPhase 1 and order"),
-    ("", gl.NVMMASharedLayout(0, 16), r"a PaddedSharedLayout or SwizzledSharedLayout is required"),
+    ("", gl.NVMMASharedLayout(0, 16), r"or PartitionedSharedLayout is required"),
 ])  # fmt: skip
 def test_errors(wrong: str, shared: Any, message: str) -> None:
     with pytest.raises(CompilationError, match=message):

@@ -3,6 +3,7 @@
 
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.encodings import ENCODINGS
+from tritium.ir.layouts.partitioned import PartitionedSharedEncoding
 from tritium.ir.layouts.shared_linear import PaddedSharedEncoding, SharedLinearEncoding
 from tritium.ir.layouts.tensor_memory import (
     TensorMemoryEncoding,
@@ -92,6 +93,6 @@ from tritium.ops.ttgir.warp_specialize import WarpYieldOp as WarpYieldOp
 
 ATTRIBUTES = (
     MemDescType, AsyncTokenType, *ENCODINGS, AMDMfmaEncoding, AMDWmmaEncoding,
-    PaddedSharedEncoding, SharedLinearEncoding, PatchesDescType, TensorMemoryEncoding,
-    TensorMemoryScalesEncoding, TensorMemorySpace,
+    PaddedSharedEncoding, PartitionedSharedEncoding, SharedLinearEncoding, PatchesDescType,
+    TensorMemoryEncoding, TensorMemoryScalesEncoding, TensorMemorySpace,
 )  # fmt: skip

@@ -28,10 +28,11 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ir.layouts.partitioned import PARTITION_BYTES, PartitionedSharedEncoding
 from tritium.ops import ttgir, ttir
 from tritium.ops.base import Op
 from tritium.ops.ttgir.amd.tensor_rows import MOST_ROWS, rows_of
-from tritium.ops.ttgir.amd.tensors import active_warps, gaps
+from tritium.ops.ttgir.amd.tensors import active_warps, gaps, pieces_of
 
 _TYPE = 2 << 30
 """The type of descriptors of tensors, in word 3."""
@@ -218,37 +219,95 @@ def _halves(c: Context, words: Sequence[Value]) -> tuple[list[Value], list[Value
     return upper, [c.f.op("shl", word, c.i32(16)) for word in words]
 
 
-def block_of_warp(
+class Pieces(NamedTuple):
+    """The pieces of a block, each of which lies in one place: their shape, the axis along which
+    they are, how many there are, in how many partitions, and the bytes of one."""
+
+    shape: tuple[int, ...]
+    axis: int
+    count: int
+    partitions: int
+    size: int
+
+    @staticmethod
+    def of(type: Any) -> Pieces:
+        """Those of memory of a type."""
+        encoding, shape = type.encoding, type.get_shape()
+        size = memory_bytes(type.element_type)
+        if not isinstance(encoding, PartitionedSharedEncoding):
+            return Pieces(shape, 0, 1, 1, 0)
+        piece, partitions = encoding.piece(shape), encoding.get("numPartitions")
+        own = encoding.get("partitionLayout").elements_of_block(piece) * size
+        return Pieces(piece, encoding.get("partitionDim"), encoding.pieces, partitions, own)
+
+    def place(self, c: Context, number: Value) -> Value:
+        """The place of a piece in bytes: pieces are in the partitions in turn."""
+        partition = c.f.op("and", number, c.i32(self.partitions - 1))
+        group = c.f.op("lshr", number, c.i32(self.partitions.bit_length() - 1))
+        before = c.f.op("mul", group, c.i32(self.size))
+        return c.f.op("add", c.f.op("mul", partition, c.i32(PARTITION_BYTES)), before)
+
+
+def blocks_of_warp(
     c: Context, op: Op, desc: Any, memory: Memory, chosen: Sequence[int], store: bool
-) -> Block:
-    """The copy of each of the chosen warps of its part of a block; the others make none."""
-    type = memory.type
-    if memory.origin or type.allocation_shape()[-len(type.get_shape()) :] != type.get_shape():
+) -> list[Block]:
+    """The copies of each of the chosen warps of its parts of a block; the others make none. Warps
+    take pieces, and share one where there are more of them."""
+    type, shape = memory.type, memory.type.get_shape()
+    if memory.origin or type.allocation_shape()[-len(shape) :] != shape:
         raise c.unsupported(op, "of a slice of memory")
-    shape, size, gap = type.get_shape(), memory_bytes(type.element_type), gaps(op.name, type, store)
-    part, found = part_of(shape, len(chosen), gap[0] if gap else 1), Descriptor.of(c, desc)
-    warp = _warp(c)
-    starts = [_along(c, warp, chosen, [s[axis] for s in part.starts])
-              for axis in range(len(shape))]  # fmt: skip
-    offset: Value = c.i32(0)
-    extents = list(found.extents)
-    for axis, start in enumerate(starts):
-        if start is not None:
-            extents[axis] = _clamped(c, c.f.op("sub", extents[axis], start))
-            inner = c.f.op("mul", start, c.i32(prod(shape[axis + 1 :])))
-            offset = c.f.op("add", offset, inner)
-    address = _moved(c, desc.type, found, [c.i32(0) if s is None else s for s in starts])
-    offset = padded(c, offset, () if gap is None else (gap,))
-    place = c.f.op("add", c.address(memory.address), c.f.op("mul", offset, c.i32(size)))
+    gap, pieces = gaps(op.name, type, store), Pieces.of(type)
+    at_once = min(pieces.count, len(chosen))
+    part = part_of(pieces.shape, len(chosen) // at_once, gap[0] if gap else 1)
+    found, warp, bits = Descriptor.of(c, desc), _warp(c), at_once.bit_length() - 1
+    number = _along(c, warp, chosen, [1 << bit for bit in range(bits)]) or c.i32(0)
+    inner = [_along(c, warp, chosen, [0] * bits + [s[axis] for s in part.starts])
+             for axis in range(len(shape))]  # fmt: skip
     taken, made = _takes_part(c, warp, chosen), found.made
     if taken is not None:
         made = c.f.select(taken, made, c.i32(0))
-    copied = part.shape
-    if store and gap is not None:  # the gaps are read, as elements outside of the tensor
-        extents[-1] = c.f.call("i32", "llvm.umin.i32", extents[-1], c.i32(shape[-1]))
-        copied = (*copied[:-1], copied[-1] + gap[1])
-    here = Descriptor(address, tuple(extents), found.strides, made)
-    return Block(here, copied, place, _format(size, None if store else gap))
+    here = Descriptor(found.address, found.extents, found.strides, made)
+    blocks: list[Block] = []
+    for first in range(0, pieces.count, at_once):
+        piece = c.f.op("add", number, c.i32(first))
+        starts = [c.i32(0) if start is None else start for start in inner]
+        place = _place_of_part(c, memory, pieces, starts, gap)
+        if pieces.count > 1:
+            place = c.f.op("add", place, pieces.place(c, piece))
+            along = c.f.op("mul", piece, c.i32(pieces.shape[pieces.axis]))
+            starts[pieces.axis] = c.f.op("add", starts[pieces.axis], along)
+        extents = [_clamped(c, c.f.op("sub", n, s))
+                   for n, s in zip(here.extents, starts, strict=True)]  # fmt: skip
+        address = _moved(c, desc.type, here, starts)
+        moved = Descriptor(address, tuple(extents), here.strides, made)
+        blocks.append(_block(c, moved, part.shape, place, memory, gap, store))
+    return blocks
+
+
+def _place_of_part(
+    c: Context, memory: Memory, pieces: Pieces, starts: Sequence[Value], gap: Any
+) -> Value:
+    """The place in LDS of the part of a piece that begins at `starts`, if the piece is the
+    first."""
+    offset, shape = c.i32(0), pieces.shape
+    for axis, start in enumerate(starts):
+        offset = c.f.op("add", offset, c.f.op("mul", start, c.i32(prod(shape[axis + 1 :]))))
+    offset = padded(c, offset, () if gap is None else (gap,))
+    size = memory_bytes(memory.type.element_type)
+    return c.f.op("add", c.address(memory.address), c.f.op("mul", offset, c.i32(size)))
+
+
+def _block(
+    c: Context, desc: Descriptor, shape: tuple[int, ...], place: Value, memory: Memory, gap: Any,
+    store: bool,
+) -> Block:  # fmt: skip
+    size = memory_bytes(memory.type.element_type)
+    if not store or gap is None:
+        return Block(desc, shape, place, _format(size, gap))
+    # The gaps are read, as elements outside of the tensor.
+    last = c.f.call("i32", "llvm.umin.i32", desc.extents[-1], c.i32(shape[-1]))
+    within = Descriptor(desc.address, (*desc.extents[:-1], last), desc.strides, desc.made)
+    return Block(within, (*shape[:-1], shape[-1] + gap[1]), place, _format(size, None))
 
 
 def _format(size: int, gap: tuple[int, int] | None) -> int:
@@ -284,16 +343,16 @@ def _barrier(c: Context, op: Any) -> Value | None:
 def load(c: Context, op: ttgir.AsyncTDMCopyGlobalToLocalOp) -> None:
     check(c, op)
     chosen = active_warps(op.name, op.warp_used_hint, c.num_warps)
-    block = block_of_warp(c, op, op.desc, c.memory(op.result), chosen, store=False)
-    _issue(c, _LOAD, block.words(c, _barrier(c, op)), len(block.shape))
+    for block in blocks_of_warp(c, op, op.desc, c.memory(op.result), chosen, store=False):
+        _issue(c, _LOAD, block.words(c, _barrier(c, op)), len(block.shape))
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMCopyLocalToGlobalOp)
 def store(c: Context, op: ttgir.AsyncTDMCopyLocalToGlobalOp) -> None:
     check(c, op)
     chosen = tuple(range(c.num_warps))
-    block = block_of_warp(c, op, op.desc, c.memory(op.src), chosen, store=True)
-    _issue(c, _STORE, block.words(c, _barrier(c, op)), len(block.shape))
+    for block in blocks_of_warp(c, op, op.desc, c.memory(op.src), chosen, store=True):
+        _issue(c, _STORE, block.words(c, _barrier(c, op)), len(block.shape))
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMFusedCopyOp)
@@ -303,7 +362,10 @@ def load_fused(c: Context, op: ttgir.AsyncTDMFusedCopyOp) -> None:
     found: Words | None = None
     for desc, target, hint in zip(op.descs, op.targets, op.warp_used_hints, strict=True):
         chosen = active_warps(op.name, hint, c.num_warps)
-        words = block_of_warp(c, op, desc, c.memory(target), chosen, store=False).words(c, None)
+        blocks = blocks_of_warp(c, op, desc, c.memory(target), chosen, store=False)
+        if len(blocks) > 1:
+            raise c.unsupported(op, f"of {pieces_of(target.type)} pieces by {len(chosen)} warps")
+        words = blocks[0].words(c, None)
         taken = _takes_part(c, _warp(c), chosen)
         if found is not None and taken is not None:
             words = [c.f.select(taken, a, b) for a, b in zip(words, found, strict=True)]

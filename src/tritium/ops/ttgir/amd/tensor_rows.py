@@ -15,7 +15,7 @@ from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, opaque, reads, w
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import operand, optional, unit_attr, variadic
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.amd.tensors import Placed, TensorCopyOp, gaps, loaded, stored
+from tritium.ops.ttgir.amd.tensors import Placed, TensorCopyOp, gaps, loaded, pieces_of, stored
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.types import check_barrier, check_memory
 from tritium.ops.ttir.descriptor import block_of, check_indices
@@ -82,8 +82,10 @@ class TensorRowsOp(TensorCopyOp):
             )
         if ir.element_type(rows) not in (ir.i16, ir.i32):
             raise OpError(f"{cls.name}: rows are {describe(rows)}; i16 or i32 is required")
-        if gaps(cls.name, memory, store) is not None:
-            raise OpError(f"{cls.name}: {describe(memory)}; memory without gaps is required")
+        if gaps(cls.name, memory, store) is not None or pieces_of(memory) > 1:
+            raise OpError(
+                f"{cls.name}: {describe(memory)}; memory without gaps and partitions is required"
+            )
         if ir.encoding_of(rows) is not None and hasattr(ir.encoding_of(rows), "to_linear"):
             rows_of(cls.name, rows)
         if barrier is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding
+from tritium.ir.layouts.partitioned import PartitionedSharedEncoding
 from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Effects, Queue, arrives, reads, waits, writes
@@ -31,7 +32,7 @@ from tritium.ops.fields import (
 )
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import AsyncState, Buffer, Copy, state_of
-from tritium.ops.ttgir.types import MemDescType, check_barrier, check_memory
+from tritium.ops.ttgir.types import MemDescType, check_barrier, check_memory, memdesc_of
 from tritium.ops.ttir.descriptor import block_of
 from tritium.ops.ttir.memory import CachedOp, Tile
 
@@ -76,6 +77,9 @@ def gaps(name: str, memory: MemDescType, store: bool = False) -> tuple[int, int]
     """The gaps (interval, padding), in elements, that a copy leaves between elements in LDS, which
     lie in row-major order. Raises `OpError` for what the copy engine does not do."""
     encoding, shape = memory.encoding, memory.get_shape()
+    if isinstance(encoding, PartitionedSharedEncoding):
+        layout, piece = encoding.get("partitionLayout"), encoding.piece(shape)
+        return gaps(name, memdesc_of(piece, memory.element_type, layout), store)
     order = tuple(reversed(range(len(shape))))
     if isinstance(encoding, SwizzledSharedEncoding):
         if encoding.get("maxPhase") == 1 and tuple(encoding.get("order")) == order:
@@ -107,6 +111,12 @@ def _check_gap(
             f"with one after each row, of {memory.get_shape()[-1]}"
         )
     return gap
+
+
+def pieces_of(memory: MemDescType) -> int:
+    """The pieces of a block that are copied each by itself."""
+    encoding = memory.encoding
+    return encoding.pieces if isinstance(encoding, PartitionedSharedEncoding) else 1
 
 
 def active_warps(name: str, hint: int, warps: int) -> tuple[int, ...]:
@@ -266,7 +276,8 @@ class AsyncTDMCopyGlobalToLocalOp(TensorCopyOp):
 
     @property
     def arrivals(self) -> int:
-        return len(active_warps(self.name, self.warp_used_hint, self.warps))
+        warps = len(active_warps(self.name, self.warp_used_hint, self.warps))
+        return max(warps, pieces_of(self.result.type))
 
     @classmethod
     def infer(
@@ -345,6 +356,10 @@ class AsyncTDMCopyLocalToGlobalOp(TensorCopyOp):
     desc = operand()
     src = operand()
     barrier = optional()
+
+    @property
+    def arrivals(self) -> int:
+        return max(self.warps, pieces_of(self.src.type))
 
     @classmethod
     def infer(

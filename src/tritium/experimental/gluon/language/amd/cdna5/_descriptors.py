@@ -11,6 +11,7 @@ from tritium.experimental.gluon.language._layouts import (
     PaddedSharedLayout,
     SwizzledSharedLayout,
 )
+from tritium.experimental.gluon.language.amd.cdna5._layouts import PartitionedSharedLayout
 from tritium.experimental.gluon.language.nvidia.hopper import _descriptors as common
 from tritium.language.emitter import Evaluated
 from tritium.language.values.tensor import tensor_descriptor as plain_descriptor
@@ -18,7 +19,7 @@ from tritium.language.values.types import block_type, dtype
 from tritium.ops.ttgir import memdesc_of
 from tritium.ops.ttgir.amd.tensors import gaps
 
-KINDS = PaddedSharedLayout, SwizzledSharedLayout
+KINDS = PaddedSharedLayout, SwizzledSharedLayout, PartitionedSharedLayout
 
 
 class tensor_descriptor_type(common.tensor_descriptor_type):
