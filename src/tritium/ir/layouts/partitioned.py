@@ -40,7 +40,7 @@ class PartitionedSharedEncoding(SharedEncoding):
     @property
     def pieces(self) -> int:
         """The number of pieces of a tile."""
-        return self.get("numPartitions") * self.get("numGroups")
+        return int(self.get("numPartitions")) * int(self.get("numGroups"))
 
     def piece(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a piece of a tile. Raises `ValueError` where there are no such pieces."""
@@ -51,14 +51,14 @@ class PartitionedSharedEncoding(SharedEncoding):
         return tuple(n // self.pieces if i == axis else n for i, n in enumerate(shape))
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
-        piece, axis = self.piece(shape), self.get("partitionDim")
+        piece, axis = self.piece(shape), int(self.get("partitionDim"))
         inner = linear(self.get("partitionLayout"), piece)
-        count = self.get("numPartitions").bit_length() - 1
+        count = int(self.get("numPartitions")).bit_length() - 1
         bits = [piece[axis] << bit for bit in range(self.pieces.bit_length() - 1)]
-        steps = [[n if i == axis else 0 for i in range(len(shape))]
+        steps = [tuple(n if i == axis else 0 for i in range(len(shape)))
                  for n in (*bits[count:], *bits[:count])]  # fmt: skip
         cluster = inner.bases(BLOCK) if BLOCK in inner.in_names else ()
-        bases = {OFFSET: [*inner.bases(OFFSET), *steps], BLOCK: [*cluster]}
+        bases = {OFFSET: (*inner.bases(OFFSET), *steps), BLOCK: cluster}
         return LinearLayout.of(bases, {dim(i): size for i, size in enumerate(shape)})
 
     @property

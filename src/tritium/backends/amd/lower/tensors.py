@@ -225,7 +225,7 @@ class Pieces(NamedTuple):
 
     shape: tuple[int, ...]
     axis: int
-    count: int
+    total: int
     partitions: int
     size: int
 
@@ -257,7 +257,7 @@ def blocks_of_warp(
     if memory.origin or type.allocation_shape()[-len(shape) :] != shape:
         raise c.unsupported(op, "of a slice of memory")
     gap, pieces = gaps(op.name, type, store), Pieces.of(type)
-    at_once = min(pieces.count, len(chosen))
+    at_once = min(pieces.total, len(chosen))
     part = part_of(pieces.shape, len(chosen) // at_once, gap[0] if gap else 1)
     found, warp, bits = Descriptor.of(c, desc), _warp(c), at_once.bit_length() - 1
     number = _along(c, warp, chosen, [1 << bit for bit in range(bits)]) or c.i32(0)
@@ -268,11 +268,11 @@ def blocks_of_warp(
         made = c.f.select(taken, made, c.i32(0))
     here = Descriptor(found.address, found.extents, found.strides, made)
     blocks: list[Block] = []
-    for first in range(0, pieces.count, at_once):
+    for first in range(0, pieces.total, at_once):
         piece = c.f.op("add", number, c.i32(first))
         starts = [c.i32(0) if start is None else start for start in inner]
         place = _place_of_part(c, memory, pieces, starts, gap)
-        if pieces.count > 1:
+        if pieces.total > 1:
             place = c.f.op("add", place, pieces.place(c, piece))
             along = c.f.op("mul", piece, c.i32(pieces.shape[pieces.axis]))
             starts[pieces.axis] = c.f.op("add", starts[pieces.axis], along)

@@ -113,7 +113,7 @@ def _check_gap(
     return gap
 
 
-def pieces_of(memory: MemDescType) -> int:
+def pieces_of(memory: Any) -> int:
     """The pieces of a block that are copied each by itself."""
     encoding = memory.encoding
     return encoding.pieces if isinstance(encoding, PartitionedSharedEncoding) else 1
