@@ -374,8 +374,8 @@ class SharedEncoding(Encoding):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Where the parts of memory with this encoding begin, in bytes from its start; each has the
-        bytes of `elements_of_block`."""
+        """Starts of the parts of memory with this encoding, in bytes from its own; each part has
+        the bytes of `elements_of_block`."""
         return (0,)
 
 

@@ -70,7 +70,7 @@ class PartitionedSharedEncoding(SharedEncoding):
         return self.get("partitionLayout").base_alignment
 
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
-        """Those of one partition."""
+        """Elements of one partition."""
         own, buffers = shape[len(shape) - self.rank :], shape[: len(shape) - self.rank]
         inner = self.get("partitionLayout").elements_of_block((*buffers, *self.piece(own)))
         return inner * self.get("numGroups")

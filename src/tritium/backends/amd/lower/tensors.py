@@ -231,7 +231,7 @@ class Pieces(NamedTuple):
 
     @staticmethod
     def of(type: Any) -> Pieces:
-        """Those of memory of a type."""
+        """Pieces of memory of a type."""
         encoding, shape = type.encoding, type.get_shape()
         size = memory_bytes(type.element_type)
         if not isinstance(encoding, PartitionedSharedEncoding):
