@@ -22,13 +22,15 @@ from tritium.ir.layouts.encodings import REGISTER, WARP, linear
 from tritium.target import GPUTarget
 
 
-def compiled(kernel: Any, types: str, constants: dict[str, Any], arch: str) -> Any:
+def compiled(
+    kernel: Any, types: str, constants: dict[str, Any], arch: str, **options: Any
+) -> Any:
     names = [n for n in kernel.arg_names if n not in constants]
     signature = dict(zip(names, types.split(), strict=True)) | dict.fromkeys(constants, "constexpr")
     attrs = {(kernel.arg_names.index(n),): [["tt.divisibility", 16]] for n in names}
     source = gluon.GluonASTSource(kernel, signature, constants, attrs)
     lanes = 64 if arch.startswith("gfx9") else 32
-    return tritium.compile(source, target=GPUTarget("hip", arch, lanes))
+    return tritium.compile(source, target=GPUTarget("hip", arch, lanes), options=options)
 
 
 @gluon.jit

@@ -533,6 +533,7 @@ def uncommitted_kernel(COMMITS: gl.constexpr, WAITS: gl.constexpr, REUSES: gl.co
     acc = allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))
     bar = mbarrier.allocate_mbarrier()
     mbarrier.init(bar, count=1)
+    fence_async_shared()
     tcgen05_mma(left, left.permute((1, 0)), acc, use_acc=False)
     if REUSES:
         left.store(gl.zeros([128, 64], gl.float16, rows))

@@ -34,6 +34,7 @@ ALIASES = """\
 #shared = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
 #shared1 = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 16}>
 #shared2 = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+#plain = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}>
 #smem = #ttg.shared_memory
 """.replace("\n  ", " ")
 MEMORY = "!ttg.memdesc<64x64xf16, #shared, #smem, mutable>"
@@ -47,6 +48,8 @@ ARGUMENTS = (
     "%e: !tt.tensordesc<tensor<1x64xf16, #shared>>, "
     "%n: !ttg.memdesc<16x64xf16, #shared, #smem, mutable>, "
     "%w: tensor<64x64xi32, #blocked>, "
+    "%f: !tt.tensordesc<tensor<64x64xf16, #plain>>, %j: tensor<64xi32>, "
+    "%g: !ttg.memdesc<64x64xf16, #plain, #smem, mutable>, "
     "%o: tensor<64x64xf16, #gluon.auto_encoding>, %q: tensor<8xi32, #gluon.coalesced_encoding>"
 )
 

@@ -234,7 +234,7 @@ class Barriers:
         if not isinstance(owner, MemDescIndexOp) or owner.src.owner not in self.allocation.places:
             return None
         index = constant_int(owner.index)
-        if index is None:
+        if index is None or len(self.allocation.ranges_of(value)) > 1:
             return None
         start = self.allocation.places[owner.src.owner].start + index * bytes_of(value.type)
         return start, start + bytes_of(value.type)

@@ -49,12 +49,19 @@ class Lifetimes(Generic[K]):
 
 
 class Piece(NamedTuple, Generic[K]):
-    """A piece of memory that needs a place: its size and alignment in bytes."""
+    """A piece of memory that needs a place: its size and alignment in bytes; of several `parts` of
+    this size it says where they are from the start on."""
 
     key: K
     size: int
     alignment: int
     span: Span
+    parts: tuple[int, ...] = (0,)
+
+    @property
+    def extent(self) -> int:
+        """The bytes from the start to the end of the last part."""
+        return self.parts[-1] + self.size
 
 
 def place(
@@ -65,10 +72,11 @@ def place(
     placed: list[tuple[Piece[K], int]] = []
     for piece in pieces:
         taken = sorted(
-            (start, start + other.size)
+            (start + there - here, start + there - here + other.size)
             for other, start in placed
             if (together(piece, other) if together else piece.span.overlaps(other.span))
-        )
+            for there in other.parts for here in piece.parts
+        )  # fmt: skip
         start = 0
         for low, high in taken:
             if start + piece.size <= low:

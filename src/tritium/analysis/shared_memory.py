@@ -18,7 +18,7 @@ from tritium.analysis.lifetimes import Lifetimes, Piece, Span, place
 from tritium.analysis.memory_aliases import Aliases, memory_aliases
 from tritium.ir.layouts.encodings import SharedEncoding
 from tritium.ops.base import Op
-from tritium.ops.effects import SHARED, Action, Queue
+from tritium.ops.effects import SHARED, Action
 from tritium.ops.ttgir.tensormap import TensormapCreateOp
 from tritium.ops.ttgir.types import bytes_of
 
@@ -54,7 +54,9 @@ class Allocation:
 
     def ranges_of(self, value: SSAValue) -> list[Range]:
         """The bytes that a piece of shared memory may be part of."""
-        return [self.places[op] for op in self.aliases[value]]
+        found = [(self.places[op], _parts(op)) for op in self.aliases[value]]
+        return [Range(place.start + part, place.end + part, place.first, place.last)
+                for place, parts in found for part in parts]  # fmt: skip
 
 
 Partition = tuple[Op, int]
@@ -66,6 +68,12 @@ def _alignment(type: Any) -> int:
     size, encoding = bytes_of(type), type.encoding
     least = encoding.base_alignment if isinstance(encoding, SharedEncoding) else 16
     return max(least, ALIGNMENT if size >= ALIGNMENT else BULK_ALIGNMENT if size >= 16 else 16)
+
+
+def _parts(op: Operation) -> tuple[int, ...]:
+    """The starts of the parts of an allocation."""
+    encoding: Any = op.results[0].type.encoding  # pyright: ignore
+    return encoding.parts if isinstance(encoding, SharedEncoding) else (0,)
 
 
 def allocates_memory(op: Operation) -> bool:
@@ -96,7 +104,7 @@ def allocate(
 
     starts = place(sorted(pieces, key=lambda p: (-p.size, p.span.first)), live_together)
     places = {p.key: Range(starts[p.key], starts[p.key] + p.size, *p.span) for p in pieces}
-    size = max((r.end for r in places.values()), default=0)
+    size = max((starts[p.key] + p.extent for p in pieces), default=0)
     return Allocation(places, liveness.aliases, size)
 
 
@@ -112,7 +120,7 @@ def _pieces(
     for op, first in liveness.position.items():
         if allocates_memory(op):
             type, span = op.results[0].type, Span(first, liveness.spans[op].last)
-            pieces.append(Piece(op, bytes_of(type), _alignment(type), span))
+            pieces.append(Piece(op, bytes_of(type), _alignment(type), span, _parts(op)))
         elif (size := scratch_bytes(op)) > 0:
             copied = _bulk_copied(op)
             own = size <= min(SMALL, left) and not copied
@@ -169,8 +177,11 @@ class _Liveness(Lifetimes[Any]):
 
 
 def _read_until_the_end(op: Operation) -> bool:
-    """Whether a bulk copy reads the memory after the op: the wait names no memory."""
-    return isinstance(op, Op) and any(e.queue is Queue.BULK_STORE and e.is_read for e in op.effects)
+    """Whether a copy reads the memory after the op: the wait names no memory."""
+    return isinstance(op, Op) and any(
+        e.is_read and e.resource is SHARED and e.queue is not None and e.queue.reads_for_long
+        for e in op.effects
+    )
 
 
 def _has_backward_edge(blocks: Sequence[Block]) -> bool:

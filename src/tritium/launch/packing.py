@@ -65,6 +65,11 @@ def _of_kernel(metadata: Any) -> list[str]:
     return found
 
 
+def rank_of(kind: str) -> int:
+    """The rank of a descriptor, from its type in a signature: `tensordesc<fp16[64, 64],...>`."""
+    return kind.partition("]")[0].count(",") + 1
+
+
 def leaves(values: Sequence[Any]) -> list[Any]:
     """The members of nested tuples, in order."""
     flat: list[Any] = []

@@ -60,6 +60,8 @@ class Queue(Enum):
     """Groups of bulk copies out of shared memory; `ttng.async_tma_store_wait`."""
     TENSOR_DOT = "tcgen05"
     """Products and copies into tensor memory; an mbarrier that `ttng.tc_gen5_commit` names."""
+    TENSOR_COPY = "tensor copy"
+    """Copies between tensors and LDS (AMD's tensor data mover); `amdg.async_tdm_wait`."""
     MBARRIER = "mbarrier"
     """Bytes counted by an mbarrier; `ttng.wait_barrier`."""
 
@@ -68,6 +70,11 @@ class Queue(Enum):
         """Whether a wait covers the waiting thread's own accesses alone. The phase of an mbarrier
         ends for all threads at once."""
         return self not in (Queue.MBARRIER, Queue.TENSOR_DOT)
+
+    @property
+    def reads_for_long(self) -> bool:
+        """Whether operands in shared memory are read until a wait that names no memory."""
+        return self in (Queue.BULK_STORE, Queue.COPY_GROUP, Queue.TENSOR_COPY)
 
     @property
     def reads_by_async_proxy(self) -> bool:

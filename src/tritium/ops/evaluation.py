@@ -19,8 +19,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from tritium.ir.locations import source_position
 from tritium.ops.base import Op
-from tritium.ops.memory import PAUSE, EvaluationError, Memory
+from tritium.ops.memory import PAUSE, EvaluationError, Memory, Place
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Evaluator:
         self.num_programs = (1, 1, 1)
         self._environment: dict[SSAValue, Any] = {}
         self._states: dict[type, Any] = {}
+        self._op: Op | None = None
         self._functions: Mapping[str, Operation] = {
             op.properties["sym_name"].data: op  # pyright: ignore[reportAttributeAccessIssue]
             for op in module.body.block.ops
@@ -130,6 +132,7 @@ class Evaluator:
         environment.update(zip(block.args, arguments, strict=True))
         for op in block.ops:
             assert isinstance(op, Op), f"{op.name} has no reference semantics"
+            self._op = op
             outcome = op.evaluate(self, *self._operands(op))
             if isinstance(outcome, (Jump, Return)):
                 return outcome
@@ -154,6 +157,13 @@ class Evaluator:
 
     def record(self, starts: bool, label: str) -> None:
         """Nothing: nobody profiles the reference semantics."""
+
+    checks_fences = False
+
+    def place(self) -> Place:
+        location = getattr(self._op, "location", None)
+        found = None if location is None else source_position(location)
+        return Place() if found is None else Place(*found[:2])
 
     def pause(self) -> None:
         """Wait; there is one program."""

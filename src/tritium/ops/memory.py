@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from xdsl.ir import Region
@@ -112,6 +112,19 @@ PAUSE = 20e-6
 """Seconds between two looks of an op that waits."""
 
 
+class Place(NamedTuple):
+    """A line of a program; of no file where it is not known."""
+
+    file: str = ""
+    line: int = 0
+    source: str = ""
+
+    @property
+    def text(self) -> str:
+        """The place for messages, with a space behind it."""
+        return f"at {self.file}:{self.line} " if self.file else ""
+
+
 class Context(Protocol):
     """The services that `Op.evaluate` may use."""
 
@@ -137,6 +150,16 @@ class Context(Protocol):
 
     def record(self, starts: bool, label: str) -> None:
         """The profiler's note that a scope begins or ends."""
+        ...
+
+    def place(self) -> Place:
+        """The line of the program whose op is evaluated."""
+        ...
+
+    @property
+    def checks_fences(self) -> bool:
+        """Whether the program itself has the fences between the writes of threads and the reads of
+        copy engines and tensor cores; else they come later."""
         ...
 
     def pause(self) -> None:

@@ -136,16 +136,17 @@ def ttgir(
     ]
 
 
-def gluon() -> list[Pass]:
+def gluon(tensor_maps: bool = True) -> list[Pass]:
     """The passes from the frontend's ttgir of a Gluon kernel to the one that `codegen/gpu` takes:
-    layouts that the program leaves open are found, no others are changed."""
+    layouts that the program leaves open are found, no others are changed. `tensor_maps`: whether
+    descriptors are maps in memory."""
     return [
         Inline(),
         InferCoalescedEncodings(),
         ResolveAutoEncodings(),
         Structure(bodies=False),
         OrderScans(),
-        DescriptorsToTMA(),
+        *([DescriptorsToTMA()] if tensor_maps else []),
         Canonicalize(),
         CSE(),
         Canonicalize(),

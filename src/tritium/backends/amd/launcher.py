@@ -15,7 +15,7 @@ from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, librar
 from tritium.backends.amd.output import report
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, leaves, packer, parameters
+from tritium.launch.packing import Pack, leaves, packer, parameters, rank_of
 from tritium.sanitize.checked import Checked
 
 
@@ -76,6 +76,11 @@ class HIPLauncher:
 
     def __init__(self, src: Any, metadata: Any, function: int):
         self._name, self._metadata, self._function = metadata.name, metadata, function
+        if metadata.num_ctas > 1:
+            raise NotImplementedError(
+                f"kernel '{metadata.name}': num_ctas is {metadata.num_ctas}; clusters of "
+                "workgroups cannot be launched yet, only compiled for"
+            )
         self._params, self._nested = parameters(src, metadata)
         self._threads = metadata.warp_size * metadata.num_warps
         data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
@@ -90,7 +95,7 @@ class HIPLauncher:
                 continue
             name, kind = param
             if kind.startswith("tensordesc"):
-                pack, count = _pack_descriptor(position), 1 + 2 * (kind.count(",") + 1)
+                pack, count = _pack_descriptor(position), 1 + 2 * rank_of(kind)
             else:
                 pack = _pack_address(position) if kind.startswith("*") else packer(kind, name)
                 count = 1

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tritium.codegen.llvm.writer import Module
 from tritium.launch.device_end import API, EndWriter, holder
 from tritium.launch.ends import End, Link, Slot
+from tritium.launch.packing import rank_of
 from tritium.native.pyobjects import api_addresses
 from tritium.native.records import Record, allocate
 from tritium.native.writer import NULL, Code, i32, i64
@@ -82,7 +83,7 @@ def slots_of(params: Sequence[tuple[str, str]]) -> list[Slot] | None:
     for _, kind in params:
         if kind.startswith("tensordesc"):
             element = kind.removeprefix("tensordesc<").partition("[")[0]
-            rank = kind.count(",") + 1
+            rank = rank_of(kind)
             slots.append(Slot(f"*{element}", device=ROCM))
             slots += [Slot("i32")] * rank + [Slot("i64")] * rank
         elif kind.startswith("*") or kind[0] in "iu" or kind in ("fp32", "fp64"):

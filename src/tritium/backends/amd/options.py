@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tritium import knobs
-from tritium.backends.amd.processor import facts_of
+from tritium.backends.amd.processor import check_cluster, facts_of
 from tritium.backends.base import check_counts, digest_of_options, option_values
 
 _HINTS = ("none", "attention", "memory-bound-attention")
@@ -20,7 +20,8 @@ class HIPOptions:
 
     Attributes:
         num_warps: waves of a workgroup, a power of two.
-        num_ctas: workgroups of a program: 1.
+        num_ctas: workgroups of a program: 1; on gfx1250 up to 16, a cluster, which kernels can be
+            compiled for and not launched with.
         num_stages: stages of software pipelining.
         waves_per_eu: waves that a SIMD is to have room for, by using fewer registers; 0 leaves it
             to LLVM.
@@ -66,11 +67,8 @@ class HIPOptions:
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)
-        if self.num_ctas != 1:
-            raise ValueError(
-                f"num_ctas is {self.num_ctas}, for {self.arch}: a program is one workgroup, "
-                "1 is required"
-            )
+        if self.arch:
+            check_cluster(self.num_ctas, self.arch)
         if self.num_warps * self.warp_size > 1024:
             raise ValueError(
                 f"num_warps is {self.num_warps}, for {self.arch}: a workgroup has at most 1024 "

@@ -19,6 +19,8 @@ class Facts:
         banks: of LDS.
         pairs: the 16-bit floats of which one instruction adds two to global memory.
         copies: the bytes that a lane copies to LDS beside the program.
+        barriers: whether threads and copies arrive at barriers in LDS.
+        cluster: the most workgroups of a cluster.
     """
 
     lanes: int
@@ -26,6 +28,8 @@ class Facts:
     banks: int = 32
     pairs: tuple[str, ...] = ("f16", "bf16")
     copies: tuple[int, ...] = ()
+    barriers: bool = False
+    cluster: int = 1
 
 
 FACTS = {
@@ -34,7 +38,7 @@ FACTS = {
     "gfx950": Facts(64, shared=160 << 10, banks=64, copies=(4, 16)),
     **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151"), Facts(32, pairs=())),
     **dict.fromkeys(("gfx1200", "gfx1201"), Facts(32)),
-    "gfx1250": Facts(32, shared=320 << 10, banks=64),
+    "gfx1250": Facts(32, shared=320 << 10, banks=64, barriers=True, cluster=16),
 }
 """The processors by name. Waves of 64 on the processors from gfx10 on are not used, as the
 reference has it."""
@@ -48,6 +52,15 @@ def facts_of(arch: object) -> Facts:
             f"GPUTarget('hip', {arch!r}, ...): the architecture must be one of {', '.join(FACTS)}"
         )
     return found
+
+
+def check_cluster(num_ctas: int, arch: str) -> None:
+    """Raise `ValueError` for clusters of workgroups that the processor does not have."""
+    most = facts_of(arch).cluster
+    if num_ctas > most or num_ctas & (num_ctas - 1):
+        allowed = "1" if most == 1 else f"a power of two up to {most}"
+        why = "a program is one workgroup, " if most == 1 else ""
+        raise ValueError(f"num_ctas is {num_ctas}, for {arch}: {why}{allowed} is required")
 
 
 @lru_cache

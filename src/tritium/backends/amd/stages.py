@@ -10,8 +10,10 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.amd import amdgcn
-from tritium.backends.amd.lower import copies as copies  # registers its rules
+from tritium.backends.amd.lower import barriers as barriers  # registers its rules
+from tritium.backends.amd.lower import copies as copies
 from tritium.backends.amd.lower import hints as hints
+from tritium.backends.amd.lower import tensors as tensors
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
 from tritium.backends.amd.processor import processor
@@ -65,7 +67,7 @@ def _optimize(module: Any, facts: Processor, options: HIPOptions, num_stages: in
 
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
-    run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+    run_pipeline(module, pipelines.gluon(tensor_maps=False), "gluon_to_ttgir")
     instrument(module, metadata, options.instrumentation_mode)
     return module
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import linecache
 import sys
 import time
 import warnings
@@ -29,11 +30,13 @@ from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.effects import observes
 from tritium.ops.fields import i32_array
-from tritium.ops.memory import PAUSE, Memory
+from tritium.ops.memory import PAUSE, Memory, Place
 from tritium.ops.ttir import ElementAccess, IntToPtrOp
 from tritium.sanitize.ring import Note, listeners
 
 T = TypeVar("T")
+_INTERNAL = "tritium.", "functools"
+"""The beginnings of the names of modules that are no program's."""
 
 class PythonRegion(Region):
     """The region of an op that is evaluated at once: a Python function in place of blocks."""
@@ -219,6 +222,17 @@ class EagerEmitter:
         """Tell the profiler that a scope of the kernel begins or ends."""
         for listener in list(listeners):
             listener(Note(starts, label, self.kernel, self.program_id))
+
+    checks_fences = True
+
+    def place(self) -> Place:
+        frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_INTERNAL):
+            frame = frame.f_back
+        if frame is None:
+            return Place()
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        return Place(file, line, linecache.getline(file, line).strip())
 
     def pause(self) -> None:
         """Let other programs run."""

@@ -107,7 +107,9 @@ class Demand:
         """The demand of an access to memory, whatever is used of its results: of addresses and
         masks, those of the first register of each group."""
         if isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
-            address, groups = op.src, copy_groups(*self._facts, op)
+            address, groups = op.src, copy_groups(
+                *self._facts, op.src, op.mask, op.result.type, op.contiguity
+            )
         elif ir.shape_of(op.ptr.type):
             address, groups = op.ptr, register_groups(*self._facts, op.ptr, op.mask)
         else:

@@ -21,6 +21,7 @@ from tritium.codegen.gpu.types import ELEMENTWISE, GPU
 from tritium.codegen.llvm.writer import Function, Module, Value
 from tritium.codegen.registry import Rule, rules, scratch_bytes, scratch_in_rounds
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.tensor_maps import describe
 from tritium.ops.base import Op
 from tritium.ops.ttir import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic
 from tritium.target import Banks
@@ -411,6 +412,17 @@ class Hardware(ABC):
 
     def _lowered_by(self, op: Any) -> str:
         return self.name if type(op) in rules(self.name) else GPU
+
+    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
+        """Define the tensor descriptors among a function's arguments, in a `Context`, where they
+        are more than a pointer to a map. Raises `NotImplementedError` where they cannot be
+        passed."""
+        return
+
+    def describe_map(self, type: Any) -> dict[str, Any] | None:
+        """The fields of the tensor map that a kernel takes for a descriptor of this type; None
+        where it takes the pointer, the shape and the strides alone."""
+        return describe(type)
 
     def partition_registers(self, plan: Any, shared: int, options: Any) -> Any | None:
         """The registers that partitions of a thread block hand to each other

@@ -24,7 +24,6 @@ from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
 from tritium.codegen.llvm.writer import Function, Module, const
 from tritium.ir import types as ir
-from tritium.ir.tensor_maps import describe
 from tritium.ops.attributes import DIVISIBILITY, NUM_CTAS, NUM_WARPS, PLAIN_DESCRIPTORS
 from tritium.ops.ttir.extern import ExternElementwiseOp
 
@@ -75,7 +74,7 @@ def lower_to_llvm(
             libraries |= context.libraries
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernel.body.args],
-        "tensordesc_meta": _descriptors(kernel),
+        "tensordesc_meta": _descriptors(kernel, hardware),
         "shared": shared, "num_warps": total, "num_ctas": num_ctas,
         "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
         "global_scratch_size": share.size, "global_scratch_align": share.alignment,
@@ -100,13 +99,13 @@ def _functions(module: Any) -> tuple[list[Any], Any]:
     return defined, kernels[0]
 
 
-def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
+def _descriptors(kernel: Any, hardware: Hardware) -> list[dict[str, Any] | None]:
     """For each descriptor that the kernel is called with what its map needs; None for one of
     which the kernel takes the pointer, the shape and the strides alone."""
     known: Any = kernel.attributes.get(PLAIN_DESCRIPTORS)
     plain: set[int] = {entry.value.data for entry in known.data} if known is not None else set()
     return [
-        None if number in plain else describe(argument.type)
+        None if number in plain else hardware.describe_map(argument.type)
         for number, argument in enumerate(kernel.body.args)
         if number in plain or isinstance(argument.type, ir.DESCRIPTORS)
     ]
@@ -173,6 +172,7 @@ def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> No
     else:
         for argument, value in zip(op.body.args, arguments, strict=True):
             context.set(argument, value)
+    context.hardware.define_descriptors(context, op.body.args, of_kernel=not private)
     lower_function(context, blocks)
 
 

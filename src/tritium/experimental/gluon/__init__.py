@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from tritium.experimental.gluon import amd as amd
 from tritium.experimental.gluon import nvidia as nvidia
 from tritium.experimental.gluon._runtime import (
     GluonASTSource,
@@ -27,6 +28,6 @@ from tritium.language.values.aggregate import (
 )
 
 __all__ = [
-    "GluonASTSource", "GluonJITFunction", "aggregate", "constexpr_function", "jit",
+    "GluonASTSource", "GluonJITFunction", "aggregate", "amd", "constexpr_function", "jit",
     "must_use_result", "nvidia",
 ]  # fmt: skip

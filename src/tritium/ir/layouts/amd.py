@@ -152,6 +152,11 @@ class AMDWmmaEncoding(_Tiled):
         **CTA, "instrShape": (16, 16, 16), "registerBases": (), "warpBases": (),
     }  # fmt: skip
 
+    def check(self) -> None:
+        shape = tuple(self.get("instrShape")[:2])
+        if shape != (16, 16):
+            raise ValueError(f"#{self.name}: instrShape is {shape}; (16, 16) is required")
+
     def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
         registers, warps = ([[*b] for b in self.get(k)] for k in ("registerBases", "warpBases"))
         return registers, warps or counted(self.get("warpsPerCTA"))

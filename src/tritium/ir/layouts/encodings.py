@@ -367,6 +367,17 @@ class SharedEncoding(Encoding):
         rank = len(cluster[0]) if cluster else 0
         return prod((*shape[: len(shape) - rank], *part_of(cluster, shape[len(shape) - rank :])))
 
+    def gaps(self, shape: tuple[int, ...], size: int) -> tuple[tuple[int, int], ...]:
+        """Pairs (interval, padding): so many elements of padding follow every so many elements, of
+        `size` bytes, of a tile of this shape."""
+        return ()
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Starts of the parts of memory with this encoding, in bytes from its own; each part has
+        the bytes of `elements_of_block`."""
+        return (0,)
+
 
 @irdl_attr_definition
 class SwizzledSharedEncoding(SharedEncoding):

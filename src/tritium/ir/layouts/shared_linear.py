@@ -65,7 +65,7 @@ def reshaped_memory(
         raise OpError(
             f"memory of {list(shape)} as {list(result)}; the number of elements must be the same"
         )
-    if isinstance(encoding, PaddedSharedEncoding):
+    if encoding.gaps(shape, 1):
         raise OpError(f"memory with gaps, {encoding}, cannot be reshaped")
     layout = flat(linear(encoding, shape))
     sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
@@ -93,6 +93,9 @@ class PaddedSharedEncoding(BasesEncoding):
             )
         if len({interval for interval, _ in pairs}) != len(pairs):
             raise ValueError(f"#{self.name}: an interval is given twice: {list(pairs)}")
+
+    def gaps(self, shape: tuple[int, ...], size: int) -> tuple[tuple[int, int], ...]:
+        return self.get("intervals")
 
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
         count = super().elements_of_block(shape)

@@ -1,8 +1,9 @@
-"""The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies) and the
-`ttng` dialect (what NVIDIA's GPUs from Hopper on have)."""
+"""The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies), the
+`ttng` dialect (what NVIDIA's GPUs from Hopper on have) and `amdg` (what AMD's have)."""
 
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.encodings import ENCODINGS
+from tritium.ir.layouts.partitioned import PartitionedSharedEncoding
 from tritium.ir.layouts.shared_linear import PaddedSharedEncoding, SharedLinearEncoding
 from tritium.ir.layouts.tensor_memory import (
     TensorMemoryEncoding,
@@ -10,8 +11,20 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemorySpace,
 )
 from tritium.ir.types import PatchesDescType
+from tritium.ops.ttgir.amd.barriers import ArriveThreadsOp as ArriveThreadsOp
+from tritium.ops.ttgir.amd.barriers import ClusterArriveOp as ClusterArriveOp
+from tritium.ops.ttgir.amd.barriers import ClusterWaitOp as ClusterWaitOp
+from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMGatherOp as AsyncTDMGatherOp
+from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMScatterOp as AsyncTDMScatterOp
+from tritium.ops.ttgir.amd.tensor_rows import TDMPrefetchOp as TDMPrefetchOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMCopyGlobalToLocalOp as AsyncTDMCopyGlobalToLocalOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMCopyLocalToGlobalOp as AsyncTDMCopyLocalToGlobalOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMFusedCopyOp as AsyncTDMFusedCopyOp
+from tritium.ops.ttgir.amd.tensors import AsyncTDMWaitOp as AsyncTDMWaitOp
+from tritium.ops.ttgir.amd.tensors import UpdateTensorDescOp as UpdateTensorDescOp
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
+from tritium.ops.ttgir.async_copy import AsyncCopyLocalToGlobalOp as AsyncCopyLocalToGlobalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
 from tritium.ops.ttgir.buffers import BufferAtomicRMWOp as BufferAtomicRMWOp
@@ -80,6 +93,6 @@ from tritium.ops.ttgir.warp_specialize import WarpYieldOp as WarpYieldOp
 
 ATTRIBUTES = (
     MemDescType, AsyncTokenType, *ENCODINGS, AMDMfmaEncoding, AMDWmmaEncoding,
-    PaddedSharedEncoding, SharedLinearEncoding, PatchesDescType, TensorMemoryEncoding,
-    TensorMemoryScalesEncoding, TensorMemorySpace,
+    PaddedSharedEncoding, PartitionedSharedEncoding, SharedLinearEncoding, PatchesDescType,
+    TensorMemoryEncoding, TensorMemoryScalesEncoding, TensorMemorySpace,
 )  # fmt: skip

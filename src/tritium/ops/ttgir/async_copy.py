@@ -70,6 +70,36 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
         state.own.issued.append(Copy(state.check_write(result), values))
 
 
+class AsyncCopyLocalToGlobalOp(CachedOp):
+    """Start copying the memory `src` to the elements at the addresses `dst` where the mask is true
+    (or absent). The memory must keep them until a wait for the copy's group."""
+
+    name = "amdg.async_copy_local_to_global"
+    effects = (reads(SHARED, "src", Queue.COPY_GROUP), writes(GLOBAL, "dst"))
+    syntax = (
+        "$src, $dst [mask $mask] [cacheModifier = $cache] [evictionPolicy = $evict] attrs : "
+        "type(src) -> type(dst)"
+    )
+    src = operand()
+    dst = operand()
+    mask = optional()
+    contiguity = i32_attr(1)
+
+    @classmethod
+    def infer(
+        cls, src: ir.Type, dst: ir.Type, mask: ir.Type | None, **attrs: Any
+    ) -> ir.Type:
+        accessed = check_access(cls.name, dst, mask, None)
+        check_same_tile(cls.name, accessed, check_memory(cls.name, src))
+        return TOKEN
+
+    def evaluate(self, context: Context, src: Buffer, dst: Any, mask: Any) -> None:
+        state = state_of(context)
+        data = state.check_read(src)
+        context.memory.store(dst, data, mask)
+        state.own.issued.append(Copy.out_of(data))
+
+
 class AsyncCommitGroupOp(Op):
     """The copies started since the last one become a group, for which one can wait."""
 

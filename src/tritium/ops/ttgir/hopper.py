@@ -75,7 +75,8 @@ class WarpGroupDotOp(MatrixProduct):
         state = state_of(context)
         memories = [v for v in (a, b) if isinstance(v, Buffer)]
         left, right = (
-            state.check_read(v) if isinstance(v, Buffer) else np.asarray(v) for v in (a, b)
+            state.check_read(v, by_proxy=True) if isinstance(v, Buffer) else np.asarray(v)
+            for v in (a, b)
         )
         before = c.value if isinstance(c, Pending) else np.asarray(c)
         wide = np.int32 if ir.is_integer(self.result_types[0]) else np.float64
@@ -179,4 +180,4 @@ class FenceAsyncSharedOp(Op):
         return ()
 
     def evaluate(self, context: Context) -> None:
-        """Nothing: there is one view of memory in the model."""
+        state_of(context).fence()

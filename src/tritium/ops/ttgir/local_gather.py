@@ -94,7 +94,7 @@ class LocalScatterOp(IndexedAccess):
             raise OpError(f"{cls.name}: values {describe(values)} into {describe(dst)}")
 
     def evaluate(self, context: Context, dst: Buffer, indices: Any, values: Any) -> None:
-        data = state_of(context).check_write(dst)
+        data = state_of(context).check_write(dst, by_threads=True)
         data[self.places(data, indices)] = values
 
 
@@ -130,7 +130,7 @@ class LocalAtomicScatterRMWOp(IndexedAccess):
     def evaluate(
         self, context: Context, dst: Buffer, indices: Any, values: Any, mask: Any
     ) -> Any:
-        data = state_of(context).check_write(dst)
+        data = state_of(context).check_write(dst, by_threads=True)
         places, old = self.places(data, indices), np.zeros(np.shape(values), data.dtype)
         chosen = np.ones(old.shape, bool) if mask is None else np.asarray(mask)
         for at in zip(*np.nonzero(chosen), strict=True):

@@ -22,6 +22,7 @@ from tritium.ir.layouts.encodings import (
     linear,
 )
 from tritium.ir.layouts.moves import permuted
+from tritium.ir.layouts.partitioned import PARTITION_BYTES, PartitionedSharedEncoding
 from tritium.ir.layouts.shared_linear import BasesEncoding
 from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding
 from tritium.ops.axis_info import AxisInfo
@@ -79,6 +80,10 @@ class LocalAllocOp(Op):
     @classmethod
     def infer(cls, src: ir.Type | None, *, result: Any) -> ir.Type:
         memory = check_memory(cls.name, result)
+        if isinstance(memory.encoding, PartitionedSharedEncoding) \
+                and bytes_of(memory) > PARTITION_BYTES:  # fmt: skip
+            raise OpError(f"{cls.name}: {describe(memory)} has {bytes_of(memory)} bytes in a "
+                          f"partition; {PARTITION_BYTES} are the most")  # fmt: skip
         if src is not None:
             check_same_tile(cls.name, src, memory)
         elif not memory.mutable:
@@ -96,7 +101,11 @@ class LocalAllocOp(Op):
         return (*self.effects, *filled)
 
     def evaluate(self, context: Context, src: Any) -> Buffer:
-        return Buffer.new(self.result_types[0], src)
+        state, new = state_of(context), Buffer.new(self.result_types[0], src)
+        new.allocation.place = context.place()
+        if src is not None:
+            state.check_write(new, by_threads=True)
+        return new
 
 
 class LocalDeallocOp(Op):
@@ -154,7 +163,7 @@ class LocalStoreOp(Op):
 
     def evaluate(self, context: Context, src: Any, dst: Buffer) -> None:
         assert not isinstance(src, Pending)
-        state_of(context).check_write(dst)[...] = src
+        state_of(context).check_write(dst, by_threads=True)[...] = src
 
 
 class MemDescView(Op):
@@ -224,6 +233,10 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
         where = {axis: i for i, axis in enumerate(order)}
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
+    if isinstance(encoding, PartitionedSharedEncoding):
+        inner = transposed_encoding(encoding.get("partitionLayout"), order)
+        return _changed(encoding, partitionDim=tuple(order).index(encoding.get("partitionDim")),
+                        partitionLayout=inner)  # fmt: skip
     if isinstance(encoding, BasesEncoding):
         return _changed(encoding, **{key: permuted(encoding.get(key), order)
                                      for key in (OFFSET, BLOCK)})  # fmt: skip
@@ -329,6 +342,10 @@ class MemDescReinterpretOp(MemDescView):
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
         before, after = check_memory(cls.name, src), check_memory(cls.name, result)
+        if any(isinstance(m.encoding, PartitionedSharedEncoding) for m in (before, after)) \
+                and before.encoding != after.encoding:  # fmt: skip
+            raise OpError(f"{cls.name}: from {describe(before)} to {describe(after)}; memory in "
+                          "partitions keeps its layout")  # fmt: skip
         have, wanted = _extent(before), _extent(after)
         if have[1] != wanted[1] or have[0] < wanted[0]:
             raise OpError(

@@ -10,7 +10,10 @@ comes too early raises `EvaluationError`, so that a missing wait is an error and
 - waiting for a barrier that nothing will complete (a deadlock); the partitions of
   `ttg.warp_specialize` run in turns, each until it has to wait,
 - using tensor memory before the barrier that a commit names says that its product is done,
-- any use of memory after its `local_dealloc`.
+- any use of memory after its `local_dealloc`,
+- two partitions that access the same memory, one of them to write, with no barrier between them,
+- a read by tensor cores or a bulk store of what threads wrote before a fence, in programs that have
+  their own fences.
 
 New memory is filled with ones (NaN, -1), so that reading what nobody wrote shows. Which threads
 do the work, and so the barriers between them, is not modelled.
@@ -26,19 +29,29 @@ from typing import Any
 import numpy as np
 
 from tritium.ir import types as ir
-from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.memory import Context, EvaluationError, Place
+from tritium.ops.ttgir.races import Clock, Races, extent, join
 from tritium.ops.ttgir.scheduler import JobScheduler
 
 BULK_ALIGNMENT = 128
 """Bytes that the place in shared memory of a bulk copy is a multiple of."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Allocation:
-    """Shared memory between its allocation and its `local_dealloc`; `start`: its address."""
+    """Shared memory between its allocation and its `local_dealloc`; `start`: its address; `place`:
+    where it is allocated."""
 
     start: int = 0
     live: bool = True
+    place: Place = field(default_factory=Place)
+
+    @property
+    def text(self) -> str:
+        """The memory for messages."""
+        source = f": `{self.place.source}`" if self.place.source else ""
+        where = f", allocated {self.place.text.strip()}{source}" if self.place.file else ""
+        return f"shared memory{where}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,12 @@ class Copy:
     operands: tuple[np.ndarray, ...] = ()
     done: bool = False
 
+    @staticmethod
+    def out_of(data: np.ndarray) -> Copy:
+        """A copy that shared memory is read by until it is done."""
+        nothing = np.empty(0, np.uint8)
+        return Copy(nothing, nothing, operands=(data,))
+
     def finish(self) -> None:
         if not self.done:
             self.target[...] = self.values
@@ -95,7 +114,14 @@ class Copy:
 @dataclass
 class Barrier:
     """An mbarrier: a phase is complete when `count` arrivals and all expected bytes are there.
-    `unseen`: the phases that have ended since the last wait."""
+
+    Attributes:
+        unseen: the phases that have ended since the last wait.
+        races, partition: of what uses the barrier now, among partitions that run together.
+        arriving, released: the clocks of what has arrived in this phase, and in those that have
+            ended.
+        ended: the copies of phases that have ended.
+    """
 
     count: int
     phase: int = 0
@@ -103,6 +129,11 @@ class Barrier:
     expected: int = 0
     copies: list[Copy] = field(default_factory=list[Copy])
     unseen: int = 0
+    races: Races | None = None
+    partition: int = 0
+    arriving: Clock = field(default_factory=dict[int, int])
+    released: Clock = field(default_factory=dict[int, int])
+    ended: list[Copy] = field(default_factory=list[Copy])
 
     @property
     def copied(self) -> int:
@@ -129,26 +160,33 @@ class Barrier:
             return False
         for copy in self.copies:
             copy.finish()
+        self.ended += self.copies if self.races is not None else []
+        join(self.released, self.arriving)
+        self.arriving = {}
         self.phase, self.arrivals, self.expected, self.copies = self.phase ^ 1, 0, 0, []
         self.unseen += 1
         return True
 
-    def arrive(self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = ()) -> None:
+    def arrive(self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = ()) -> int:
         """Threads arrive, perhaps for the next phase when this one only lacks copies' ends. The
-        phase lacks `expected` more bytes and the ends of the `copies`."""
+        phase lacks `expected` more bytes and the ends of the `copies`. Returns its parity."""
         if self.arrivals + count > self.count and not self.settle():
             raise EvaluationError(f"more than {self.count} arrivals in one phase of a barrier")
+        if self.races is not None:
+            join(self.arriving, self.races.release(self.partition))
+        phase = self.phase
         self.arrivals += count
         self.expected += expected
         self.copies += copies
         if all(copy.done for copy in self.copies):
             self.settle()  # at once: what may come late are copies
+        return phase
 
 
 @dataclass
 class Queues:
     """The asynchronous work of threads that run the same code: copies by threads, in groups,
-    dots, bulk stores."""
+    dots, bulk stores, copies of tensors' blocks."""
 
     issued: list[Copy] = field(default_factory=list[Copy])
     groups: deque[list[Copy]] = field(default_factory=deque[list[Copy]])
@@ -157,13 +195,15 @@ class Queues:
     )
     stores: deque[np.ndarray] = field(default_factory=deque[np.ndarray])
     works: list[Copy] = field(default_factory=list[Copy])
+    tensors: deque[list[Copy]] = field(default_factory=deque[list[Copy]])
 
     def copies(self) -> list[Copy]:
         self.works = [work for work in self.works if not work.done]
-        return [*self.issued, *(copy for group in self.groups for copy in group), *self.works]
+        groups = (*self.groups, *self.tensors)
+        return [*self.issued, *(copy for group in groups for copy in group), *self.works]
 
     def readers(self) -> list[np.ndarray]:
-        used = [data for work in self.works if not work.done for data in work.operands]
+        used = [data for copy in self.copies() if not copy.done for data in copy.operands]
         return [data for _, read in self.dots for data in read] + list(self.stores) + used
 
 
@@ -171,13 +211,22 @@ class Queues:
 class AsyncState:
     """The asynchronous work of one program. `own`: of the partition that runs; `others`: of the
     partitions that run at the same time. `of_pairs`: whether products of the tensor cores are those
-    of two thread blocks each."""
+    of two thread blocks each. `cluster_arrived`: whether the program has arrived at the barrier of
+    its cluster, and has not waited yet."""
 
     barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
     own: Queues = field(default_factory=Queues)
     others: list[Queues] = field(default_factory=list[Queues])
     started: int = 0
     of_pairs: bool = False
+    cluster_arrived: bool = False
+    place: Callable[[], Place] = Place
+    checks_fences: bool = False
+    unfenced: dict[Any, tuple[np.ndarray, Place]] = field(
+        default_factory=dict[Any, tuple[np.ndarray, Place]]
+    )
+    _races: Races | None = None
+    _partition: int = 0
     _scheduler: JobScheduler | None = None
 
     def run_together(self, jobs: Sequence[Callable[[], Any]]) -> None:
@@ -186,7 +235,10 @@ class AsyncState:
         assert self._scheduler is None, "partitions of partitions"
         queues = [self.own, *(Queues() for _ in jobs[1:])]
 
+        self._races = Races.among(len(jobs))
+
         def enter(job: int) -> None:
+            self._partition = job
             self.own, self.others = queues[job], [*queues[:job], *queues[job + 1 :]]
 
         self._scheduler = JobScheduler(jobs, enter)
@@ -194,6 +246,7 @@ class AsyncState:
             self._scheduler.run()
         finally:
             self._scheduler, self.own, self.others = None, queues[0], []
+            self._races, self._partition = None, 0
 
     def wait(self, ready: Callable[[], bool]) -> bool:
         """Let other partitions run until it is ready; False if it will never be."""
@@ -204,19 +257,54 @@ class AsyncState:
         tied = [c for barrier in self.barriers.values() for c in barrier.copies if not c.done]
         return [*(copy for queues in (self.own, *self.others) for copy in queues.copies()), *tied]
 
-    def check_read(self, buffer: Buffer, use: str = "read") -> np.ndarray:
-        """The contents, if they are there."""
+    def check_read(self, buffer: Buffer, by_proxy: bool = False) -> np.ndarray:
+        """The contents, if they are there. `by_proxy`: a copy engine or tensor cores read them,
+        which see what threads wrote before a fence."""
+        data = self._check_use(buffer, "read")
+        self._note(buffer, False)
+        if by_proxy and self.checks_fences:
+            for written, place in self.unfenced.values():
+                if np.shares_memory(written, data):
+                    raise EvaluationError(
+                        f"{buffer.allocation.text}, is read by a copy engine or tensor cores, and "
+                        f"threads have written it {place.text}without a fence_async_shared since"
+                    )
+        return data
+
+    def _note(self, buffer: Buffer, writes: bool) -> None:
+        """Note an access of memory that partitions share."""
+        if self._races is not None:
+            known, place = buffer.allocation, self.place()
+            self._races.access(self._partition, known, buffer.data, writes, place)
+
+    def acquired(self, barrier: Barrier) -> None:
+        """Let the partition that runs, which has waited for a barrier, come after its arrivals."""
+        if self._races is not None:
+            targets = [copy.target for copy in barrier.ended]
+            self._races.acquire(self._partition, barrier.released, targets)
+
+    def fence(self) -> None:
+        """Let copy engines and tensor cores see the writes of threads."""
+        self.unfenced.clear()
+
+    def _check_use(self, buffer: Buffer, use: str) -> np.ndarray:
+        """The contents, if they may be used."""
         if not buffer.allocation.live:
             raise EvaluationError("shared memory is used after its deallocation")
-        if any(np.shares_memory(copy.target, buffer.data) for copy in self.in_flight()):
+        flying = (copy for copy in self.in_flight() if not copy.done)
+        if any(np.shares_memory(copy.target, buffer.data) for copy in flying):
             tensor = any(np.shares_memory(work.target, buffer.data) for work in self.own.works)
             kind, what = ("tensor", "a product or a copy") if tensor else ("shared", "a copy")
             raise EvaluationError(f"{kind} memory is {use} while {what} into it is in flight")
         return buffer.data
 
-    def check_write(self, buffer: Buffer) -> np.ndarray:
-        """The array to write to, if nothing that is in flight uses it."""
-        self.check_read(buffer, "written")
+    def check_write(self, buffer: Buffer, by_threads: bool = False) -> np.ndarray:
+        """The array to write to, if nothing that is in flight uses it. `by_threads`: not by a copy
+        engine or tensor cores."""
+        self._check_use(buffer, "written")
+        self._note(buffer, True)
+        if by_threads and self.checks_fences:
+            self.unfenced[extent(buffer.data)] = buffer.data, self.place()
         readers = [data for queues in (self.own, *self.others) for data in queues.readers()]
         if any(np.shares_memory(data, buffer.data) for data in readers):
             raise EvaluationError("shared memory is written while a dot or a store reads it")
@@ -240,6 +328,12 @@ class AsyncState:
         """Finish all groups but the `pending` newest."""
         while len(self.own.groups) > pending:
             for copy in self.own.groups.popleft():
+                copy.finish()
+
+    def wait_tensor_copies(self, pending: int) -> None:
+        """Finish all copies of tensors' blocks but the `pending` newest."""
+        while len(self.own.tensors) > pending:
+            for copy in self.own.tensors.popleft():
                 copy.finish()
 
     def start_tensor_work(
@@ -287,6 +381,7 @@ class AsyncState:
         found = self.barriers.get(_address(buffer))
         if found is None:
             raise EvaluationError("a barrier is used that was not initialized")
+        found.races, found.partition = self._races, self._partition
         return found
 
     def new_barrier(self, buffer: Buffer, count: int) -> None:
@@ -310,4 +405,6 @@ def _address_of(data: np.ndarray) -> int:
 
 def state_of(context: Context) -> AsyncState:
     """The asynchronous work of the program that is being evaluated."""
-    return context.state(AsyncState)
+    found = context.state(AsyncState)
+    found.place, found.checks_fences = context.place, context.checks_fences
+    return found

@@ -168,7 +168,7 @@ def _read(context: Context, memory: Buffer) -> np.ndarray:
     for the product."""
     state = state_of(context)
     pending = any(np.shares_memory(w.target, memory.data) for w in state.own.works if not w.done)
-    return state.newest(memory) if pending else state.check_read(memory)
+    return state.newest(memory) if pending else state.check_read(memory, by_proxy=True)
 
 
 class TCGen5MMAOp(TensorCoreProduct):

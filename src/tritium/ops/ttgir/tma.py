@@ -205,6 +205,7 @@ class WaitBarrierOp(Op):
                 f"ended as well: {barrier.progress}"
             )
         barrier.unseen = 0
+        state_of(context).acquired(barrier)
 
 
 def _check_block(name: str, block: Any, memory: MemDescType) -> None:
@@ -328,7 +329,7 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
     ) -> None:
         state = state_of(context)
         state.check_bulk(src)
-        data = state.check_read(src)
+        data = state.check_read(src, by_proxy=True)
         addresses, inside = _place(desc, coord, data)
         context.memory.store(addresses, data, inside)
         state.own.stores.append(data)
@@ -360,7 +361,7 @@ class AsyncTMAReduceOp(Op):
     ) -> None:
         state = state_of(context)
         state.check_bulk(src)
-        data = state.check_read(src)
+        data = state.check_read(src, by_proxy=True)
         addresses, inside = _place(desc, coord, data)
         signed = not is_unsigned(self.desc.type)
         context.memory.update(

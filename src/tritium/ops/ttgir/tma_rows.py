@@ -117,7 +117,7 @@ class AsyncTMAScatterOp(HintedOp):
     ) -> None:
         state = state_of(context)
         state.check_bulk(src)
-        data = state.check_read(src)
+        data = state.check_read(src, by_proxy=True)
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         context.memory.store(addresses, data, inside)
         state.own.stores.append(data)

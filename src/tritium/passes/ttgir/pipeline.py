@@ -331,7 +331,8 @@ def _computable_ahead(loop: ForOp, load: Operation) -> bool:
             continue
         effects = not isinstance(owner, Op) or owner.memory_effects()
         # A descriptor's map is written again in each iteration; copies that are under way read it.
-        if effects or any(isinstance(inner, ttir.MakeTensorDescOp) for inner in owner.walk()):
+        results = (result for inner in owner.walk() for result in inner.results)
+        if effects or any(isinstance(result.type, ir.TensorDescType) for result in results):
             return False
         pending += list(outside_values(owner)) if owner.regions else list(owner.operands)
     return True

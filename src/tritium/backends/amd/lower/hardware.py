@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.amd.amdgcn import TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.conversions import AMDConversions
+from tritium.backends.amd.lower.descriptors import define_arguments
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.host import Records
 from tritium.backends.amd.lower.memory import (
@@ -20,10 +22,11 @@ from tritium.backends.amd.lower.memory import (
 )
 from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
-from tritium.backends.amd.processor import processor
+from tritium.backends.amd.processor import check_cluster, facts_of, processor
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
 from tritium.codegen.llvm.writer import Function, Module, Value, const
+from tritium.ir import types as ir
 
 _CODE_OBJECT_VERSION = 500
 _NEAREST_ONLY = frozenset(
@@ -35,25 +38,36 @@ _NEAREST_ONLY = frozenset(
 """Functions of several instructions, for which LLVM does not know the rounding mode."""
 LDS_DONE = 0xC07F
 """To wait, on gfx9, for accesses of LDS alone."""
-_CLUSTERS = "several workgroups of one program"
+_OF_CLUSTER = -3
+"""The number of the barrier of a cluster."""
 
 
 class Grid:
-    """Workitems and workgroups. The numbers of workgroups are the first implicit arguments."""
+    """Workitems and workgroups. The numbers of workgroups are the first implicit arguments. The
+    workgroups of a cluster are neighbours along the first axis."""
 
     def thread(self, f: Function) -> Value:
         return f.call("i32", "llvm.amdgcn.workitem.id.x")
 
     def block_in_cluster(self, e: Emitter) -> Value:
-        raise Unsupported(_CLUSTERS)
+        return e.f.call("i32", "llvm.amdgcn.cluster.workgroup.id.x")
 
     def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
-        return e.f.call("i32", f"llvm.amdgcn.workgroup.id.{'xyz'[axis]}")
+        number = e.f.call("i32", f"llvm.amdgcn.workgroup.id.{'xyz'[axis]}")
+        return number if blocks or axis else self._programs(e, number)
+
+    @staticmethod
+    def _programs(e: Emitter, workgroups: Value) -> Value:
+        """The number of programs that so many workgroups are."""
+        if e.num_ctas == 1:
+            return workgroups
+        return e.f.op("lshr", workgroups, e.i32(e.num_ctas.bit_length() - 1))
 
     def num_programs(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
         start = e.f.call("ptr addrspace(4)", "llvm.amdgcn.implicitarg.ptr")
         place = e.byte_offset(start, e.i32(4 * axis))
-        return e.f.load("i32", place, 4, f", !invariant.load {e.f.module.add_metadata('!{}')}")
+        count = e.f.load("i32", place, 4, f", !invariant.load {e.f.module.add_metadata('!{}')}")
+        return count if blocks or axis else self._programs(e, count)
 
 
 class WaveShuffles:
@@ -144,7 +158,22 @@ class WorkgroupBarriers:
         raise Unsupported("barriers of some waves of a workgroup")
 
     def cluster(self, e: Emitter) -> None:
-        raise Unsupported(_CLUSTERS)
+        self.arrive_in_cluster(e)
+        self.wait_for_cluster(e)
+
+    def arrive_in_cluster(self, e: Emitter) -> None:
+        """When all waves of the workgroup are here, one arrives for them."""
+        self.block(e, proxy=False, everything=True)
+        e.f.line('fence syncscope("cluster") release')
+        with e.f.when(e.f.icmp("eq", e.warp, e.i32(0)), "arrive", "arrived"):
+            e.f.module.declare("llvm.amdgcn.s.barrier.signal", "void", ["i32 immarg"])
+            e.f.line(f"call void @llvm.amdgcn.s.barrier.signal(i32 {_OF_CLUSTER}) {e.convergent}")
+
+    def wait_for_cluster(self, e: Emitter) -> None:
+        """Each wave waits for itself."""
+        e.f.module.declare("llvm.amdgcn.s.barrier.wait", "void", ["i16 immarg"])
+        e.f.line(f"call void @llvm.amdgcn.s.barrier.wait(i16 {_OF_CLUSTER}) {e.convergent}")
+        e.f.line('fence syncscope("cluster") acquire')
 
 
 class AMDGPU(Hardware):
@@ -173,8 +202,18 @@ class AMDGPU(Hardware):
         self.functions = AMDFunctions()
 
     def check_cluster(self, num_ctas: int) -> None:
-        if num_ctas != 1:
-            raise Unsupported(_CLUSTERS)
+        check_cluster(num_ctas, self.arch)
+
+    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
+        if of_kernel:
+            define_arguments(c, arguments)
+        elif any(isinstance(value.type, ir.DESCRIPTORS) for value in arguments):
+            raise NotImplementedError(
+                "the AMD backend passes no tensor descriptors to functions that are not inlined"
+            )
+
+    def describe_map(self, type: Any) -> None:
+        return None
 
     def prepare(self, module: Module, options: Any) -> None:
         wanted = bool(knobs.amd.use_block_pingpong) and options.num_stages > 1
@@ -192,6 +231,8 @@ class AMDGPU(Hardware):
             self.function_attributes, f'"amdgpu-flat-work-group-size"="{threads},{threads}"',
             '"uniform-work-group-size"="true"',
         ]  # fmt: skip
+        if facts_of(self.arch).cluster > 1:
+            parts.append(f'"amdgpu-cluster-dims"="{num_ctas},1,1"')
         if options.waves_per_eu:
             parts.append(f'"amdgpu-waves-per-eu"="{options.waves_per_eu},{options.waves_per_eu}"')
         if "memory-bound-attention" in options.hints:

@@ -97,9 +97,10 @@ class NoAsyncCopies:
 
 
 class AsyncToLDS:
-    """Copies of gfx1250 to places of each lane, of 4 to 16 bytes; `ASYNCcnt` counts instructions,
-    not groups (see `copies`)."""
+    """Copies of gfx1250 to places of each lane, of 4 to 16 bytes, and from them, of `STORED_BYTES`;
+    `ASYNCcnt` counts instructions, not groups (see `copies`)."""
 
+    STORED_BYTES: ClassVar = (1, 4, 8, 16)
     least_bytes = 4
 
     def copy(
@@ -120,6 +121,18 @@ class AsyncToLDS:
             unset = unset if condition is None else e.f.op("and", unset, condition)
             words = [Value("i32", "0")] * (size // 4)
             _store(e, to, words, unset)
+
+    def store(
+        self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
+    ) -> None:
+        """Start copying so many bytes of LDS to global memory, where the condition holds."""
+        name = f"llvm.amdgcn.global.store.async.from.lds.b{8 * size}"
+
+        def start() -> list[Value]:
+            e.f.call("void", name, to, source, e.i32(0), e.i32(0))
+            return []
+
+        e.f.choose_all(condition, [], start)
 
     def commit(self, e: Emitter) -> None:
         pass

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import (
     Facts,
@@ -34,14 +36,18 @@ def are_zero(values: Sequence[Value]) -> bool:
     return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
 
 
-def copy_groups(axis_info: Facts, address_info: Facts, op: Any) -> tuple[tuple[int, ...], ...]:
-    """The registers (of pointers) that one copy is for: neighbours in both memories."""
-    tile = layout_of(op.src.type)
-    pointee: Any = ir.element_type(op.src.type)
-    groups = register_groups(axis_info, address_info, op.src, op.mask, least=op.contiguity)
-    place = place_in(tile, op.result.type)
+def copy_groups(
+    axis_info: Facts, address_info: Facts, pointers: SSAValue, mask: SSAValue | None, memory: Any,
+    contiguity: int = 1,
+) -> tuple[tuple[int, ...], ...]:  # fmt: skip
+    """The registers of pointers that one copy to or from memory of this type is for: neighbours in
+    both memories."""
+    tile = layout_of(pointers.type)
+    pointee: Any = ir.element_type(pointers.type)
+    groups = register_groups(axis_info, address_info, pointers, mask, least=contiguity)
+    place = place_in(tile, memory)
     steps = (groups[0][1 << i].bit_length() - 1 for i in range(len(groups[0]).bit_length() - 1))
-    there = neighbour_bits(place, memory_bytes(pointee.pointee), gaps_of(op.result.type))
+    there = neighbour_bits(place, memory_bytes(pointee.pointee), gaps_of(memory))
     pairs = zip(steps, there, strict=False)
     bits = [step for step, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
     return grouped(distinct_registers(tile), bits)
@@ -56,7 +62,9 @@ def async_copy(c: Context, op: Any) -> None:
     size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
     tile = layout_of(type)
     place = place_in(tile, memory.type)
-    groups, owner = copy_groups(c.axis_info, c.address_info, op), c.owner(tile)
+    facts = c.axis_info, c.address_info
+    groups = copy_groups(*facts, op.src, op.mask, op.result.type, op.contiguity)
+    owner = c.owner(tile)
     width = len(groups[0])
     copies = c.hardware.async_copies
     if width * size < copies.least_bytes:
@@ -70,7 +78,7 @@ def async_copy(c: Context, op: Any) -> None:
                              memory.origin, gaps_of(memory.type))  # fmt: skip
     for group, pointer in zip(groups, places, strict=True):
         mask = None if masks is None else masks[group[0]]
-        condition = owner if zero else _both(c, mask, owner)
+        condition = owner if zero else both(c, mask, owner)
         keep = op.cache is CacheModifier.CA
         filled = mask if zero else None
         copies.copy(c, pointer, pointers[group[0]], width * size, filled, keep, condition,
@@ -79,11 +87,12 @@ def async_copy(c: Context, op: Any) -> None:
             assert others is not None
             unset = c.f.op("xor", mask, Value("i1", "true"))
             parts = [to_memory(c, others[r]) for r in group]
-            c.hardware.shared.store(c, pointer, parts, _both(c, unset, owner))
+            c.hardware.shared.store(c, pointer, parts, both(c, unset, owner))
     c.set(op.results[0], None)
 
 
-def _both(c: Context, a: Value | None, b: Value | None) -> Value | None:
+def both(c: Context, a: Value | None, b: Value | None) -> Value | None:
+    """Whether both conditions hold; None: always."""
     if a is None or b is None:
         return b if a is None else a
     return c.f.op("and", a, b)

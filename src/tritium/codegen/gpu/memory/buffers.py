@@ -25,7 +25,7 @@ from tritium.codegen.gpu.memory.access import (
 )
 from tritium.codegen.gpu.memory.async_copy import are_zero
 from tritium.codegen.gpu.memory.atomic import handed_on, scratch_bytes
-from tritium.codegen.gpu.memory.shared import neighbour_bits, place_in, shared_pointers
+from tritium.codegen.gpu.memory.shared import gaps_of, neighbour_bits, place_in, shared_pointers
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
@@ -142,7 +142,7 @@ def memory_of(value: SSAValue) -> ttgir.MemDescType:
 def lane_groups(tile: ir.Type, memory: ttgir.MemDescType) -> tuple[tuple[int, ...], ...]:
     """The registers of a tile that one copy of a warp is for: neighbours in shared memory."""
     place = place_in(layout_of(tile), memory)
-    bits = neighbour_bits(place, memory_bytes(memory.element_type))
+    bits = neighbour_bits(place, memory_bytes(memory.element_type), gaps_of(memory))
     return grouped(distinct_registers(layout_of(tile)), bits)
 
 
@@ -151,15 +151,18 @@ def lane_places(
 ) -> list[tuple[tuple[int, ...], Value]]:
     """The registers of each copy of a warp, and where its first lane copies to. Raises
     `NotImplementedError` where the other lanes' places do not follow."""
-    memory, place = c.memory(to), place_in(layout_of(tile), to.type)
+    memory, place, gaps = c.memory(to), place_in(layout_of(tile), to.type), gaps_of(to.type)
     groups, lanes = lane_groups(tile, memory_of(to)), place.columns_of(LANE)
     width = len(groups[0]).bit_length() - 1
     together = [1 << width + i for i in range(len(lanes))]
     if list(lanes) != together or memory.origin or c.owner(layout_of(tile)) is not None:
         raise c.unsupported(op, "lanes whose places are not together")
+    if any(interval % (1 << width + len(lanes)) for interval, _ in gaps):
+        raise c.unsupported(op, f"memory with gaps closer than the {1 << width + len(lanes)} "
+                                "elements of a copy of a warp")  # fmt: skip
     first = place.with_columns(LANE, [0] * len(lanes))
     places = shared_pointers(c, memory.address, first, [g[0] for g in groups],
-                             memory_type(memory.type.element_type))  # fmt: skip
+                             memory_type(memory.type.element_type), gaps=gaps)  # fmt: skip
     return list(zip(groups, places, strict=True))
 
 

@@ -22,9 +22,8 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, SharedEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
 from tritium.ir.layouts.swizzle import WIDEST_BYTES, place_of, run_bits
 from tritium.ops import ttgir
 
@@ -52,8 +51,9 @@ Gaps: TypeAlias = "tuple[tuple[int, int], ...]"
 
 def gaps_of(type: Any) -> Gaps:
     """The gaps between the elements of a piece of shared memory."""
-    encoding = type.encoding
-    return encoding.get("intervals") if isinstance(encoding, PaddedSharedEncoding) else ()
+    encoding, shape = type.encoding, type.allocation_shape()[-len(type.get_shape()) :]
+    shared = isinstance(encoding, SharedEncoding)
+    return encoding.gaps(shape, memory_bytes(type.element_type)) if shared else ()
 
 
 def padded(c: Context, offset: Value, gaps: Gaps) -> Value:
@@ -61,7 +61,7 @@ def padded(c: Context, offset: Value, gaps: Gaps) -> Value:
     found = offset
     for interval, padding in gaps:
         count = c.f.op("lshr", offset, c.i32(interval.bit_length() - 1))
-        before = c.f.op("shl", count, c.i32(padding.bit_length() - 1))
+        before = c.f.op("mul", count, c.i32(padding))
         found = c.f.op("add", found, before, "nuw nsw")
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._downcast import scaled_downcast as scaled_downcast
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
@@ -22,12 +21,13 @@ from tritium.experimental.gluon.language.amd._upcast import (
 )
 from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as scaled_upcast
 from tritium.experimental.gluon.language.amd.cdna4 import async_copy as async_copy
+from tritium.experimental.gluon.language.amd.cdna4._padding import (
+    compute_efficient_padded_shared_layout as compute_efficient_padded_shared_layout,
+)
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 
 get_mfma_scale_layout = scale_layout
-
-__getattr__ = not_built(__name__, "", "compute_efficient_padded_shared_layout")
 
 
 @builtin

@@ -1,11 +1,10 @@
 """CDNA5 (gfx1250): WMMA on operands in registers, with scales or without, buffer instructions,
-asynchronous copies."""
+asynchronous copies, of tensors' blocks too, barriers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tritium.experimental.gluon.language._not_built import not_built
 from tritium.experimental.gluon.language.amd._buffers import buffer_load, buffer_store
 from tritium.experimental.gluon.language.amd._downcast import scaled_downcast as scaled_downcast
 from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
@@ -21,14 +20,29 @@ from tritium.experimental.gluon.language.amd._upcast import (
 )
 from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as scaled_upcast
 from tritium.experimental.gluon.language.amd.cdna5 import async_copy as async_copy
+from tritium.experimental.gluon.language.amd.cdna5 import cluster as cluster
+from tritium.experimental.gluon.language.amd.cdna5 import mbarrier as mbarrier
+from tritium.experimental.gluon.language.amd.cdna5 import tdm as tdm
+from tritium.experimental.gluon.language.amd.cdna5._layouts import (
+    PartitionedSharedLayout,
+    make_partitioned_dot_layouts,
+)
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 
 __all__ = [
-    "async_copy", "buffer_load", "buffer_store", "get_wmma_scale_layout", "wmma", "wmma_scaled",
+    "PartitionedSharedLayout",
+    "async_copy",
+    "buffer_load",
+    "buffer_store",
+    "cluster",
+    "get_wmma_scale_layout",
+    "make_partitioned_dot_layouts",
+    "mbarrier",
+    "tdm",
+    "wmma",
+    "wmma_scaled",
 ]  # fmt: skip
-
-__getattr__ = not_built(__name__, "PartitionedSharedLayout", "make_partitioned_dot_layouts")
 
 
 @builtin

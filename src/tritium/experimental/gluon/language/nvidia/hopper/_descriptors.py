@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntAttr
 
-from tritium.experimental.gluon.language._layouts import NVMMASharedLayout, layout_of
+from tritium.experimental.gluon.language._layouts import Layout, NVMMASharedLayout, layout_of
 from tritium.ir import types as ir
 from tritium.language.builtins.memory import integers
 from tritium.language.emitter import Evaluated
@@ -150,15 +150,29 @@ def _parsed(kind: str, block: block_type, text: str) -> tensor_descriptor_type:
         rank = int(number)
     elif kind != "tensordesc":
         raise ValueError(f"{kind!r} is no descriptor; tensordesc and tensordesc_im2col are")
-    call: Any = ast.parse(text.strip(), mode="eval").body
-    if not isinstance(call, ast.Call) or call.args:
-        raise ValueError(f"{text!r} is no layout of a descriptor; NVMMASharedLayout(...) is")
-    values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    layout = NVMMASharedLayout(**values)
+    layout = _layout(ast.parse(text.strip(), mode="eval").body, text)
+    block = block_type(block.element_ty, block.shape, layout.to_encoding())
     if rank:
-        block = block_type(block.element_ty, block.shape, layout.to_encoding())
         return tensor_descriptor_im2col_type.of_rank(block, rank)
-    return tensor_descriptor_type(block_type(block.element_ty, block.shape, layout.to_encoding()))
+    return LAYOUTS[type(layout)](block)
+
+
+LAYOUTS: dict[type[Layout], type[tensor_descriptor_type]] = {
+    NVMMASharedLayout: tensor_descriptor_type
+}
+"""The types of descriptors by the layouts of their blocks; other processors' are added."""
+
+
+def _layout(call: Any, text: str) -> Layout:
+    """A layout from the expression that its `repr` is."""
+    known = {kind.__name__: kind for kind in LAYOUTS}
+    name = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+    if name not in known or call.args:
+        raise ValueError(f"{text!r} is no layout of a descriptor; {', '.join(known)} are, with "
+                         "names of arguments")  # fmt: skip
+    values = {str(k.arg): _layout(k.value, text) if isinstance(k.value, ast.Call)
+              else ast.literal_eval(k.value) for k in call.keywords}  # fmt: skip
+    return known[name](**values)
 
 
 types.tensor_descriptor_type.parse_layout = _parsed

@@ -1,0 +1,85 @@
+"""`amdg`: barriers in LDS (gfx1250) and between the workgroups of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, SHARED, arrives, opaque, reads, waits, writes
+from tritium.ops.fields import i32_attr, operand, plain_i32_attr
+from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.ttgir.model import Buffer, state_of
+from tritium.ops.ttgir.types import check_barrier
+
+
+class ArriveThreadsOp(Op):
+    """Each of the `threads` threads that run the code arrives `count` times. The result is the
+    parity of the phase that they arrive in."""
+
+    name = "amdg.arrive_barrier"
+    effects = (arrives("alloc"),)
+    syntax = "$alloc, $count attrs : type(alloc) -> type(result)"
+    alloc = operand()
+    count = plain_i32_attr()
+    threads = i32_attr(1)
+
+    @classmethod
+    def infer(
+        cls, alloc: ir.Type, *, count: int, threads: int, result: ir.Type | None = None
+    ) -> ir.Type:
+        check_barrier(cls.name, alloc)
+        if count < 1 or threads < 1:
+            raise OpError(
+                f"{cls.name}: count is {count}, of {threads} threads; 1 or more is required"
+            )
+        return ir.i32
+
+    def most_arrivals(self) -> float:
+        return self.count * self.threads
+
+    def evaluate(self, context: Context, alloc: Buffer) -> Any:
+        barrier = state_of(context).barrier(alloc)
+        return np.int32(barrier.arrive(self.count * self.threads))
+
+
+class ClusterArriveOp(Op):
+    """The workgroup has come here: the first part of a barrier of all workgroups of a cluster, of
+    which `ClusterWaitOp` is the second. Others that have waited see what this one wrote before."""
+
+    name = "amdg.cluster_barrier_arrive"
+    effects = (reads(GLOBAL), writes(GLOBAL), arrives(), opaque(SHARED))
+    syntax = "attrs"
+
+    @classmethod
+    def infer(cls) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context) -> None:
+        """The workgroups of a cluster are evaluated as one."""
+        state = state_of(context)
+        if state.cluster_arrived:
+            raise EvaluationError("arriving at the cluster's barrier again before a wait for it")
+        state.cluster_arrived = True
+
+
+class ClusterWaitOp(Op):
+    """Until all workgroups of the cluster have come to their `ClusterArriveOp`."""
+
+    name = "amdg.cluster_barrier_wait"
+    effects = (reads(GLOBAL), writes(GLOBAL), waits(SHARED))
+    syntax = "attrs"
+
+    @classmethod
+    def infer(cls) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context) -> None:
+        """The workgroups of a cluster are evaluated as one."""
+        state = state_of(context)
+        if not state.cluster_arrived:
+            raise EvaluationError("waiting for the cluster's barrier before arriving at it")
+        state.cluster_arrived = False
