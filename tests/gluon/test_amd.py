@@ -539,7 +539,7 @@ def wide_buffer_kernel(src, layout: gl.constexpr):
 
 
 @pytest.mark.parametrize(("kernel", "message"), [
-    (barrier_kernel, r"init\(.*\n +\^\nthe AMD backend does not support ttng.init_barrier"),
+    (barrier_kernel, r"init\(.*\n +\^\n.*: the AMD backend does not support ttng.init_barrier"),
     (wide_copy_kernel, r"\^\n.* \(copies of 16 bytes a lane; of gfx942 they are 4\)"),
     (wide_buffer_kernel, r"\^\n.* \(copies of 16 bytes a lane; of gfx942 they are 4\)"),
 ])  # fmt: skip

@@ -50,9 +50,21 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         name = getattr(function, "__qualname__", repr(function))
         raise TypeError(
             f"the Python function `{name}` cannot be called with values known only at run "
-            "time; decorate it with @triton.jit, or use the `tl.` function for it"
+            f"time; {_instead(function)}"
         )
     return wrap(function(*unwrap(list(args)), **unwrap(dict(kwargs))))
+
+
+def _instead(function: Any) -> str:
+    """The advice for a Python function that was called with values known only at run time."""
+    if function is int or function is float:
+        return f"convert with `.to(tl.{function.__name__}32)`"
+    if inspect.isfunction(function):
+        return "decorate it with @triton.jit, or use the `tl.` function for it"
+    name = getattr(function, "__name__", "")
+    if is_builtin(getattr(tl, name, None)) or isinstance(getattr(tl, name, None), JITCallable):
+        return f"use `tl.{name}`"
+    return "use functions of `tl` or `tl.extra.libdevice`"
 
 
 def calls_directly(function: Any) -> bool:

@@ -86,7 +86,7 @@ def test_softmax_copies_ahead_and_exponentiates_in_hardware():
 
 
 @pytest.mark.parametrize("flush", [True, False])
-def test_exp2_flushes_where_the_option_says(flush: bool) -> None:
+def test_functions_flush_where_the_option_says(flush: bool) -> None:
     """Four instructions become one; `exp` keeps subnormal results, as in the reference."""
     body = f"""
     %r = tt.make_range {{end = 1024 : i32, start = 0 : i32}} : {T}
@@ -96,8 +96,12 @@ def test_exp2_flushes_where_the_option_says(flush: bool) -> None:
     %e = math.NAME %v : {F}
     tt.store %p, %e : {P}"""
     found: dict[str, set[str]] = {}
-    for name in ("exp2", "exp"):
+    for name in ("exp2", "exp", "sqrt", "rsqrt"):
         text = kernel_text(body.replace("NAME", name), "%x: !tt.ptr<f32>")
-        found[name] = set(re.findall(r"ex2[.\w]*", to_ptx(text, enable_reflect_ftz=flush)))
-    exp2 = "ex2.approx.ftz.f32" if flush else "ex2.approx.f32"
-    assert found == {"exp2": {exp2}, "exp": {"ex2.approx.f32"}}
+        functions = re.findall(r"\b(?:ex2|r?sqrt)[.\w]*", to_ptx(text, enable_reflect_ftz=flush))
+        found[name] = set(functions)
+    kind = "approx.ftz.f32" if flush else "approx.f32"
+    assert found == {
+        "exp2": {f"ex2.{kind}"}, "exp": {"ex2.approx.f32"}, "sqrt": {f"sqrt.{kind}"},
+        "rsqrt": {f"rsqrt.{kind}"},
+    }  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding, scale_encoding
 from tritium.ir.layouts.encodings import Cluster, LinearEncoding
+from tritium.ir.source_errors import unsupported_at
 from tritium.ops.ttir.dot import (
     InputPrecision,
     MatrixProduct,
@@ -224,10 +225,10 @@ class MatrixCores:
         if not wanted:
             m, n = ir.shape_of(product.results[0].type)[-2:]
             sizes = ", ".join(f"{i.rows}x{i.columns}x{i.k}" for i in known)
-            raise NotImplementedError(
+            raise unsupported_at(product.location, (
                 f"matrix_instr_nonkdim is {self.rows}, for a product of {m}x{n}x{product.k} "
-                f"{ir.element_type(product.a.type)}; instructions are {sizes} ({product.location})"
-            )
+                f"{ir.element_type(product.a.type)}; instructions are {sizes}"
+            ))
         return wanted
 
     @staticmethod

@@ -21,6 +21,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.source_errors import unsupported_at
 
 SHARED_MEMORY = "smem$"
 """The symbol of all shared memory of a kernel; no function has a name with a dollar sign."""
@@ -161,15 +162,12 @@ class Context(Emitter):
             self.values[value] = tuple(parts.pop(0) for _ in like)
 
     def unsupported(self, op: Any, why: str = "") -> NotImplementedError:
-        """The error for what is not built, with the op's location."""
-        where = getattr(op, "location", None)
+        """The error for what is not built, with the op's source line."""
         reason = f" ({why})" if why else ""
-        error = NotImplementedError(
-            f"the {self.hardware.title} backend does not support {op.name}{reason}"
-            f"{'' if where is None else f' at {where}'}"
+        return unsupported_at(
+            getattr(op, "location", None),
+            f"the {self.hardware.title} backend does not support {op.name}{reason}",
         )
-        error.location = where  # pyright: ignore[reportAttributeAccessIssue]
-        return error
 
     # Thread blocks
 

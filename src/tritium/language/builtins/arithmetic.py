@@ -97,9 +97,9 @@ PropagateNan.ALL = PropagateNan("ALL", 0xFFFF)
 # Types
 
 
-def incompatible(a: dtype, b: dtype) -> TypeError:
-    """The error for operands that an operator does not accept."""
-    return TypeError(f"invalid operands of type {a!r} and {b!r}")
+def incompatible(a: dtype, b: dtype, allowed: str) -> TypeError:
+    """The error for operands that an operator does not accept; `allowed` says what it does."""
+    return TypeError(f"invalid operands of type {a!r} and {b!r}; {allowed}")
 
 
 def integer_promote(a: dtype, b: dtype) -> dtype:
@@ -145,9 +145,12 @@ def _is_weak(value: TensorLike) -> bool:
     return is_number(value) and not is_assigned(value)
 
 
+_MOVES = "a pointer is moved by + or - of an integer; tl.load reads what it points to"
+
+
 def _check_pointer(a: dtype, b: dtype, allowed: bool) -> None:
     if a.is_ptr() and (not allowed or (b.is_ptr() and a != b) or b.is_floating()):
-        raise incompatible(a, b)
+        raise incompatible(a, b, _MOVES)
 
 
 def _check_scalar_fits(value: TensorLike, type: dtype) -> None:
@@ -373,7 +376,7 @@ def add(lhs: TensorLike, rhs: TensorLike, sanitize_overflow: bool = True) -> ten
 def offset_pointer(pointer: tensor, offset: tensor) -> tensor:
     """`pointer` moved by `offset` elements; both have one shape."""
     if not offset.dtype.is_int():
-        raise incompatible(pointer.dtype, offset.dtype)
+        raise incompatible(pointer.dtype, offset.dtype, _MOVES)
     # The op takes offsets as signed numbers.
     if offset.dtype.is_int_unsigned() and offset.dtype.int_bitwidth < 64:
         offset = cast(offset, int64)
@@ -446,7 +449,7 @@ def negate(value: TensorLike) -> tensor:
     """`-value`."""
     x = to_tensor(value)
     if x.dtype.is_ptr():
-        raise ValueError(f"wrong type argument to unary minus ({x.dtype!r})")
+        raise ValueError(f"wrong type argument to unary minus ({x.dtype!r}); numbers have it")
     if x.dtype.is_floating():
         return _emit_like(NegFOp, x)
     return sub(constant(0, x.type), x, True)
@@ -458,7 +461,7 @@ def negate(value: TensorLike) -> tensor:
 def _bit_operands(lhs: TensorLike, rhs: TensorLike) -> tuple[tensor, tensor]:
     a, b = binary_operands(lhs, rhs)
     if not a.dtype.is_int() or not b.dtype.is_int():
-        raise incompatible(a.dtype, b.dtype)
+        raise incompatible(a.dtype, b.dtype, "bits are those of integers: cast with `.to(...)`")
     return a, b
 
 
@@ -508,7 +511,7 @@ def invert(value: TensorLike) -> tensor:
     """`~value` of integers."""
     x = to_tensor(value)
     if not x.dtype.is_int():
-        raise ValueError(f"wrong type argument to unary invert ({x.dtype!r})")
+        raise ValueError(f"wrong type argument to unary invert ({x.dtype!r}); integers have it")
     ones = 1 if x.dtype.is_bool() else -1
     return _emit_like(XOrIOp, x, constant(ones, x.type))
 

@@ -359,7 +359,7 @@ class MakeTensorPtrOp(Op):
             )
         if sorted(order) != list(range(rank)):
             raise OpError(
-                f"{cls.name}: order {tuple(order)}; Expected a permutation of (0, 1, ..., {rank-1})"
+                f"{cls.name}: order {tuple(order)}; Expected a permutation of {tuple(range(rank))}"
             )
         for what, items, wanted in (("shape", shape, ir.i64), ("strides", strides, ir.i64),
                                     ("offsets", offsets, ir.i32)):  # fmt: skip

@@ -41,6 +41,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
+from tritium.ir.source_errors import unsupported_at
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
 from tritium.ops.arith import MulIOp
@@ -305,9 +306,10 @@ def _encode(module: ModuleOp) -> bool:
     made = [op for op in module.walk() if isinstance(op, ttir.MakeTensorDescOp)]
     for op in made:
         if conflicts(op.result, edges):
-            raise NotImplementedError(
-                f"a descriptor made at {op.location} that is needed after another is made there"
-            )
+            raise unsupported_at(op.location, (
+                "the descriptor that this line makes is needed after the line made another; make "
+                "both by a line of their own"
+            ))
     for function in functions(module):
         for value in descriptors(function):
             value._type = _encoded(value.type)

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
+from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import (
     AndIOp,
     BitcastOp,
@@ -159,9 +160,10 @@ class _Rewrite(Builder):
         if ir.is_integer(tile.type):
             held = _BYTES.get(format)
             if held is None:
-                raise NotImplementedError(
-                    f"tt.dot_scaled of {format.name.lower()} operands at {self.op.location}"
-                )
+                built = ", ".join(f.name.lower() for f in (*_BYTES, ScaleFormat.E2M1))
+                raise unsupported_at(self.op.location, (
+                    f"tt.dot_scaled of {format.name.lower()} operands; bytes can be {built}"
+                ))
             type = ir.tensor_of(ir.shape_of(tile.type), held)
             tile = self.value(numeric.BitcastOp, tile, result=type)
         return self.wide(tile)

@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
+from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
 from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
@@ -200,10 +201,10 @@ class _Rewriter:
     def place(self, op: Op, value: SSAValue) -> _Place:
         found = self.places.get(value)
         if found is None:
-            raise NotImplementedError(
+            raise unsupported_at(op.location, (
                 f"{op.name} of a block pointer that was not made in this function, or that a "
-                f"branch passes on, at {op.location}"
-            )
+                "branch passes on; make it with tl.make_block_ptr where it is used"
+            ))
         return found
 
     # Index arithmetic
@@ -356,7 +357,10 @@ class _Rewriter:
                 continue
             following = self.place(op, value)
             if following.base is not place.base or following.strides != place.strides:
-                raise NotImplementedError(f"a loop that exchanges block pointers, at {op.location}")
+                raise unsupported_at(op.location, (
+                    "a loop that exchanges block pointers; exchange their offsets, and call "
+                    "tl.make_block_ptr in the loop"
+                ))
             values += following.offsets
         end.operands = values
         new = ForOp.build(

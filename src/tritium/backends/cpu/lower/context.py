@@ -17,6 +17,7 @@ from tritium.backends.cpu.tiles.schedule import Facts
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Section, Value, const
 from tritium.ir import types as ir
+from tritium.ir.source_errors import unsupported_at
 from tritium.native.host import CPU
 from tritium.ops.tile import BufferOp
 
@@ -208,9 +209,9 @@ class Context:
 
     def unsupported(self, op: Any, why: str = "") -> NotImplementedError:
         """The error for what is not built, with the source line."""
-        where = getattr(op, "location", None)
-        place = "" if where is None else f" at {where}"
-        return NotImplementedError(f"the CPU backend does not support {op.name}{why}{place}")
+        return unsupported_at(
+            getattr(op, "location", None), f"the CPU backend does not support {op.name}{why}"
+        )
 
 
 def either(

@@ -15,7 +15,8 @@ class CudaFunctions:
 
     def __init__(self, flush: bool = True):
         """`flush`: functions of float32 may flush subnormal numbers to zero
-        (`enable_reflect_ftz`); `exp2` is one instruction for four where it does."""
+        (`enable_reflect_ftz`), as `exp2`, `sqrt` and `rsqrt` do in the reference; they are one
+        instruction where they do, `exp2` four where it does not."""
         self.flush = flush
 
     def call(self, e: Emitter, name: str, *values: Value) -> Value:
@@ -32,7 +33,7 @@ class CudaFunctions:
         instruction = {"exp": "ex2", "exp2": "ex2", "sqrt": "sqrt", "rsqrt": "rsqrt"}.get(name)
         if instruction is None:
             return _libdevice(e, name, *values)
-        kind = "approx.ftz" if self.flush and name == "exp2" else "approx"
+        kind = "approx.ftz" if self.flush and name != "exp" else "approx"
         return e.asm("float", f"{instruction}.{kind}.f32 $0, $1;", "=f,f", x, effects=False)
 
     def divide(self, e: Emitter, a: Value, b: Value, approximate: bool) -> Value:

@@ -23,6 +23,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
+from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
@@ -163,10 +164,11 @@ class _Descriptors(Splitter):
             if isinstance(op, MakeTensorDescOp):
                 known = self._padding.setdefault(self.groups.find(op.result), op.padding)
                 if known is not op.padding:
-                    raise NotImplementedError(
-                        "a descriptor that pads with zeros in the place of one that pads with NaN, "
-                        f"at {op.location}"
-                    )
+                    raise unsupported_at(op.location, (
+                        "one variable holds this descriptor and, on another path, one that pads "
+                        "differently (one with zeros, the other with NaN); give both the same "
+                        "padding_option"
+                    ))
 
     def is_split(self, value: SSAValue) -> bool:
         return is_descriptor(value) and value not in self._kept
