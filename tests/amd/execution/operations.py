@@ -42,13 +42,18 @@ def _divide(type: Type, a: Any, b: Any) -> Any:
 
 
 def _quotient(a: Any, b: Any) -> Any:
+    """Rounded down; by 0 it is undefined: 0 here, as `evaluate` has it."""
     one = b.dtype.type(1) if b.dtype != OBJECT else 1
-    return a // np.where(b == 0, one, b)
+    return np.where(b == 0, a ^ a, a // np.where(b == 0, one, b))
+
+
+def _rest(a: Any, b: Any) -> Any:
+    return np.where(b == 0, a ^ a, a - _quotient(a, b) * b)
 
 
 def _remainder(type: Type, a: Any, b: Any) -> Any:
     (x, negative), (y, _) = _magnitude(type, a), _magnitude(type, b)
-    found = x - _quotient(x, y) * y
+    found = _rest(x, y)
     return np.where(negative, wrapped(type, -found), found)
 
 
@@ -83,7 +88,7 @@ def _multiply(type: Type, a: Any, b: Any) -> Any:
 
 _BINARY: dict[str, Callable[[Type, Any, Any], Any]] = {
     "add": _add, "sub": _subtract, "mul": _multiply,
-    "udiv": lambda t, a, b: _quotient(a, b), "urem": lambda t, a, b: a - _quotient(a, b) * b,
+    "udiv": lambda t, a, b: _quotient(a, b), "urem": lambda t, a, b: _rest(a, b),
     "sdiv": _divide, "srem": _remainder,
     "and": lambda t, a, b: a & b, "or": lambda t, a, b: a | b, "xor": lambda t, a, b: a ^ b,
     "shl": _shift(lambda t, a, b: wrapped(t, a << b)), "lshr": _shift(lambda t, a, b: a >> b),
