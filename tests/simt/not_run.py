@@ -21,11 +21,11 @@ NOT_ON_AMD = {
     "test_casts.py::test_e4b15": "AMD GPUs lack the type",
     "test_casts.py::test_what_does_not_fit_an_integer": "the way of x86",
 }
-"""What `--device amd` leaves out besides."""
+"""The tests that `--device amd` leaves out besides."""
 NOT_ON_RDNA = {
     "test_dot.py::test_dtypes[float64-shape3]": "both operands fill the 64 KiB of LDS",
 }
-"""What it leaves out for GPUs without a matrix unit for float64; by a test with parameters."""
+"""Those for GPUs without a matrix unit for float64, by tests with their parameters."""
 
 
 def is_run(item: pytest.Item, processor: str = "") -> bool:

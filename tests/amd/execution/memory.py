@@ -151,7 +151,7 @@ class LocalMemory:
         self._written[places] = self.barriers
 
     def read_for_update(self, addresses: Any, size: int, align: int, wave: int) -> Any:
-        """What an atomic update finds, which may be others' work."""
+        """The bytes that an atomic update finds; other waves may have updated them."""
         places = self._places(addresses, size, align)
         writer = self._writer[places]
         recent = (self._written[places] == self.barriers) & (writer != _NOBODY)
