@@ -12,7 +12,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-gpu test-simt test-arm test-wine fuzz lint format types bench docs clean
+.PHONY: help demo setup test test-all test-gpu test-simt test-amd test-arm test-wine fuzz lint format types bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,11 @@ test-gpu: $(VENV)/.dev  ## the tests of GPU code, on a machine with an NVIDIA GP
 test-simt: $(VENV)/.dev  ## the conformance suite as GPU code, run on the CPU, for warps of 32 and of 64 lanes
 	$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/conformance --device simt --lanes 32 $(ARGS)
 	$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/conformance --device simt --lanes 64 $(ARGS)
+
+test-amd: $(VENV)/.dev  ## the conformance suite as LLVM IR for AMD GPUs, executed on the CPU
+	for processor in gfx942 gfx950 gfx1100 gfx1200; do \
+		$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/conformance --device amd --processor $$processor $(ARGS) || exit 1; \
+	done
 
 test-arm: $(VENV)/.dev  ## a sample of the tests on AArch64, emulated (installs qemu-user; Debian and Ubuntu)
 	$(PY) tools/test_arm.py --jobs $(JOBS) $(ARGS)

@@ -44,6 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.simt.backend import use
 
         use(config.getoption("--lanes"))
+    if device.device == "amd":
+        from tests.amd.execution.backend import use as use_model  # as above
+
+        use_model(config.getoption("--processor"))
 
 
 def _use_cache(config: pytest.Config) -> None:
@@ -54,13 +58,14 @@ def _use_cache(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--device", choices=("cpu", "cuda", "ptx", "simt"), default="cpu",
+        "--device", choices=("cpu", "cuda", "ptx", *device.EXECUTED), default="cpu",
         help="where kernels run; ptx: on the CPU, and they are assembled for GPUs besides; "
-        "simt: GPU code of the conformance suite on the CPU",
+        "simt: GPU code of the conformance suite on the CPU; amd: LLVM IR for AMD GPUs, likewise",
     )  # fmt: skip
     parser.addoption(
         "--lanes", type=int, choices=(32, 64), default=32, help="threads of a warp of simt"
     )
+    parser.addoption("--processor", default="gfx942", help="the processor of amd")
     parser.addoption(
         "--targets", default="90", help="compute capabilities to assemble for: 80,90,100"
     )
@@ -84,10 +89,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if chromium() is None:
         missing.append("chromium")
     left_out = {item for item in items if any(item.get_closest_marker(m) for m in missing)}
-    if device.device == "simt":
+    if device.device in device.EXECUTED:
         from tests.simt.not_run import is_run
 
-        left_out |= {item for item in items if not is_run(item)}
+        processor = config.getoption("--processor") if device.device == "amd" else ""
+        left_out |= {item for item in items if not is_run(item, processor)}
     first, parts = map(int, config.getoption("--part").split("/"))
     kept = [item for item in items if item not in left_out]
     left_out |= {item for i, item in enumerate(kept) if i % parts != first}

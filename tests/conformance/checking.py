@@ -167,8 +167,8 @@ class Check:
                     attributes[(i,)] = [["tt.divisibility", 16]]
             else:
                 signature[param.name] = "fp32" if isinstance(value, float) else int_type(value)
-        simt = device.device == "simt"
-        target = driver.active.get_current_target() if simt else GPUTarget("cpu", "", 1)
+        executed = device.device in device.EXECUTED
+        target = driver.active.get_current_target() if executed else GPUTarget("cpu", "", 1)
         backend = make_backend(target)
         features = backend.target_features(backend.parse_options({"enable_fp_fusion": False}))
         module = compile_function(
@@ -219,9 +219,9 @@ class Check:
             module = self._guarded("parsing", lambda: parse_module(text))
             if print_module(module) != text:
                 raise Divergence("printed, parsed and printed again: the text differs")
-        if device.device == "simt":
-            found = self._guarded("simt", lambda: self._on_simt(module))
-            self._compare("simt", found, "evaluation", expected)
+        if (name := device.device) in device.EXECUTED:
+            found = self._guarded(name, lambda: self._executed(name, module))
+            self._compare(name, found, "evaluation", expected)
             return
         program = self._guarded("tiles", lambda: lower_to_tiles(module, host()))
         llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host(), fuse=False))
@@ -236,17 +236,25 @@ class Check:
                 found = self._launch(name, code, facts, exclusive)
                 self._compare(f"{name}{', exclusive' * exclusive}", found, "evaluation", expected)
 
-    def _on_simt(self, module: Any) -> Arrays:
-        """Result of code for the lanes of the active device."""
-        # Here, since other devices need none of it.
-        from tests.simt.backend.compiler import run_module
-
+    def _executed(self, name: str, module: Any) -> Arrays:
+        """Result of code for the active device."""
         guarded, slots = self._slots()
-        lanes, num_warps = driver.active.get_current_target().warp_size, 1 << len(self.source) % 4
-        run_module(module, lanes, num_warps, slots, (self.grid,))
+        target, num_warps = driver.active.get_current_target(), 1 << len(self.source) % 4
+        # Here, since other devices need none of it.
+        if name == "simt":
+            from tests.simt.backend.compiler import run_module
+
+            run_module(module, target.warp_size, num_warps, slots, (self.grid,))
+        else:
+            from tests.amd.execution.backend.compiler import run_module as run_model
+
+            ranges = [(v.array.ctypes.data, v.array.ctypes.data + v.array.nbytes)
+                      for v in guarded.values()]  # fmt: skip
+            run_model(module, str(target.arch), num_warps, slots[:-1].tolist(), (self.grid,),
+                      ranges)  # fmt: skip
         for key, one in guarded.items():
             if not one.whole():
-                raise Divergence(f"simt: wrote outside of {key}")
+                raise Divergence(f"{name}: wrote outside of {key}")
         return {k: v.array for k, v in guarded.items()}
 
     def _slots(self) -> tuple[dict[str, _Guarded], np.ndarray]:

@@ -235,7 +235,7 @@ class Generator(Statements, SharedMemory):
         kinds = ["binary"] * 6 + ["unary", "cast", "compare", "where", "minmax", "shape", "reduce"]
         kinds += ["reduce", "scan", "inexact", "call", "weak", *MORE]
         kinds += MEETING * self.meets
-        if device.device == "simt":
+        if device.device in device.EXECUTED:
             kinds = [kind for kind in kinds if kind not in ORDERED]
         if depth < 2:
             kinds += ["for", "while", "if", "for", "if"]

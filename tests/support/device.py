@@ -1,4 +1,4 @@
-"""Where kernels that tests call native run: `pytest --device cpu`, `cuda` or `ptx`.
+"""Where kernels that tests call native run: `pytest --device cpu`, `cuda`, `ptx`, `simt` or `amd`.
 
 `cuda`: the arguments' arrays are copied to the GPU (through torch) and back. `ptx`: kernels run on
 the CPU, and are compiled and assembled for NVIDIA's architectures besides (`--targets`), which
@@ -18,6 +18,9 @@ from tritium import knobs
 from tritium.launch.allocation import set_allocator
 from tritium.runtime.jit import JITFunction
 from tritium.target import GPUTarget
+
+EXECUTED = ("simt", "amd")
+"""Devices whose code for GPUs is executed on the CPU."""
 
 device = "cpu"
 """Set by the option `--device`."""

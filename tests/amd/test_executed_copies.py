@@ -1,0 +1,159 @@
+"""Copies to LDS beside the program, products by priority, and Gluon's programs for AMD GPUs: their
+LLVM IR, executed (`tests.amd.execution`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.amd.execution.memory import ExecutionError
+from tests.amd.execution.run import execute
+from tests.amd.kernels import TARGETS
+from tests.amd.kernels import compiled as compiled_kernel
+from tests.amd.test_memory import products
+from tests.gluon import test_amd as programs
+from tests.gluon.test_amd import compiled
+from tritium.experimental.gluon import language as gl
+
+WAIT = r"(s\.waitcnt\(i32) (\d+)"
+LDS_DONE = 0xC07F
+
+
+def multiplied(
+    arch: str, n: int, change: Callable[[str], str] = str, *, small: bool = True,
+    last_first: bool = False, **options: Any,
+) -> tuple[Any, np.ndarray, np.ndarray]:  # fmt: skip
+    """A product with neighbours along the axis of the sum: its kernel, what it gives, and what it
+    should give."""
+    rng, sizes = np.random.default_rng(n), {"M": 64, "N": 64, "K": 64, "FIRST": True}
+    kernel = compiled_kernel(products, "*fp16 *fp16 *fp32 i32 i32 i32", arch, constants=sizes,
+                             small=small, **options)  # fmt: skip
+    a, b = (rng.integers(-4, 5, (64, n)).astype(np.float16) for _ in range(2))
+    out = np.zeros((64, 64), np.float32)
+    execute(kernel, (1,), (a, b, out, n, n, n), change=change, last_first=last_first)
+    return kernel, out, a.astype(np.float32) @ b.astype(np.float32).T
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
+def test_copies_to_lds(
+    arch: str, stages: int, small: bool, last_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
+    kernel, found, wanted = multiplied(arch, 264, small=small, last_first=last_first,
+                                       num_stages=stages)  # fmt: skip
+    copy = "raw.ptr.buffer.load.lds" if small else "global.load.lds"
+    assert f"call void @llvm.amdgcn.{copy}" in kernel.asm["llir"]
+    np.testing.assert_array_equal(found, wanted)
+
+
+def later(match: re.Match[str]) -> str:
+    """A wait that leaves one more copy under way."""
+    code = int(match[2])
+    count = (code & 15 | code >> 14 << 4) + (code != LDS_DONE)
+    return f"{match[1]} {code & 0xFF0 | count & 15 | count >> 4 << 14}"
+
+
+@pytest.mark.parametrize(("pattern", "other"), [
+    (WAIT, later),
+    (rf"(s\.waitcnt\(i32) {LDS_DONE}", r"\1 53247"),  # a barrier before stores to LDS are done
+    (r", !noalias !\d+", ""),  # LLVM waits for all copies: slower, not wrong
+])  # fmt: skip
+def test_waits_for_copies(
+    pattern: str, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
+
+    def change(text: str) -> str:
+        found, count = re.subn(pattern, other, text)
+        assert count
+        return found
+
+    try:
+        _, found, wanted = multiplied("gfx950", 264, change, num_stages=3)
+        wrong = not np.array_equal(found, wanted)
+    except ExecutionError:
+        wrong = True
+    assert wrong == (not pattern.startswith(", !noalias"))
+
+
+def test_priority_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "1")
+    kernel, found, wanted = multiplied("gfx942", 200, num_warps=8)
+    assert "llvm.amdgcn.s.setprio" in kernel.asm["llir"]
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("arch", programs.UNITS)
+def test_gluon_products(arch: str) -> None:
+    result, width, multiply, _ = programs.UNITS[arch]
+    constants = {"result": result, "rows": programs.rows_of(TARGETS[arch]), "width": width,
+                 "multiply": multiply}  # fmt: skip
+    kernel = compiled(programs.product_kernel, "*fp16 *fp16 *fp32 i32", constants, arch)
+    rng = np.random.default_rng(30)
+    a, b = (rng.integers(-4, 5, (64, 64)).astype(np.float16) for _ in range(2))
+    out = np.zeros((64, 64), np.float32)
+    execute(kernel, (1,), (a, b, out, 40))
+    a[40:] = 1
+    wanted = a.astype(np.float32) @ b
+    wanted[:, 40:] = 0
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_gluon_scaled_products() -> None:
+    result, width, multiply, of_scales, _ = programs.SCALED["gfx950"]
+    constants = {"result": result, "rows": programs.rows_of(64), "width": width,
+                 "of_scales": of_scales, "multiply": multiply,
+                 "formats": ("e2m1", "e5m2")}  # fmt: skip
+    kernel = compiled(programs.scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, "gfx950")
+    rng = np.random.default_rng(31)
+    codes, b = rng.integers(0, 16, (64, 128)).astype(np.uint8), rng.integers(-3, 4, (64, 64))
+    scales = rng.integers(125, 130, (64, 4)).astype(np.uint8)
+    packed, out = codes[:, ::2] | codes[:, 1::2] << 4, np.zeros((64, 64), np.float32)
+    execute(kernel, (1,), (packed, b.astype(ml_dtypes.float8_e5m2), scales, 128, out))
+    factors = np.repeat(np.exp2(scales - 127.0), 32, 1)
+    wanted = 2 * (programs.HALVES[codes] * factors) @ np.repeat(b, 2, 0)
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1250"])
+def test_gluon_copies(arch: str) -> None:
+    src, out = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    layout = gl.BlockedLayout([4], [TARGETS[arch]], [4], [0])
+    kernel = compiled(programs.named_copy_kernel, "*fp32 *fp32 i32", {"layout": layout}, arch)
+    execute(kernel, (1,), (src, out, 512))
+    np.testing.assert_array_equal(out, np.where(src < 512, src, -1))
+
+
+def test_gluon_copies_by_buffers() -> None:
+    src, out = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    constants = {"copies": gl.amd.cdna4.async_copy,
+                 "layout": gl.BlockedLayout([4], [64], [4], [0])}  # fmt: skip
+    kernel = compiled(programs.copies_kernel, "*fp32 *fp32 i32", constants, "gfx950")
+    execute(kernel, (1,), (src, out, 512))
+    np.testing.assert_array_equal(out, np.where(src < 512, src, -1) + src)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gluon_waits(masked: bool) -> None:
+    src, out = np.arange(2048, dtype=np.float32), np.zeros(1024, np.float32)
+    constants = {"layout": gl.BlockedLayout([4], [32], [4], [0]), "MASKED": masked}
+    kernel = compiled(programs.two_copies_kernel, "*fp32 *fp32 i32", constants, "gfx1250")
+    execute(kernel, (1,), (src, out, 1024))
+    np.testing.assert_array_equal(out, src[:1024] + src[1024:])
+
+
+def test_gluon_atomics_by_buffers() -> None:
+    out, seen = np.zeros(64, np.int32), np.zeros(256, np.int32)
+    layout = gl.BlockedLayout([1], [64], [4], [0])
+    kernel = compiled(programs.atomic_kernel, "*i32 *i32", {"layout": layout}, "gfx942")
+    execute(kernel, (1,), (out, seen))
+    sums = np.where(np.arange(256) < 200, np.arange(256), 0).reshape(64, 4).sum(1)
+    np.testing.assert_array_equal(out, np.maximum(sums, np.arange(3, 256, 4)))
