@@ -212,7 +212,7 @@ def test_instrumentations_of_the_reference() -> None:
     built = ("bounds", "races", "fp")
     assert instrumentation("gsan, bounds,races", built) == "races,bounds"
     for name, check, lack in (
-        ("consan", "races", "shared memory is not watched"), ("iisan", "bounds", "alignment"),
+        ("consan", "races", "shared memory is watched"), ("iisan", "bounds", "alignment"),
         ("fpsan", "fp", "kernels are not compared"),
     ):  # fmt: skip
         with pytest.warns(UserWarning, match=f"{name} is {check} here: .*{lack}"):

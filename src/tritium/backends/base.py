@@ -214,7 +214,8 @@ PROFILES = ("default", "mma")
 """The profiler's modes of instrumentation."""
 
 REFERENCE_CHECKS = {
-    "gsan": ("races", ""), "consan": ("races", "shared memory is not watched"),
+    "gsan": ("races", ""),
+    "consan": ("races", "shared memory is watched in the interpreter only"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("fp", "kernels are not compared"),
 }  # fmt: skip

@@ -30,8 +30,8 @@ TYPES = Record(
 """Type objects by address (and None itself). NumPy's and torch's are filled in when the first such
 argument came: `export` is torch's `dltensor_from_py_object_no_sync`. `descriptor` is the class of
 the last tensor descriptor, `size` torch's class of shapes, a tuple; `item_size` is the offset of
-the size of an element in the struct of NumPy's dtypes, an i32 (the low half of an i64 in NumPy 2), 0
-where that is not known."""
+the size of an element in the struct of NumPy's dtypes, an i32 (the low half of an i64 in NumPy 2),
+0 where that is not known."""
 
 DLTENSOR = Record(
     ("data", "ptr"), ("device_type", "i32"), ("device_id", "i32"), ("ndim", "i32"),
