@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -313,6 +313,10 @@ def compare(
         bool,
         typer.Option("--time", help="Measure the launches of the programs, in three runs a side."),
     ] = False,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Compare what two programs compute, in exact numbers."),
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page, too.")] = None,
     tolerance: Annotated[float, typer.Option(help="By which share a figure may grow.")] = 0.02,
     time_tolerance: Annotated[
@@ -327,6 +331,11 @@ def compare(
     from tritium.cli.compare import report, sides, take
     from tritium.tools.compare import as_text
 
+    if exact:
+        given = {"kernel": kernel, "kernel-b": kernel_b, "signature": signature, "target": target,
+                 "signature-b": signature_b, "target-b": target_b, "title": title, "html": html,
+                 "time": timed or None}  # fmt: skip
+        return _compare_exactly(sources, save, (set_a or (), set_b or ()), given)
     try:
         if save is not None:
             count = take(sources, save, kernel, target, signature, title, timed)
@@ -338,6 +347,29 @@ def compare(
         raise typer.Exit(2) from None
     typer.echo(as_text(result), nl=False)
     if result.regressions:
+        raise typer.Exit(1)
+
+
+def _compare_exactly(
+    sources: list[str], save: Path | None, settings: tuple[Sequence[str], Sequence[str]],
+    given: Mapping[str, object],
+) -> None:  # fmt: skip
+    """`tritium compare --exact`."""
+    from tritium.cli import exact
+
+    same = True
+    try:
+        if unused := next((name for name, value in given.items() if value is not None), None):
+            raise ValueError(f"--{unused} says nothing for --exact, which runs programs")
+        if save is not None:
+            exact.save(sources, save)
+            return
+        text, same = exact.compare(sources, settings)
+    except (TritonError, ValueError, TypeError, OSError) as error:
+        fail(error)
+        raise typer.Exit(2) from None
+    typer.echo(text, nl=False)
+    if not same:
         raise typer.Exit(1)
 
 

@@ -25,8 +25,9 @@ from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import access_name
+from tritium.sanitize.exact.interpreted import exact_result
 from tritium.sanitize.extents import Memory as Extent
-from tritium.sanitize.kinds import INFINITE, NAN
+from tritium.sanitize.kinds import EXACT, INFINITE, NAN
 from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError, place_of, warn_of_order
 from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
 from tritium.sanitize.races import WORDS, access_of, orders, releases
@@ -74,6 +75,7 @@ class _Now(threading.local):
     roots: frozenset[int] | None = None
     program: tuple[int, int, int] = (0, 0, 0)
     updated = False
+    replacing = False
 
 
 class _Reports(Checks):
@@ -151,9 +153,19 @@ class Watch:
                 if first is None or (first[0], found[0]) == ("loaded", "made"):
                     self._first[program, kind] = found
 
-    def evaluate(self, op: Any, context: Any, values: Sequence[Any]) -> Any:
-        """Evaluate an op on these operands. Raises `SanitizerError` for an access of on-chip memory
-        that comes before the wait for an asynchronous one."""
+    def evaluate(
+        self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]
+    ) -> Any:
+        """Evaluate an op on the values of these handles. Raises `SanitizerError` for an access of
+        on-chip memory that comes before the wait for an asynchronous one."""
+        if EXACT in self._checks and not self._now.replacing:
+            self._now.replacing = True  # what stands for the op is evaluated as it is
+            try:
+                found = exact_result(context, op, handles)
+            finally:
+                self._now.replacing = False
+            if found is not None:
+                return found
         if "races" not in self._checks or not accesses_chip(op):
             return op.evaluate(context, *values)
         begun: Accesses = context.state(Accesses)

@@ -77,7 +77,7 @@ class Accesses:
 
 
 def works_asynchronously(op: Any) -> bool:
-    """Whether an op begins accesses of on-chip memory that one has to wait for."""
+    """True for an op that begins accesses of on-chip memory for which one has to wait."""
     return any(
         effect.queue is not None and effect.action in (Action.READ, Action.WRITE)
         for effect in op.own_effects()
@@ -85,7 +85,7 @@ def works_asynchronously(op: Any) -> bool:
 
 
 def accesses_chip(op: Any) -> bool:
-    """Whether an op accesses on-chip memory."""
+    """True for an op that accesses on-chip memory."""
     return any(effect.resource in _ON_CHIP for effect in op.own_effects())
 
 

@@ -29,6 +29,7 @@ from tritium.backends.base import (
 from tritium.backends.cpu.processors import processor
 from tritium.language.emitter import TargetFeatures
 from tritium.native.loader import assembly, check_object, llvm_version
+from tritium.sanitize.kinds import EXACT
 from tritium.target import GPUTarget
 
 
@@ -71,7 +72,7 @@ class CPUOptions:
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, EXACT, "default")
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

@@ -106,7 +106,7 @@ class EagerEmitter:
         else:
             handles = [h for given in operands for h in as_tuple(given) if h is not None]
             self.watch.begin(op, handles, self.program_id)
-            outcome = self.watch.evaluate(op, self, values)
+            outcome = self.watch.evaluate(op, self, handles, values)
         self._note_effects(op)
         if len(op.results) == 1:
             outcome = (outcome,)
