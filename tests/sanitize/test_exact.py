@@ -355,7 +355,7 @@ def compared(tmp_path: Path, *sides: dict[str, Any]) -> subprocess.CompletedProc
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(tritium.__file__).parents[1])}
-    words = sys.executable, "-m", "tritium", "compare", "--exact", *words
+    words = sys.executable, "-m", "tritium", "exact", *words
     return subprocess.run(words, cwd=folder, text=True, capture_output=True, env=environment,
                           check=False)  # fmt: skip
 
@@ -380,8 +380,8 @@ def test_programs_that_cannot_be_compared(tmp_path: Path):
     for sources, message in (
         (["nothing.py"], "nothing.py: no kernel was launched with arrays"),
         (["no.py", "no.py"], "no.py: no such file"),
-        (["a.py", "b.py", "c.py"], "--exact: 3 programs; one or two are compared"),
-        (["--kernel", "k", "nothing.py"], "--kernel says nothing for --exact"),
+        (["a.py", "b.py", "c.py"], "tritium exact: 3 programs; one or two are compared"),
+        (["--set-a", "NAME", "nothing.py"], "the setting 'NAME' is not NAME=VALUE"),
     ):
         done = command(tmp_path, *sources)
         assert done.returncode == 2 and message in done.stderr, done.stderr

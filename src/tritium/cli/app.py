@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -313,10 +313,6 @@ def compare(
         bool,
         typer.Option("--time", help="Measure the launches of the programs, in three runs a side."),
     ] = False,
-    exact: Annotated[
-        bool,
-        typer.Option("--exact", help="Compare what two programs compute, in exact numbers."),
-    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page, too.")] = None,
     tolerance: Annotated[float, typer.Option(help="By which share a figure may grow.")] = 0.02,
     time_tolerance: Annotated[
@@ -331,11 +327,6 @@ def compare(
     from tritium.cli.compare import report, sides, take
     from tritium.tools.compare import as_text
 
-    if exact:
-        given = {"kernel": kernel, "kernel-b": kernel_b, "signature": signature, "target": target,
-                 "signature-b": signature_b, "target-b": target_b, "title": title, "html": html,
-                 "time": timed or None}  # fmt: skip
-        return _compare_exactly(sources, save, (set_a or (), set_b or ()), given)
     try:
         if save is not None:
             count = take(sources, save, kernel, target, signature, title, timed)
@@ -350,21 +341,30 @@ def compare(
         raise typer.Exit(1)
 
 
-def _compare_exactly(
-    sources: list[str], save: Path | None, settings: tuple[Sequence[str], Sequence[str]],
-    given: Mapping[str, object],
-) -> None:  # fmt: skip
-    """`tritium compare --exact`."""
-    from tritium.cli import exact
+@app.command()
+def exact(
+    sources: Annotated[list[str], typer.Argument(metavar="A [B]", help="Programs.")],
+    set_a: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of A.")
+    ] = None,
+    set_b: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of B.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save what A's kernels leave here; compare nothing.")
+    ] = None,
+) -> None:
+    """Compare what the kernels of two programs, or of one under two settings, compute, in exact
+    numbers. Ends with status 1 where it is not the same, with 2 for errors."""
+    from tritium.cli.exact import compare_programs
+    from tritium.cli.exact import save as save_outputs
 
     same = True
     try:
-        if unused := next((name for name, value in given.items() if value is not None), None):
-            raise ValueError(f"--{unused} says nothing for --exact, which runs programs")
         if save is not None:
-            exact.save(sources, save)
+            save_outputs(sources, save)
             return
-        text, same = exact.compare(sources, settings)
+        text, same = compare_programs(sources, (set_a or (), set_b or ()))
     except (TritonError, ValueError, TypeError, OSError) as error:
         fail(error)
         raise typer.Exit(2) from None

@@ -1,4 +1,4 @@
-"""`tritium compare --exact`: whether two programs' kernels compute the same, in exact numbers."""
+"""`tritium exact`: a comparison of what two programs' kernels compute, in exact numbers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def save(program: Sequence[str], file: Path) -> int:
     return len(outputs.arrays)
 
 
-def compare(
+def compare_programs(
     sources: Sequence[str], settings: tuple[Sequence[str], Sequence[str]]
 ) -> tuple[str, bool]:
     """Run two programs, each in a process of its own: a report, and whether the arrays that kernels
     of both get by the same names end up with the same bits."""
     if len(sources) > 2:
-        raise ExploreError(f"--exact: {len(sources)} programs; one or two are compared")
+        raise ExploreError(f"tritium exact: {len(sources)} programs; one or two are compared")
     first, second = sources[0], sources[-1]
     found: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         for side, (source, own) in enumerate(zip((first, second), settings, strict=True)):
             place = Path(folder, f"{side}.npz")
             try:
-                in_process(["compare", "--exact", "--save", str(place)], {}, [source], own)
+                in_process(["exact", "--save", str(place)], {}, [source], own)
             except ExploreError as error:
                 raise ExploreError(f"{source}: {error}") from None
             found.append(Outputs.load(place))

@@ -36,7 +36,7 @@ class _Interpreted(Replacement):
 
 
 def exact_result(emitter: Any, op: Any, operands: Sequence[Any]) -> Any:
-    """What an op gives in exact numbers, for handles of its operands; None where it is evaluated as
-    always. Raises `NotImplementedError` where it has no meaning."""
+    """The result of an op in exact numbers, for handles of its operands; None where the op is
+    evaluated as always. Raises `NotImplementedError` where it has no meaning."""
     found = _Interpreted(_Eager(emitter), op, operands).run()
     return None if found is None else found.array

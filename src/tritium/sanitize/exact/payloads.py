@@ -15,7 +15,6 @@ from tritium.ops.arith import (
     ExtSIOp,
     MulIOp,
     OrIOp,
-    SelectOp,
     ShRUIOp,
     SubIOp,
     TruncIOp,
@@ -186,7 +185,8 @@ class Payloads:
 
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
         """`a` where the condition holds, else `b`."""
-        return self.at.value(SelectOp, condition, a, b)
+        mask = self.at.value(ExtSIOp, condition, result=a.type)
+        return self.xor(b, self.at.value(AndIOp, self.xor(a, b), mask))
 
     def compare(self, word: str, a: SSAValue, b: SSAValue | int) -> SSAValue:
         """The comparison of integers."""
