@@ -157,7 +157,12 @@ class CPUBackend(BaseBackend):
         return _tiles(text, path) if stage == "tile" else None
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
-        return {"asm": partial(_assembly, metadata.arch)}  # kernels are pickled
+        located = partial(_located, metadata.arch, metadata.enable_fp_fusion)
+        return {
+            "asm": partial(_assembly, metadata.arch),  # kernels are pickled
+            "llir_lines": located,
+            "asm_lines": partial(_located_assembly, metadata.arch, located),
+        }
 
     def load_dialects(self, context: Any) -> None:
         """The backend has no dialect of its own."""
@@ -195,5 +200,20 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
 
 def _assembly(arch: Any, stages: Mapping[str, Any]) -> str:
     return assembly(stages["llir"], processor=processor(arch))
+
+
+def _located(arch: Any, fuse: bool, stages: Mapping[str, Any]) -> str:
+    """The LLVM IR once more, with the source lines of its instructions."""
+    from tritium.backends.cpu.lower.module import lower_to_llvm  # as in add_stages
+
+    return lower_to_llvm(_tiles(stages["tile"]), processor(arch), fuse, lines=True)[0]
+
+
+def _located_assembly(
+    arch: Any, located: Callable[[Mapping[str, Any]], str], stages: Mapping[str, Any]
+) -> str:
+    """The assembly once more, with source lines."""
+    return assembly(located(stages), processor=processor(arch))
+
 
 

@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, CmpFPredicate, MaxSIOp, MinSIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, erase
+from tritium.passes.rewriting import Builder, erase, reduced_along
 from tritium.sanitize.exact.payloads import Payloads
 from tritium.sanitize.exact.ring import ring_of
 from tritium.sanitize.sites import kernel_of
@@ -114,11 +113,7 @@ class Replacement:
 
     def summed(self, value: Any, axis: int) -> Any:
         """The sum of integers along an axis."""
-        element = ir.element_type(value.type)
-        body = Block(arg_types=[element, element])
-        total = AddIOp.build(*body.args)
-        body.add_ops([total, ReduceReturnOp.build([total.results[0]])])
-        return self.at.value(ReduceOp, [value], axis=axis, regions=[Region(body)])
+        return reduced_along(self.at, value, axis, AddIOp)
 
     def operands(self) -> list[Any]:
         """The payloads of all operands."""
