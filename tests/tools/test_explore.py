@@ -18,7 +18,7 @@ import pytest
 from tritium.cli.explore import ExploreError, Other, explore, record
 from tritium.profiler import specs
 from tritium.tools.explore.layouts import layouts_of
-from tritium.tools.explore.lines import assembly_lines, ir_lines, llvm_lines
+from tritium.tools.explore.lines import Line, assembly_lines, ir_lines, llvm_lines, placed
 from tritium.tools.explore.profile import profile_of
 from tritium.tools.explore.shared import shared_layouts_of
 from tritium.tools.instruction_mix import instruction_mix
@@ -82,7 +82,11 @@ def test_a_page_needs_nothing_else_and_links_lines_of_all_stages(file: Path):
     for stage in ("source", "ttir", "tile"):
         assert "arith.mulf" in linked(parts[stage])[key]
         assert linked(parts[stage]).keys() <= source.keys()
-    assert "#loc" not in parts["ttir"] and "fmul" in parts["llir"] and "ret" in parts["asm"]
+    for stage, code in (("llir", "fmul"), ("asm", "mul")):  # lowered once more, with lines
+        lines = linked(parts[stage])
+        assert code in lines[key] and "!dbg" not in parts[stage] and ".loc" not in parts[stage]
+        assert lines.keys() <= source.keys() and not any(k.endswith("-0") for k in lines)
+    assert "#loc" not in parts["ttir"] and "ret" in parts["asm"]
     assert "num_warps" in text and "asm instructions" in text
 
 
@@ -97,6 +101,18 @@ def test_passes_have_times_counts_and_differences(file: Path):
     assert found.stages.keys() >= {"ttir", "tile", "llir", "obj"}
     text = page(file)
     assert "tt.call -1" in text and '<span class="minus">' in text
+
+
+def test_code_is_linked_where_the_same_code_has_lines():
+    here, plain = ("kernel.py", 3), "entry:\n  %a = fadd x, !tbaa !3\n  ret void"
+    end = Line("  ret void", ("", 0))
+    same = [Line("entry:", None), Line("  %a = fadd x, !tbaa !7", here), end]
+    lines = [Line(text, None) for text in plain.splitlines()]
+    found = placed(lines, same)
+    assert [line.place for line in found] == [None, here, None]
+    assert [line.text for line in found] == plain.splitlines()
+    other = [same[0], Line("  %a = fsub x", here), end]
+    assert placed(lines, other) == lines
 
 
 @pytest.mark.ptxas

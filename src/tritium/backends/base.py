@@ -31,6 +31,7 @@ from tritium import knobs
 from tritium.cache import CachedObjects
 from tritium.language.emitter import TargetFeatures
 from tritium.ops.attributes import DIVISIBILITY, PADDING
+from tritium.sanitize.kinds import EXACT
 from tritium.target import GPUTarget, Processor, provide_processors
 
 Stage = Callable[[Any, dict[str, Any]], Any]
@@ -214,14 +215,16 @@ PROFILES = ("default", "mma")
 """The profiler's modes of instrumentation."""
 
 REFERENCE_CHECKS = {
-    "gsan": ("races", ""), "consan": ("races", "shared memory is not watched"),
+    "gsan": ("races", ""),
+    "consan": ("races", "shared memory is watched in the interpreter only"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
-    "fpsan": ("fp", "kernels are not compared"),
+    "fpsan": ("exact", ""),
 }  # fmt: skip
 """The check that stands for one of the reference's, by its name, and what it does not check."""
 
-INSTRUMENTATIONS = (*SANITIZERS, *REFERENCE_CHECKS, *PROFILES)
-"""The sanitizer's checks, those of the reference, and the profiler's two, which have options."""
+INSTRUMENTATIONS = (*SANITIZERS, EXACT, *REFERENCE_CHECKS, *PROFILES)
+"""The sanitizer's checks, exact numbers, those of the reference, and the profiler's two, which have
+options."""
 
 
 def instrumentation(mode: Any, built: Sequence[str]) -> str:

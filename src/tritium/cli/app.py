@@ -341,6 +341,38 @@ def compare(
         raise typer.Exit(1)
 
 
+@app.command()
+def exact(
+    sources: Annotated[list[str], typer.Argument(metavar="A [B]", help="Programs.")],
+    set_a: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of A.")
+    ] = None,
+    set_b: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of B.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save what A's kernels leave here; compare nothing.")
+    ] = None,
+) -> None:
+    """Compare what the kernels of two programs, or of one under two settings, compute, in exact
+    numbers. Ends with status 1 where it is not the same, with 2 for errors."""
+    from tritium.cli.exact import compare_programs
+    from tritium.cli.exact import save as save_outputs
+
+    same = True
+    try:
+        if save is not None:
+            save_outputs(sources, save)
+            return
+        text, same = compare_programs(sources, (set_a or (), set_b or ()))
+    except (TritonError, ValueError, TypeError, OSError) as error:
+        fail(error)
+        raise typer.Exit(2) from None
+    typer.echo(text, nl=False)
+    if not same:
+        raise typer.Exit(1)
+
+
 @cache_app.callback(invoke_without_command=True)
 def cache(context: typer.Context) -> None:
     if context.invoked_subcommand is None:

@@ -16,6 +16,7 @@ import typer
 
 from tritium import compat, knobs
 from tritium.backends.base import REFERENCE_CHECKS, SANITIZERS
+from tritium.sanitize.kinds import EXACT
 
 _until_the_end = contextlib.ExitStack()
 
@@ -65,7 +66,7 @@ def is_program(text: str) -> bool:
 def sanitize_kernels(checks: str) -> None:
     """Compile the kernels of this process, and of those it starts, with checks of the sanitizer:
     names with commas. Raises `BadParameter` for others."""
-    names = (*SANITIZERS, *REFERENCE_CHECKS)
+    names = (*SANITIZERS, EXACT, *REFERENCE_CHECKS)
     unknown = [name for name in checks.split(",") if name.strip() not in names]
     if unknown:
         known = ", ".join(names)

@@ -50,10 +50,14 @@ def _restore(values: dict[str, Any]) -> _Metadata:
 
 
 class LazyDict:
-    """Data for launch hooks: entries that are computed only if a hook asks (`get`)."""
+    """Data for launch hooks: entries that are computed only if a hook asks (`get`).
 
-    def __init__(self, data: dict[str, Any]):
-        self.data = data
+    Attributes:
+        arguments: of the launch, by name.
+    """
+
+    def __init__(self, data: dict[str, Any], arguments: Mapping[str, Any] | None = None):
+        self.data, self.arguments = data, arguments or {}
         self.extras: list[tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
 
     def get(self) -> dict[str, Any]:
@@ -240,11 +244,14 @@ class CompiledKernel:
         if knobs.runtime.launch_enter_hook is None:
             return None
         self._init_handles()
-        data = LazyDict({"name": self.name, "function": self.function, "stream": stream})
-        extra = getattr(getattr(self.src, "fn", None), "launch_metadata", None)
+        function = getattr(self.src, "fn", None)
+        names: list[str] = getattr(function, "arg_names", [])
+        given = dict(zip(names, args, strict=False))
+        known = {"name": self.name, "function": self.function, "stream": stream}
+        data = LazyDict(known, given)
+        extra = getattr(function, "launch_metadata", None)
         if extra is not None:
-            names = self.src.fn.arg_names
-            data.add(extra, (grid, self.metadata, dict(zip(names, args, strict=False))))
+            data.add(extra, (grid, self.metadata, given))
         return data
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:

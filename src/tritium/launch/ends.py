@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class How(IntEnum):
@@ -28,13 +28,15 @@ class How(IntEnum):
 
 class Store(NamedTuple):
     """The store of one value: numbers outside of `low` to `high`, pointers to another device
-    (DLPack's number) and, with `writes`, read-only memory are left to the careful path."""
+    (DLPack's number) and, with `writes`, read-only memory are left to the careful path. `extent`:
+as of `Slot`."""
 
     how: How
     low: int = 0
     high: int = 0
     device: int = 0
     writes: bool = False
+    extent: int = 0
 
 
 class End(NamedTuple):
@@ -47,6 +49,12 @@ class End(NamedTuple):
     (base, shape, strides)."""
     keep: object
     """Objects that must stay alive while the addresses are used."""
+    extent_of: Callable[[Any], tuple[int, int]] | None = None
+    """The begin and the end of the memory of an argument that is no NumPy array; where some slot
+    has an `extent`."""
+    on_error: Callable[[BaseException, tuple[int, int, int], dict[str, Any]], None] | None = None
+    """Called with an error of `function`, the grid and the arguments by name: raises another one,
+    or returns to let the error be."""
 
 
 class Slot(NamedTuple):
@@ -58,6 +66,9 @@ class Slot(NamedTuple):
     """The device that a pointer must point to: DLPack's number, 1 for the CPU, 2 for CUDA."""
     finite: bool = False
     """Whether a number too large for fp32 is left to the careful path (else it is infinite)."""
+    extent: int = 0
+    """The number of the slot, behind those of the arguments, that takes the begin of the memory
+    that a pointer's argument belongs to; the next one takes its end. 0 for none."""
 
 
 class Link(Protocol):
@@ -81,7 +92,7 @@ def store_for(kind: str, slot: Slot) -> Store | None:
     if slot.type.startswith("*") != (kind == "pointer") or kind == "unknown":
         return None
     if kind == "pointer":
-        return Store(How.POINTER, device=slot.device, writes=slot.writes)
+        return Store(How.POINTER, device=slot.device, writes=slot.writes, extent=slot.extent)
     if kind == "unsigned":  # a value with the highest of 64 bits set
         return Store(How.INTEGER, -(1 << 63), (1 << 63) - 1) if slot.type == "u64" else None
     if slot.type[0] in "iu":

@@ -33,6 +33,7 @@ from tritium.launch.records import (
     PARAM,
     PLAN,
     READ_ONLY,
+    SIZES,
     SYMBOLS,
 )
 from tritium.native import pyobjects
@@ -303,11 +304,13 @@ def _write_entry(
         OPERATION.write(
             operations + i * OPERATION.size, how=int(store.how), low=store.low, high=store.high,
             device=store.device, refused=READ_ONLY if store.writes else 0,
+            extent=8 * store.extent,
         )  # fmt: skip
     words = ctypes.create_string_buffer(key, len(key))
     address, own = allocate(ENTRY.size, 64)
     digest, end = _hash(key), launched.end
-    kept = launched.caches, launched.kernels, launched.kernel
+    on_error = _error_handler(end)
+    kept = launched.caches, launched.kernels, launched.kernel, on_error
     keep = (memory, words, own, found, count, kept, end)
     entry = _Entry(address, digest, keep)
     ENTRY.write(
@@ -316,8 +319,23 @@ def _write_entry(
         function=end.function, state=end.state, kernel=id(launched.kernel), owner=id(entry),
         caches=id(launched.caches), cache_count=len(launched.caches),
         kernels=id(launched.kernels), kernel_count=ctypes.addressof(count),
+        extent_of=0 if end.extent_of is None else id(end.extent_of),
+        on_error=0 if on_error is None else id(on_error),
     )  # fmt: skip
     return entry
+
+
+def _error_handler(end: End) -> Callable[[BaseException, int, dict[str, Any]], None] | None:
+    """`End.on_error` as native code calls it, with the address of the grid's `SIZES`."""
+    on_error = end.on_error
+    if on_error is None:
+        return None
+
+    def handle(error: BaseException, sizes: int, arguments: dict[str, Any]) -> None:
+        x, y, z = (SIZES.read(sizes, axis) for axis in ("x", "y", "z"))
+        on_error(error, (x, y, z), arguments)
+
+    return handle
 
 
 def can_launch(function: Any) -> bool:

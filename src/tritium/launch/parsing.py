@@ -215,7 +215,7 @@ class ParseWriter:
             with f.when(f.icmp("eq", address, i64(0))):
                 empty = self._flag(f, has_no_elements(f, tensor), EMPTY)
                 f.put(flags, f.op("or", f.get("i64", flags), empty))
-            self._value(f, cursor, address, f.get("i64", flags))
+            self._value(f, cursor, address, f.get("i64", flags), obj)
             f.ret(YES)
 
     def _array(self, f: Code, values: tuple[Value, ...], cursor: Value) -> None:
@@ -227,7 +227,7 @@ class ParseWriter:
             self._word(f, cursor, word, dtype)
             flags = f.op("and", f.read(obj, ARRAY, "flags"), i32(NUMPY_WRITEABLE))
             fixed = self._flag(f, f.icmp("eq", flags, i32(0)), READ_ONLY)
-            self._value(f, cursor, address, f.op("or", fixed, i64(1 << DEVICE)))
+            self._value(f, cursor, address, f.op("or", fixed, i64(1 << DEVICE)), obj)
             f.ret(YES)
 
     def _integer(self, f: Code, values: tuple[Value, ...], cursor: Value) -> None:

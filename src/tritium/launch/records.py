@@ -57,9 +57,10 @@ CURSOR = Record(
     ("words", "ptr"), ("words_end", "ptr"), ("values", "ptr"), ("values_end", "ptr"),
     ("types", "ptr"), ("small", "ptr"),
 )  # fmt: skip
-"""The places of the next word of the key and of the next value. A pointer is two values: the
-address, and READ_ONLY, EMPTY (no element, and no memory) and the device. `small` is the
+"""The places of the next word of the key and of the next value. A pointer is three values: the
+address; READ_ONLY, EMPTY (no element, and no memory) and the device; and the object. `small` is the
 context's."""
+POINTER_VALUES = 3
 READ_ONLY, EMPTY, DEVICE = 1, 2, 8
 
 CONTEXT = Record(
@@ -71,18 +72,22 @@ is one of those for whose size kernels are specialized, null where no size matte
 
 OPERATION = Record(
     ("how", "i32"), ("refused", "i32"), ("device", "i32"), ("low", "i64"), ("high", "i64"),
+    ("extent", "i64"),
 )  # fmt: skip
-"""A `Store`; `refused`: the value's flags that it cannot have."""
+"""A `Store`; `refused`: the value's flags that it cannot have; `extent`: the offset in bytes of the
+slots of a pointer's extent, 0 for none."""
 
 ENTRY = Record(
     ("hash", "i64"), ("count", "i64"), ("words", "ptr"), ("operations", "ptr"),
     ("operations_end", "ptr"), ("function", "ptr"), ("state", "ptr"), ("kernel", "ptr"),
     ("owner", "ptr"), ("caches", "ptr"), ("cache_count", "i64"), ("kernels", "ptr"),
-    ("kernel_count", "ptr"),
+    ("kernel_count", "ptr"), ("extent_of", "ptr"), ("on_error", "ptr"),
 )  # fmt: skip
 """A compiled kernel under a key. `owner` is the Python object that keeps the rest alive. `kernels`
 is the dict that the kernel is in, `caches` the one that this belongs to: a size that is not the
-stated one (`kernel_count` points to it) means that something was removed."""
+stated one (`kernel_count` points to it) means that something was removed. `extent_of` and
+`on_error` are Python functions or null: `End.extent_of`, and one that takes an error of the launch,
+the address of its `SIZES` and the arguments by name (`End.on_error`)."""
 
 PLAN = Record(
     ("enabled", "i64"), ("context", "ptr"), ("types", "ptr"), ("function", "ptr"), ("slow", "ptr"),
@@ -99,11 +104,12 @@ SIZES = Record(("x", "i64"), ("y", "i64"), ("z", "i64"), ("total", "i64"))
 
 API = (
     "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyDict_GetItemWithError", "PyDict_New",
-    "PyDict_SetItem", "PyDict_Size", "PyErr_Clear", "PyErr_Occurred", "PyFloat_AsDouble",
+    "PyDict_SetItem", "PyDict_Size", "PyErr_Clear", "PyErr_Fetch", "PyErr_NormalizeException",
+    "PyErr_Occurred", "PyErr_Restore", "PyFloat_AsDouble",
     "PyList_GetItem", "PyList_Size", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow",
-    "PyLong_AsUnsignedLongLong", "PyObject_CallFunctionObjArgs", "PyObject_GetAttr",
-    "PyObject_Size", "PyObject_VectorcallMethod", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef",
-    "Py_IncRef",
+    "PyLong_AsUnsignedLongLong", "PyLong_FromVoidPtr", "PyObject_CallFunctionObjArgs",
+    "PyObject_GetAttr", "PyObject_Size", "PyObject_VectorcallMethod", "PyTuple_GetItem",
+    "PyTuple_Size", "PyType_IsSubtype", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 NAMES = "tritium_names"

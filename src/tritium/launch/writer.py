@@ -15,6 +15,7 @@ from __future__ import annotations
 from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.launch.binding import BindWriter
 from tritium.launch.ends import How
+from tritium.launch.memory_extents import ExtentWriter
 from tritium.launch.parsing import NO, YES
 from tritium.launch.records import (
     CAPSULE,
@@ -27,6 +28,7 @@ from tritium.launch.records import (
     OPERATION,
     PARAM,
     PLAN,
+    POINTER_VALUES,
     SIZES,
     VALUES,
     WORDS,
@@ -43,9 +45,12 @@ class KernelWriter(BindWriter):
         """Write every function."""
         super().write()
         self._find()
+        ExtentWriter(self.module).write()
         self._store()
         self._extents()
+        self._named()
         self._call_grid()
+        self._explain()
         self._slowly()
         self._key()
         self._kernel()
@@ -89,9 +94,9 @@ class KernelWriter(BindWriter):
         f.unreachable()
 
     def _store(self) -> None:
-        """i1 store(entry, values, slots): the values as the kernel takes them."""
-        f = self._code("store", "ptr known, ptr values, ptr slots", "i1")
-        entry, values, slots = f.arguments
+        """i1 store(entry, types, values, slots): the values as the kernel takes them."""
+        f = self._code("store", "ptr known, ptr types, ptr values, ptr slots", "i1")
+        entry, types, values, slots = f.arguments
         at = f.variable("ptr", f.read(entry, ENTRY, "operations"))
         source, target = f.variable("ptr", values), f.variable("ptr", slots)
         end = f.read(entry, ENTRY, "operations_end")
@@ -116,7 +121,15 @@ class KernelWriter(BindWriter):
                 with f.when(f.op("or", wrong, elsewhere)):
                     f.ret(NO)
                 f.put(slot, value)
-                f.put(source, f.offset(place, 16))
+                f.put(source, f.offset(place, 8 * POINTER_VALUES))
+                extent = f.read(operation, OPERATION, "extent")
+                with f.when(f.icmp("eq", extent, i64(0))):
+                    loop.restart()
+                owner, where = f.get("ptr", f.offset(place, 16)), f.gep("i8", slots, extent)
+                function = f.read(entry, ENTRY, "extent_of")
+                found = f.call("i1", "memory_extent", types, function, owner, where)
+                with f.when(self._unless(f, found)):
+                    f.ret(NO)
                 loop.restart()
             with f.when(f.icmp("eq", how, i32(How.INTEGER))):
                 below = f.icmp("slt", value, f.read(operation, OPERATION, "low"))
@@ -189,10 +202,10 @@ class KernelWriter(BindWriter):
             f.ret(NO)
         f.put(place, size)
 
-    def _call_grid(self) -> None:
-        """ptr call_grid(plan, grid, objects): a function of the arguments by name, called."""
-        f = self._code("call_grid", "ptr plan, ptr grid, ptr objects", "ptr")
-        plan, grid, objects = f.arguments
+    def _named(self) -> None:
+        """ptr named(plan, objects): the arguments by name; null where that raised."""
+        f = self._code("named", "ptr plan, ptr objects", "ptr")
+        plan, objects = f.arguments
         named = f.call("ptr", "PyDict_New")
         with f.when(is_null(f, named)):
             f.ret(NULL)
@@ -204,9 +217,44 @@ class KernelWriter(BindWriter):
             with f.when(f.icmp("ne", status, i32(0))):
                 f.call("void", "Py_DecRef", named)
                 f.ret(NULL)
+        f.ret(named)
+
+    def _call_grid(self) -> None:
+        """ptr call_grid(plan, grid, objects): a function of the arguments by name, called."""
+        f = self._code("call_grid", "ptr plan, ptr grid, ptr objects", "ptr")
+        plan, grid, objects = f.arguments
+        named = f.call("ptr", "named", plan, objects)
+        with f.when(is_null(f, named)):
+            f.ret(NULL)
         result = call_object(f, grid, named)
         f.call("void", "Py_DecRef", named)
         f.ret(result)
+
+    def _explain(self) -> None:
+        """void explain(on_error, plan, objects, sizes): give the exception that is set to
+        `on_error`; where this returns, the exception is set again."""
+        names = ("on_error", "plan", "objects", "sizes")
+        f = Code(self.module, "explain", [("ptr", name) for name in names], cold=True)
+        on_error, plan, objects, sizes = f.arguments
+        fetched = [f.variable("ptr", NULL) for _ in range(3)]  # type, value, traceback
+        f.call("void", "PyErr_Fetch", *fetched)
+        f.call("void", "PyErr_NormalizeException", *fetched)
+        kind, error, traceback = (f.get("ptr", place) for place in fetched)
+        where, named = f.call("ptr", "PyLong_FromVoidPtr", sizes), f.variable("ptr", NULL)
+        answer = f.variable("ptr", NULL)
+        with f.when(f.icmp("ne", where, NULL)):
+            f.put(named, f.call("ptr", "named", plan, objects))
+        with f.when(f.icmp("ne", f.get("ptr", named), NULL)):
+            f.put(answer, call_object(f, on_error, error, where, f.get("ptr", named)))
+        f.call("void", "Py_DecRef", where)
+        f.call("void", "Py_DecRef", f.get("ptr", named))
+        with f.when(f.icmp("ne", f.get("ptr", answer), NULL)):
+            f.call("void", "Py_DecRef", f.get("ptr", answer))
+            f.call("void", "PyErr_Restore", kind, error, traceback)
+            f.ret()
+        for held in (kind, error, traceback):
+            f.call("void", "Py_DecRef", held)
+        f.ret()
 
     # Python's part
 
@@ -282,12 +330,11 @@ class KernelWriter(BindWriter):
         with f.when(is_null(f, entry)):
             f.ret(f.call("ptr", "slowly", plan, given, args, nargs, names))
         # From here on Python code may run, and forget this entry: hold it.
-        owner, kernel = f.read(entry, ENTRY, "owner"), f.read(entry, ENTRY, "kernel")
-        types = f.read(plan, PLAN, "types")
+        owner, types = f.read(entry, ENTRY, "owner"), f.read(plan, PLAN, "types")
         sizes = f.variable("", size=SIZES.size)
         with f.when(f.call("i1", "extents", types, given, sizes)):
             f.call("void", "Py_IncRef", owner)
-            f.ret(f.call("ptr", "run", entry, owner, kernel, sizes, slots))
+            f.ret(f.call("ptr", "run", entry, plan, objects, sizes, slots))
         callable_ = is_type(f, type_of(f, given), types, "function", "method")
         with f.when(self._unless(f, callable_)):
             f.ret(f.call("ptr", "slowly", plan, given, args, nargs, names))
@@ -299,7 +346,7 @@ class KernelWriter(BindWriter):
         simple = f.call("i1", "extents", types, found, sizes)
         with f.when(simple):
             f.call("void", "Py_DecRef", found)
-            f.ret(f.call("ptr", "run", entry, owner, kernel, sizes, slots))
+            f.ret(f.call("ptr", "run", entry, plan, objects, sizes, slots))
         f.call("void", "Py_DecRef", owner)
         result = f.call("ptr", "slowly", plan, found, args, nargs, names)
         f.call("void", "Py_DecRef", found)
@@ -332,15 +379,17 @@ class KernelWriter(BindWriter):
         guards, number = f.read(plan, PLAN, "globals"), f.read(plan, PLAN, "global_count")
         with f.when(self._unless(f, f.call("i1", "unchanged", guards, number))):
             f.ret(NULL)
-        with f.when(self._unless(f, f.call("i1", "store", entry, values, slots))):
+        types = f.read(plan, PLAN, "types")
+        with f.when(self._unless(f, f.call("i1", "store", entry, types, values, slots))):
             f.ret(NULL)
         f.ret(entry)
 
     def _run(self) -> None:
-        """ptr run(entry, owner, kernel, sizes, slots): run the grid; drops `owner`."""
-        arguments = "ptr known, ptr owner, ptr kernel, ptr sizes, ptr slots"
+        """ptr run(entry, plan, objects, sizes, slots): run the grid; drops the entry's owner."""
+        arguments = "ptr known, ptr plan, ptr objects, ptr sizes, ptr slots"
         f = self._code("run", arguments, "ptr")
-        entry, owner, kernel, sizes, slots = f.arguments
+        entry, plan, objects, sizes, slots = f.arguments
+        owner, kernel = f.read(entry, ENTRY, "owner"), f.read(entry, ENTRY, "kernel")
         total = f.read(sizes, SIZES, "total")
         done = f.variable("i1", YES)
         with f.when(f.icmp("ne", total, i64(0))):
@@ -351,6 +400,9 @@ class KernelWriter(BindWriter):
             f.call("void", "Py_IncRef", kernel)
             f.call("void", "Py_DecRef", owner)
             f.ret(kernel)
+        on_error = f.read(entry, ENTRY, "on_error")
+        with f.when(f.icmp("ne", on_error, NULL)):
+            f.call("void", "explain", on_error, plan, objects, sizes)
         f.call("void", "Py_DecRef", owner)
         f.ret(NULL)
 

@@ -25,11 +25,13 @@ TYPES = Record(
     ("int", "ptr"), ("bool", "ptr"), ("float", "ptr"), ("ndarray", "ptr"),
     ("tensor", "ptr"), ("parameter", "ptr"), ("export", "ptr"), ("none", "ptr"),
     ("tuple", "ptr"), ("list", "ptr"), ("str", "ptr"), ("function", "ptr"), ("method", "ptr"),
-    ("descriptor", "ptr"), ("size", "ptr"),
+    ("descriptor", "ptr"), ("size", "ptr"), ("item_size", "i64"),
 )  # fmt: skip
 """Type objects by address (and None itself). NumPy's and torch's are filled in when the first such
 argument came: `export` is torch's `dltensor_from_py_object_no_sync`. `descriptor` is the class of
-the last tensor descriptor, `size` torch's class of shapes, a tuple."""
+the last tensor descriptor, `size` torch's class of shapes, a tuple; `item_size` is the offset of
+the size of an element in the struct of NumPy's dtypes, an i32 (the low half of an i64 in NumPy 2),
+0 where that is not known."""
 
 DLTENSOR = Record(
     ("data", "ptr"), ("device_type", "i32"), ("device_id", "i32"), ("ndim", "i32"),
@@ -69,7 +71,7 @@ class KnownTypes:
             self.address, int=id(int), bool=id(bool), float=id(float), none=id(None),
             ndarray=unknown, tensor=0, parameter=0, export=0, tuple=id(tuple), list=id(list),
             str=id(str), function=id(types.FunctionType), method=id(types.MethodType),
-            descriptor=0, size=0,
+            descriptor=0, size=0, item_size=0,
         )  # fmt: skip
         self._numpy_checked = False
         self._descriptor: type | None = None
@@ -80,7 +82,9 @@ class KnownTypes:
             if not self._numpy_checked:
                 self._numpy_checked = True
                 if _array_struct_is_as_expected():
-                    TYPES.write(self.address, ndarray=id(np.ndarray))
+                    TYPES.write(
+                        self.address, item_size=_item_size_offset(), ndarray=id(np.ndarray)
+                    )
             return
         torch: Any = sys.modules.get("torch")
         if torch is None or TYPES.read(self.address, "export") or not isinstance(obj, torch.Tensor):
@@ -123,6 +127,18 @@ def _array_struct_is_as_expected() -> bool:
         if not same:
             return False
     return True
+
+
+def _item_size_offset() -> int:
+    """The offset of the size of an element in a dtype's struct; 0 where it is not found."""
+    # After the head: the class of scalars, four characters and the number of the type.
+    head = HEAD + ctypes.sizeof(ctypes.c_void_p) + 4 + 4
+    probes = [np.dtype(np.int8), np.dtype(np.complex128), np.dtype("V777")]
+    for offset in (head, head + 8):  # NumPy 1; NumPy 2, which has flags of 8 bytes before
+        sizes = [ctypes.c_int32.from_address(id(probe) + offset).value for probe in probes]
+        if sizes == [probe.itemsize for probe in probes]:
+            return offset
+    return 0
 
 
 def _torch_export(torch: Any) -> int:

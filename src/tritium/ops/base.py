@@ -108,6 +108,12 @@ class Op(DeclaredOp):
     """The rule by which checks compute, when a kernel runs, the interval of the result of an op
     that is not linear from those of its two operands; empty without one."""
 
+    exact: ClassVar[str] = ""
+    """The rule by which exact comparisons of kernels replace the op, where it has floats
+    (`tritium.sanitize.exact`): the name of one; "bits" where it stays, because it looks at no
+    number; "none" where the op has no meaning there. Empty for ops that only move numbers, and for
+    functions of which nothing is known."""
+
     loads_elements: ClassVar[bool] = False
     stores_elements: ClassVar[bool] = False
     """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in

@@ -39,6 +39,7 @@ class ExpOp(MathOp):
     """e to the power of x."""
 
     name = "math.exp"
+    exact = "exponential"
     compute = function(np.exp)
 
 
@@ -46,6 +47,7 @@ class Exp2Op(MathOp):
     """2 to the power of x."""
 
     name = "math.exp2"
+    exact = "power"
     compute = function(np.exp2)
 
 
@@ -88,6 +90,7 @@ class SinOp(MathOp):
     """The sine of an angle in radians."""
 
     name = "math.sin"
+    exact = "sine"
     compute = function(np.sin)
 
 
@@ -95,6 +98,7 @@ class CosOp(MathOp):
     """The cosine of an angle in radians."""
 
     name = "math.cos"
+    exact = "cosine"
     compute = function(np.cos)
 
 
@@ -116,6 +120,7 @@ class SqrtOp(MathOp):
     """The square root. Lowerings may be off by an ulp or two; `tt.precise_sqrt` may not."""
 
     name = "math.sqrt"
+    exact = "root"
     cost = 6
     compute = function(np.sqrt)
 
@@ -124,6 +129,7 @@ class RsqrtOp(MathOp):
     """1 / sqrt(x)."""
 
     name = "math.rsqrt"
+    exact = "inverse root"
     cost = 8
 
     @staticmethod
@@ -145,6 +151,7 @@ class AbsFOp(MathOp):
     """The magnitude: the sign bit cleared, of NaN too."""
 
     name = "math.absf"
+    exact = "bits"
     cost = 1
     compute = function(np.abs)
 
@@ -204,6 +211,7 @@ class FmaOp(Op):
     """`a * b + c`, rounded once."""
 
     name = "math.fma"
+    exact = "fused"
     elementwise = True
     syntax = "$a, $b, $c flags(fastmath) attrs : type(a)"
     a = operand()

@@ -281,10 +281,10 @@ class _Check:
         """In numbers of 32 bits, twice as many to a register as addresses. (An offset of 2**31 - 1
         in a tensor of yet more elements is reported wrongly.)"""
         base, first, count = self._range(start)
-        worst = self._worst(self._binary(SubIOp, offsets, first))
+        worst = self._worst(self.make(SubIOp, offsets, first))
         at = self.at
-        index = at.value(ExtSIOp, self._binary(AddIOp, worst, first), result=ir.i64)
-        address = self._binary(AddIOp, base, self._binary(MulIOp, index, self.size))
+        index = at.value(ExtSIOp, self.make(AddIOp, worst, first), result=ir.i64)
+        address = self.make(AddIOp, base, self.make(MulIOp, index, self.size))
         self._check(self._compare("ult", worst, count), address)
 
     def _range(self, start: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
@@ -303,31 +303,31 @@ class _Check:
     def _compute_range(self, start: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
         at, extent, shift = self.at, self.extents[0], (self.size - 1).bit_length()
         base = at.value(PtrToIntOp, start)
-        down, up = (self._binary(SubIOp, end, base) for end in (extent.begin, extent.end))
+        down, up = (self.make(SubIOp, end, base) for end in (extent.begin, extent.end))
         # Rounded up: an element begins inside.
-        first = self._binary(ShRSIOp, self._binary(AddIOp, down, self.size - 1), shift)
-        first = self._binary(MaxSIOp, first, _LOWEST)
-        last = self._binary(MinSIOp, self._binary(ShRSIOp, up, shift), _HIGHEST)
-        first, count = self._never_empty(first, self._binary(SubIOp, last, first), _HIGHEST)
+        first = self.make(ShRSIOp, self.make(AddIOp, down, self.size - 1), shift)
+        first = self.make(MaxSIOp, first, _LOWEST)
+        last = self.make(MinSIOp, self.make(ShRSIOp, up, shift), _HIGHEST)
+        first, count = self._never_empty(first, self.make(SubIOp, last, first), _HIGHEST)
         first = at.value(TruncIOp, first, result=ir.i32)
         return base, first, at.value(TruncIOp, count, result=ir.i32)
 
     def _addresses(self) -> None:
         begin, end = self.extents[0]
-        count = self._binary(SubIOp, self._binary(SubIOp, end, begin), self.size - 1)
+        count = self.make(SubIOp, self.make(SubIOp, end, begin), self.size - 1)
         begin, count = self._never_empty(begin, count, -1)
         addresses = self.at.value(PtrToIntOp, self.pointer)
-        worst = self._worst(self._binary(SubIOp, addresses, begin))
-        self._check(self._compare("ult", worst, count), self._binary(AddIOp, begin, worst))
+        worst = self._worst(self.make(SubIOp, addresses, begin))
+        self._check(self._compare("ult", worst, count), self.make(AddIOp, begin, worst))
 
     def _one_of_several(self) -> None:
         addresses = self.at.value(PtrToIntOp, self.pointer)
         outside: SSAValue | None = None
         for begin, end in self.extents:
-            count = self._binary(SubIOp, self._binary(SubIOp, end, begin), self.size - 1)
-            count = self._binary(MaxSIOp, count, 0)
-            beyond = self._compare("uge", self._binary(SubIOp, addresses, begin), count)
-            outside = beyond if outside is None else self._binary(AndIOp, outside, beyond)
+            count = self.make(SubIOp, self.make(SubIOp, end, begin), self.size - 1)
+            count = self.make(MaxSIOp, count, 0)
+            beyond = self._compare("uge", self.make(SubIOp, addresses, begin), count)
+            outside = beyond if outside is None else self.make(AndIOp, outside, beyond)
         assert outside is not None
         none = self.at.constant(0, addresses)
         worst = self._worst(self.at.value(SelectOp, outside, addresses, none))
@@ -352,7 +352,8 @@ class _Check:
             places = self.at.value(SelectOp, self.mask, places, nothing)
         return reduced(self.at, places, MaxUIOp)
 
-    def _binary(self, cls: type[Op], lhs: SSAValue, rhs: SSAValue | int) -> SSAValue:
+    def make(self, cls: type[Op], lhs: SSAValue, rhs: SSAValue | int) -> SSAValue:
+        """The result of a new op; a number is as many as the left operand has."""
         return self.at.value(cls, lhs, self._like(rhs, lhs))
 
     def _like(self, value: SSAValue | int, like: SSAValue) -> SSAValue:

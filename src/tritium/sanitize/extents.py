@@ -30,6 +30,11 @@ UNKNOWN = Memory(0, (1 << 63) - 1, 0, "an extent that is not known")
 def extent_of(argument: Any) -> tuple[int, int]:
     """The start and the end of an argument's memory: `memory_of` without the words of reports, for
     each launch."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(argument, torch.Tensor):
+        storage = argument.untyped_storage()
+        begin = storage.data_ptr()
+        return begin, begin + storage.nbytes()
     if type(argument) is np.ndarray:
         owner = argument
         while type(owner.base) is np.ndarray:

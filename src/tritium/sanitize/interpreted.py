@@ -21,16 +21,23 @@ import numpy as np
 from tritium.ir import types as ir
 from tritium.language.emitter import Evaluated
 from tritium.ops.effects import GLOBAL
-from tritium.ops.memory import Memory
+from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import access_name
+from tritium.sanitize.exact.interpreted import exact_result
 from tritium.sanitize.extents import Memory as Extent
-from tritium.sanitize.kinds import INFINITE, NAN
-from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError, warn_of_order
+from tritium.sanitize.kinds import EXACT, INFINITE, NAN
+from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError, place_of, warn_of_order
 from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
 from tritium.sanitize.races import WORDS, access_of, orders, releases
 from tritium.sanitize.shadow import SITE_BITS, Noted, Shadow
+from tritium.sanitize.shared_races import (
+    Accesses,
+    Conflict,
+    accesses_chip,
+    works_asynchronously,
+)
 from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
@@ -68,6 +75,7 @@ class _Now(threading.local):
     roots: frozenset[int] | None = None
     program: tuple[int, int, int] = (0, 0, 0)
     updated = False
+    replacing = False
 
 
 class _Reports(Checks):
@@ -144,6 +152,45 @@ class Watch:
                 first = self._first.get((program, kind))
                 if first is None or (first[0], found[0]) == ("loaded", "made"):
                     self._first[program, kind] = found
+
+    def evaluate(
+        self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]
+    ) -> Any:
+        """Evaluate an op on the values of these handles. Raises `SanitizerError` for an access of
+        on-chip memory that comes before the wait for an asynchronous one."""
+        if EXACT in self._checks and not self._now.replacing:
+            self._now.replacing = True  # what stands for the op is evaluated as it is
+            try:
+                found = exact_result(context, op, handles)
+            finally:
+                self._now.replacing = False
+            if found is not None:
+                return found
+        if "races" not in self._checks or not accesses_chip(op):
+            return op.evaluate(context, *values)
+        begun: Accesses = context.state(Accesses)
+        try:
+            outcome = op.evaluate(context, *values)
+        except EvaluationError:
+            found = begun.conflict(op, values, context)
+            if found is None:
+                raise
+            raise self._too_early(found) from None
+        if works_asynchronously(op):
+            begun.note(op, values, self._site("races"))
+        return outcome
+
+    def _too_early(self, found: Conflict) -> SanitizerError:
+        site, program = self._site("races"), self._now.program
+        other = found.other.site
+        kind = "write" if found.other.writes else "read"
+        lines = [
+            f"race: {found.access} of {found.memory} memory in kernel '{self._kernel}', program "
+            f"{program}, at {place_of(site)}", f"    {site['source']}",
+            f"  without a wait for the asynchronous {kind} that began at {place_of(other)}",
+            f"    {other['source']}",
+        ]  # fmt: skip
+        return SanitizerError("\n".join(lines), "races", (site["file"], site["line"]), program)
 
     def results(self, op: Any, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
         """The handles of what an op gave."""

@@ -102,7 +102,7 @@ class Checks:
     ) -> SanitizerError:  # fmt: skip
         """The error to raise after a launch with these arguments (by slot)."""
         site = self.sites[failed.site]
-        place = _place_of(site)
+        place = place_of(site)
         if site["kind"] == "races":
             title = f"race: {site['access']}"
             details = self._raced(failed, arguments, shadow)
@@ -157,7 +157,7 @@ class Checks:
             site = self.sites[other.site]
             lines = [
                 f"  without order beside the {site['access']} of program {other.program}, at "
-                f"{_place_of(site)}", *([f"    {site['source']}"] if site["source"] else []),
+                f"{place_of(site)}", *([f"    {site['source']}"] if site["source"] else []),
             ]  # fmt: skip
         return [*lines, *self._arguments_at(failed, arguments)]
 
@@ -190,7 +190,7 @@ def warn_of_order(kernel: str, site: Mapping[str, Any]) -> None:
     """Warn that races of a kernel may go unreported, because its programs may order themselves."""
     warnings.warn(
         f"races: programs of kernel '{kernel}' may order themselves by the {site['access']} at "
-        f"{_place_of(site)}; what such operations may order is not reported", stacklevel=2
+        f"{place_of(site)}; what such operations may order is not reported", stacklevel=2
     )
 
 
@@ -199,7 +199,8 @@ def _index(address: int, memory: Memory, size: int) -> str:
     return f"byte {address - memory.first}" if rest else f"index {index}"
 
 
-def _place_of(site: Mapping[str, Any]) -> str:
+def place_of(site: Mapping[str, Any]) -> str:
+    """The file and the line of a check."""
     return f"{site['file']}:{site['line']}" if site["file"] else "an unknown line"
 
 

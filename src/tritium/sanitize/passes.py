@@ -10,6 +10,7 @@ from tritium.ir.printing import print_module
 from tritium.passes.base import Pass
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
+from tritium.sanitize.exact.algebra import ExactAlgebra
 from tritium.sanitize.floats import CheckFloats
 from tritium.sanitize.guards import GuardBounds
 from tritium.sanitize.races import CheckRaces
@@ -38,6 +39,10 @@ def sanitizer(
     passes: list[Pass] = [TensorPointers()]
     data: dict[str, Any] = {"sites": sites, "pointers": pointers, "report": on_gpu}
     modes = mode.split(",")
+    if "exact" in modes:
+        if "fp" in modes:
+            raise ValueError(f"instrumentation_mode is {mode!r}: 'exact' leaves no floats for 'fp'")
+        passes.append(ExactAlgebra())
     if "fp" in modes:
         data["ttir"] = print_module(module)
     reports = add_arguments(kernel_of(module), ("report",)) if on_gpu else []

@@ -29,6 +29,7 @@ from tritium.backends.base import (
 from tritium.backends.cpu.processors import processor
 from tritium.language.emitter import TargetFeatures
 from tritium.native.loader import assembly, check_object, llvm_version
+from tritium.sanitize.kinds import EXACT
 from tritium.target import GPUTarget
 
 
@@ -71,7 +72,7 @@ class CPUOptions:
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, EXACT, "default")
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)
@@ -156,7 +157,12 @@ class CPUBackend(BaseBackend):
         return _tiles(text, path) if stage == "tile" else None
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
-        return {"asm": partial(_assembly, metadata.arch)}  # kernels are pickled
+        located = partial(_located, metadata.arch, metadata.enable_fp_fusion)
+        return {
+            "asm": partial(_assembly, metadata.arch),  # kernels are pickled
+            "llir_lines": located,
+            "asm_lines": partial(_located_assembly, metadata.arch, located),
+        }
 
     def load_dialects(self, context: Any) -> None:
         """The backend has no dialect of its own."""
@@ -194,5 +200,20 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
 
 def _assembly(arch: Any, stages: Mapping[str, Any]) -> str:
     return assembly(stages["llir"], processor=processor(arch))
+
+
+def _located(arch: Any, fuse: bool, stages: Mapping[str, Any]) -> str:
+    """The LLVM IR once more, with the source lines of its instructions."""
+    from tritium.backends.cpu.lower.module import lower_to_llvm  # as in add_stages
+
+    return lower_to_llvm(_tiles(stages["tile"]), processor(arch), fuse, lines=True)[0]
+
+
+def _located_assembly(
+    arch: Any, located: Callable[[Mapping[str, Any]], str], stages: Mapping[str, Any]
+) -> str:
+    """The assembly once more, with source lines."""
+    return assembly(located(stages), processor=processor(arch))
+
 
 

@@ -20,6 +20,7 @@ from tritium.native.host import host
 from tritium.native.loader import Image, load_object
 from tritium.native.pool import MAX_TOGETHER
 from tritium.sanitize import ring
+from tritium.sanitize.extents import extent_of
 from tritium.sanitize.launch import CheckFailed, Checks
 from tritium.sanitize.ring import PARAMETERS
 from tritium.target import GPUTarget
@@ -101,9 +102,29 @@ class CPULauncher:
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where launches need Python."""
-        if self._checks is not None or self._labels is not None:
-            return None
-        return native_end(self._launch, self._params)
+        checks = self._checks
+        if self._labels is not None or (checks is not None and checks.granules):
+            return None  # each launch has its own memory
+        end = native_end(self._launch, self._params)
+        if checks is None:
+            return end
+        given, added = len(self._slots), 2 * len(checks.pointers)
+        slots = list(end.slots[:given])
+        assert len(end.slots) == given + added, "only extents are added on the CPU"
+        for i, pointer in enumerate(checks.pointers):
+            slots[pointer] = slots[pointer]._replace(extent=given + 2 * i)
+        return end._replace(slots=slots, extent_of=extent_of, on_error=self._explain)
+
+    def _explain(
+        self, error: BaseException, grid: tuple[int, int, int], arguments: dict[str, Any]
+    ) -> None:
+        """Raise the error of a check that failed in a native launch."""
+        if isinstance(error, CheckFailed) and self._checks is not None:
+            args = tuple(arguments.values())
+            if self._nested:
+                args = tuple(_leaves(args, self._kinds))
+            given = [args[i] for i in self._slots]
+            raise self._checks.error(error, given, grid, None) from None
 
     def _add(
         self, name: str, kind: Any, path: tuple[int, ...], constants: Any, written: frozenset[int]

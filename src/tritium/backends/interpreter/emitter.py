@@ -103,11 +103,13 @@ class EagerEmitter:
         if self._vectorised and not _runs_for_all_elements(op, types):
             raise Divergence
         handles: list[Any] = []
-        if self.watch is not None:
+        # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
+        if self.watch is None:
+            outcome = op.evaluate(self, *values)
+        else:
             handles = [h for given in operands for h in as_tuple(given) if h is not None]
             self.watch.begin(op, handles, self.program_id)
-        # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
-        outcome = op.evaluate(self, *values)
+            outcome = self.watch.evaluate(op, self, handles, values)
         self._note_effects(op)
         if len(op.results) == 1:
             outcome = (outcome,)

@@ -39,6 +39,7 @@ from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.native.pool import check_together
+from tritium.sanitize.kinds import EXACT
 from tritium.sanitize.launch import SanitizerError
 
 _COUNTS = ("num_warps", "num_stages", "num_ctas")
@@ -126,8 +127,9 @@ class InterpretedKernel:
     @staticmethod
     def _checks(kwargs: Mapping[str, Any]) -> list[str]:
         """The sanitizer's checks that a launch asks for."""
-        mode = instrumentation(kwargs.get("instrumentation_mode"), (*SANITIZERS, *PROFILES))
-        return [name for name in mode.split(",") if name in SANITIZERS]
+        built = (*SANITIZERS, EXACT, *PROFILES)
+        mode = instrumentation(kwargs.get("instrumentation_mode"), built)
+        return [name for name in mode.split(",") if name in (*SANITIZERS, EXACT)]
 
     def _watch(self, emitter: EagerEmitter, checks: list[str], arguments: Arguments) -> None:
         from tritium.sanitize.interpreted import Watch, WatchedMemory  # which few launches need

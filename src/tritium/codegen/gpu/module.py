@@ -15,13 +15,13 @@ from tritium.codegen.gpu import registrations
 from tritium.codegen.gpu.calls import define, result_type, value_types
 from tritium.codegen.gpu.context import SHARED_MEMORY, Context
 from tritium.codegen.gpu.control import lower_function
-from tritium.codegen.gpu.debug_info import DebugInfo
 from tritium.codegen.gpu.demand import Demand
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.memory.frames import Frames, fitted_frames, frames
 from tritium.codegen.gpu.partitions import STATE_BYTES, enter, in_order, plan_of, write_workers
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
+from tritium.codegen.llvm.debug_info import DebugInfo
 from tritium.codegen.llvm.writer import Function, Module, const
 from tritium.ir import types as ir
 from tritium.ops.attributes import DIVISIBILITY, NUM_CTAS, NUM_WARPS, PLAIN_DESCRIPTORS

@@ -110,6 +110,7 @@ class ExtFOp(FloatCastOp):
     """To a wider type, exactly."""
 
     name = "arith.extf"
+    exact = "resize"
     widens = True
     composes = True
 
@@ -121,6 +122,7 @@ class TruncFOp(FloatCastOp):
     """To a narrower type, to nearest even unless `roundingmode` says otherwise."""
 
     name = "arith.truncf"
+    exact = "resize"
     cost = 3
     syntax = "$operand [$roundingmode] flags(fastmath) attrs : type(operand) to type(result)"
     widens = False
@@ -196,6 +198,7 @@ class SIToFPOp(CastOp):
     """A signed integer to a floating-point number, to nearest even."""
 
     name = "arith.sitofp"
+    exact = "bits"
     source, target = "integer", "float"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -206,6 +209,7 @@ class UIToFPOp(CastOp):
     """An unsigned integer to a floating-point number, to nearest even."""
 
     name = "arith.uitofp"
+    exact = "bits"
     source, target = "integer", "float"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -232,6 +236,7 @@ class FPToSIOp(CastOp):
     that of 32 bits, where the type has fewer). A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptosi"
+    exact = "none"
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -244,6 +249,7 @@ class FPToUIOp(CastOp):
     are the low ones of a signed integer of 32. A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptoui"
+    exact = "none"
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -260,6 +266,7 @@ class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width."""
 
     name = "arith.bitcast"
+    exact = "none"
     composes = True
 
 

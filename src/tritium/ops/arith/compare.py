@@ -76,6 +76,7 @@ class CmpFOp(Op):
     """Compare floating-point numbers; i1 of the operands' shape."""
 
     name = "arith.cmpf"
+    exact = "compare"
     elementwise = True
     syntax = "$predicate, $lhs, $rhs flags(fastmath) attrs : type(lhs)"
     lhs = operand()
@@ -103,6 +104,7 @@ class SelectOp(Op):
     """`a` where the condition is true, else `b`. A scalar condition chooses between tiles."""
 
     name = "arith.select"
+    exact = "bits"
     elementwise = True
     piecewise = True
     condition = operand()

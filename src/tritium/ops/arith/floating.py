@@ -31,6 +31,7 @@ class AddFOp(FloatBinaryOp):
     """`a + b`."""
 
     name = "arith.addf"
+    exact = "sum"
     atomic = "FADD"
     commutative = True
     neutral = -0.0
@@ -41,6 +42,7 @@ class SubFOp(FloatBinaryOp):
     """`a - b`."""
 
     name = "arith.subf"
+    exact = "difference"
     right_neutral = 0.0
     compute = function(np.subtract)
 
@@ -49,6 +51,7 @@ class MulFOp(FloatBinaryOp):
     """`a * b`."""
 
     name = "arith.mulf"
+    exact = "product"
     commutative = True
     neutral = 1.0
     compute = function(np.multiply)
@@ -58,6 +61,7 @@ class DivFOp(FloatBinaryOp):
     """`a / b`. Lowerings may be off by an ulp or two; `tt.precise_divf` may not."""
 
     name = "arith.divf"
+    exact = "quotient"
     right_neutral = 1.0
     cost = 4
     compute = function(np.divide)
@@ -82,6 +86,7 @@ class MinimumFOp(FloatBinaryOp):
     """The smaller; NaN if either is; -0 is below +0."""
 
     name = "arith.minimumf"
+    exact = "least"
     commutative = True
     neutral = inf
     compute = function(partial(_ordered, np.minimum, True))
@@ -91,6 +96,7 @@ class MaximumFOp(FloatBinaryOp):
     """The larger; NaN if either is; -0 is below +0."""
 
     name = "arith.maximumf"
+    exact = "greatest"
     commutative = True
     neutral = -inf
     compute = function(partial(_ordered, np.maximum, False))
@@ -100,6 +106,7 @@ class MinNumFOp(FloatBinaryOp):
     """The smaller; the other one if one is NaN."""
 
     name = "arith.minnumf"
+    exact = "least"
     commutative = True
     neutral = nan
     compute = function(partial(_ordered, np.fmin, True))
@@ -109,6 +116,7 @@ class MaxNumFOp(FloatBinaryOp):
     """The larger; the other one if one is NaN."""
 
     name = "arith.maxnumf"
+    exact = "greatest"
     commutative = True
     neutral = nan
     compute = function(partial(_ordered, np.fmax, False))
@@ -118,6 +126,7 @@ class NegFOp(UnaryOp):
     """The sign flipped, of NaN too."""
 
     name = "arith.negf"
+    exact = "negative"
     involution = True
     syntax = "$operand flags(fastmath) attrs : type(operand)"
     fastmath = flags_attr(FastMathAttr)

@@ -88,6 +88,11 @@ class AtomicRMWOp(AtomicUpdate):
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
+
+    @property
+    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "none" if self.atomic_rmw_op is AtomicKind.FADD else ""
+
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
 
     @classmethod

@@ -294,6 +294,7 @@ class DescriptorReduceOp(BlockAccess):
     """Atomically combine a block at `indices` with what memory holds."""
 
     name = "tt.descriptor_reduce"
+    exact = "none"
     reads_operand_types = True
     combines = True
     effects = (reads(GLOBAL, "desc"), writes(GLOBAL, "desc"))

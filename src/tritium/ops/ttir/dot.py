@@ -87,6 +87,7 @@ class DotOp(MatrixProduct):
     """
 
     name = "tt.dot"
+    exact = "dot"
     syntax = (
         "$a, $b, $c [, 'inputPrecision' = $inputPrecision] attrs "
         ": type(a) * type(b) -> type(result)"
@@ -148,6 +149,7 @@ class DotScaledOp(TileProduct):
     """
 
     name = "tt.dot_scaled"
+    exact = "none"
     has_scales = True
     syntax = (
         "$a [scale $a_scale], $b [scale $b_scale], $c lhs = $a_elem_type rhs = $b_elem_type attrs "

@@ -63,6 +63,7 @@ class ElementwiseInlineAsmOp(Op):
     """
 
     name = "tt.elementwise_inline_asm"
+    exact = "none"
     cost = 20
     syntax = "$asm_string attrs [$arguments : type(arguments)] -> type(results)"
     arguments = variadic()

@@ -48,6 +48,7 @@ class FpToFpOp(CastOp):
     infinities) become that one, as GPUs convert; rounding is needed where the type narrows."""
 
     name = "tt.fp_to_fp"
+    exact = "resize"
     cost = 6
     syntax = "$operand [, rounding = $rounding] attrs : type(operand) -> type(result)"
     source = target = "float"
@@ -77,6 +78,7 @@ class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width; pointers have 64 bits."""
 
     name = "tt.bitcast"
+    exact = "none"
     memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
 
@@ -135,6 +137,7 @@ class ClampFOp(Op):
     else `min`."""
 
     name = "tt.clampf"
+    exact = "clamp"
     elementwise = True
     syntax = "$x, $min, $max, propagateNan = $propagateNan attrs : type(result)"
     x = operand()
@@ -157,6 +160,7 @@ class PreciseSqrtOp(UnaryOp):
     """The square root, correctly rounded."""
 
     name = "tt.precise_sqrt"
+    exact = "root"
     cost = 6
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -167,6 +171,7 @@ class PreciseDivFOp(BinaryOp):
     """`a / b`, correctly rounded."""
 
     name = "tt.precise_divf"
+    exact = "quotient"
     cost = 4
     kind = "float"
 
@@ -178,6 +183,7 @@ class ApproxDivFOp(BinaryOp):
     """`a / b` of f32, off by 2 units in the last place where 2**-126 <= |b| <= 2**126."""
 
     name = "tt.approx_divf"
+    exact = "quotient"
 
     @classmethod
     def infer(cls, lhs: ir.Type, rhs: ir.Type, **attrs: Any) -> ir.Type:

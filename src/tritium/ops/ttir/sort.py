@@ -23,6 +23,7 @@ class SortOp(Op):
     """
 
     name = "tt.sort"
+    exact = "ordered"
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
     k = i32_attr()

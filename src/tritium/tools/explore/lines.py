@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritium.ir.locations import UNKNOWN, LocationSyntaxError, parse_location, source_position
 
@@ -121,6 +121,31 @@ def sass_lines(text: str, places: Mapping[str, Sequence[Place | None]]) -> list[
             left = iter(places.get(match[1], ()))
         lines.append(Line(line, next(left, None) if "\t" in line else None))
     return lines
+
+
+_METADATA = re.compile(r", ![\w.]+ !\d+")
+
+
+def placed(lines: Sequence[Line], located: Sequence[Line]) -> list[Line]:
+    """Lines of code, with the places of the same code that was compiled with locations; as they are
+    where that is not the same, instruction by instruction."""
+    places = [(code, line.place) for line in located if (code := _instruction(line))]
+    if [code for line in lines if (code := _instruction(line))] != [code for code, _ in places]:
+        return list(lines)
+    left = iter(places)
+    return [replace(line, place=_known(next(left)[1])) if _instruction(line) else line
+            for line in lines]  # fmt: skip
+
+
+def _known(place: Place | None) -> Place | None:
+    return place if place is not None and place[1] else None  # line 0: of no line
+
+
+def _instruction(line: Line) -> str:
+    """The text of an instruction; empty for other lines."""
+    text = _METADATA.sub("", line.text).strip()
+    indented = line.text.startswith(("\t", "  "))
+    return text if indented and not text.startswith((".", "#", ";", "//")) else ""
 
 
 STAGES: Mapping[str, tuple[Callable[[str], list[Line]], str]] = {

@@ -21,7 +21,7 @@ from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVa
 from tritium.backends.nvidia.occupancy import occupancy
 from tritium.backends.nvidia.sass import instruction_places
 from tritium.tools.explore.layouts import layouts_of
-from tritium.tools.explore.lines import STAGES, Line, Place, sass_lines
+from tritium.tools.explore.lines import STAGES, Line, Place, placed, sass_lines
 from tritium.tools.explore.loops import STAGES as CODE
 from tritium.tools.explore.loops import machine_loops, pipelined_loops
 from tritium.tools.explore.profile import measured
@@ -117,7 +117,9 @@ def _lines(asm: Any, name: str, text: str) -> list[Line]:
     """The lines of a stage with their places."""
     if name == "sass":
         return sass_lines(text, instruction_places(asm["cubin"]))
-    return STAGES[name][0](text)
+    read = STAGES[name][0]
+    located = _text(asm, f"{name}_lines")
+    return read(text) if located is None else placed(read(text), read(located))
 
 
 def _pair(kernel: dict[str, Any], other: dict[str, Any], title: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -56,6 +56,9 @@ class Assumed(NamedTuple):
 NOTHING_ASSUMED = Assumed(frozenset(), False)
 
 
+_NO_LINES = nullcontext()
+
+
 @dataclass(eq=False)
 class Context:
     """State of lowering one function.
@@ -103,10 +106,24 @@ class Context:
     kept: list[int] = field(default_factory=list[int])
     """The offsets of the parts of the memory that programs leave for the next (`keep`)."""
     kept_bytes: int = 0
+    line_of: Callable[[Any], str] | None = None
+    """The debug metadata of an op's instructions (`DebugInfo.of_op`); None without lines."""
     copies_views: bool = False
     """Whether dots copy the operands that they could read where they are."""
     _note: str | None = None
     _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
+
+    def lines(self, op: Any) -> AbstractContextManager[None]:
+        """The instructions that are written meanwhile come from an op's line."""
+        return _NO_LINES if self.line_of is None else self._located(self.line_of(op))
+
+    @contextmanager
+    def _located(self, location: str) -> Generator[None]:
+        outer, self.f.location = self.f.location, location
+        try:
+            yield
+        finally:
+            self.f.location = outer
 
     @property
     def buffers(self) -> dict[SSAValue, BufferOp]:

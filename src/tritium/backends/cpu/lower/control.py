@@ -49,13 +49,14 @@ def lower_steps(c: Context, block: Block) -> None:
     """Write the ops of a block, without its terminator."""
     *ops, _ = block.ops
     for op in ops:
-        rule = _RULES.get(class_of(op))
-        if rule is not None:
-            rule(c, op)
-        elif BUFFERS in op.attributes:
-            _whole_tile(c, op)
-        elif not is_inlined(op):
-            scalar_op(c, op)
+        with c.lines(op):
+            rule = _RULES.get(class_of(op))
+            if rule is not None:
+                rule(c, op)
+            elif BUFFERS in op.attributes:
+                _whole_tile(c, op)
+            elif not is_inlined(op):
+                scalar_op(c, op)
 
 
 def _whole_tile(c: Context, op: Any) -> None:

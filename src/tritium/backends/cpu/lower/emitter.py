@@ -237,9 +237,10 @@ class Emitter:
         if isinstance(owner, Block):
             raise NotImplementedError(f"a tile of type {value.type} as an argument of this block")
         rule = _TILE.get(class_of(owner))
-        if rule is not None:
-            return rule(self, owner, value.index, at)  # pyright: ignore
-        return self._elementwise(owner, value, at)
+        with context.lines(owner):
+            if rule is not None:
+                return rule(self, owner, value.index, at)  # pyright: ignore
+            return self._elementwise(owner, value, at)
 
     def _elementwise(self, op: Any, value: Any, at: At) -> Lanes:
         rule = _ELEMENTWISE.get(class_of(op))

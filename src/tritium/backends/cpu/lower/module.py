@@ -29,6 +29,7 @@ from tritium.backends.cpu.lower.nests.streaming import stored_bytes, written_and
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, kernel_of
 from tritium.backends.cpu.tiles.version import may_wait
+from tritium.codegen.llvm.debug_info import DebugInfo
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
@@ -45,10 +46,10 @@ WHOLE_TILE, SCALARIZED = rules("cpu.whole_tile"), rules("cpu.scalarized")
 
 
 def lower_to_llvm(
-    tiles: ModuleOp, host: CPU, fuse: bool = True
+    tiles: ModuleOp, host: CPU, fuse: bool = True, *, lines: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """LLVM IR text for a host, and what running it takes. `fuse`: a product and a sum may become
-    one operation.
+    one operation. `lines`: with the source lines of instructions.
 
     Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "exclusive":
     whether its exclusive launches are faster, "waits": whether it may wait for another kernel,
@@ -60,7 +61,7 @@ def lower_to_llvm(
     module = Module()
     kernel = kernel_of(tiles)
     exclusive = any(isinstance(op, NestOp) and "exclusive" in op.versions for op in tiles.walk())
-    functions = _Functions(module, tiles, host, fuse)
+    functions = _Functions(module, tiles, host, fuse, lines)
     body, scratch = functions.lower(kernel.sym_name)
     _wrapper(module, functions.functions[kernel.sym_name], body, host, exclusive, functions.kept)
     facts = {
@@ -80,11 +81,11 @@ class _Functions:
     """Lowers a function after those that it calls."""
 
     def __init__(
-        self, module: Module, tiles: ModuleOp, host: CPU, fuse: bool
+        self, module: Module, tiles: ModuleOp, host: CPU, fuse: bool, lines: bool
     ):
         self.module, self.host, self.kernel = module, host, kernel_of(tiles)
         self.functions = {function.op.sym_name: function for function in functions_of(tiles)}
-        self.fuse = fuse
+        self.fuse, self.lines = fuse, lines
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
         self.kept: list[int] = []
@@ -139,6 +140,9 @@ class _Functions:
             function.axes.of, function.address_axes.of, f.section(), callees, lower_steps,
             load_buffer,
         )  # fmt: skip
+        if self.lines:
+            info = DebugInfo(self.module, name, function.op.location)
+            f.debug, c.line_of = info.of_function, info.of_op
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:
                 c.external[id(function.buffers[argument])] = value

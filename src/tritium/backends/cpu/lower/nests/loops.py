@@ -276,11 +276,13 @@ class _Loops:
         copy(e, self.nest.roots, at)
         for root in self.nest.roots:
             if root.stores_elements:
-                _store(e, root, at, only)
+                with e.context.lines(root):
+                    _store(e, root, at, only)
             elif type(root) is UnsplatOp:
                 self._extract(root)
             elif is_scalarized(root):
-                _scalarized(e, root, at)
+                with e.context.lines(root):
+                    _scalarized(e, root, at)
 
     def _compute(self, at: At) -> None:
         """The operands of the stores and reductions of one chunk."""

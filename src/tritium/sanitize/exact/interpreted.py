@@ -1,0 +1,42 @@
+"""Exact numbers in interpreted kernels: the same replacements as in compiled ones, evaluated at
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tritium.ir import types as ir
+from tritium.language.emitter import Evaluated
+from tritium.ops.arith.constant import ConstantOp, constant_attr
+from tritium.sanitize.exact.algebra import Replacement
+
+
+class _Eager:
+    """Evaluates the ops that `Payloads` makes."""
+
+    def __init__(self, emitter: Any):
+        self._emitter = emitter
+
+    def value(self, cls: Any, *operands: Any, **attrs: Any) -> Any:
+        """The only result of an op."""
+        return self._emitter.emit(cls, *operands, **attrs)[0]
+
+    def constant(self, value: Any, like: Any) -> Any:
+        """A constant of the type `like`, or the type of that value."""
+        kind = like if isinstance(like, ir.Type) else like.type
+        return self.value(ConstantOp, value=constant_attr(value, kind))
+
+
+class _Interpreted(Replacement):
+    def summed(self, value: Any, axis: int) -> Any:
+        kept = [n for i, n in enumerate(ir.shape_of(value.type)) if i != axis]
+        total = value.array.sum(axis=axis, dtype=value.array.dtype)
+        return Evaluated(ir.tensor_of(tuple(kept), ir.element_type(value.type)), total)
+
+
+def exact_result(emitter: Any, op: Any, operands: Sequence[Any]) -> Any:
+    """The result of an op in exact numbers, for handles of its operands; None where the op is
+    evaluated as always. Raises `NotImplementedError` where it has no meaning."""
+    found = _Interpreted(_Eager(emitter), op, operands).run()
+    return None if found is None else found.array
