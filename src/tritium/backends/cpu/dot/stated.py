@@ -94,7 +94,7 @@ def _faults(
 
 
 def _faults_of_registers(stated: ProductPlan, rows: int, cells: int) -> Iterator[str]:
-    """What AMX's registers of 16 rows of 16 cells do not allow."""
+    """Faults of a plan for AMX's registers of 16 rows of 16 cells."""
     down = stated.rows // 16
     if stated.lanes != 16:
         yield f"lanes {stated.lanes}; AMX has 16"
