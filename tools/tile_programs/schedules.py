@@ -1,21 +1,24 @@
-"""Random schedules and versions of nests, among those that the tile stage's text may have."""
+"""Random schedules and versions of nests and plans of products, among those that the tile stage's
+text may have."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
 
 from tritium import knobs
 from tritium.backends.cpu.tiles import build
-from tritium.backends.cpu.tiles.ir import Nest, functions_of
+from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
+from tritium.backends.cpu.tiles.plan_products import verify_plans
 from tritium.backends.cpu.tiles.schedule import is_scalar_combine, verify_schedules
 from tritium.backends.cpu.tiles.version import is_long, lines_fit, may_wait, verify_versions
-from tritium.ops.tile import NestOp
+from tritium.ops.tile import PLAN, NestOp, PlanAttr, ProductPlan
 from tritium.ops.ttir.reduction import ScanOp
 from tritium.passes.base import Pass
 
@@ -25,7 +28,7 @@ BEHIND_MASKS = ("unmasked", "streaming", "quick")
 
 @dataclass(frozen=True)
 class RandomSchedules(Pass):
-    """Give nests that have a schedule another one, and take versions away."""
+    """Give nests that have a schedule another one, take versions away, and change plans."""
 
     seed: int = 0
     name: ClassVar[str] = "random-schedules"
@@ -36,6 +39,9 @@ class RandomSchedules(Pass):
             for op in function.order:
                 if isinstance(op, NestOp) and op.lane is not None:
                     _reschedule(op, chance)
+            for op in function.order:
+                if PLAN in op.attributes:
+                    _replan(function, op, chance)
             verify_schedules(function)
             verify_versions(function, may_wait(module))
         module.verify()
@@ -64,6 +70,30 @@ def _reschedule(nest: NestOp, chance: random.Random) -> None:
         if name not in left_out and (name in BEHIND_MASKS or chance.random() < 0.6)
         and (name != "streaming" or lines_fit(Nest.of(nest)))
     ])  # fmt: skip
+
+
+def _replan(function: TileFunction, op: Any, chance: random.Random) -> None:
+    """Change a plan in a few places, each time unless it does not verify."""
+    for _ in range(6):
+        held = op.attributes[PLAN]
+        op.attributes[PLAN] = PlanAttr(_changed(held.data, chance))
+        try:
+            verify_plans(function)
+        except VerifyException:
+            op.attributes[PLAN] = held
+
+
+def _changed(plan: ProductPlan, chance: random.Random) -> ProductPlan:
+    number = chance.choice((1, 2, 3, 4, 6, 8))
+    lanes = max(1, plan.lanes // 2)
+    return chance.choice((
+        replace(plan, rows=number), replace(plan, vectors=number), replace(plan, unroll=number),
+        replace(plan, pack=("a", "b"), prefetch=0), replace(plan, pack=("b",), prefetch=0),
+        replace(plan, pack=()), replace(plan, prefetch=16), replace(plan, keep=(), room=0),
+        replace(plan, loop=0, keep=(), room=0, used_rows=False),
+        replace(plan, loop=number if plan.loop else 0), replace(plan, lanes=lanes),
+        replace(plan, method="fma"),
+    ))  # fmt: skip
 
 
 @contextmanager

@@ -161,7 +161,14 @@ def tensor_of(shape: tuple[int, ...], element: Type, encoding: Attribute | None 
 
 def shape_of(type: Type) -> tuple[int, ...]:
     """The shape of a tile; () for a scalar."""
-    return type.get_shape() if type.__class__ is TensorType else ()  # pyright: ignore
+    if type.__class__ is not TensorType:
+        return ()
+    return tuple([size.data for size in type.shape.data])  # pyright: ignore  # a list: half the time
+
+
+def extent(type: Type, axis: int) -> int:
+    """The extent of a tile along an axis, without making its shape; 1 for a scalar."""
+    return type.shape.data[axis].data if type.__class__ is TensorType else 1  # pyright: ignore
 
 
 def element_type(type: Type) -> Type:

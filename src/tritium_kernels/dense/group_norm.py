@@ -17,9 +17,15 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, empty_like, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, device_class, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import plan_rows
+
+_LEAST_POSITIONS = 16
+"""From so many positions on, a CPU computes channel by channel."""
+_PART = 64
+"""The positions that it takes at a time where a step does not divide them: the last part is
+masked, and lanes without an element take time."""
 
 
 @operator("group_norm")
@@ -37,11 +43,20 @@ def group_norm_op(
     positions = size * groups // channels
     plan = plan_rows(x.device, batch * groups, size)
     given = [None if t is None else t.contiguous() for t in (weight, bias)]
+    arguments = (x.contiguous(), *given, y, mean, rstd, groups, size, positions, eps)
     with on("group_norm", "x", x):
-        kernels.group_norm_forward[(batch * groups,)](
-            x.contiguous(), *given, y, mean, rstd, groups, size, positions, eps,
-            BLOCK=plan.step, EVEN=positions % plan.step == 0, num_warps=plan.warps,
-        )  # fmt: skip
+        if device_class(x.device) == "cpu" and positions >= _LEAST_POSITIONS:
+            even = positions % plan.step == 0
+            part = plan.step if even else min(_PART, power_of_two(positions))
+            kernels.group_norm_by_channels[(batch * groups,)](
+                *arguments, BLOCK=plan.step, EVEN=size % plan.step == 0, PART=part,
+                EVEN_PARTS=positions % part == 0,
+            )  # fmt: skip
+        else:
+            kernels.group_norm_forward[(batch * groups,)](
+                *arguments, BLOCK=plan.step, EVEN=positions % plan.step == 0,
+                num_warps=plan.warps,
+            )  # fmt: skip
     return y, mean, rstd
 
 

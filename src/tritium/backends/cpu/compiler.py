@@ -177,6 +177,7 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
     from xdsl.utils.exceptions import VerifyException  # as in add_stages
 
     from tritium.backends.cpu.tiles.ir import functions_of
+    from tritium.backends.cpu.tiles.plan_products import verify_plans
     from tritium.backends.cpu.tiles.schedule import verify_schedules
     from tritium.backends.cpu.tiles.version import may_wait, verify_versions
     from tritium.ops.parsing import parse_module
@@ -189,6 +190,7 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
         for function in functions_of(module):
             verify_schedules(function)
             verify_versions(function, waits)
+            verify_plans(function)
             for copy in (op for op in function.op.walk() if isinstance(op, CopyOp)):
                 function.touched(copy)
     except VerifyException as error:

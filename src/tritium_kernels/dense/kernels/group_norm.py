@@ -22,6 +22,15 @@ def of_channels(ptr, start, positions, mask, BLOCK: tl.constexpr, EVEN: tl.const
 
 
 @tritium.jit
+def squares_of(x_ptr, start, size, mean, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    """The squared distances from the mean of a block of a group."""
+    mask = inside(start, size, BLOCK, EVEN)
+    x = wide(tl.load(x_ptr + start + tl.arange(0, BLOCK), mask=mask, other=0.0))
+    x = tl.where(mask, x - mean, 0.0)
+    return x * x
+
+
+@tritium.jit
 def group_norm_forward(
     x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, size, positions,
     eps: tl.float64, BLOCK: tl.constexpr, EVEN: tl.constexpr,
@@ -38,10 +47,7 @@ def group_norm_forward(
     mean = tl.sum(sums, 0) / size
     squares = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, size, BLOCK):
-        mask = inside(start, size, BLOCK, EVEN)
-        x = wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
-        x = tl.where(mask, x - mean, 0.0)
-        squares += x * x
+        squares += squares_of(x_ptr, start, size, mean, BLOCK, EVEN)
     rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps.to(mean.dtype))
     tl.store(mean_ptr + pid, mean)
     tl.store(rstd_ptr + pid, rstd)
@@ -54,6 +60,48 @@ def group_norm_forward(
         if b_ptr is not None:
             y += of_channels(b_ptr + channel, start, positions, mask, BLOCK, EVEN)
         tl.store(y_ptr + start + c, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def group_norm_by_channels(
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, size, positions,
+    eps: tl.float64, BLOCK: tl.constexpr, EVEN: tl.constexpr, PART: tl.constexpr,
+    EVEN_PARTS: tl.constexpr,
+):  # fmt: skip
+    """`group_norm_forward` for a CPU, which adds a block up in registers and wants no division for
+    each element: results are computed channel by channel, PART positions at a time.
+
+    EVEN: blocks end where the group does; EVEN_PARTS: parts where the channel does.
+    """
+    pid = tl.program_id(0).to(tl.int64)
+    x_ptr += pid * size
+    y_ptr += pid * size
+    total = zeros_like_wide(x_ptr, ())
+    for start in range(0, size, BLOCK):
+        mask = inside(start, size, BLOCK, EVEN)
+        x = tl.load(x_ptr + start + tl.arange(0, BLOCK), mask=mask, other=0.0)
+        total += tl.sum(wide(x), 0)
+    mean = total / size
+    total = zeros_like_wide(x_ptr, ())
+    for start in range(0, size, BLOCK):
+        total += tl.sum(squares_of(x_ptr, start, size, mean, BLOCK, EVEN), 0)
+    rstd = 1 / tl.sqrt(total / size + eps.to(mean.dtype))
+    tl.store(mean_ptr + pid, mean)
+    tl.store(rstd_ptr + pid, rstd)
+    channels = size // positions
+    c = tl.arange(0, PART)
+    for i in range(channels):
+        channel = (pid % groups) * channels + i
+        scale, shift = rstd, zeros_like_wide(x_ptr, ())
+        if w_ptr is not None:
+            scale *= wide(tl.load(w_ptr + channel))
+        if b_ptr is not None:
+            shift += wide(tl.load(b_ptr + channel))
+        for start in range(0, positions, PART):
+            at, mask = i * positions + start + c, inside(start, positions, PART, EVEN_PARTS)
+            x = wide(tl.load(x_ptr + at, mask=mask, other=0.0))
+            y = (x - mean) * scale + shift
+            tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @tritium.jit

@@ -113,7 +113,7 @@ def emit_dot_loop(
         others: as in `emit_dot`, for one iteration; scratch for several iterations is asked for.
     """
     rows, columns, depth = plan.orient(shape)
-    together = plan.iterations(columns, depth)
+    together = plan.together
     known = static(trips)
     once = known is not None and 0 < known <= together
     advances = zip((a_advance, b_advance), kept, strict=True)

@@ -5,7 +5,8 @@ Figures behind the choices are from Zen 4 (AVX-512), ratios to MKL, and in `benc
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -81,6 +82,27 @@ class Host:
             amx=frozenset(n[4:] for n in have if n.startswith("amx-") and "amx-tile" in have),
         )
 
+    @classmethod
+    def read(cls, text: str) -> Host:
+        """The host that `str` gives the text of. Raises `ValueError` for other texts."""
+        match = re.fullmatch(r"(\d+)x(\d+)((?:\+[\w-]+)*)", text)
+        words = set(match[3].split("+")[1:]) if match else set[str]()
+        amx = {word for word in words if word.startswith("amx-")}
+        if match is None or not words - amx <= set(_FLAGS):
+            raise ValueError(
+                f"host {text!r}; BITSxREGISTERS and some of +{' +'.join(_FLAGS)} +amx-FORMAT"
+            )
+        flags = {name: name in words for name in _FLAGS}
+        return cls(int(match[1]), int(match[2]), **flags, amx=frozenset(w[4:] for w in amx))
+
+    def __str__(self) -> str:
+        words = [name for name in _FLAGS if getattr(self, name)]
+        words += (f"amx-{name}" for name in sorted(self.amx))
+        return "+".join((f"{self.bits}x{self.registers}", *words))
+
+
+_FLAGS = ("fma", "half", "bf16_dot", "vnni", "madd", "arm", "sdot")
+
 
 class Method(Enum):
     """The instruction that multiplies and accumulates; named after what one cell holds.
@@ -111,6 +133,11 @@ class Method(Enum):
         return {Method.FMA: 1, **dict.fromkeys(_FOURS, 4)}.get(self, 2)
 
     @property
+    def word(self) -> str:
+        """Its name in texts."""
+        return self.name.lower()
+
+    @property
     def in_tiles(self) -> bool:
         """True for the methods that multiply registers of AMX."""
         return self.value.startswith("amx")
@@ -136,6 +163,8 @@ class Plan:
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
         swap: compute the transpose, B's columns by A's rows: for N = 1, whose result is the same
             memory both ways, so that vectors run along M. All of the above is of that product.
+        together: how many iterations of a loop around the dot go over with the accumulators in
+            registers.
         instruction: the intrinsic that multiplies, without `llvm.`; none for `Method.FMA`.
     """
 
@@ -152,6 +181,7 @@ class Plan:
     pack_a: bool
     pack_b: bool
     swap: bool = False
+    together: int = 1
     instruction: str = ""
 
     @property
@@ -180,15 +210,29 @@ class Plan:
         self, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int]
     ) -> tuple[Operand, Operand]:
         """The operands of the product that is computed; `shape` is the one before `orient`."""
-        return _operands(a, b, shape, self.swap)
+        return oriented(a, b, shape, self.swap)
 
-    def iterations(self, columns: int, depth: int) -> int:
-        """The number of iterations of a k-loop to go over with the accumulators in registers."""
-        panel = columns * depth * ELEMENT_BYTES[self.compute]
-        return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH * self.method.group // depth))
+    def reading(self, a: Operand, b: Operand) -> Plan:
+        """The plan for operands of which less may be known than when it was made: those that the
+        kernel cannot read where they are, are packed. They are those of the computed product."""
+        pack_a = self.pack_a or not is_readable(a, self.method, self.compute, 1)
+        pack_b = self.pack_b or not is_readable(b, self.method, self.compute, self.lanes)
+        if (pack_a, pack_b) == (self.pack_a, self.pack_b):
+            return self
+        return replace(
+            self, pack_a=pack_a, pack_b=pack_b, prefetch=0 if pack_b else self.prefetch
+        )
+
+    def for_copies(self, a: Operand, b: Operand, rows: int) -> Plan:
+        """The plan for dense copies of the operands, for where they cannot be read in place; those
+        and `rows` are of the computed product."""
+        return replace(
+            self, pack_a=_needs_pack(a, self.method, self.compute, 1, True),
+            pack_b=_needs_pack(b, self.method, self.compute, self.lanes, rows > self.block_rows),
+        )  # fmt: skip
 
 
-def _operands(
+def oriented(
     a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int], swap: bool
 ) -> tuple[Operand, Operand]:
     rows, columns, depth = shape
@@ -196,10 +240,14 @@ def _operands(
     return (ob, oa) if swap else (oa, ob)
 
 
-def _types(a: str, b: str, result: str, converted: bool) -> tuple[str, str]:
+def _types(
+    left: View | Chunks, right: View | Chunks, result: str
+) -> tuple[str, str]:
     """The types to compute and to accumulate in."""
     floats = {FLOAT16, BFLOAT16, "float", "double"}
+    a, b = left.element, right.element
     if result in (FLOAT16, "float", "double"):
+        converted = left.convert is not None and right.convert is not None
         if not converted and not {a, b} <= floats:
             raise NotImplementedError(f"dot: {a} x {b} -> {result}; give the views a `convert`")
         wide = "double" if result == "double" else "float"
@@ -212,29 +260,37 @@ def _types(a: str, b: str, result: str, converted: bool) -> tuple[str, str]:
     )
 
 
-def _method(
+def methods(
     host: Host, a: View | Chunks, b: View | Chunks, result: str, shape: tuple[int, int, int]
-) -> Method:
+) -> Iterator[Method]:
+    """The methods that a host has for operands of these types, the fastest first."""
     rows, columns, depth = shape
-    if columns < 4:
-        return Method.FMA
-    # Cells of several elements need B packed, which pays only if rows share the packed form.
-    elements = {BFLOAT16 if v.convert else v.element for v in (a, b)}
-    tiled = _in_tiles(host, elements, result, shape)
-    if tiled is not None:
-        return tiled
-    if elements == {BFLOAT16} and result in ("float", FLOAT16) and host.bf16_dot:
-        return Method.BF16 if depth % 2 == 0 and rows >= 4 else Method.FMA
-    if elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
-        signed_bytes = elements == {"i8"} and not a.unsigned and not b.unsigned
-        if host.vnni and signed_bytes and depth % 4 == 0:
-            return Method.VNNI
-        if host.sdot and elements == {"i8"} and a.unsigned == b.unsigned and depth % 4 == 0:
-            return Method.SDOT
-        # An unsigned i16 does not fit a signed one.
-        fits = all(not (v.element == "i16" and v.unsigned) for v in (a, b))
-        return Method.MADD if host.madd and fits else Method.FMA
-    return Method.FMA
+    if columns >= 4:
+        # Cells of several elements need B packed, which pays only if rows share the packed form.
+        elements = {BFLOAT16 if v.convert else v.element for v in (a, b)}
+        tiled = _in_tiles(host, elements, result, shape)
+        if tiled is not None:
+            yield tiled
+        if elements == {BFLOAT16} and result in ("float", FLOAT16) and host.bf16_dot:
+            if depth % 2 == 0 and rows >= 4:
+                yield Method.BF16
+        elif elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
+            yield from _integer_methods(host, a, b, depth)
+    yield Method.FMA
+
+
+def _integer_methods(
+    host: Host, a: View | Chunks, b: View | Chunks, depth: int
+) -> Iterator[Method]:
+    """The methods of vectors for operands of 8 and 16 bits."""
+    if {a.element, b.element} == {"i8"} and depth % 4 == 0:
+        if host.vnni and not a.unsigned and not b.unsigned:
+            yield Method.VNNI
+        if host.sdot and a.unsigned == b.unsigned:
+            yield Method.SDOT
+    # An unsigned i16 does not fit a signed one.
+    if host.madd and all(not (v.element == "i16" and v.unsigned) for v in (a, b)):
+        yield Method.MADD
 
 
 def _in_tiles(
@@ -320,19 +376,29 @@ def _prefetch(host: Host, rows: int, columns: int, depth: int, b: Operand) -> in
 def _needs_pack(
     operand: Operand, method: Method, compute: str, chunk: int, shared: bool
 ) -> bool:
-    """Whether the kernel can read the operand where it is.
-
-    `chunk`: how many neighbours of the outer dimension one load takes (1 for A, whose cells are
-    broadcast). `shared`: a converted copy would be read more than once.
-    """
-    if operand.k_step is None or operand.outer_run < chunk:
+    """Whether to copy an operand; `shared`: a converted copy would be read more than once."""
+    if not is_readable(operand, method, compute, chunk):
         return True
-    converts = operand.element != compute or operand.convert is not None
-    if method.in_tiles and chunk == 1:
-        return converts or _rows_apart(operand)
+    return method is Method.FMA and shared and _converts(operand, compute)
+
+
+def is_readable(operand: Operand, method: Method, compute: str, chunk: int) -> bool:
+    """Whether the kernel can read the operand where it is. `chunk`: how many neighbours of the
+    outer dimension one load takes (1 for A, whose cells are broadcast)."""
+    if operand.k_step is None or operand.outer_run < chunk:
+        return False
     if method is Method.FMA:
-        return converts and shared
-    return converts or chunk > 1 or static(operand.k_step) != 1
+        return True
+    if _converts(operand, compute):
+        return False
+    if method.in_tiles and chunk == 1:
+        return not _rows_apart(operand)
+    return chunk == 1 and static(operand.k_step) == 1
+
+
+def _converts(operand: Operand, compute: str) -> bool:
+    """Whether elements are of another type than they are computed in."""
+    return operand.element != compute or operand.convert is not None
 
 
 def _rows_apart(operand: Operand) -> bool:
@@ -365,32 +431,55 @@ def make_plan(
     if any(s < 1 or s & (s - 1) for s in shape):
         raise ValueError(f"dot: shape {rows}x{columns}x{depth}; each must be a power of two")
     swap = columns == 1 and rows > 1
-    oa, ob = _operands(a, b, shape, swap)
+    oa, ob = oriented(a, b, shape, swap)
     if swap:
         rows, columns = columns, rows
-    converted = a.convert is not None and b.convert is not None
-    compute, accumulate = _types(a.element, b.element, result, converted)
-    method = _method(host, a, b, result, (rows, columns, depth))
-    if method in (Method.BF16, Method.AMX_BF16):
-        compute = BFLOAT16
-    elif method is Method.AMX_FP16:
-        compute = FLOAT16
-    elif method is not Method.FMA:
-        compute = "i16" if method is Method.MADD else "i8"
+    method = next(methods(host, a, b, result, (rows, columns, depth)))
+    accumulate = _types(a, b, result)[1]
     lanes = min(host.bits // (8 * ELEMENT_BYTES[accumulate]), columns)
     fused = host.fma or method is not Method.FMA
     tall, wide, unroll = _block(host, rows, columns // lanes, fused)
     if method.in_tiles:
         lanes = 16
         tall, wide = _tile_block(rows, columns)
-    cells = depth // method.group
-    pack_b = _needs_pack(ob, method, compute, lanes, rows > tall)
-    return Plan(
-        host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
-        prefetch=0 if pack_b else _prefetch(host, rows, columns, depth, ob),
-        pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b, swap=swap,
-        instruction=_instruction(host, method, 32 * lanes, a, b),
+    plan = complete(
+        host, a, b, result, method=method, lanes=lanes, block_rows=tall, block_vectors=wide,
+        unroll=min(unroll, depth // method.group), swap=swap,
     )  # fmt: skip
+    pack_b = _needs_pack(ob, method, plan.compute, lanes, rows > tall)
+    panel = columns * depth * ELEMENT_BYTES[plan.compute]
+    return replace(
+        plan, pack_a=_needs_pack(oa, method, plan.compute, 1, True), pack_b=pack_b,
+        prefetch=0 if pack_b else _prefetch(host, rows, columns, depth, ob),
+        together=max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH * method.group // depth)),
+    )  # fmt: skip
+
+
+def complete(
+    host: Host, a: View | Chunks, b: View | Chunks, result: str, *, method: Method, lanes: int,
+    block_rows: int, block_vectors: int, unroll: int, prefetch: int = 0, pack_a: bool = False,
+    pack_b: bool = False, swap: bool = False, together: int = 1,
+) -> Plan:  # fmt: skip
+    """A plan of choices, with what follows from them and from the types of the operands."""
+    compute, accumulate = types(a, b, result, method)
+    return Plan(
+        host, method, compute, accumulate, result, lanes, block_rows, block_vectors, unroll,
+        prefetch, pack_a, pack_b, swap, together, _instruction(host, method, 32 * lanes, a, b),
+    )  # fmt: skip
+
+
+def types(
+    a: View | Chunks, b: View | Chunks, result: str, method: Method
+) -> tuple[str, str]:
+    """The types that a method computes and accumulates in."""
+    compute, accumulate = _types(a, b, result)
+    if method in (Method.BF16, Method.AMX_BF16):
+        compute = BFLOAT16
+    elif method is Method.AMX_FP16:
+        compute = FLOAT16
+    elif method is not Method.FMA:
+        compute = "i16" if method is Method.MADD else "i8"
+    return compute, accumulate
 
 
 def extent_plan(

@@ -12,55 +12,37 @@ from xdsl.ir import SSAValue
 
 from tritium.analysis.loops import trip_count
 from tritium.backends.cpu.dot import (
-    Chunks,
     Kept,
+    Plan,
     View,
     emit_batched_dot,
     emit_dot,
     emit_dot_loop,
-    make_plan,
 )
-from tritium.backends.cpu.dot.operand import Step, scale, static
+from tritium.backends.cpu.dot.operand import Step, static
+from tritium.backends.cpu.dot.stated import Views, follow
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.analysis.strides import Strides
-from tritium.backends.cpu.lower.atomics.polling import may_observe
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.scalars import scalar_op
-from tritium.backends.cpu.lower.types import fp, memory_type, value_type
+from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.index_arithmetic import index_arithmetic
-from tritium.backends.cpu.tiles.ir import ZERO, is_scalar, views_of
-from tritium.backends.cpu.tiles.views import Prefix, is_stored_within, peel, prefix_masks
-from tritium.codegen.llvm.types import FORMATS, memory_bytes
+from tritium.backends.cpu.tiles.products import (
+    Operands,
+    Product,
+    advances,
+    scalars_of,
+)
+from tritium.backends.cpu.tiles.views import Prefix, peel
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 from tritium.ir import types as ir
 from tritium.ops.scf import ForOp
-from tritium.ops.tile import BUFFERS, BufferOp
+from tritium.ops.tile import OPERANDS, BufferOp
 from tritium.ops.ttir.dot import MatrixProduct
-
-Operand = View | Chunks
-
-_FEW_ROWS = 16
-"""Up to so many rows of A, those that a mask leaves are computed in blocks of four, for less
-than all of them: memory is waited for."""
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A product: `buffer` holds C on entry (unless `zero`) and the result afterwards."""
-
-    op: Any
-    buffer: BufferOp
-    zero: bool
-    a_is_view: bool
-    b_is_view: bool
-
-    @classmethod
-    def of(cls, c: Context, op: Any) -> Dot:
-        """As the op's attributes say."""
-        return cls(op, c.function.buffers[op.result], ZERO in op.attributes, *views_of(op))
 
 
 def lower_dot(
@@ -69,8 +51,8 @@ def lower_dot(
     """Write a dot: accumulate a @ b in its buffer. Operands that are views of memory are read where
     they are if their addresses, and the masks along K, do not wrap around, and the masks along
     their other axes are true; else they are copied first, by `copy`."""
-    step = Dot.of(c, op)
-    prefixes = _prefixes(c, step)
+    step = Product.of(c.function, op, c.filled)
+    prefixes = step.prefixes
     seldom = all(prefix.along_k for prefix in prefixes)
     found = None if c.copies_views else _assumption(c, [step])
     if c.copies_views:
@@ -102,24 +84,23 @@ def _and(f: Function, *conditions: Value | None) -> Value | None:
 
 
 def _assumption(
-    c: Context, dots: list[Dot], loop: Any = None, iterations: Value | None = None
+    c: Context, dots: list[Product], loop: Any = None, iterations: Value | None = None
 ) -> Assumption | None:
     """The assumptions under which dots read their operands in place; None if they never hold."""
     values, exact = list[SSAValue](), list[SSAValue]()
     for step in dots:
-        op: Any = step.op
-        for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
+        for value, view, _ in step.operands:
             source: Any = peel(value, c.filled)[0]
             if view and source not in c.filled:
                 values.append(source.owner.ptr)
-        for prefix in _prefixes(c, step):
+        for prefix in step.prefixes:
             exact.extend(prefix.compared)
     arithmetic = index_arithmetic(c.function, [*values, *exact], c.filled, loop)
     return assumption(c, arithmetic, loop, iterations, exact)
 
 
 def _lower_copied(
-    c: Context, step: Dot, copy: Callable[[Context, SSAValue, BufferOp], None], seldom: bool
+    c: Context, step: Product, copy: Callable[[Context, SSAValue, BufferOp], None], seldom: bool
 ) -> None:
     """The dot of copies of its operands; `seldom` code, for addresses that wrap around, is short
     rather than fast."""
@@ -130,7 +111,7 @@ def _lower_copied(
         return
     added = list[tuple[SSAValue, BufferOp]]()
     with c.temporary() as allocate:
-        for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
+        for value, view, _ in step.operands:
             source = peel(value, c.filled)[0]
             if view and source not in c.filled:
                 buffer = BufferOp.build(sym_name="viewed", tile=source.type)
@@ -144,7 +125,7 @@ def _lower_copied(
         del c.external[id(buffer)]
 
 
-def _lower_by_elements(c: Context, step: Dot) -> None:
+def _lower_by_elements(c: Context, step: Product) -> None:
     """The dot of elements that are computed where they are multiplied."""
     f, op, buffer = c.f, step.op, step.buffer
     (rows, depth), columns = ir.shape_of(op.operands[0].type), buffer.shape[1]
@@ -169,74 +150,58 @@ def _lower_by_elements(c: Context, step: Dot) -> None:
     e.pop()
 
 
-def _lower_dot(c: Context, step: Dot, allocate: Any = None, seldom: bool = False) -> None:
-    op: Any = step.op
-    shape_a, shape_b = ir.shape_of(op.a.type), ir.shape_of(op.b.type)
-    shape = (shape_a[-2], shape_b[-1], shape_a[-1])
-    steps = Strides(c)
-    acc, result = c.address(step.buffer), value_type(op.result.type)
+def _lower_dot(c: Context, step: Product, allocate: Any = None, seldom: bool = False) -> None:
+    shape, acc = step.shape, c.address(step.buffer)
+    operands = _Operands(c, Strides(c))
     with c.temporary() if allocate is None else nullcontext(allocate) as scratch:
-        if len(shape_a) == 3:
-            _batched(c, step, shape, scratch)
+        if step.is_batched:
+            _batched(c, step, operands, scratch)
             return
-        a, b = (operand(c, steps, step, is_b) for is_b in (False, True))
-        plan = make_plan(c.host, a, b, result, shape, _precision(op))
-        if seldom:
-            plan = plan.shortest
-        elif allocate is not None:
-            plan = plan.compact
+        a, b = operands.of(step, False), operands.of(step, True)
+        plan = _plan(c, step, (a, b))
+        if allocate is not None:
+            sources = plan.operands(a, b, shape)
+            plan = plan.for_copies(*sources, plan.orient(shape)[0])
+            plan = plan.shortest if seldom else plan.compact
         extent = _extent(c, step)
         emit_dot(c.f, plan, a, b, acc, shape, scratch_alloc=scratch, zero_init=step.zero,
                  k_extent=None if extent is None else _clamped(c.f, extent, shape[2]))  # fmt: skip
 
 
-def _precision(op: Any) -> str:
-    name = op.inputPrecision.name.lower()
-    return name if name in ("tf32", "tf32x3") else "ieee"
+def _plan(c: Context, step: Product, views: Views) -> Plan:
+    """The plan that a product states."""
+    op: Any = step.op
+    if step.plan is None:
+        raise c.unsupported(op, " without a plan: tile-plan-products has not run")
+    return follow(step.plan, c.host, views, value_type(op.result.type), step.shape)
 
 
 def _clamped(f: Function, extent: Value, size: int) -> Value:
     return f.intrinsic("smax", f.intrinsic("smin", extent, const("i64", size)), const("i64", 0))
 
 
-def operand(c: Context, steps: Strides, step: Dot, is_b: bool) -> Operand:
-    """An operand of a two-dimensional dot, as it lies in memory."""
-    op: Any = step.op
-    value, swapped = peel(op.b if is_b else op.a, c.filled)
-    element = memory_type(value.type)
-    convert = _converter(c, value.type)
-    held = c.filled.get(value)
-    if held is not None:
-        _rows, columns = held.shape
-        strides = (1, columns) if swapped else (columns, 1)
-        return View(element, c.address(held), *strides, convert=convert)
-    load: Any = value.owner
-    return pointed(c, steps, load.ptr, swapped, is_b, element, convert)
+class _Operands(Operands):
+    """The operands of products as they lie in memory, in code."""
 
+    def __init__(self, c: Context, steps: Strides):
+        super().__init__(steps, c.info)
+        self.c = c
 
-def pointed(
-    c: Context, steps: Strides, pointer: SSAValue, swapped: bool, is_b: bool, element: str,
-    convert: Any,
-) -> Operand:  # fmt: skip
-    """The operand at a tile of addresses."""
-    along = [steps.along(pointer, d) for d in (0, 1)]
-    if swapped:
-        along.reverse()
-    row, column = along
-    if row is not None and column is not None:
-        zero = const("i64", 0)
-        return View(element, address_of(c, pointer, (zero, zero)), row, column, convert=convert)
+    def place(self, value: SSAValue) -> Value:
+        return self.c.address(self.c.filled[value])
 
-    def address(f: Function, r: Value, k: Value) -> Value:
-        return address_of(c, pointer, (k, r) if swapped else (r, k))
+    def address(self, pointer: SSAValue, at: tuple[Value, ...]) -> Value:
+        return number_at(self.c, pointer, at)
 
-    run = c.info(pointer).contiguity[0 if swapped else 1]
-    return Chunks(element, address, run, row if is_b else column, convert=convert)
+    def converter(self, type: ir.Type) -> Any:
+        name = FORMATS.get(ir.element_type(type), "")
+        if not name.startswith("fp8"):
+            return None
 
+        def convert(f: Function, value: Value) -> Value:
+            return fp(f, value, name, "fp32", features=self.c.features)
 
-def address_of(c: Context, pointer: SSAValue, at: tuple[Value, ...]) -> Value:
-    """The address in one place of a tile of addresses; code goes to the current position."""
-    return number_at(c, pointer, at)
+        return convert
 
 
 def number_at(c: Context, value: SSAValue, at: tuple[Value, ...]) -> Value:
@@ -256,26 +221,14 @@ def _index(value: Value) -> Index:
     return Index(Kind.SCALAR, value, 0, 0)
 
 
-def _converter(c: Context, type: ir.Type) -> Any:
-    """fp8, which LLVM has no type for, is converted to float on the way."""
-    name = FORMATS.get(ir.element_type(type), "")
-    if not name.startswith("fp8"):
-        return None
-
-    def convert(f: Function, value: Value) -> Value:
-        return fp(f, value, name, "fp32", features=c.features)
-
-    return convert
-
-
-def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -> None:
+def _batched(c: Context, step: Product, operands: Operands, scratch: Any) -> None:
     """A dot with a batch axis in front; its operands are in buffers."""
     op: Any = step.op
     held = [c.filled[v] for v in (op.a, op.b)]
 
-    def operands(f: Function, index: Value) -> tuple[View, View]:
+    def of(f: Function, index: Value) -> tuple[View, View]:
         views: list[View] = []
-        for value, buffer in zip((op.a, op.b), held, strict=False):
+        for buffer in held:
             _, rows, columns = buffer.shape
             size = rows * columns * buffer.element_bytes
             known = static(index)
@@ -283,35 +236,17 @@ def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -
                 "mul", index, const("i64", size)
             )  # fmt: skip
             base = f.gep("i8", c.address(buffer), offset)
-            convert = _converter(c, value.type)
-            views.append(View(memory_type(value.type), base, columns, 1, convert=convert))
+            views.append(operands.of_batch(step, bool(views), base))
         return views[0], views[1]
 
-    sample = operands(c.f, const("i64", 0))
-    plan = make_plan(c.host, *sample, value_type(op.result.type), shape, _precision(op))
+    plan = _plan(c, step, of(c.f, const("i64", 0)))
     emit_batched_dot(
-        c.f, plan, operands, c.address(step.buffer), held[0].shape[0], shape,
+        c.f, plan, of, c.address(step.buffer), held[0].shape[0], step.shape,
         scratch_alloc=scratch, zero_init=step.zero,
     )  # fmt: skip
 
 
 # Masks
-
-
-def _prefixes(c: Context, step: Dot) -> list[Prefix]:
-    """The masks of the operands that are views."""
-    op: Any = step.op
-    return [*_masks(c, op.a, step.a_is_view, 1), *_masks(c, op.b, step.b_is_view, 0)]
-
-
-def _masks(c: Context, value: SSAValue, view: bool, axis: int) -> list[Prefix]:
-    """The mask of an operand, K running along its `axis`, if it is a view."""
-    value, swapped = peel(value, c.filled)
-    if not view or value in c.filled:  # what is in a buffer has been loaded under its mask
-        return []
-    masks = prefix_masks(value.owner, 1 - axis if swapped else axis)
-    assert masks is not None
-    return masks
 
 
 def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
@@ -328,9 +263,9 @@ def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
     return _and(c.f, *tests)
 
 
-def _extent(c: Context, step: Dot) -> Value | None:
+def _extent(c: Context, step: Product) -> Value | None:
     """The number of elements along K that take part, if masks say so; an i64, not clamped."""
-    extents = [_first_extent(c, prefix) for prefix in _prefixes(c, step) if prefix.along_k]
+    extents = [_first_extent(c, prefix) for prefix in step.prefixes if prefix.along_k]
     return reduce(partial(c.f.intrinsic, "smin"), extents) if extents else None
 
 
@@ -349,7 +284,7 @@ class _Loop:
     elements along K take part if masks say so, whether other masks are true, and which rows of A
     there are, if only these matter."""
 
-    dot: Dot
+    dot: Product
     advance: tuple[Step, Step]
     extent: Value | None
     within: Value | None
@@ -357,28 +292,18 @@ class _Loop:
 
 
 def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool:
-    """Write `for k: acc += a_k @ b_k` with the accumulators in registers throughout, if the loop
-    is of that form; returns whether it was. `otherwise` writes the loop iteration by
-    iteration, for where addresses or masks wrap around."""
-    dot = _only_dot(c, op)
-    if dot is None:
-        return False
-    terminator: Any = op.body.last_op
-    buffers = c.function.held(op)
-    carried = [i for i, buffer in enumerate(buffers) if buffer is not None]
-    if len(carried) != 1 or buffers[carried[0]] is not dot.buffer or dot.zero:
-        return False
-    if terminator.operands[carried[0]] is not dot.op.results[0]:
-        return False
-    if any(r.uses for i, r in enumerate(op.results) if i not in carried) or op.unsignedCmp:
-        return False
-    if any(inner.memory_effects() for inner in _scalars(op)):
+    """Write `for k: acc += a_k @ b_k` with the accumulators in registers throughout, if the plan of
+    the product says so and addresses are known to move steadily; returns whether it was.
+    `otherwise` writes the loop iteration by iteration, for where addresses or masks wrap around."""
+    inner = next((inner for inner in c.function.products if inner.parent is op.body), None)
+    dot = None if inner is None else Product.of(c.function, inner, c.filled)
+    if dot is None or dot.plan is None or not dot.plan.loop:
         return False
     trips = _trips(c.f, op, *(c.scalars[v] for v in (op.lower, op.upper, op.step)))
     given = _assumption(c, [dot], op, trips)
     if given is None:
         return False
-    rows = _rows_used(c, dot, op.results[carried[0]])
+    rows = dot.used_rows if dot.plan.used_rows else None
     outside = dict(c.scalars)
     c.assumed = given.then
     _first_iteration(c, op)
@@ -405,71 +330,26 @@ def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool
     return True
 
 
-def _only_dot(c: Context, loop: ForOp) -> Dot | None:
-    found: list[Any] = [op for op in loop.body.ops if BUFFERS in op.attributes or op.regions]
-    if len(found) != 1 or not isinstance(found[0], MatrixProduct):
-        return None
-    return Dot.of(c, found[0]) if len(ir.shape_of(found[0].result.type)) == 2 else None
-
-
-def _scalars(loop: ForOp) -> list[Any]:
-    return [op for op in loop.body.ops if is_scalar(op) and op is not loop.body.last_op]
-
-
 def _first_iteration(c: Context, op: ForOp) -> None:
     """Compute the scalars of the body as in the first iteration."""
     c.scalars[op.body.args[0]] = c.scalars[op.lower]
     for argument, init in zip(op.body.args[1:], op.inits, strict=False):
         if not isinstance(init.type, ir.TensorType):
             c.scalars[argument] = c.scalars[init]
-    for inner in _scalars(op):
+    for inner in scalars_of(op):
         scalar_op(c, inner)
 
 
-def _analyse(c: Context, steps: Strides, dot: Dot, rows: Prefix | None) -> _Loop | None:
-    op: Any = dot.op
-    advances: list[Step] = []
-    for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
-        source, _ = peel(value, c.filled)
-        if source in c.filled:
-            advances.append(0)
-            continue
-        if not view:
-            return None
-        load: Any = source.owner
-        advance = steps.along(load.ptr, None)
-        if advance is None:
-            return None
-        advances.append(scale(c.f, advance, memory_bytes(source.type)))
-    depth = ir.shape_of(op.a.type)[1]
-    prefixes = _prefixes(c, dot)
-    for prefix in prefixes:
-        changes = [steps.along(v, None) for v in prefix.compared or (prefix.condition,)]
-        known = [0 if change is None else static(change) for change in changes]
-        if None in changes or None in known:
-            return None
-        if prefix.along_k and known[0] - known[1] != depth:  # pyright: ignore
-            return None
-        if not prefix.along_k and any(known):
-            return None
-    within = _within(c, (prefix for prefix in prefixes if prefix != rows))
-    return _Loop(dot, (advances[0], advances[1]), _extent(c, dot), within, rows)
-
-
-def _rows_used(c: Context, dot: Dot, result: SSAValue) -> Prefix | None:
-    """The mask of a few rows of A if no others of the result are used."""
-    op: Any = dot.op
-    if ir.shape_of(op.a.type)[0] > _FEW_ROWS:
+def _analyse(c: Context, steps: Strides, dot: Product, rows: Prefix | None) -> _Loop | None:
+    advance = advances(steps, dot)
+    if advance is None:
         return None
-    masks = _masks(c, op.a, dot.a_is_view, 1)
-    rows = next((mask for mask in masks if not mask.along_k and mask.compared), None)
-    return rows if rows is not None and is_stored_within(result, rows, 0) else None
+    within = _within(c, (prefix for prefix in dot.prefixes if prefix != rows))
+    return _Loop(dot, advance, _extent(c, dot), within, rows)
 
 
 def _emit_loop(c: Context, steps: Strides, found: _Loop, trips: Value) -> None:
-    f, op = c.f, found.dot.op
-    shape_a, shape_b = ir.shape_of(op.operands[0].type), ir.shape_of(op.operands[1].type)
-    shape = (shape_a[0], shape_b[1], shape_a[1])
+    f, shape = c.f, found.dot.shape
     tail = None
     if found.extent is not None:
         depth = const("i64", shape[2])
@@ -480,16 +360,15 @@ def _emit_loop(c: Context, steps: Strides, found: _Loop, trips: Value) -> None:
         tail = f.select(fits, rest, const("i64", 0))
         trips = f.intrinsic("smin", trips, whole)
     with c.temporary() as scratch:
-        a, b = (operand(c, steps, found.dot, is_b) for is_b in (False, True))
+        operands = _Operands(c, steps)
+        a, b = operands.of(found.dot, False), operands.of(found.dot, True)
+        plan = _plan(c, found.dot, (a, b))
         if found.rows is not None:
             rows = f.intrinsic("smin", _first_extent(c, found.rows), const("i64", shape[0]))
             none = f.icmp("slt", rows, const("i64", 1))
             trips = f.select(none, const("i64", 0), trips)
             tail = None if tail is None else f.select(none, const("i64", 0), tail)
             a = replace(a, rows=rows)
-        plan = make_plan(c.host, a, b, value_type(op.results[0].type), shape, _precision(op))
-        if found.rows is not None:
-            plan = replace(plan.compact, prefetch=plan.prefetch)
         emit_dot_loop(
             f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
             a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,
@@ -497,18 +376,12 @@ def _emit_loop(c: Context, steps: Strides, found: _Loop, trips: Value) -> None:
         )  # fmt: skip
 
 
-def _kept(c: Context, dot: Dot) -> tuple[Kept | None, Kept | None]:
-    """The memory for copies of A and B that the next program may use: those of memory that no
-    program writes while another one reads it."""
-    op, function = dot.op, c.function.op
-    once = function.sym_visibility == "public" and op.parent_op().parent is function.body
-    if not once or any(may_observe(inner) for inner in function.walk() if inner is not function):
-        return None, None
-    a, b = (
-        None if peel(value, c.filled)[0] in c.filled else Kept(c.keep, c.processor.l2)
-        for value in (op.a, op.b)
-    )
-    return a, b
+def _kept(c: Context, dot: Product) -> tuple[Kept | None, Kept | None]:
+    """The memory for copies of A and B that the next program may use."""
+    assert dot.plan is not None
+    memory = Kept(c.keep, dot.plan.room)
+    a, b = (memory if name in dot.plan.keep else None for name in OPERANDS)
+    return (b, a) if dot.plan.transposed else (a, b)
 
 
 def _trips(f: Function, loop: Any, lower: Value, upper: Value, by: Value) -> Value:

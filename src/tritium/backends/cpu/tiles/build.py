@@ -10,6 +10,7 @@ from tritium.backends.cpu.tiles.fuse import Fuse
 from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.backends.cpu.tiles.loop_carried import ProtectCarried
 from tritium.backends.cpu.tiles.materialization import Materialize
+from tritium.backends.cpu.tiles.plan_products import PlanProducts
 from tritium.backends.cpu.tiles.schedule import Schedule
 from tritium.backends.cpu.tiles.version import Version
 from tritium.backends.pipeline import run_pipeline
@@ -17,7 +18,7 @@ from tritium.native.host import CPU
 from tritium.passes import Pass, pipelines
 from tritium.passes.registry import register
 
-for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule, Version):
+for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule, Version, PlanProducts):
     register(_pass)
 
 
@@ -25,7 +26,8 @@ def passes(processor: CPU) -> list[Pass]:
     """The passes of the stage, for a processor."""
     host = Host.of(processor.architecture, processor.features)
     schedule = Schedule(bits=host.bits, registers=host.registers)
-    return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule, Version()]
+    plan = PlanProducts(str(host), processor.l2)
+    return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule, Version(), plan]
 
 
 def lower_to_tiles(module: ModuleOp, processor: CPU) -> ModuleOp:

@@ -23,6 +23,7 @@ from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr, symbol
 from tritium.ops.tile import BUFFERS, BufferOp, CopyOp, NestOp
 from tritium.ops.tile.nests import buffers_of, is_tile
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.reduction import CombiningOp
 from tritium.ops.ttir.shape import UnsplatOp
@@ -50,6 +51,9 @@ class TileFunction:
     order: list[Operation] = field(default_factory=list[Operation])
     """All ops as they were found, those of a region after the op that has it."""
 
+    products: list[Any] = field(default_factory=list[Any])
+    """The matrix products in order."""
+
     slices: dict[NestOp, Any] = field(default_factory=dict[NestOp, Any])
     """Values that nests compute (`slices`)."""
 
@@ -69,6 +73,8 @@ class TileFunction:
             listed: Any = inner.attributes.get(BUFFERS)
             if listed is None:
                 continue
+            if isinstance(inner, MatrixProduct):
+                function.products.append(inner)
             found = [function._named(name) for name in listed.data]
             for values, buffer in zip(homes(inner), found, strict=False):
                 if buffer is not None:

@@ -122,4 +122,25 @@ def nests_of(function: TileFunction) -> Iterator[tuple[NestOp, Container[SSAValu
     for op in function.order:
         if isinstance(op, NestOp):
             yield op, filled
-            filled |= {r.value for r in op.roots if type(r) is CopyOp and r.keeps}
+            filled |= _kept_by(op)
+
+
+def products_of(function: TileFunction) -> Iterator[tuple[Any, Container[SSAValue]]]:
+    """The products in order, each with the values that are in buffers before it."""
+    products = function.products
+    if products and not function.copied:
+        yield from ((op, function.buffers) for op in products)
+    elif products:
+        rest, filled = iter(products), function.buffers.keys() - function.copied
+        following = next(rest)
+        for op in function.order:
+            if op is following:
+                yield op, filled
+                following = next(rest, None)
+            elif isinstance(op, NestOp):
+                filled |= _kept_by(op)
+
+
+def _kept_by(nest: NestOp) -> set[SSAValue]:
+    """The values that are in buffers after a nest."""
+    return {r.value for r in nest.roots if type(r) is CopyOp and r.keeps}
