@@ -43,8 +43,9 @@ def group_norm_forward(
         x = tl.where(mask, x - mean, 0.0)
         squares += x * x
     rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps.to(mean.dtype))
-    tl.store(mean_ptr + pid, mean)
-    tl.store(rstd_ptr + pid, rstd)
+    if mean_ptr is not None:  # gradients are wanted
+        tl.store(mean_ptr + pid, mean)
+        tl.store(rstd_ptr + pid, rstd)
     channel = (pid % groups) * (size // positions)
     for start in range(0, size, BLOCK):
         mask = inside(start, size, BLOCK, EVEN)
