@@ -4,7 +4,8 @@ nothing: it takes 25 us for a call, and 100 us more with gradients."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import operator as operator_module
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -75,7 +76,8 @@ class Operator:
             f"tritium_kernels::{name}", function, mutates_args=tuple(mutates)
         )
         self.register_fake = self.op.register_fake
-        self._tensors = _places_of_tensors(self.op)
+        self._tensors = _places(self.op, ("Tensor", "Optional[Tensor]"))
+        self._lists = _places(self.op, ("List[Tensor]",))
         self._primary: Callable[..., Tensor] | None = None
         code = function.__code__
         self._mutated = [code.co_varnames[: code.co_argcount].index(name) for name in mutates]
@@ -119,7 +121,8 @@ class Operator:
             return route(*args)
         output = self.function(*args)
         if self._mutated:
-            _C._increment_version([args[i] for i in self._mutated])
+            written = [args[i] for i in self._mutated]
+            _C._increment_version(_flat(written) if self._lists else written)
         return output
 
     def primary(self, *args: Any) -> Tensor:
@@ -135,7 +138,9 @@ class Operator:
         if torch.compiler.is_compiling() or not _is_eager():
             return self.op
         if forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
-            self._refuse_tangents(args)
+            self._refuse_tangents(_flat(args))
+        if self._lists:
+            return self._route_lists(_flat(args[i] for i in (*self._lists, *self._tensors)))
         differentiates = False
         for place in self._tensors:
             value = args[place]
@@ -148,6 +153,15 @@ class Operator:
             return self.op
         return self._apply if differentiates and torch.is_grad_enabled() else None
 
+    def _route_lists(self, tensors: Sequence[Tensor]) -> Callable[..., Any] | None:
+        """`_route` of calls with many tensors, of which there is one at least."""
+        if not _PLAIN.issuperset(map(type, tensors)) or any(map(_is_left_over, tensors)):
+            return self.op
+        if tensors[0].is_meta:
+            return self.op
+        differentiates = torch.is_grad_enabled() and any(map(_requires_grad, tensors))
+        return self._apply if differentiates else None
+
     def _refuse_tangents(self, args: Sequence[Any]) -> None:
         """Refuse tensors with tangents, which torch's op would drop without a word."""
         for value in args:
@@ -157,6 +171,9 @@ class Operator:
                     "those of reverse mode (backward, torch.autograd.grad)"
                 )
 
+
+_PLAIN = {Tensor, Parameter}
+_requires_grad = operator_module.attrgetter("requires_grad")
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _modes = _C._len_torch_dispatch_stack
@@ -171,13 +188,15 @@ def _is_eager() -> bool:
     return not _modes() and _transformation() is None and not _is_traced()
 
 
-def _places_of_tensors(op: Any) -> list[int]:
-    """The places of an op's arguments that are tensors."""
+def _places(op: Any, types: Sequence[str]) -> list[int]:
+    """The places of an op's arguments of these types."""
     given = op._opoverload._schema.arguments
-    return [i for i, a in enumerate(given) if str(a.type).removeprefix("Optional") in _TENSORS]
+    return [i for i, argument in enumerate(given) if str(argument.type) in types]
 
 
-_TENSORS = ("Tensor", "[Tensor]")
+def _flat(args: Iterable[Any]) -> list[Any]:
+    """The arguments, with the elements of lists in place of the lists."""
+    return [x for a in args for x in (cast("list[Any]", a) if isinstance(a, list) else (a,))]
 
 
 def operator(name: str, mutates: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Operator]:
