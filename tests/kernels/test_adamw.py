@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels.support import close, is_op, normal, place, torch
 from tritium_kernels.dense import AdamW, adamw_, adamw_foreach_
-from tritium_kernels.dense import adamw_many as many
+from tritium_kernels.dense import adamw_step as many
 from tritium_kernels.errors import ArgumentError
 
 SHAPES = ((1,), (300,), (0, 4), (17, 5), (9000,), (2, 3, 4), ())

@@ -1,8 +1,7 @@
 """Layers of networks on torch tensors, each with its gradients and as an op of `torch.library`."""
 
 from tritium_kernels.dense.adamw import AdamW
-from tritium_kernels.dense.adamw_many import adamw_foreach_
-from tritium_kernels.dense.adamw_step import adamw_
+from tritium_kernels.dense.adamw_step import adamw_, adamw_foreach_
 from tritium_kernels.dense.attention import attention, attention_packed
 from tritium_kernels.dense.cross_entropy import cross_entropy
 from tritium_kernels.dense.embedding import embedding

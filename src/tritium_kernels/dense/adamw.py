@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tritium_kernels.dense.adamw_many import adamw_foreach_
-from tritium_kernels.dense.adamw_step import adamw_, check_rates
+from tritium_kernels.dense.adamw_step import adamw_, adamw_foreach_, check_rates
 
 
 class AdamW(torch.optim.Optimizer):
