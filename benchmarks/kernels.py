@@ -153,7 +153,36 @@ def element_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
 
     moved = 7 * p.numel() * p.element_size()
     yield Case("adamw, fused", (moved, 0), "GB/s", step, peer, [p], 0)
+    yield many_tensors(device, dtype)
     yield from order_cases(device, dtype)
+
+
+def many_tensors(device: str, dtype: torch.dtype) -> Case:
+    """A step of AdamW on parameters that are small: of 100 layers."""
+    count, size = 100, 4096
+    ours, theirs = (
+        [[random(size, dtype=dtype, device=device).abs() for _ in range(count)] for _ in range(4)]
+        for _ in range(2)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        for x, y in zip(one, other, strict=True):
+            y.copy_(x)
+    steps = [torch.tensor(1.0, device=device)] * count
+
+    def step(p: torch.Tensor) -> torch.Tensor:
+        dense.adamw_foreach_(*ours, 1)
+        return ours[0][0]
+
+    def peer(p: torch.Tensor) -> torch.Tensor:
+        torch._fused_adamw_(
+            *theirs, [], steps, lr=1e-3, beta1=0.9, beta2=0.999, weight_decay=1e-2, eps=1e-8,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
+        return theirs[0][0]
+
+    moved = 7 * count * size * ours[0][0].element_size()
+    name = f"adamw, {count} tensors of {size}"
+    return Case(name, (moved, 0), "GB/s", step, peer, [ours[0][0]], 0)
 
 
 def order_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:

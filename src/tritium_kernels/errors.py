@@ -35,6 +35,12 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def check_tensor(op: str, name: str, value: Any, dtypes: Sequence[torch.dtype] = FLOATS) -> None:
     """`value` is a tensor of one of the dtypes."""
+    kind = type(value)
+    if (
+        (kind is torch.Tensor or kind is torch.nn.Parameter)
+        and value.dtype in dtypes and value.layout is torch.strided
+    ):  # fmt: skip
+        return
     if not isinstance(value, torch.Tensor):
         raise refuse(op, name, f"is {type(value).__name__}", "torch.Tensor")
     if value.dtype not in dtypes:
@@ -106,8 +112,9 @@ def check_integer(
 
 def check_axis(op: str, x: torch.Tensor, dim: Any) -> None:
     """`dim` is a dimension of x, from the first or from the last."""
-    accepted = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "none: x has no dimension"
-    if not isinstance(dim, INTEGERS) or not -x.ndim <= dim < x.ndim:
+    rank = x.ndim
+    if not isinstance(dim, INTEGERS) or not -rank <= dim < rank:
+        accepted = f"{-rank} to {rank - 1}" if rank else "none: x has no dimension"
         raise refuse(op, "dim", f"is {dim!r}", accepted)
 
 

@@ -6,8 +6,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.kernels.support import normal, torch
-from tritium_kernels.dense import adamw_, matmul, rms_norm, softmax
+from tests.kernels.support import normal, place, torch
+from tritium_kernels.dense import (
+    adamw_,
+    cross_entropy,
+    group_norm,
+    layer_norm,
+    matmul,
+    rms_norm,
+    softmax,
+)
 from tritium_kernels.dense.matmul import matmul_op
 from tritium_kernels.dense.norm import norm_op
 from tritium_kernels.launching.operators import Operator
@@ -104,3 +112,53 @@ def test_what_an_op_writes_is_known_to_autograd() -> None:
     adamw_(p, g, m, v, step=1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+def test_statistics_are_computed_for_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward passes without a gradient allocate and store none."""
+    from tritium_kernels.dense.kernels import cross_entropy as losses
+    from tritium_kernels.dense.kernels import group_norm as groups
+    from tritium_kernels.dense.kernels import norm
+
+    given: list[list[bool]] = []
+
+    def noted(module: Any, name: str, places: slice) -> None:
+        kernel = getattr(module, name)
+
+        class Launches:
+            def __getitem__(self, grid: Any) -> Any:
+                def launch(*args: Any, **options: Any) -> Any:
+                    given.append([a is not None for a in args[places]])
+                    return kernel[grid](*args, **options)
+
+                return launch
+
+        monkeypatch.setattr(module, name, Launches())
+
+    noted(norm, "norm_forward", slice(4, 6))
+    noted(groups, "group_norm_forward", slice(4, 6))
+    noted(losses, "loss_forward", slice(3, 4))
+    noted(losses, "total_of_losses", slice(3, 4))
+    x, target = normal(4, 8), torch.zeros(4, dtype=torch.int64, device=place())
+    for wanted in (False, True):
+        x.requires_grad_(wanted)
+        layer_norm(x)
+        rms_norm(x)
+        group_norm(x, 2)
+        cross_entropy(x, target)
+        assert all(any(found) == wanted for found in given) and len(given) == 5
+        given.clear()
+
+
+def test_tensors_that_outlive_a_transformation() -> None:
+    seen: list[torch.Tensor] = []
+
+    def total(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x)
+        return x.sum()
+
+    x, w = normal(3, 8), normal(8).requires_grad_()
+    torch.func.grad(total)(x)
+    y = layer_norm(seen[0], w)
+    y.sum().backward()
+    assert torch.equal(y, layer_norm(x, w)) and w.grad is not None

@@ -134,6 +134,39 @@ def test_sample_of_odd_rows():
     assert sample(normal(0, 4)).shape == (0,)
 
 
+def most_likely(x, top_k=None, top_p=None):
+    """The mask of the columns that may be drawn, by sorting each row in float64."""
+    keys = x.double().nan_to_num(nan=-INF, posinf=INF, neginf=-INF)
+    allowed = keys > -INF
+    if top_k is not None:
+        allowed &= keys >= keys.topk(min(top_k, x.shape[1])).values[:, -1:]
+    if top_p is not None:
+        p = torch.softmax(keys.masked_fill(~allowed, -INF), 1)
+        falling, order = p.sort(dim=1, descending=True, stable=True)
+        count = (falling.cumsum(1) - falling < top_p - 1e-6).sum(1)
+        last = keys.gather(1, order).gather(1, (count - 1)[:, None])
+        allowed &= keys >= last
+    return allowed
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "equal", "holes"])
+@pytest.mark.parametrize("columns", [37, 5000])
+def test_columns_drawn_are_of_the_largest(kind: str, columns: int):
+    """Of ties and equal elements there are more than are put aside as candidates."""
+    x = normal(6, columns)
+    if kind == "ties":
+        x = x.round()
+    elif kind == "equal":
+        x = x * 0
+    elif kind == "holes":
+        x[:, ::3], x[:, 1::7] = -INF, NAN
+    for options in ({"top_k": 1}, {"top_k": 30}, {"top_p": 0.3}, {"top_k": 700, "top_p": 0.6}):
+        allowed = most_likely(x, **options)
+        seen = torch.stack([sample(x, seed=seed, **options) for seed in range(20)], 1)
+        assert allowed.gather(1, seen).all(), options
+        assert kind != "equal" or seen.unique().numel() > 20
+
+
 @pytest.mark.slow
 def test_ops():
     ops, x = torch.ops.tritium_kernels, normal(4, 8)

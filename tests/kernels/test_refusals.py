@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels.support import close, normal, place, torch
 from tritium_kernels import dense
-from tritium_kernels.dense.adamw import adamw_
+from tritium_kernels.dense.adamw_step import adamw_
 from tritium_kernels.dense.score import ScoreModifier, alibi, softcap
 from tritium_kernels.errors import ArgumentError
 from tritium_kernels.reduce import reduce

@@ -34,11 +34,14 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 def _like(x: Tensor, columns: int) -> Tensor:
     """An empty (batch, heads, rows, columns), with heads inside of rows where those of x are."""
-    batch, heads, rows = x.shape[:3]
-    if x.stride(1) < x.stride(2):
+    batch, heads, rows, width = x.shape
+    _, across, down, _ = x.stride()
+    if across < down:
         shape = (batch, rows, heads, columns)
         return torch.empty(shape, dtype=x.dtype, device=x.device).transpose(1, 2)
-    return torch.empty((batch, heads, rows, columns), dtype=x.dtype, device=x.device)
+    if columns == width and x.is_contiguous():
+        return torch.empty_like(x)
+    return torch.empty(batch, heads, rows, columns, dtype=x.dtype, device=x.device)
 
 
 @operator("attention")
@@ -54,7 +57,9 @@ def attention_op(
     o = _like(q, v.shape[-1])
     if q_offsets is not None:
         o.zero_()  # rows may belong to no sequence
-    lse = torch.full(q.shape[:3], -torch.inf, dtype=statistics_dtype(q), device=q.device)
+    lse = torch.empty(*q.shape[:3], dtype=statistics_dtype(q), device=q.device)
+    if q_offsets is not None:
+        lse.fill_(-torch.inf)
     call = Call(
         scale, left, right, score, dropout, seed, most_queries, most_keys, q_offsets, k_offsets, aux
     )
@@ -110,7 +115,7 @@ def _check_heads(op: str, q: Tensor, k: Tensor, v: Tensor, rank: int) -> None:
     axis = 1  # heads
     for name, x in (("q", q), ("k", k), ("v", v)):
         check_tensor(op, name, x)
-        if x.dtype == torch.float64 and x.device.type == "cuda":
+        if x.dtype == torch.float64 and x.is_cuda:
             accepted = "float16, bfloat16, float32; float64 on CPUs"
             raise refuse(op, name, f"has dtype float64 on {x.device}", accepted)
         check_rank(op, name, x, (rank,))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,17 +68,24 @@ MOST_DIMENSIONS = 256
 _BY_KEYS = {"dk_dv", "together"}
 
 
-def _table(q: Tensor) -> AttentionTable:
-    kind = device_class(q.device)
+def _table(device: torch.device, dtype: torch.dtype) -> AttentionTable:
+    kind = device_class(device)
     if kind == "cpu":
         return _HOST
-    return _FLOAT if q.dtype == torch.float32 else _HALF[kind]
+    return _FLOAT if dtype == torch.float32 else _HALF[kind]
 
 
 def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
     """The tiles of a kernel; no more rows of queries than there are."""
-    kind = device_class(q.device)
-    tiles: dict[int, Tiles] = getattr(_table(q), which)
+    return _choose(which, q.device, q.dtype, dimension, queries)
+
+
+@lru_cache(maxsize=4096)
+def _choose(
+    which: str, device: torch.device, dtype: torch.dtype, dimension: int, queries: int
+) -> Tiles:
+    kind = device_class(device)
+    tiles: dict[int, Tiles] = getattr(_table(device, dtype), which)
     found = next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
     rows = max(1 if kind == "cpu" else 16, power_of_two(queries))
     if rows >= found.m:
@@ -85,8 +94,7 @@ def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
     return replace(found, m=rows, warps=found.warps if which in _BY_KEYS else 4)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Properties of a call of attention, besides its tensors.
 
     Attributes:
@@ -105,9 +113,9 @@ class Call:
     seed: int
     most_queries: int
     most_keys: int
-    q_offsets: Tensor | None = field(repr=False)
-    k_offsets: Tensor | None = field(repr=False)
-    aux: Tensor | None = field(repr=False)
+    q_offsets: Tensor | None
+    k_offsets: Tensor | None
+    aux: Tensor | None
 
     def sequences(self, q: Tensor) -> int:
         return q.shape[0] if self.q_offsets is None else self.q_offsets.numel() - 1
@@ -122,17 +130,26 @@ class Call:
         )  # fmt: skip
 
     def constants(self, q: Tensor, k: Tensor, v: Tensor) -> dict[str, object]:
-        d, dv = q.shape[-1], v.shape[-1]
-        return {
-            "GROUP": q.shape[1] // k.shape[1], "LEFT": self.left != UNLIMITED,
-            "RIGHT": self.right != UNLIMITED, "SCORE": find(self.score)[0],
-            "DROPOUT": self.dropout > 0, "D": d, "DV": dv, "DP": max(16, power_of_two(d)),
-            "DVP": max(16, power_of_two(dv)),
-        }  # fmt: skip
+        shape = q.shape
+        return _constants(
+            shape[1] // k.shape[1], shape[3], v.shape[3], self.left != UNLIMITED,
+            self.right != UNLIMITED, find(self.score)[0], self.dropout > 0,
+        )  # fmt: skip
 
     def ragged(self, size: int, block: int) -> bool:
         """Whether a sequence may end within a block."""
         return self.q_offsets is not None or size % block != 0
+
+
+@lru_cache(maxsize=1024)
+def _constants(
+    group: int, d: int, dv: int, left: bool, right: bool, score: object, dropout: bool
+) -> dict[str, object]:
+    """The constants that all kernels have; callers change no more than a copy."""
+    return {
+        "GROUP": group, "LEFT": left, "RIGHT": right, "SCORE": score, "DROPOUT": dropout, "D": d,
+        "DV": dv, "DP": max(16, power_of_two(d)), "DVP": max(16, power_of_two(dv)),
+    }  # fmt: skip
 
 
 def with_unit_stride(x: Tensor) -> Tensor:
@@ -141,7 +158,8 @@ def with_unit_stride(x: Tensor) -> Tensor:
 
 def rows_of(x: Tensor) -> tuple[int, int, int]:
     """The strides of (batch, heads, rows)."""
-    return x.stride(0), x.stride(1), x.stride(2)
+    strides = x.stride()
+    return strides[0], strides[1], strides[2]
 
 
 def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tuple[object, ...]:
@@ -158,7 +176,7 @@ def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tup
 def _adds_dq(tensors: Sequence[Tensor], dimension: int, call: Call) -> bool:
     """Whether one kernel computes all gradients: dQ by sums whose order varies."""
     return (
-        any(limit >= dimension for limit in _table(tensors[0]).together)
+        any(limit >= dimension for limit in _table(tensors[0].device, tensors[0].dtype).together)
         and call.q_offsets is None and all(map(is_readable, tensors))
         and tensors[0].shape[-1] % 4 == 0 and not torch.are_deterministic_algorithms_enabled()
     )  # fmt: skip
@@ -194,8 +212,7 @@ def backward(
     q, k, v, o, do = map(with_unit_stride, (q, k, v, o, do))
     delta = torch.empty_like(lse)
     strides = [s for t in (q, k, v, do) for s in rows_of(t)] + list(lse.stride()[:2])
-    constants = call.constants(q, k, v)
-    constants["SCORE_GRADIENT"] = find(call.score)[1]
+    constants = {**call.constants(q, k, v), "SCORE_GRADIENT": find(call.score)[1]}
     batch, heads, length, _ = q.shape
     d = max(q.shape[-1], v.shape[-1])
     with on("attention", "q", q):

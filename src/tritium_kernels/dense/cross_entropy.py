@@ -40,11 +40,20 @@ def launch_forward(
     x: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
 ) -> tuple[Tensor, Tensor]:
     """(loss, lse) of each row of a matrix whose columns are adjacent."""
-    rows, columns = x.shape
-    loss = torch.empty(rows, dtype=loss_dtype(x), device=x.device)
+    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
     lse = torch.empty_like(loss)
+    _launch_forward(x, target, loss, lse, ignored, smoothing, z)
+    return loss, lse
+
+
+def _launch_forward(
+    x: Tensor, target: Tensor, loss: Tensor, lse: Tensor | None, ignored: int, smoothing: float,
+    z: float,
+) -> None:  # fmt: skip
+    """Write the loss of each row, and log-sum-exp where there is memory for it."""
+    rows, columns = x.shape
     if rows == 0:
-        return loss, lse
+        return
     plan = plan_rows(x.device, rows, columns)
     with on("cross_entropy", "logits", x):
         kernels.loss_forward[(rows,)](
@@ -52,21 +61,21 @@ def launch_forward(
             SMOOTH=smoothing != 0, BLOCK=plan.step,
             WIDTH=min(WIDTHS[device_class(x.device)], plan.step), num_warps=plan.warps,
         )  # fmt: skip
-    return loss, lse
 
 
 def launch_backward(
     x: Tensor, target: Tensor, lse: Tensor, scale: Tensor, dx: Tensor,
-    ignored: int, smoothing: float, z: float,
+    ignored: int, smoothing: float, z: float, factor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Write the gradient of the logits, for the gradient `scale` of each loss, to dx."""
+    """Write the gradient of the logits, for the gradient `scale` of each loss, times one number
+    `factor`, to dx."""
     rows, columns = x.shape
     if rows == 0 or columns == 0:
         return
     plan = plan_rows(x.device, rows, columns)
     with on("cross_entropy", "logits", x):
         kernels.loss_backward[(rows,)](
-            x, target, lse, scale, dx, columns, x.stride(0), dx.stride(0),
+            x, target, lse, scale, factor, dx, columns, x.stride(0), dx.stride(0),
             scale.stride(0) if scale.ndim else 0, ignored, smoothing, z,
             BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
@@ -82,11 +91,11 @@ def cross_entropy_op(
 @operator("cross_entropy_backward")
 def cross_entropy_backward_op(
     logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
-    ignored: int, smoothing: float, z: float,
+    ignored: int, smoothing: float, z: float, factor: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    dx = empty_like(logits)
-    x = as_rows(logits)
-    launch_backward(x, target.contiguous(), lse, dloss, dx, ignored, smoothing, z)
+    """`factor`: one number that every gradient is multiplied by."""
+    dx, x = empty_like(logits), as_rows(logits)
+    launch_backward(x, target.contiguous(), lse, dloss, dx, ignored, smoothing, z, factor)
     return dx
 
 
@@ -101,7 +110,7 @@ def _(
 @cross_entropy_backward_op.register_fake
 def _(
     logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
-    ignored: int, smoothing: float, z: float,
+    ignored: int, smoothing: float, z: float, factor: Tensor | None,
 ) -> Tensor:  # fmt: skip
     return empty_like(logits)
 
@@ -114,7 +123,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _backward(ctx: Any, dloss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     logits, target, lse = ctx.saved_tensors
-    dx = cross_entropy_backward_op(logits, target, lse, dloss, *ctx.options)
+    dx = cross_entropy_backward_op(logits, target, lse, dloss, *ctx.options, None)
     return dx, None, None, None, None
 
 
@@ -128,16 +137,39 @@ def cross_entropy_total_op(
     """(sum or mean of the losses, its derivative by a loss, log-sum-exp of each row)."""
     target = target.contiguous()
     loss, lse = launch_forward(as_rows(logits), target, ignored, smoothing, z)
-    total, scale = loss.new_empty(()), loss.new_empty(())
-    rows = loss.shape[0]
-    if rows > MOST_SUMMED and not loss.is_cpu:
+    scale = loss.new_empty(())
+    if _is_added_by_torch(loss):
         scale = (target != ignored).sum().to(loss.dtype).reciprocal() if mean else scale.fill_(1.0)
         return loss.sum() * scale, scale, lse
-    with on("cross_entropy", "logits", logits):
+    return _add_up(loss, target, scale, ignored, mean), scale, lse
+
+
+def _total(
+    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
+) -> Tensor:
+    """The sum or mean of the losses."""
+    target = target.contiguous()
+    loss = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
+    _launch_forward(as_rows(logits), target, loss, None, ignored, smoothing, z)
+    if _is_added_by_torch(loss):
+        return loss.sum() / (target != ignored).sum() if mean else loss.sum()
+    return _add_up(loss, target, None, ignored, mean)
+
+
+def _is_added_by_torch(loss: Tensor) -> bool:
+    return loss.shape[0] > MOST_SUMMED and not loss.is_cpu
+
+
+def _add_up(
+    loss: Tensor, target: Tensor, scale: Tensor | None, ignored: int, mean: bool
+) -> Tensor:
+    """The sum or mean of the losses; its derivative by a loss is written where there is memory."""
+    total = loss.new_empty(())
+    with on("cross_entropy", "logits", loss):
         kernels.total_of_losses[(1,)](
-            loss, target, total, scale, rows, ignored, MEAN=mean, BLOCK=SUMMED, num_warps=8
+            loss, target, total, scale, loss.shape[0], ignored, MEAN=mean, BLOCK=SUMMED, num_warps=8
         )
-    return total, scale, lse
+    return total
 
 
 @cross_entropy_total_op.register_fake
@@ -156,11 +188,12 @@ def _save_total(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
 
 def _backward_total(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     logits, target, scale, lse = ctx.saved_tensors
-    dx = cross_entropy_backward_op(logits, target, lse, dloss * scale, *ctx.options)
+    dx = cross_entropy_backward_op(logits, target, lse, scale, *ctx.options, dloss)
     return dx, None, None, None, None, None
 
 
 cross_entropy_total_op.register_autograd(_backward_total, setup_context=_save_total)
+cross_entropy_total_op.register_primary(_total)
 
 
 def check_loss(
@@ -188,4 +221,6 @@ def cross_entropy(
     if reduction == "none":
         return cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)[0]
     mean = reduction == "mean"
-    return cross_entropy_total_op(logits, target, ignore_index, label_smoothing, z_loss, mean)[0]
+    return cross_entropy_total_op.primary(
+        logits, target, ignore_index, label_smoothing, z_loss, mean
+    )

@@ -9,24 +9,28 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import embedding as kernels
 from tritium_kernels.errors import INDICES, check_like, check_rank, check_tensor, refuse
-from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.launch import cdiv, matrix_of, on, power_of_two
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
 NO_PADDING = -1
 
+_SUMS = (torch.float32, torch.float64)
+_TURN = 256
+"""Columns of a program that adds rows to the table, one after the other."""
+
 
 @operator("embedding")
 def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
     rows, columns = table.shape
-    y = torch.empty((*index.shape, columns), dtype=table.dtype, device=table.device)
+    y = torch.empty(*index.shape, columns, dtype=table.dtype, device=table.device)
     if y.numel() == 0:
         return y
-    table = as_rows(table) if rows else table
     plan = plan_rows(table.device, 1, columns)
+    source, step = (table, columns) if not rows else matrix_of(table)[::3]
     with on("embedding", "table", table):
         kernels.embedding_forward[(index.numel() * cdiv(columns, plan.step),)](
-            index.contiguous(), table, y, rows, columns, table.stride(0),
+            index.contiguous(), source, y, rows, columns, step,
             BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return y
@@ -35,15 +39,23 @@ def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
 @operator("embedding_backward")
 def embedding_backward_op(index: Tensor, dy: Tensor, rows: int, padding: int) -> Tensor:
     columns = dy.shape[-1]
-    dtable = torch.zeros((rows, columns), dtype=dy.dtype, device=dy.device)
+    dtable = torch.zeros(rows, columns, dtype=dy.dtype, device=dy.device)
     if dy.numel() == 0 or rows == 0:
         return dtable
-    given = as_rows(dy)
+    given, _, _, step = matrix_of(dy)
+    if dy.is_cpu and dy.dtype in _SUMS:  # what is in memory is no less accurate than the sum
+        block = min(_TURN, power_of_two(columns))
+        with on("embedding", "table", dy):
+            kernels.embedding_backward_in_turn[(cdiv(columns, block),)](
+                index.contiguous(), given, dtable, index.numel(), rows, columns, step, padding,
+                BLOCK=block,
+            )  # fmt: skip
+        return dtable
     numbers, order = torch.sort(index.flatten(), stable=True)
     plan = plan_rows(dy.device, 1, columns)
     with on("embedding", "table", dy):
         kernels.embedding_backward[(numbers.numel() * cdiv(columns, plan.step),)](
-            numbers, order, given, dtable, numbers.numel(), rows, columns, given.stride(0), padding,
+            numbers, order, given, dtable, numbers.numel(), rows, columns, step, padding,
             BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return dtable

@@ -9,16 +9,22 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import activation as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
-from tritium_kernels.launching.launch import as_rows, cdiv, constant, empty_like, on
+from tritium_kernels.launching.launch import cdiv, constant, empty_like, matrix_of, on
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
 
-def _matrices(*tensors: Tensor) -> list[Tensor]:
-    """Matrices of the same shape; one row where all elements are adjacent."""
-    if all(t.is_contiguous() for t in tensors):
-        return [t.view(1, -1) for t in tensors]
-    return [as_rows(t) for t in tensors]
+def _matrices(*tensors: Tensor) -> tuple[list[Tensor], int, int, list[int]]:
+    """(memory, rows, columns, elements from row to row) of tensors of the same shape; one row where
+    all elements are adjacent."""
+    for t in tensors:
+        if not t.is_contiguous():
+            break
+    else:
+        columns = tensors[0].numel()
+        return [*tensors], 1, columns, [columns] * len(tensors)
+    memory, rows, columns, steps = zip(*map(matrix_of, tensors), strict=True)
+    return [*memory], rows[0], columns[0], [*steps]
 
 
 @operator("gated")
@@ -26,13 +32,12 @@ def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     y = empty_like(gate)
     if y.numel() == 0:
         return y
-    matrices = _matrices(gate, up, y)
-    rows, columns = matrices[0].shape
+    matrices, rows, columns, steps = _matrices(gate, up, y)
     plan = plan_rows(gate.device, rows, columns)
     grid = (cdiv(rows, plan.rows) * cdiv(columns, plan.block),)
     with on("gated", "gate", gate):
         kernels.gated_forward[grid](
-            *matrices, rows, columns, *(m.stride(0) for m in matrices),
+            *matrices, rows, columns, *steps,
             KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
             num_warps=plan.warps,
         )  # fmt: skip
@@ -47,13 +52,12 @@ def gated_backward_op(
     dup = torch.empty_like(dgate)
     if dup.numel() == 0:
         return dgate, dup
-    matrices = _matrices(gate, up, dy, dgate, dup)
-    rows, columns = matrices[0].shape
+    matrices, rows, columns, steps = _matrices(gate, up, dy, dgate, dup)
     plan = plan_rows(gate.device, rows, columns)
     grid = (cdiv(rows, plan.rows) * cdiv(columns, plan.block),)
     with on("gated", "gate", gate):
         kernels.gated_backward[grid](
-            *matrices, rows, columns, *(m.stride(0) for m in matrices),
+            *matrices, rows, columns, *steps,
             KIND=constant(activation), ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
             num_warps=plan.warps,
         )  # fmt: skip
@@ -77,7 +81,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
-    return *gated_backward_op(*ctx.saved_tensors, dy, ctx.activation), None
+    gate, up = ctx.saved_tensors
+    return *gated_backward_op(gate, up, dy, ctx.activation), None
 
 
 gated_op.register_autograd(_backward, setup_context=_save)

@@ -28,17 +28,21 @@ _PART = 64
 masked, and lanes without an element take time."""
 
 
-@operator("group_norm")
-def group_norm_op(
-    x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, mean, rstd)."""
+def _statistics(x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Memory for (mean, rstd) of each group."""
+    mean = torch.empty(x.shape[0], groups, dtype=statistics_dtype(x), device=x.device)
+    return mean, torch.empty_like(mean)
+
+
+def _forward(
+    x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float,
+    mean: Tensor | None = None, rstd: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Normalized groups; writes their means and deviations where there is memory for them."""
     y = empty_like(x)
-    batch, channels = x.shape[:2]
-    mean = torch.empty((batch, groups), dtype=statistics_dtype(x), device=x.device)
-    rstd = torch.empty_like(mean)
     if y.numel() == 0:
-        return y, mean, rstd
+        return y
+    batch, channels = x.shape[:2]
     size = x.numel() // (batch * groups)
     positions = size * groups // channels
     plan = plan_rows(x.device, batch * groups, size)
@@ -57,7 +61,16 @@ def group_norm_op(
                 *arguments, BLOCK=plan.step, EVEN=positions % plan.step == 0,
                 num_warps=plan.warps,
             )  # fmt: skip
-    return y, mean, rstd
+    return y
+
+
+@operator("group_norm")
+def group_norm_op(
+    x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, mean, rstd)."""
+    mean, rstd = _statistics(x, groups)
+    return _forward(x, groups, weight, bias, eps, mean, rstd), mean, rstd
 
 
 @operator("group_norm_backward")
@@ -98,8 +111,7 @@ def group_norm_backward_op(
 def _(
     x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    mean = torch.empty((x.shape[0], groups), dtype=statistics_dtype(x), device=x.device)
-    return empty_like(x), mean, torch.empty_like(mean)
+    return empty_like(x), *_statistics(x, groups)
 
 
 @group_norm_backward_op.register_fake
@@ -125,6 +137,7 @@ def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Any, ...]:
 
 
 group_norm_op.register_autograd(_backward, setup_context=_save)
+group_norm_op.register_primary(_forward)
 
 
 def group_norm(
@@ -150,4 +163,4 @@ def group_norm(
     if bias is not None and weight is not None:
         check_same_dtype(op, "bias", bias, "weight", weight)
     check_eps(op, eps)
-    return group_norm_op(x, groups, weight, bias, float(eps))[0]
+    return group_norm_op.primary(x, groups, weight, bias, float(eps))

@@ -8,37 +8,71 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tritium_kernels.dense import matmul_launch
 from tritium_kernels.dense.cross_entropy import (
     check_loss,
     launch_backward,
     launch_forward,
     loss_dtype,
 )
+from tritium_kernels.dense.matmul_launch import launch_matrices
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor
-from tritium_kernels.launching.launch import cdiv, power_of_two
+from tritium_kernels.launching.launch import cdiv, empty_like, power_of_two
 from tritium_kernels.launching.operators import autocast, operator
 
 
-def _chunk(rows: int, features: int, columns: int) -> int:
-    """Rows of logits held at a time: about as much memory as x itself takes."""
-    return power_of_two(cdiv(rows, max(1, cdiv(columns, max(features, 1)))))
+def _chunk(x: Tensor, columns: int) -> int:
+    """Rows of logits held at a time: about as much memory as x itself takes; on CPUs, where the
+    gradient of the weight is read and written for each of these chunks, no less than the weight."""
+    rows, features = x.shape
+    size = power_of_two(cdiv(rows, max(1, cdiv(columns, max(features, 1)))))
+    return max(size, features) if x.is_cpu else size
 
 
 def _logits(
     x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Iterator[tuple[slice, Tensor]]:
     """(rows, their logits), some rows at a time."""
-    size = _chunk(x.shape[0], x.shape[1], weight.shape[0])
+    size, columns = _chunk(x, weight.shape[0]), weight.shape[0]
     for first in range(0, x.shape[0], size):
         part = x[first : first + size]
-        logits = torch.empty((part.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device)
-        _product(part, weight.T, logits, bias=bias)
+        logits = torch.empty(part.shape[0], columns, dtype=x.dtype, device=x.device)
+        launch_matrices(part, weight.T, logits, bias)
         yield slice(first, first + size), logits
 
 
-def _product(a: Tensor, b: Tensor, y: Tensor, **extra: Any) -> None:
-    matmul_launch.launch(a[None], b[None], y[None], **extra)
+class _Gradients:
+    """Gradients of x, weight and bias, added up over chunks of rows. That of the weight is summed
+    in float32 (float64) where there are several chunks."""
+
+    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None):
+        self.x, self.weight, self.bias = x, weight, bias
+        self.dx = empty_like(x)
+        self.dw = self.db = None
+
+    def add(self, rows: slice, dlogits: Tensor) -> None:
+        """Take the gradient of these rows' logits into account."""
+        dtype = loss_dtype(self.x)
+        launch_matrices(dlogits, self.weight, self.dx[rows])
+        part = self.x[rows]
+        if self.dw is None:
+            only = part.shape[0] == self.x.shape[0]
+            given = self.weight.dtype if only else dtype
+            self.dw = torch.empty(self.weight.shape, dtype=given, device=part.device)
+            launch_matrices(dlogits.T, part, self.dw)
+        else:
+            launch_matrices(dlogits.T, part, self.dw, residual=self.dw)
+        if self.bias is not None:
+            db = dlogits.sum(0, dtype=dtype)
+            self.db = db if self.db is None else self.db.add_(db)
+
+    def result(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(dx, dweight, dbias), the last one empty without a bias."""
+        dw, db = self.dw, self.db
+        dw = self.weight.new_zeros(self.weight.shape) if dw is None else dw.to(self.weight.dtype)
+        if self.bias is None:
+            return self.dx, dw, self.weight.new_empty(0)
+        db = torch.zeros_like(self.bias) if db is None else db.to(self.bias.dtype)
+        return self.dx, dw, db
 
 
 @operator("linear_cross_entropy")
@@ -47,26 +81,23 @@ def linear_cross_entropy_op(
     smoothing: float, z: float, mean: bool, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """(loss, dx, dweight, dbias); gradients, for a dloss of 1, are empty where not wanted."""
-    columns = weight.shape[0]
-    dtype = loss_dtype(x)
-    count = (target != ignored).sum().to(dtype) if mean else torch.ones((), device=x.device)
-    scale = (1 / count).to(dtype)
+    dtype, target = loss_dtype(x), target.contiguous()
+    if mean:
+        scale = (target != ignored).sum().to(dtype).reciprocal_()
+    else:
+        scale = torch.ones((), dtype=dtype, device=x.device)
     loss = torch.zeros((), dtype=dtype, device=x.device)
-    dx = torch.zeros_like(x) if gradients else x.new_empty(0)
-    dw = torch.zeros(weight.shape if gradients else 0, dtype=dtype, device=x.device)
-    db = torch.zeros(columns if gradients and bias is not None else 0, dtype=dtype, device=x.device)
-    for some, logits in _logits(x, weight, bias):
-        right = target[some].contiguous()
-        losses, lse = launch_forward(logits, right, ignored, smoothing, z)
+    found = _Gradients(x, weight, bias) if gradients else None
+    for rows, logits in _logits(x, weight, bias):
+        losses, lse = launch_forward(logits, target[rows], ignored, smoothing, z)
         loss += losses.sum()
-        if gradients:
-            launch_backward(logits, right, lse, scale, logits, ignored, smoothing, z)
-            _product(logits, weight, dx[some])
-            _product(logits.T, x[some], dw, residual=dw[None])
-            if bias is not None:
-                db += logits.sum(0, dtype=dtype)
-    db = db.to(weight.dtype if bias is None else bias.dtype)
-    return loss * scale, dx, dw.to(weight.dtype), db
+        if found is not None:
+            launch_backward(logits, target[rows], lse, scale, logits, ignored, smoothing, z)
+            found.add(rows, logits)
+    loss *= scale
+    if found is None:
+        return loss, x.new_empty(0), weight.new_empty(0), weight.new_empty(0)
+    return loss, *found.result()
 
 
 @linear_cross_entropy_op.register_fake
@@ -75,7 +106,7 @@ def _(
     smoothing: float, z: float, mean: bool, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     loss = torch.empty((), dtype=loss_dtype(x), device=x.device)
-    dx = torch.empty_like(x) if gradients else x.new_empty(0)
+    dx = empty_like(x) if gradients else x.new_empty(0)
     dw = weight.new_empty(weight.shape if gradients else 0)
     db = (weight if bias is None else bias).new_empty(
         weight.shape[0] if gradients and bias is not None else 0
@@ -105,8 +136,9 @@ def linear_cross_entropy_rows_op(
     """(loss, log-sum-exp) of each row."""
     loss = torch.zeros(x.shape[0], dtype=loss_dtype(x), device=x.device)
     lse = torch.zeros_like(loss)
+    target = target.contiguous()
     for rows, logits in _logits(x, weight, bias):
-        found = launch_forward(logits, target[rows].contiguous(), ignored, smoothing, z)
+        found = launch_forward(logits, target[rows], ignored, smoothing, z)
         loss[rows], lse[rows] = found
     return loss, lse
 
@@ -117,18 +149,13 @@ def linear_cross_entropy_rows_backward_op(
     ignored: int, smoothing: float, z: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(dx, dweight, dbias): the logits are computed again; dbias is empty without a bias."""
-    dx = torch.zeros_like(x)
-    dw = torch.zeros(weight.shape, dtype=loss_dtype(x), device=x.device)
-    db = dw.new_zeros(0 if bias is None else weight.shape[0])
+    found, target = _Gradients(x, weight, bias), target.contiguous()
     for rows, logits in _logits(x, weight, bias):
         launch_backward(
-            logits, target[rows].contiguous(), lse[rows], dloss[rows], logits, ignored, smoothing, z
+            logits, target[rows], lse[rows], dloss[rows], logits, ignored, smoothing, z
         )
-        _product(logits, weight, dx[rows])
-        _product(logits.T, x[rows], dw, residual=dw[None])
-        if bias is not None:
-            db += logits.sum(0, dtype=db.dtype)
-    return dx, dw.to(weight.dtype), db.to(weight.dtype if bias is None else bias.dtype)
+        found.add(rows, logits)
+    return found.result()
 
 
 @linear_cross_entropy_rows_op.register_fake
@@ -146,7 +173,7 @@ def _(
     ignored: int, smoothing: float, z: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     db = weight.new_empty(0) if bias is None else torch.empty_like(bias)
-    return torch.empty_like(x), weight.new_empty(weight.shape), db
+    return empty_like(x), weight.new_empty(weight.shape), db
 
 
 def _save_rows(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels.activation import ACTIVATIONS, activation_backward
-from tritium_kernels.dense.matmul_launch import launch
+from tritium_kernels.dense.matmul_launch import Sizes, Strides, launch, launch_plain
 from tritium_kernels.errors import (
     FLOATS,
     check_choice,
@@ -26,6 +26,7 @@ from tritium_kernels.launching.tables import plan_flat
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 RESULTS = (*FLOATS, *FP8)
 OPERANDS = (*FLOATS, torch.int8, *FP8)
+_ACTIVATIONS = (None, *ACTIVATIONS)
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 
 
@@ -78,18 +79,42 @@ def _result_dtype(a: Tensor, out_dtype: torch.dtype | None, scaled: bool) -> tor
     return torch.float16 if a.dtype in FP8 else a.dtype
 
 
-@operator("matmul")
-def matmul_op(
+_Plain = tuple[Sizes, Strides, Strides]
+"""(batch, m, n, k), and the strides of a and b."""
+
+
+def _plain(a: Tensor, b: Tensor, residual: Tensor | None) -> _Plain | None:
+    """The sizes and strides of a product that needs no views: of two matrices, of as many by as
+    many, of rows in any number of dimensions by one matrix; None of others."""
+    if residual is not None and not residual.is_contiguous():
+        return None
+    rank, (*leading, m, k), n = a.ndim, a.shape, b.shape[-1]
+    if b.ndim == 2:
+        down = b.stride()
+        if rank == 2:
+            return (1, m, n, k), (0, *a.stride()), (0, *down)
+        if k and a.is_contiguous():
+            return (1, a.numel() // k, n, k), (0, k, 1), (0, *down)
+    elif rank == 3 == b.ndim and leading[0] == b.shape[0]:
+        return (leading[0], m, n, k), a.stride(), b.stride()
+    return None
+
+
+def _compute(
     a: Tensor, b: Tensor, bias: Tensor | None, residual: Tensor | None, a_scale: Tensor | None,
     b_scale: Tensor | None, activation: str | None, out_dtype: torch.dtype, precision: str,
-    keep_inner: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(y, what the activation was applied to), the latter empty unless it is to be kept."""
+    keep_inner: bool, inner: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The result; what the activation was applied to is written where there is memory for it."""
     shape = (*_batches(a, b), a.shape[-2], b.shape[-1])
-    y = torch.empty(shape, dtype=out_dtype, device=a.device)
-    inner = torch.empty(shape if keep_inner else 0, dtype=out_dtype, device=a.device)
+    y = torch.empty(*shape, dtype=out_dtype, device=a.device)
     if y.numel() == 0:
-        return y, inner
+        return y
+    if a_scale is None and b_scale is None:
+        plain = _plain(a, b, residual)
+        extra = (bias, None, None, residual, inner)
+        if plain is not None and launch_plain(a, b, y, extra, *plain, activation, precision):
+            return y
     a, residual, a_scale = _folded(a, b, residual, a_scale)
     batch = _batches(a, b)
     x, w = _batched(a, batch), _batched(b, batch)
@@ -97,7 +122,23 @@ def matmul_op(
     launch(
         x, w, y.view(flat), bias, a_scale, b_scale,
         None if residual is None else _batched(residual, batch),
-        inner.view(flat) if keep_inner else None, activation, precision,
+        None if inner is None else inner.view(flat), activation, precision,
+    )  # fmt: skip
+    return y
+
+
+@operator("matmul")
+def matmul_op(
+    a: Tensor, b: Tensor, bias: Tensor | None, residual: Tensor | None, a_scale: Tensor | None,
+    b_scale: Tensor | None, activation: str | None, out_dtype: torch.dtype, precision: str,
+    keep_inner: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """(y, what the activation was applied to), the latter empty unless it is to be kept."""
+    shape = (*_batches(a, b), a.shape[-2], b.shape[-1]) if keep_inner else (0,)
+    inner = torch.empty(*shape, dtype=out_dtype, device=a.device)
+    y = _compute(
+        a, b, bias, residual, a_scale, b_scale, activation, out_dtype, precision, keep_inner,
+        inner if keep_inner else None,
     )  # fmt: skip
     return y, inner
 
@@ -143,8 +184,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _product(a: Tensor, b: Tensor, like: Tensor, precision: str) -> Tensor:
     """a @ b, summed over the batches along which `like` was broadcast."""
-    y, _ = matmul_op(a, b, None, None, None, None, None, like.dtype, precision, False)
-    return y.sum_to_size(like.shape)
+    y = matmul_op.primary(a, b, None, None, None, None, None, like.dtype, precision, False)
+    return y if y.shape == like.shape else y.sum_to_size(like.shape)
 
 
 def _backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Any, ...]:
@@ -170,6 +211,7 @@ def _backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Any, ...]:
 
 
 matmul_op.register_autograd(_backward, setup_context=_save)
+matmul_op.register_primary(_compute)
 
 
 def _check_scale(name: str, scale: Tensor | None, size: int, a: Tensor) -> Tensor | None:
@@ -195,7 +237,7 @@ def _check(a: Tensor, b: Tensor, activation: str | None, precision: str) -> tupl
     if b.shape[-2] != a.shape[-1]:
         found = f"has {b.shape[-2]} rows"
         raise refuse("matmul", "b", found, f"{a.shape[-1]}, the columns of a")
-    check_choice("matmul", "activation", activation, (None, *ACTIVATIONS))
+    check_choice("matmul", "activation", activation, _ACTIVATIONS)
     check_choice("matmul", "precision", precision, PRECISIONS)
     try:
         return _batches(a, b)
@@ -250,4 +292,4 @@ def matmul(
     keep = activation is not None and torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (a, b, bias)
     )  # fmt: skip
-    return matmul_op(a, b, bias, residual, *scales, activation, dtype, precision, keep)[0]
+    return matmul_op.primary(a, b, bias, residual, *scales, activation, dtype, precision, keep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor
 
 import tritium.language as tl
 from tritium_kernels.dense.kernels import matmul as kernels
+from tritium_kernels.launching import descriptors
 from tritium_kernels.launching.descriptors import blocks_of
 from tritium_kernels.launching.launch import (
     cdiv,
@@ -138,14 +139,14 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     return blocks
 
 
-def _is_large(*tensors: Tensor) -> bool:
-    """Whether an offset may not fit in int32."""
-    for t in tensors:
-        (_, rows, columns), (_, down, across) = t.shape, t.stride()
-        # A tile reaches past the end of a matrix by less than a block.
-        if (rows + 512) * down + (columns + 512) * across >= 1 << 31:
-            return True
-    return False
+Strides = tuple[int, ...]
+"""Elements from batch to batch, row to row, column to column."""
+
+
+def _is_large(rows: int, columns: int, strides: Strides) -> bool:
+    """Whether an offset in a matrix may not fit in int32."""
+    # A tile reaches past the end of a matrix by less than a block.
+    return (rows + 512) * strides[1] + (columns + 512) * strides[2] >= 1 << 31
 
 
 Described = tuple[Any, bool]
@@ -225,15 +226,90 @@ def _launch_tiles(
         parts = torch.empty(shape, dtype=_sum_dtype(a), device=y.device)
     kernels.matmul[tiles, blocks.split_k](
         a, b, parts, *extra, m, n, k, *a.stride(), *b.stride(), *parts.stride(), *strides,
-        LARGE=_is_large(a, b), SPLIT_K=blocks.split_k,
-        EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
-        EVEN_K=k % (blocks.k * blocks.split_k) == 0, **options,
+        **_sizes_known(blocks, m, n, k, a.stride(), b.stride()), **options,
     )  # fmt: skip
     if split:
         kernels.finish[batch * cdiv(m, 16) * cdiv(n, 128),](
             parts, y, *extra, batch, m, n, *y.stride(), *strides, KIND=options["KIND"],
             ACC=options["ACC"], SPLIT_K=blocks.split_k, BLOCK_M=16, BLOCK_N=128,
         )  # fmt: skip
+
+
+def _sizes_known(
+    blocks: Blocks, m: int, n: int, k: int, a_strides: Strides, b_strides: Strides
+) -> dict[str, object]:
+    """The constants of the kernel of pointers that follow from the sizes."""
+    return {
+        "LARGE": _is_large(m, k, a_strides) or _is_large(k, n, b_strides),
+        "SPLIT_K": blocks.split_k, "EVEN_M": m % blocks.m == 0, "EVEN_N": n % blocks.n == 0,
+        "EVEN_K": k % (blocks.k * blocks.split_k) == 0,
+    }  # fmt: skip
+
+
+def _options(
+    blocks: Blocks, activation: str | None, precision: str, sums: torch.dtype
+) -> dict[str, object]:
+    """The constants that all kernels of products have."""
+    return {
+        "KIND": constant(activation), "PRECISION": constant(precision), "ACC": _LANGUAGE[sums],
+        "GROUP": 8, "BLOCK_M": blocks.m, "BLOCK_N": blocks.n, "BLOCK_K": blocks.k,
+        "STAGES": blocks.stages, "num_warps": blocks.warps,
+    }  # fmt: skip
+
+
+def _added_strides(extra: Sequence[Tensor | None]) -> tuple[int, ...]:
+    """The strides of (bias, a_scale, b_scale, residual, inner) as kernels take them."""
+    vectors, matrices = extra[:3], extra[3:]
+    return (
+        *(t.stride(0) if t is not None else 0 for t in vectors),
+        *(s for t in matrices for s in (t.stride() if t is not None else (0, 0, 0))),
+    )
+
+
+_NOTHING_ADDED = _added_strides([None] * 5)
+
+
+Sizes = tuple[int, int, int, int]
+"""batch, m, n, k."""
+
+
+@lru_cache(maxsize=4096)
+def _constants(
+    blocks: Blocks, sums: torch.dtype, sizes: Sizes, a_strides: Strides, b_strides: Strides,
+    activation: str | None, precision: str,
+) -> dict[str, object]:  # fmt: skip
+    """All constants of the kernel of pointers."""
+    known = _sizes_known(blocks, *sizes[1:], a_strides, b_strides)
+    return {**known, **_options(blocks, activation, precision, sums)}
+
+
+def launch_plain(
+    a: Tensor, b: Tensor, y: Tensor, extra: tuple[Tensor | None, ...], sizes: Sizes,
+    a_strides: Strides, b_strides: Strides, activation: str | None, precision: str,
+) -> bool:  # fmt: skip
+    """`launch` by the kernel of pointers alone, for tensors of any rank that are such matrices: no
+    views are made of them, and what follows from the sizes is known from the call before. False
+    where another kernel is needed.
+
+    extra: (bias, a_scale, b_scale, residual, inner). y, residual and inner are contiguous.
+    """
+    batch, m, n, k = sizes
+    if device_class(a.device) in descriptors.COPY_ENGINES:
+        return False
+    blocks = choose(a.device, a.dtype, batch, m, n, k)
+    if blocks.split_k > 1 or blocks.sharers:
+        return False
+    options = _constants(blocks, _sum_dtype(a), sizes, a_strides, b_strides, activation, precision)
+    added = _NOTHING_ADDED
+    if any(t is not None for t in extra):
+        vectors = (t.stride(0) if t is not None else 0 for t in extra[:3])
+        matrices = (s for t in extra[3:] for s in ((m * n, n, 1) if t is not None else (0, 0, 0)))
+        added = (*vectors, *matrices)
+    with on("matmul", "a", a):
+        kernels.matmul[batch * cdiv(m, blocks.m) * cdiv(n, blocks.n), 1](
+            a, b, y, *extra, m, n, k, *a_strides, *b_strides, m * n, n, 1, *added, **options
+        )
+    return True
 
 
 def launch(
@@ -247,23 +323,14 @@ def launch(
     if y.numel() == 0:
         return
     blocks = choose(a.device, a.dtype, batch, m, n, k)
-    acc = _LANGUAGE[_sum_dtype(a)]
     extra = (bias, a_scale, b_scale, residual, inner)
-    strides = (
-        *(t.stride(0) if t is not None else 0 for t in (bias, a_scale, b_scale)),
-        *(s for t in (residual, inner) for s in (t.stride() if t is not None else (0, 0, 0))),
-    )
-    after = (*extra, *strides)
+    after = (*extra, *_added_strides(extra))
     tiles = batch * cdiv(m, blocks.m) * cdiv(n, blocks.n)
     operands = _described(a, b, blocks)
     if operands is not None and blocks.split_k > 1:  # programs that share all tiles, evenly
         blocks = replace(blocks, split_k=1, sharers=blocks.split_k * tiles)
     whole = tiles - tiles % blocks.sharers if blocks.sharers else tiles
-    options: dict[str, object] = {
-        "KIND": constant(activation), "PRECISION": constant(precision), "ACC": acc, "GROUP": 8,
-        "BLOCK_M": blocks.m, "BLOCK_N": blocks.n, "BLOCK_K": blocks.k, "STAGES": blocks.stages,
-        "num_warps": blocks.warps,
-    }  # fmt: skip
+    options = _options(blocks, activation, precision, _sum_dtype(a))
     with on("matmul", "a", a):
         if whole < tiles:
             _launch_shared(a, b, y, blocks, range(whole, tiles), operands, after, options)
@@ -271,3 +338,15 @@ def launch(
             _launch_tiles(a, b, y, blocks, whole, after, options)
         elif operands is not None and whole:
             _launch_blocks(operands, y, blocks, whole, after, (m, n, k), options)
+
+
+def launch_matrices(
+    a: Tensor, b: Tensor, y: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
+) -> None:
+    """y = a @ b + bias + residual, of matrices; y and residual are contiguous."""
+    (m, k), n = a.shape, b.shape[1]
+    extra = (bias, None, None, residual, None)
+    strides = (0, *a.stride()), (0, *b.stride())
+    if y.numel() and not launch_plain(a, b, y, extra, (1, m, n, k), *strides, None, "ieee"):
+        added = None if residual is None else residual[None]
+        launch(a[None], b[None], y[None], bias, residual=added)

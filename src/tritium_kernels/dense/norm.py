@@ -17,10 +17,10 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.launch import (
-    as_rows,
     cdiv,
     device_class,
     empty_like,
+    matrix_of,
     on,
     power_of_two,
 )
@@ -40,9 +40,32 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _statistics(x: Tensor, count: int) -> Tensor:
-    """Memory for a number of each row."""
-    return x.new_empty(count, dtype=statistics_dtype(x))
+def _statistics(x: Tensor, center: bool) -> tuple[Tensor, Tensor]:
+    """Memory for (mean, rstd) of each row."""
+    dtype, device, columns = statistics_dtype(x), x.device, x.shape[-1]
+    count = x.numel() // columns if columns else 0
+    mean = torch.empty(count if center else 0, dtype=dtype, device=device)
+    return mean, torch.empty(count, dtype=dtype, device=device)
+
+
+def _forward(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool,
+    mean: Tensor | None = None, rstd: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Normalized rows; writes their means and deviations where there is memory for them."""
+    y = empty_like(x)
+    if y.numel() == 0:
+        return y
+    source, rows, columns, step = matrix_of(x)
+    plan = plan_rows(x.device, rows, columns, again=x.element_size())
+    with on("norm", "x", x):
+        kernels.norm_forward[(cdiv(rows, plan.rows),)](
+            source, _contiguous(weight), _contiguous(bias), y, mean, rstd,
+            rows, columns, step, columns, eps,
+            MEAN=center, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+            num_warps=plan.warps,
+        )  # fmt: skip
+    return y
 
 
 @operator("norm")
@@ -50,22 +73,8 @@ def norm_op(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(y, mean, rstd); `center`: layer norm. RMS norm has no mean: an empty tensor."""
-    y = empty_like(x)
-    count = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    mean, rstd = _statistics(x, count if center else 0), _statistics(x, count)
-    if y.numel() == 0:
-        return y, mean, rstd
-    source, target = as_rows(x), as_rows(y)
-    rows, columns = source.shape
-    plan = plan_rows(x.device, rows, columns, again=x.element_size())
-    with on("norm", "x", x):
-        kernels.norm_forward[(cdiv(rows, plan.rows),)](
-            source, _contiguous(weight), _contiguous(bias), target, mean, rstd,
-            rows, columns, source.stride(0), target.stride(0), eps,
-            MEAN=center, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
-            num_warps=plan.warps,
-        )  # fmt: skip
-    return y, mean, rstd
+    mean, rstd = _statistics(x, center)
+    return _forward(x, weight, bias, eps, center, mean, rstd), mean, rstd
 
 
 @operator("norm_backward")
@@ -86,26 +95,25 @@ def norm_backward_op(
     dw, db = new(n if weight is not None else 0), new(n if has_bias else 0)
     if dx.numel() == 0:
         return dx, dw, db
-    source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
+    (source, rows, columns, step), (gradient, _, _, gradient_step) = matrix_of(x), matrix_of(dy)
+    given = (source, _contiguous(weight), gradient, mean, rstd)
+    sizes = (rows, columns, step, gradient_step, columns)
     if is_small and walk is not None:
-        saved = (source, _contiguous(weight), given, mean, rstd)
         sums = (None if weight is None else dw, db if has_bias else None)
         with on("norm", "x", x):
-            _backward_walk(saved, target, *sums, center, 1, *walk)
+            _backward_walk(given, (dx, *sums), sizes, center, 1, *walk)
         return dx, dw, db
-    rows, columns = source.shape
     plan = plan_rows(x.device, rows, columns, sums=True)
     make, dtype = torch.zeros if walk else torch.empty, statistics_dtype(x)
     gradients = 0 if weight is None else 1 + has_bias
     parts = make((gradients, plan.programs, columns), dtype=dtype, device=x.device)
-    parts_w, parts_b = (parts[i] if i < gradients else None for i in range(2))
-    saved = (source, _contiguous(weight), given, mean, rstd)
+    found = (dx, *(parts[i] if i < gradients else None for i in range(2)))
     with on("norm", "x", x):
         if walk is not None:
-            _backward_walk(saved, target, parts_w, parts_b, center, plan.programs, *walk)
+            _backward_walk(given, found, sizes, center, plan.programs, *walk)
         else:
             launch = _backward_whole if plan.whole else _backward_long
-            launch(saved, target, parts_w, parts_b, center, plan)
+            launch(given, found, sizes, center, plan)
         if gradients:
             height, block, warps = _PART_TILES[device_class(x.device)]
             kernels.sum_parts[(cdiv(columns, block), gradients)](
@@ -115,47 +123,45 @@ def norm_backward_op(
     return dx, dw, db
 
 
+_Given = tuple[Tensor | None, ...]
+"""x, weight, dy, mean, rstd."""
+_Found = tuple[Tensor | None, ...]
+"""dx, and memory for sums of dw and db or None."""
+_Sizes = tuple[int, int, int, int, int]
+"""Rows, columns, elements from row to row of x, dy and dx."""
+
+
 def _backward_walk(
-    saved: tuple[Tensor | None, ...], dx: Tensor, dw: Tensor | None, db: Tensor | None,
-    center: bool, programs: int, height: int, block: int,
+    given: _Given, found: _Found, sizes: _Sizes, center: bool, programs: int, height: int,
+    block: int,
 ) -> None:  # fmt: skip
-    x, weight, dy, mean, rstd = saved
-    assert x is not None and dy is not None
-    rows, columns = x.shape
     kernels.norm_backward_walk[(programs,)](
-        x, weight, dy, mean, rstd, dx, dw, db, rows, columns, x.stride(0), dy.stride(0),
-        dx.stride(0), MEAN=center, ROWS=height, BLOCK=block,
-        EVEN=rows % height == 0 and columns % block == 0,
+        *given, *found, *sizes, MEAN=center, ROWS=height, BLOCK=block,
+        EVEN=sizes[0] % height == 0 and sizes[1] % block == 0,
     )  # fmt: skip
 
 
 def _backward_whole(
-    saved: tuple[Tensor | None, ...], dx: Tensor, dw: Tensor | None, db: Tensor | None,
-    center: bool, plan: RowPlan,
-) -> None:  # fmt: skip
-    x, weight, dy, mean, rstd = saved
-    assert x is not None and dy is not None
+    given: _Given, found: _Found, sizes: _Sizes, center: bool, plan: RowPlan
+) -> None:
     kernels.norm_backward_whole[(plan.programs,)](
-        x, weight, dy, mean, rstd, dx, dw, db, *x.shape, x.stride(0), dy.stride(0), dx.stride(0),
-        MEAN=center, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even, STAGES=plan.stages,
-        num_warps=plan.warps,
+        *given, *found, *sizes, MEAN=center, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
+        STAGES=plan.stages, num_warps=plan.warps,
     )  # fmt: skip
 
 
 def _backward_long(
-    saved: tuple[Tensor | None, ...], dx: Tensor, dw: Tensor | None, db: Tensor | None,
-    center: bool, plan: RowPlan,
-) -> None:  # fmt: skip
-    x, weight, dy, mean, rstd = saved
-    assert x is not None and dy is not None
-    rows, columns = x.shape
+    given: _Given, found: _Found, sizes: _Sizes, center: bool, plan: RowPlan
+) -> None:
+    rows, columns = sizes[:2]
     kernels.norm_backward_rows[(rows,)](
-        x, weight, dy, mean, rstd, dx, rows, columns, x.stride(0), dy.stride(0), dx.stride(0),
-        MEAN=center, ROWS=1, BLOCK=plan.block, EVEN=plan.even, num_warps=plan.warps,
+        *given, found[0], *sizes, MEAN=center, ROWS=1, BLOCK=plan.block, EVEN=plan.even,
+        num_warps=plan.warps,
     )  # fmt: skip
-    if dw is not None:
+    if found[1] is not None:
+        x, _, dy, mean, rstd = given
         kernels.norm_backward_columns[(plan.programs, cdiv(columns, plan.block))](
-            x, dy, mean, rstd, dw, db, rows, columns, x.stride(0), dy.stride(0),
+            x, dy, mean, rstd, *found[1:], *sizes[:4],
             MEAN=center, ROWS=1, BLOCK=plan.block, EVEN=plan.even, num_warps=plan.warps,
         )  # fmt: skip
 
@@ -168,9 +174,7 @@ def _contiguous(x: Tensor | None) -> Tensor | None:
 def _(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    count = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    mean, rstd = _statistics(x, count if center else 0), _statistics(x, count)
-    return empty_like(x), mean, rstd
+    return empty_like(x), *_statistics(x, center)
 
 
 @norm_backward_op.register_fake
@@ -199,6 +203,7 @@ def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
 
 
 norm_op.register_autograd(_backward, setup_context=_save)
+norm_op.register_primary(_forward)
 
 
 def _check(op: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
@@ -221,10 +226,10 @@ def layer_norm(
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension."""
     x = autocast_wide(x)
     _check("layer_norm", x, weight, bias, eps)
-    return norm_op(x, weight, bias, float(eps), True)[0]
+    return norm_op.primary(x, weight, bias, float(eps), True)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
     """x / sqrt(mean of squares + eps) * weight over the last dimension."""
     _check("rms_norm", x, weight, None, eps)
-    return norm_op(x, weight, None, float(eps), False)[0]
+    return norm_op.primary(x, weight, None, float(eps), False)

@@ -18,7 +18,14 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import as_rows, cdiv, empty_like, on, power_of_two
+from tritium_kernels.launching.launch import (
+    as_rows,
+    cdiv,
+    empty_like,
+    matrix_of,
+    on,
+    power_of_two,
+)
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import plan_flat, plan_rows
 
@@ -36,13 +43,12 @@ def cumsum_op(x: Tensor, reverse: bool) -> Tensor:
     y = empty_like(x)
     if y.numel() == 0:
         return y
-    source, target = as_rows(x), as_rows(y)
-    rows, columns = source.shape
+    source, rows, columns, step = matrix_of(x)
     plan = plan_rows(x.device, rows, columns)
     with on("cumsum", "x", x):
         kernels.cumsum_rows[(cdiv(rows, plan.rows),)](
-            source, target, rows, columns, source.stride(0), target.stride(0), REVERSE=reverse,
-            ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+            source, y, rows, columns, step, columns, REVERSE=reverse, ROWS=plan.rows,
+            BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip
     return y
 
@@ -147,7 +153,12 @@ sort_op.register_autograd(_sort_backward, setup_context=_save_sort)
 
 def _last(op: str, x: Tensor, dim: int) -> Tensor:
     check_axis(op, x, dim)
-    return x.movedim(dim, -1)
+    return x if dim == -1 or dim == x.ndim - 1 else x.movedim(dim, -1)
+
+
+def _back(y: Tensor, dim: int) -> Tensor:
+    """y with the last dimension at `dim`."""
+    return y if dim == -1 or dim == y.ndim - 1 else y.movedim(-1, dim)
 
 
 def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
@@ -157,7 +168,7 @@ def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
     """
     x = autocast_wide(x)
     check_tensor("cumsum", "x", x, (*FLOATS, *INDICES))
-    return cumsum_op(_last("cumsum", x, dim), reverse).movedim(-1, dim)
+    return _back(cumsum_op(_last("cumsum", x, dim), reverse), dim)
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
@@ -171,7 +182,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
         found = f"has {x.shape[-1]} elements along dim"
         raise refuse("sort", "x", found, f"{_MOST_COLUMNS} or fewer")
     values, index = sort_op(x, descending)
-    return values.movedim(-1, dim), index.movedim(-1, dim)
+    return _back(values, dim), _back(index, dim)
 
 
 def histogram(x: Tensor, bins: int, low: float, high: float) -> Tensor:

@@ -14,7 +14,7 @@ from tritium_kernels.errors import (
     check_without_gradient,
     refuse,
 )
-from tritium_kernels.launching.launch import as_rows, cdiv, on
+from tritium_kernels.launching.launch import cdiv, matrix_of, on
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
@@ -26,15 +26,14 @@ _KINDS = tuple(_MOST)
 @operator("quantize")
 def quantize_op(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     q = torch.empty(x.shape, dtype=dtype, device=x.device)
-    scale = torch.zeros(x.shape[:-1], dtype=torch.float32, device=x.device)
     if x.numel() == 0:
-        return q, scale
-    source = as_rows(x)
-    rows, columns = source.shape
+        return q, torch.zeros(x.shape[:-1], dtype=torch.float32, device=x.device)
+    scale = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
+    source, rows, columns, step = matrix_of(x)
     plan = plan_rows(x.device, rows, columns)
     with on("quantize", "x", x):
         kernels.quantize_rows[(cdiv(rows, plan.rows),)](
-            source, q, scale, rows, columns, source.stride(0), MOST=_MOST[dtype],
+            source, q, scale, rows, columns, step, MOST=_MOST[dtype],
             ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip
     return q, scale
@@ -45,12 +44,11 @@ def dequantize_op(q: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     y = torch.empty(q.shape, dtype=dtype, device=q.device)
     if y.numel() == 0:
         return y
-    source = as_rows(q)
-    rows, columns = source.shape
+    source, rows, columns, step = matrix_of(q)
     plan = plan_rows(q.device, rows, columns)
     with on("dequantize", "q", q):
         kernels.dequantize_rows[(cdiv(rows, plan.rows),)](
-            source, scale.contiguous(), y, rows, columns, source.stride(0), ROWS=plan.rows,
+            source, scale.contiguous(), y, rows, columns, step, ROWS=plan.rows,
             BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip
     return y
@@ -92,7 +90,10 @@ def quantize(
     check_tensor("quantize", "x", x, _FLOATS)
     check_choice("quantize", "dtype", dtype, _KINDS)
     shape = _groups("quantize", x, group)
-    q, scale = quantize_op(x.detach().reshape(shape), dtype)
+    x = x.detach() if x.requires_grad else x
+    if group is None:
+        return quantize_op(x, dtype)
+    q, scale = quantize_op(x.reshape(shape), dtype)
     return q.view(x.shape), scale
 
 
@@ -109,4 +110,6 @@ def dequantize(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> 
         raise refuse("dequantize", "scale", found, f"a divisor of {q.shape[-1]}, the columns of q")
     shape = _groups("dequantize", q, None if groups is None else q.shape[-1] // groups)
     check_operand("dequantize", "scale", scale, shape[:-1], "q", q, (torch.float32,))
+    if groups is None:
+        return dequantize_op(q, scale, dtype)
     return dequantize_op(q.reshape(shape), scale, dtype).view(q.shape)

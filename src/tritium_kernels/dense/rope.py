@@ -21,24 +21,31 @@ from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
 
 
+def _strided(x: Tensor) -> tuple[Tensor | int, ...]:
+    """x with adjacent columns, and its other strides; the batches of two dimensions are one."""
+    strides = x.stride()
+    if strides[-1] != 1:
+        x = x.contiguous()
+        strides = x.stride()
+    return (x, 0, strides[0]) if len(strides) == 2 else (x, *strides[:-1])
+
+
 @operator("rope")
 def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
     """x: (batch, heads, length, d); cos, sin: (length, half) or (batch, length, half)."""
     y = empty_like(x)
     if y.numel() == 0:
         return y
-    x, cos, sin = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, cos, sin))
-    batch, heads, length, d = x.shape
-    half = cos.shape[-1]
+    source, turns = _strided(x), (_strided(cos), _strided(sin))
+    (batch, heads, length, d), half = x.shape, cos.shape[-1]
     rest = d - 2 * half
     plan = plan_rows(x.device, length, d)
-    turns = [(0 if t.ndim == 2 else t.stride(0), t.stride(-2)) for t in (cos, sin)]
     with on("rope", "x", x):
         kernel[(batch * heads * cdiv(length, plan.rows),)](
-            x, cos, sin, y, heads, length, half, d, *x.stride()[:3], *y.stride()[:3],
-            *turns[0], *turns[1], -1.0 if back else 1.0, INTERLEAVED=interleaved,
-            REST=power_of_two(rest) if rest else 0, ROWS=plan.rows, HALF=power_of_two(half),
-            num_warps=4,
+            source[0], turns[0][0], turns[1][0], y, heads, length, half, d, *source[1:],
+            heads * length * d, length * d, d, *turns[0][1:], *turns[1][1:], -1.0 if back else 1.0,
+            INTERLEAVED=interleaved, REST=power_of_two(rest) if rest else 0, ROWS=plan.rows,
+            HALF=power_of_two(half), num_warps=4,
         )  # fmt: skip
     return y
 
@@ -54,7 +61,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None, None, None]:
-    return rope_op(dy, *ctx.saved_tensors, ctx.interleaved, not ctx.back), None, None, None, None
+    cos, sin = ctx.saved_tensors
+    return rope_op(dy, cos, sin, ctx.interleaved, not ctx.back), None, None, None, None
 
 
 rope_op.register_autograd(_backward, setup_context=_save)
@@ -84,4 +92,5 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tens
     check_like("rope", "sin", sin, "x", x)
     check_same_dtype("rope", "sin", sin, "cos", cos)
     check_without_gradient("rope", cos=cos, sin=sin)
-    return rope_op(x, cos.detach(), sin.detach(), interleaved, False)
+    cos, sin = (t.detach() if t.requires_grad else t for t in (cos, sin))
+    return rope_op(x, cos, sin, interleaved, False)

@@ -16,9 +16,15 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import as_rows, on, power_of_two
+from tritium_kernels.launching.launch import as_rows, device_class, on, power_of_two
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
+
+_BLOCK = {"cpu": 512, "hopper": 4096, "gpu": 4096}
+"""Columns of a step at most, by the class of device."""
+
+_LANES_KEPT = 2
+"""Elements of a row that are put aside as candidates, for each column of a step."""
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -31,12 +37,17 @@ def sample_op(x: Tensor, temperature: float, top_k: int, top_p: float, seed: int
         return y
     source = as_rows(x)
     plan = plan_rows(x.device, 1, columns)
-    block = min(power_of_two(columns), 4096)
+    block = min(power_of_two(columns), _BLOCK[device_class(x.device)])
+    is_cut = 0 < top_k < columns
+    most = _LANES_KEPT * block if is_cut else 0
+    kept = torch.empty(rows, most, dtype=torch.float32, device=x.device) if is_cut else None
+    places = torch.empty(rows, most, dtype=torch.int32, device=x.device) if is_cut else None
     with on("sample", "logits", x):
         kernels.sample_rows[(rows,)](
-            source, y, columns, source.stride(0), 1.0 / temperature if temperature else 1.0,
-            float(top_k), top_p, seed, GREEDY=temperature == 0, TOP_K=0 < top_k < columns,
-            TOP_P=top_p < 1, BLOCK=block, num_warps=max(4, plan.warps),
+            source, y, kept, places, columns, source.stride(0),
+            1.0 / temperature if temperature else 1.0, float(top_k), top_p, seed,
+            GREEDY=temperature == 0, TOP_K=is_cut, TOP_P=top_p < 1, MOST=most, BLOCK=block,
+            num_warps=max(4, plan.warps),
         )  # fmt: skip
     return y
 

@@ -8,7 +8,7 @@ import torch
 
 from tritium_kernels.dense.kernels import softmax as kernels
 from tritium_kernels.errors import check_axis, check_tensor
-from tritium_kernels.launching.launch import as_rows, cdiv, empty_like, on
+from tritium_kernels.launching.launch import cdiv, empty_like, matrix_of, on
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.tables import plan_rows
 
@@ -19,12 +19,11 @@ def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     y = empty_like(x)
     if y.numel() == 0:
         return y
-    source, target = as_rows(x), as_rows(y)
-    rows, columns = source.shape
+    source, rows, columns, step = matrix_of(x)
     plan = plan_rows(x.device, rows, columns)
     with on("softmax", "x", x):
         kernels.softmax_forward[(cdiv(rows, plan.rows),)](
-            source, target, rows, columns, source.stride(0), target.stride(0),
+            source, y, rows, columns, step, columns,
             LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
             num_warps=plan.warps,
         )  # fmt: skip
@@ -36,13 +35,11 @@ def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.T
     dx = empty_like(y)
     if dx.numel() == 0:
         return dx
-    result, given, target = as_rows(y), as_rows(dy), as_rows(dx)
-    rows, columns = result.shape
+    (result, rows, columns, step), (given, _, _, given_step) = matrix_of(y), matrix_of(dy)
     plan = plan_rows(y.device, rows, columns, again=y.element_size())
     with on("softmax", "x", y):
         kernels.softmax_backward[(cdiv(rows, plan.rows),)](
-            result, given, target, rows, columns,
-            result.stride(0), given.stride(0), target.stride(0),
+            result, given, dx, rows, columns, step, given_step, columns,
             LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, EVEN=plan.even,
             num_warps=plan.warps,
         )  # fmt: skip
@@ -65,7 +62,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
 
 
 def _backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
-    return softmax_backward_op(*ctx.saved_tensors, dy, ctx.log), None
+    (y,) = ctx.saved_tensors
+    return softmax_backward_op(y, dy, ctx.log), None
 
 
 softmax_op.register_autograd(_backward, setup_context=_save)
@@ -75,7 +73,7 @@ def _along(op: str, x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
     x = autocast_wide(x)
     check_tensor(op, "x", x)
     check_axis(op, x, dim)
-    if dim in (-1, x.ndim - 1):
+    if dim == -1 or dim == x.ndim - 1:
         return softmax_op(x, log)
     return softmax_op(x.movedim(dim, -1), log).movedim(-1, dim)
 

@@ -13,13 +13,11 @@ from tritium.runtime import driver
 from tritium_kernels.errors import refuse
 
 
+@cache
 def device_class(device: torch.device) -> str:
     """The key of a device in the tables of configurations: "cpu", "hopper", "gpu"."""
-    return "cpu" if device.type == "cpu" else _gpu_class(device)
-
-
-@cache
-def _gpu_class(device: torch.device) -> str:
+    if device.type == "cpu":
+        return "cpu"
     if device.type != "cuda":
         raise refuse("tritium_kernels", "a tensor", f"is on {device}", "cpu, cuda")
     index = device.index or 0
@@ -67,6 +65,8 @@ def constant(text: str | None) -> str | None:
 
 def empty_like(x: torch.Tensor) -> torch.Tensor:
     """Memory for a tensor of x's shape, type and device, without gaps."""
+    if x.is_contiguous():
+        return torch.empty_like(x)
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
@@ -77,6 +77,17 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
     columns = x.shape[-1]
     matrix = x.reshape(x.numel() // columns if columns else 0, columns)
     return matrix if columns <= 1 or matrix.stride(1) == 1 else matrix.contiguous()
+
+
+def matrix_of(x: torch.Tensor) -> tuple[torch.Tensor, int, int, int]:
+    """(memory, rows, columns, elements from row to row) of x, which has elements: the matrix of
+    its last dimension as launches take it; makes a view or a copy only where x has gaps."""
+    if x.is_contiguous():
+        columns = x.shape[-1]
+        return x, x.numel() // columns, columns, columns
+    matrix = as_rows(x)
+    rows, columns = matrix.shape
+    return matrix, rows, columns, matrix.stride(0)
 
 
 def power_of_two(n: int) -> int:

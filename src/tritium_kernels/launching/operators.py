@@ -4,15 +4,16 @@ nothing: it takes 25 us for a call, and 100 us more with gradients."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import operator as operator_module
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 F = TypeVar("F", bound=Callable[..., Any])
-PLAIN = {Tensor, torch.nn.Parameter}
 
 
 _CAST = (torch.float16, torch.bfloat16, torch.float32)
@@ -75,6 +76,9 @@ class Operator:
             f"tritium_kernels::{name}", function, mutates_args=tuple(mutates)
         )
         self.register_fake = self.op.register_fake
+        self._tensors = _places(self.op, ("Tensor", "Optional[Tensor]"))
+        self._lists = _places(self.op, ("List[Tensor]",))
+        self._primary: Callable[..., Tensor] | None = None
         code = function.__code__
         self._mutated = [code.co_varnames[: code.co_argcount].index(name) for name in mutates]
         self._apply: Callable[..., Any] = self.op
@@ -103,27 +107,60 @@ class Operator:
                 return backward(ctx, *gradients)
 
         Gradient.__name__ = Gradient.__qualname__ = self.name
-        self._apply = Gradient.apply
+        # Past `Function.apply`, which asks again what `_route` has asked.
+        base: Any = super(torch.autograd.Function, Gradient)
+        self._apply = base.apply
+
+    def register_primary(self, function: Callable[..., Tensor]) -> None:
+        """Give a function of the same arguments that computes the result's first tensor alone."""
+        self._primary = function
 
     def __call__(self, *args: Any) -> Any:
-        if torch.compiler.is_compiling() or not _is_eager():
-            return self.op(*args)
-        if _forward_level() >= 0:
-            self._refuse_tangents(args)
-        differentiates = False
-        for value in args:
-            if type(value) in PLAIN:
-                if value.is_meta:  # torch's op gives the results' shapes
-                    return self.op(*args)
-                differentiates = differentiates or value.requires_grad
-            elif isinstance(value, Tensor):
-                return self.op(*args)
-        if differentiates and torch.is_grad_enabled():
-            return self._apply(*args)
+        route = self._route(args)
+        if route is not None:
+            return route(*args)
         output = self.function(*args)
         if self._mutated:
-            _C._increment_version([args[i] for i in self._mutated])
+            written = [args[i] for i in self._mutated]
+            _C._increment_version(_flat(written) if self._lists else written)
         return output
+
+    def primary(self, *args: Any) -> Tensor:
+        """The result's first tensor; where no gradient is asked for, the others, which only serve
+        gradients, are not computed."""
+        route = self._route(args)
+        if route is not None:
+            return route(*args)[0]
+        return self.function(*args)[0] if self._primary is None else self._primary(*args)
+
+    def _route(self, args: Sequence[Any]) -> Callable[..., Any] | None:
+        """torch's op or the differentiated function, where a call has to go there."""
+        if torch.compiler.is_compiling() or not _is_eager():
+            return self.op
+        if forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
+            self._refuse_tangents(_flat(args))
+        if self._lists:
+            return self._route_lists(_flat(args[i] for i in (*self._lists, *self._tensors)))
+        differentiates = False
+        for place in self._tensors:
+            value = args[place]
+            if value is not None:
+                kind = type(value)
+                if (kind is not Tensor and kind is not Parameter) or _is_left_over(value):
+                    return self.op
+                differentiates = differentiates or value.requires_grad
+        if args[self._tensors[0]].is_meta:  # torch's op gives the results' shapes
+            return self.op
+        return self._apply if differentiates and torch.is_grad_enabled() else None
+
+    def _route_lists(self, tensors: Sequence[Tensor]) -> Callable[..., Any] | None:
+        """`_route` of calls with many tensors, of which there is one at least."""
+        if not _PLAIN.issuperset(map(type, tensors)) or any(map(_is_left_over, tensors)):
+            return self.op
+        if tensors[0].is_meta:
+            return self.op
+        differentiates = torch.is_grad_enabled() and any(map(_requires_grad, tensors))
+        return self._apply if differentiates else None
 
     def _refuse_tangents(self, args: Sequence[Any]) -> None:
         """Refuse tensors with tangents, which torch's op would drop without a word."""
@@ -135,20 +172,31 @@ class Operator:
                 )
 
 
+_PLAIN = {Tensor, Parameter}
+_requires_grad = operator_module.attrgetter("requires_grad")
+
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+_modes = _C._len_torch_dispatch_stack
+_transformation = _C._functorch.maybe_current_level
+_is_traced = _C._is_tracing
+_is_left_over = _C._functorch.is_dead_tensor_wrapper
+"""Whether a tensor is one that a transformation of torch.func passed on, and has ended since."""
 
 
 def _is_eager() -> bool:
     """Whether no mode, transformation or tracer looks at a call."""
-    return (
-        not _C._len_torch_dispatch_stack() and _C._functorch.maybe_current_level() is None
-        and not _C._is_tracing()
-    )  # fmt: skip
+    return not _modes() and _transformation() is None and not _is_traced()
 
 
-def _forward_level() -> int:
-    """The level of forward-mode differentiation, -1 outside of any."""
-    return forward_ad._current_level  # pyright: ignore[reportPrivateUsage]
+def _places(op: Any, types: Sequence[str]) -> list[int]:
+    """The places of an op's arguments of these types."""
+    given = op._opoverload._schema.arguments
+    return [i for i, argument in enumerate(given) if str(argument.type) in types]
+
+
+def _flat(args: Iterable[Any]) -> list[Any]:
+    """The arguments, with the elements of lists in place of the lists."""
+    return [x for a in args for x in (cast("list[Any]", a) if isinstance(a, list) else (a,))]
 
 
 def operator(name: str, mutates: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Operator]:

@@ -80,7 +80,8 @@ def loss_forward(
         loss = (1 - smoothing) * loss + smoothing * (largest - plain / columns + rest)
     loss += z * lse * lse
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss))
-    tl.store(lse_ptr + row, lse)
+    if lse_ptr is not None:  # gradients are wanted
+        tl.store(lse_ptr + row, lse)
 
 
 @tritium.jit
@@ -104,13 +105,14 @@ def total_of_losses(
         scale = scale / tl.sum(counts, 0).to(total.dtype)
         total = total / tl.sum(counts, 0).to(total.dtype)
     tl.store(total_ptr, total)
-    tl.store(scale_ptr, scale)
+    if scale_ptr is not None:
+        tl.store(scale_ptr, scale)
 
 
 @tritium.jit
 def loss_backward(
-    x_ptr, target_ptr, lse_ptr, scale_ptr, dx_ptr, columns, x_stride, dx_stride, scale_stride,
-    ignored, smoothing: tl.float64, z: tl.float64, BLOCK: tl.constexpr,
+    x_ptr, target_ptr, lse_ptr, scale_ptr, factor_ptr, dx_ptr, columns, x_stride, dx_stride,
+    scale_stride, ignored, smoothing: tl.float64, z: tl.float64, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """dx = scale * (softmax * (1 + 2 z lse) - (1 - s) * [column is target] - s / columns).
 
@@ -123,6 +125,8 @@ def loss_backward(
     lse = tl.load(lse_ptr + row)
     smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     scale = wide(tl.load(scale_ptr + row * scale_stride))
+    if factor_ptr is not None:
+        scale *= wide(tl.load(factor_ptr))
     wrong = (target < 0) | (target >= columns)
     scale = tl.where(wrong & (target != ignored), float("nan"), scale)
     c = tl.arange(0, BLOCK)

@@ -23,6 +23,20 @@ def embedding_forward(
 
 
 @tritium.jit
+def embedding_backward_in_turn(
+    index_ptr, dy_ptr, dtable_ptr, count, rows, columns, stride, padding, BLOCK: tl.constexpr
+):
+    """Add the rows of dy to those of the table, BLOCK columns of each, one after the other."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for at in range(count):
+        row = tl.load(index_ptr + at).to(tl.int64)
+        if (row >= 0) & (row < rows) & (row != padding):
+            places = dtable_ptr + row * columns + c
+            more = tl.load(dy_ptr + at.to(tl.int64) * stride + c, mask=c < columns, other=0.0)
+            tl.store(places, tl.load(places, mask=c < columns) + more, mask=c < columns)
+
+
+@tritium.jit
 def embedding_backward(
     sorted_ptr, order_ptr, dy_ptr, dtable_ptr, count, rows, columns, stride, padding,
     BLOCK: tl.constexpr,

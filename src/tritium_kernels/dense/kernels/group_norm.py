@@ -49,8 +49,9 @@ def group_norm_forward(
     for start in range(0, size, BLOCK):
         squares += squares_of(x_ptr, start, size, mean, BLOCK, EVEN)
     rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps.to(mean.dtype))
-    tl.store(mean_ptr + pid, mean)
-    tl.store(rstd_ptr + pid, rstd)
+    if mean_ptr is not None:  # gradients are wanted
+        tl.store(mean_ptr + pid, mean)
+        tl.store(rstd_ptr + pid, rstd)
     channel = (pid % groups) * (size // positions)
     for start in range(0, size, BLOCK):
         mask = inside(start, size, BLOCK, EVEN)
@@ -86,8 +87,9 @@ def group_norm_by_channels(
     for start in range(0, size, BLOCK):
         total += tl.sum(squares_of(x_ptr, start, size, mean, BLOCK, EVEN), 0)
     rstd = 1 / tl.sqrt(total / size + eps.to(mean.dtype))
-    tl.store(mean_ptr + pid, mean)
-    tl.store(rstd_ptr + pid, rstd)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + pid, mean)
+        tl.store(rstd_ptr + pid, rstd)
     channels = size // positions
     c = tl.arange(0, PART)
     for i in range(channels):

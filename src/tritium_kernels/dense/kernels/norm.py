@@ -30,10 +30,12 @@ def scaled(h, w_ptr, b_ptr, c, mask):
 def store_statistics(
     mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN: tl.constexpr, ROWS: tl.constexpr
 ):
+    """For the gradients, if any are wanted."""
     r = row + tl.arange(0, ROWS)
-    if MEAN:
+    if MEAN and mean_ptr is not None:
         tl.store(mean_ptr + r, tl.reshape(mean, (ROWS,)), mask=r < rows)
-    tl.store(rstd_ptr + r, tl.reshape(rstd, (ROWS,)), mask=r < rows)
+    if rstd_ptr is not None:
+        tl.store(rstd_ptr + r, tl.reshape(rstd, (ROWS,)), mask=r < rows)
 
 
 @tritium.jit

@@ -1,0 +1,251 @@
+"""One step of AdamW on a tensor, or on many by one launch for all of the same types."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter, or_
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import tritium.language as tl
+from tritium_kernels.dense.kernels.adamw import adamw as kernel
+from tritium_kernels.dense.kernels.adamw import adamw_of_many
+from tritium_kernels.errors import (
+    FLOATS,
+    check_integer,
+    check_operand,
+    check_range,
+    check_tensor,
+    refuse,
+)
+from tritium_kernels.launching.launch import cdiv, device_class, on
+from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.tables import FLAT, plan_flat
+
+
+def _flat(x: Tensor, like: Tensor) -> Tensor | None:
+    """x's memory in the order of `like`, if both are dense and in the same order."""
+    dense = torch.ops.aten.is_non_overlapping_and_dense(like)
+    if dense and x.stride() == like.stride():
+        return x.as_strided((x.numel(),), (1,))
+    return None
+
+
+@operator("adamw_", mutates=("parameter", "first", "second"))
+def adamw_op(
+    parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int, rate: float,
+    beta1: float, beta2: float, eps: float, decay: float, maximize: bool,
+) -> None:  # fmt: skip
+    if parameter.numel() == 0:
+        return
+    tensors = (parameter, gradient, first, second)
+    copies, is_copied = tensors, False
+    if not all(t.is_contiguous() for t in tensors):
+        flat = [f for f in (_flat(t, parameter) for t in tensors) if f is not None]
+        # What has another order of elements is worked on in a copy.
+        is_copied = len(flat) < len(tensors)
+        copies = [t.contiguous() for t in tensors] if is_copied else flat
+    corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
+    n = parameter.numel()
+    table, even = plan_flat(parameter.device, n)
+    with on("adamw_", "parameter", parameter):
+        kernel[(cdiv(n, table.block),)](
+            *copies, n, rate, beta1, beta2, eps, rate * decay, *corrections,
+            -1.0 if maximize else 1.0, BLOCK=table.block, EVEN=even, num_warps=table.warps,
+        )  # fmt: skip
+    if is_copied:
+        for target, copy in ((parameter, copies[0]), (first, copies[2]), (second, copies[3])):
+            target.copy_(copy)
+
+
+@adamw_op.register_fake
+def _(*_: Any) -> None:
+    return None
+
+
+def check_operands(
+    op: str, name: str, parameter: Tensor, others: Mapping[str, Tensor]
+) -> None:
+    """A parameter, and its gradient and moments, in this order, by their names."""
+    check_tensor(op, name, parameter)
+    for other, value in others.items():
+        check_operand(op, other, value, parameter.shape, name, parameter)
+    if torch.is_grad_enabled():
+        _, *moments = others.items()
+        for written, value in ((name, parameter), *moments):
+            if value.requires_grad:
+                accepted = "a call under torch.no_grad(): it is written to in place"
+                raise refuse(op, written, "requires grad", accepted)
+
+
+def check_options(
+    op: str, step: int, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+) -> None:
+    check_integer(op, "step", step, 1, what="step >= 1, an integer")
+    check_rates(op, lr, betas, eps, weight_decay)
+
+
+def check_rates(
+    op: str, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+) -> None:
+    """The numbers that stay the same from step to step."""
+    for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
+        check_range(op, name, value, 0, float("inf"))
+    for value in betas:
+        check_range(op, "betas", value, 0, 1)
+
+
+def adamw_(
+    parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int,
+    lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+    weight_decay: float = 1e-2, maximize: bool = False,
+) -> None:  # fmt: skip
+    """One step, in place: the parameter and its moments `first` and `second`.
+
+    `step` counts from 1. Computed in float32 (float64 for a float64 parameter).
+    """
+    gradients = {"gradient": gradient, "first": first, "second": second}
+    check_operands("adamw_", "parameter", parameter, gradients)
+    check_options("adamw_", step, lr, betas, eps, weight_decay)
+    adamw_op(
+        parameter, gradient, first, second, step, lr, *betas, eps, weight_decay, maximize
+    )
+
+
+_TYPES = {
+    torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32,
+    torch.float64: tl.float64,
+}  # fmt: skip
+
+_PLAIN = {Tensor, torch.nn.Parameter}
+_FLOATS = frozenset(FLOATS)
+_SHAPE, _DTYPE, _DEVICE, _LAYOUT, _GRAD = map(
+    attrgetter, ("shape", "dtype", "device", "layout", "requires_grad")
+)
+
+_STEP = 256
+"""Elements of a step of a program on CPUs; the last one's lanes without an element take time."""
+
+
+@lru_cache(maxsize=64)
+def _table(
+    device: torch.device, addresses: tuple[int, ...], sizes: tuple[int, ...], block: int
+) -> tuple[Tensor, int]:
+    """(what `adamw_of_many` reads, the number of programs): the same tensors give the same."""
+    elements = np.array(sizes, dtype=np.int64)
+    programs = -(-elements // block)
+    of = np.repeat(np.arange(len(sizes)), programs)
+    within = np.arange(len(of)) - np.repeat(np.cumsum(programs) - programs, programs)
+    own = np.stack([of, within * block], axis=1).reshape(-1)
+    table = np.concatenate([np.array(addresses, dtype=np.int64), elements, own])
+    return torch.from_numpy(table).to(device), len(of)
+
+
+def _is_plain(tensors: Sequence[Tensor]) -> bool:
+    """The tensors' elements fill their memory, in the same order."""
+    for t in tensors:
+        if not t.is_contiguous():
+            break
+    else:
+        return True
+    strides = tensors[0].stride()
+    dense = torch.ops.aten.is_non_overlapping_and_dense(tensors[0])
+    return dense and all(t.stride() == strides for t in tensors)
+
+
+@operator("adamw_foreach_", mutates=("parameters", "firsts", "seconds"))
+def adamw_foreach_op(
+    parameters: list[Tensor], gradients: list[Tensor], firsts: list[Tensor],
+    seconds: list[Tensor], step: int, rate: float, beta1: float, beta2: float, eps: float,
+    decay: float, maximize: bool,
+) -> None:  # fmt: skip
+    options = (step, rate, beta1, beta2, eps, decay, maximize)
+    lists = (parameters, gradients, firsts, seconds)
+    kinds = [set(map(_DTYPE, tensors)) for tensors in lists]
+    if max(map(len, kinds)) == 1 and len(set(map(_DEVICE, parameters))) == 1 and all(
+        map(Tensor.is_contiguous, chain.from_iterable(lists))
+    ):  # fmt: skip
+        return _launch(parameters[0].device, [kind.pop() for kind in kinds], lists, *options)
+    groups: dict[Any, list[tuple[Tensor, ...]]] = {}
+    for tensors in zip(parameters, gradients, firsts, seconds, strict=True):
+        if not _is_plain(tensors):
+            adamw_op.function(*tensors, *options)
+        elif tensors[0].numel():
+            kind = (tensors[0].device, *(t.dtype for t in tensors))
+            groups.setdefault(kind, []).append(tensors)
+    for (device, *dtypes), group in groups.items():
+        _launch(device, dtypes, [*zip(*group, strict=True)], *options)
+
+
+def _launch(
+    device: torch.device, dtypes: Sequence[torch.dtype], lists: Sequence[Sequence[Tensor]],
+    step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float, maximize: bool,
+) -> None:  # fmt: skip
+    """The step of tensors of the same types: lists of parameters, gradients and moments."""
+    addresses = tuple(map(Tensor.data_ptr, chain.from_iterable(lists)))
+    sizes = tuple(map(Tensor.numel, lists[0]))
+    kind = device_class(device)
+    block, warps = FLAT[kind].block, FLAT[kind].warps
+    table, programs = _table(device, addresses, sizes, block)
+    parameter, gradient, first, second = (_TYPES[dtype] for dtype in dtypes)
+    corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
+    with on("adamw_foreach_", "parameters", lists[0][0]):
+        adamw_of_many[(programs,)](
+            table, len(sizes), rate, beta1, beta2, eps, rate * decay, *corrections,
+            -1.0 if maximize else 1.0, P=parameter, G=gradient, M=first, V=second,
+            ALIGNED=not functools.reduce(or_, addresses) % 16, BLOCK=block,
+            STEP=_STEP if kind == "cpu" else block, num_warps=warps,
+        )  # fmt: skip
+
+
+@adamw_foreach_op.register_fake
+def _(*_: Any) -> None:
+    return None
+
+
+def _fit(*lists: Sequence[Any]) -> bool:
+    """`check_operands` of each parameter finds nothing to refuse, seen at once for all; False also
+    where each has to be looked at."""
+    if not _PLAIN.issuperset(map(type, chain.from_iterable(lists))):
+        return False
+    shapes = [*map(_SHAPE, lists[0])]
+    return (
+        all([*map(_SHAPE, tensors)] == shapes for tensors in lists[1:])
+        and _FLOATS.issuperset(map(_DTYPE, chain.from_iterable(lists)))
+        and len(set(map(_DEVICE, chain.from_iterable(lists)))) == 1
+        and set(map(_LAYOUT, chain.from_iterable(lists))) == {torch.strided}
+        and not (torch.is_grad_enabled() and any(map(_GRAD, chain.from_iterable(lists))))
+    )  # fmt: skip
+
+
+def adamw_foreach_(
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor], firsts: Sequence[Tensor],
+    seconds: Sequence[Tensor], step: int, lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2,
+    maximize: bool = False,
+) -> None:  # fmt: skip
+    """`adamw_` of each parameter, with its gradient and moments: one launch for all that have the
+    same types, in place of one for each. Tensors whose elements are in different orders, or do not
+    fill their memory, have a launch of their own."""
+    op = "adamw_foreach_"
+    parameters = list(parameters)
+    given = {"gradients": list(gradients), "firsts": list(firsts), "seconds": list(seconds)}
+    for name, tensors in given.items():
+        if len(tensors) != len(parameters):
+            raise refuse(op, name, f"has {len(tensors)} tensors", f"{len(parameters)}, as many as "
+                         "parameters")  # fmt: skip
+    if torch.compiler.is_compiling() or not _fit(parameters, *given.values()):
+        for i, parameter in enumerate(parameters):
+            others = {f"{name}[{i}]": tensors[i] for name, tensors in given.items()}
+            check_operands(op, f"parameters[{i}]", parameter, others)
+    check_options(op, step, lr, betas, eps, weight_decay)
+    if parameters:
+        adamw_foreach_op(
+            parameters, *given.values(), step, lr, *betas, eps, weight_decay, maximize
+        )
