@@ -11,7 +11,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
@@ -104,9 +104,8 @@ class Op(DeclaredOp):
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
 
-    interval_rule: ClassVar[Literal["", "product", "remainder"]] = ""
-    """The rule by which checks compute, when a kernel runs, the interval of the result of an op
-    that is not linear from those of its two operands; empty without one."""
+    modular: ClassVar[bool] = False
+    """Whether operands that differ by multiples of `2**bits` give results that do so as well."""
 
     loads_elements: ClassVar[bool] = False
     stores_elements: ClassVar[bool] = False
@@ -316,11 +315,6 @@ class Op(DeclaredOp):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
-
-    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
-        """The range of the signed numbers that elements of the only result can be, `range_of` being
-        that of an operand; None where nothing better than the type is known."""
-        return range_of(self.operands[0]) if self.movement is Movement.IN_ORDER else None
 
     @property
     def has_interval(self) -> bool:
