@@ -1,4 +1,4 @@
-"""Intervals of integers hold all that ops compute, and a pass knows what the tiles and checks do."""
+"""Intervals of integers hold all that ops compute; passes know what tiles and checks do."""
 
 from __future__ import annotations
 

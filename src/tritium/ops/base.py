@@ -137,6 +137,9 @@ class Op(DeclaredOp):
     tile_source: ClassVar[bool] = False
     """Whether the op makes a tile of nothing, or of scalars."""
 
+    is_constant: ClassVar[bool] = False
+    """Whether the op only states its result, which is the same wherever and whenever it runs."""
+
     interleaves: ClassVar[bool] = False
     """Whether elements of the operands alternate along the last axis of the result."""
 
@@ -305,6 +308,11 @@ class Op(DeclaredOp):
         operand along axes and permute them."""
         return None
 
+    def spacing(self, axis: int) -> int | None:
+        """The difference of neighbours along an axis of the tile that an op makes of nothing; None
+        where there is not one."""
+        return None
+
     @property
     def permuted_axes(self) -> tuple[int, ...] | None:
         """For each axis of the result, that of the first operand, for an op that only permutes the
@@ -432,6 +440,11 @@ class Op(DeclaredOp):
         def print(self, printer: Printer) -> None: ...
         @classmethod
         def parse(cls, parser: Parser) -> Any: ...
+
+
+def is_constant(value: SSAValue) -> bool:
+    """Whether an op that only states it defines a value."""
+    return isinstance(value.owner, Op) and value.owner.is_constant
 
 
 def permutes(op: object) -> TypeGuard[Op]:

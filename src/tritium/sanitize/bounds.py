@@ -45,7 +45,6 @@ from tritium.ops.arith import (
     MinSIOp,
     MulIOp,
     OrIOp,
-    SelectOp,
     ShRSIOp,
     SubIOp,
     TruncIOp,
@@ -332,7 +331,7 @@ class _Check:
             outside = beyond if outside is None else self._binary(AndIOp, outside, beyond)
         assert outside is not None
         none = self.at.constant(0, addresses)
-        worst = self._worst(self.at.value(SelectOp, outside, addresses, none))
+        worst = self._worst(self.at.chosen(outside, addresses, none))
         self._check(self._compare("eq", worst, 0), worst)
 
     def _never_empty(
@@ -343,15 +342,15 @@ class _Check:
         empty = self._compare("sle", count, 0)
         at = self.at
         return (
-            at.value(SelectOp, empty, at.constant(nowhere, first), first),
-            at.value(SelectOp, empty, at.constant(1, count), count),
+            at.chosen(empty, at.constant(nowhere, first), first),
+            at.chosen(empty, at.constant(1, count), count),
         )
 
     def _worst(self, places: SSAValue) -> SSAValue:
         """The greatest place, as an unsigned number, of those that are accessed; 0 for none."""
         if self.mask is not None:
             nothing = self.at.constant(0, places)
-            places = self.at.value(SelectOp, self.mask, places, nothing)
+            places = self.at.chosen(self.mask, places, nothing)
         return reduced(self.at, places, MaxUIOp)
 
     def _binary(self, cls: type[Op], lhs: SSAValue, rhs: SSAValue | int) -> SSAValue:

@@ -129,7 +129,7 @@ class Ends(Intervals):
             return owner.interval(self, ())
         if ir.shape_of(value.type) or width > 64:
             raise NoEndsError
-        scalar = self._formula(None, value, bits=width - 1 if width < 64 else 64)
+        scalar = self.make(None, value, bits=width - 1 if width < 64 else 64)
         return Interval(scalar, scalar, span=0)
 
     def unknown(self, type: ir.Type, wraps: bool = False) -> Interval:
@@ -159,13 +159,14 @@ class Ends(Intervals):
         """An end whose magnitude is below `2**bits` where the conditions hold."""
         if isinstance(end, int) or end.bits <= bits:
             return end
-        return self._formula(end.op, *end.operands, bits=bits)
+        return self.make(end.op, *end.operands, bits=bits)
 
     def require(self, predicate: str, left: End, right: End) -> None:
         """Add a condition."""
         self.conditions[Condition(CmpIPredicate[predicate], left, right)] = None
 
-    def _formula(self, op: type[Op] | None, *operands: Any, bits: int) -> Formula:
+    def make(self, op: type[Op] | None, *operands: Any, bits: int) -> Formula:
+        """The formula of an op, or of a scalar; equal ones are the same object."""
         key = op, operands, bits
         return self._made.setdefault(key, Formula(op, operands, bits))
 
@@ -179,24 +180,25 @@ class Ends(Intervals):
         if opcode == "mul":
             if _bits(left) + _bits(right) > _WIDEST:
                 left, right = (self._end_fitted(end, _WIDEST // 2) for end in (left, right))
-            return self._formula(MulIOp, left, right, bits=_bits(left) + _bits(right))
+            return self.make(MulIOp, left, right, bits=_bits(left) + _bits(right))
         left, right = (self._end_fitted(end, _WIDEST - 1) for end in (left, right))
-        op, bits = (AddIOp if opcode == "add" else SubIOp), max(_bits(left), _bits(right)) + 1
-        return self._formula(op, left, right, bits=bits)
+        bits = max(_bits(left), _bits(right)) + 1
+        if opcode == "add":
+            return self.make(AddIOp, left, right, bits=bits)
+        return self.make(SubIOp, left, right, bits=bits)
 
     def _end_fitted(self, end: End, bits: int) -> End:
         return self._fitted(Interval(end, end), bits).low
 
     def least(self, a: End, b: End, type: ir.Type) -> End:
-        return self._chosen(MinSIOp, a, b)
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return a if a == b else self.make(MinSIOp, a, b, bits=max(_bits(a), _bits(b)))
 
     def most(self, a: End, b: End, type: ir.Type) -> End:
-        return self._chosen(MaxSIOp, a, b)
-
-    def _chosen(self, op: type[Op], a: End, b: End) -> End:
         if isinstance(a, int) and isinstance(b, int):
-            return (min if op is MinSIOp else max)(a, b)
-        return a if a == b else self._formula(op, a, b, bits=max(_bits(a), _bits(b)))
+            return max(a, b)
+        return a if a == b else self.make(MaxSIOp, a, b, bits=max(_bits(a), _bits(b)))
 
     def not_below(self, end: End, limit: int) -> Any:
         if not isinstance(end, int) or end < limit:
@@ -232,10 +234,10 @@ class Formulas:
         if end.op is None:
             (scalar,) = end.operands
             wide = ir.bit_width(scalar.type) == 64
-            return scalar if wide else self._value(ExtSIOp, scalar, result=ir.i64)
-        return self._value(end.op, *map(self.value, end.operands))
+            return scalar if wide else self.make(ExtSIOp, scalar, result=ir.i64)
+        return self.make(end.op, *map(self.value, end.operands))
 
-    def _value(self, op: type[Op], *operands: SSAValue, **attrs: Any) -> SSAValue:
+    def make(self, op: type[Op], *operands: SSAValue, **attrs: Any) -> SSAValue:
         """The result of an op, which is made once."""
         key = op, operands
         if key not in self._made:
@@ -244,7 +246,7 @@ class Formulas:
 
     def plus(self, value: SSAValue, end: End) -> SSAValue:
         """The sum of an i64 and an end."""
-        return value if end == 0 else self._value(AddIOp, value, self.value(end))
+        return value if end == 0 else self.make(AddIOp, value, self.value(end))
 
     def holds(self, condition: Condition) -> SSAValue:
         """A comparison of two ends, as an i1."""

@@ -38,7 +38,7 @@ class ConstantOp(Op):
 
     name = "arith.constant"
     cost = 0
-    tile_source = True
+    tile_source = is_constant = True
     value = raw_attr()
 
     @classmethod
@@ -77,6 +77,9 @@ class ConstantOp(Op):
         if getattr(value, "strides", ()) and any(value.strides) and (value != first).any():
             return facts.unknown(type)
         return facts.repeated(type, int(first))
+
+    def spacing(self, axis: int) -> int | None:
+        return None if splat_number(self.value) is None else 0
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         number = splat_number(self.value)

@@ -61,6 +61,9 @@ class MakeRangeOp(Op):
     def evaluate(self, context: Context) -> Any:
         return np.arange(self.start, self.end, dtype=np.int32)
 
+    def spacing(self, axis: int) -> int:
+        return 1
+
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         return intervals.known(self.start, self.end - 1)
 
