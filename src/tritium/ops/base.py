@@ -131,6 +131,12 @@ class Op(DeclaredOp):
         must not have ended then."""
         return False
 
+    @property
+    def synchronizes(self) -> bool:
+        """Whether all threads of the program come to the op, and all memory is as they left it,
+        before one of them executes it."""
+        return False
+
     scoped: ClassVar[bool] = True
     """Whether what the op's regions define is known only inside of them."""
 
