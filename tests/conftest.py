@@ -8,9 +8,11 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -71,6 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--limit", type=float, default=120, help="seconds for a test on a GPU")
     parser.addoption("--part", default="0/1", help="i/n: every n-th test, from the i-th on")
+    parser.addoption("--sample", type=int, help="one case of each test, another for each number")
     parser.addoption("--record", help="a file of results; tests that are in it are left out")
 
 
@@ -94,12 +97,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         processor = config.getoption("--processor") if device.device == "amd" else ""
         left_out |= {item for item in items if not is_run(item, processor)}
+    sample: int | None = config.getoption("--sample")
+    if sample is not None:
+        left_out |= set(items) - sampled([i for i in items if i not in left_out], sample)
     first, parts = map(int, config.getoption("--part").split("/"))
     kept = [item for item in items if item not in left_out]
     left_out |= {item for i, item in enumerate(kept) if i % parts != first}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def sampled(items: list[pytest.Item], number: int) -> set[pytest.Item]:
+    """One of the cases of each test that is not slow."""
+    cases = defaultdict[tuple[Path, str], list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            cases[item.path, getattr(item, "originalname", item.name)].append(item)
+    return {
+        group[(crc32(name.encode()) + number) % len(group)] for (_, name), group in cases.items()
+    }
 
 
 def pytest_collection_finish() -> None:

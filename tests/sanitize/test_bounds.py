@@ -336,6 +336,55 @@ def test_remainders_in_wide_offsets(by: int, start: int, n: int, fine: bool) -> 
             launch()
 
 
+@tritium.jit(do_not_specialize=["start", "by", "n"])
+def bent(x, out, start, by, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    i = start + tl.arange(0, BLOCK) * by
+    if KIND == 0:
+        i = i // 4
+    elif KIND == 1:
+        i = i & 63
+    elif KIND == 2:
+        i = tl.minimum(tl.maximum(i, 0), 70)
+    elif KIND == 3:
+        i = (i >> 1) - by
+    else:
+        i = (i << 1) - i
+    found = tl.load(x + i, mask=tl.arange(0, BLOCK) < n, other=0)
+    tl.store(out + tl.arange(0, BLOCK), found)
+
+
+def test_arithmetic_behind_sums_that_wrap_around() -> None:
+    """Operations that are not linear take the elements, not the sums before these wrapped."""
+    random, far = np.random.default_rng(2), [0, 1, -1, 5, 64, (1 << 31) - 9, -(1 << 31), 1 << 29]
+    x, out = np.ones(66, np.float32), np.zeros(16, np.float32)
+    verdicts = dict.fromkeys(range(5), frozenset[bool]())
+    for number in range(200):
+        kind, n = number % 5, int(random.integers(0, 17))
+        start, by = int(random.choice(far)), int(random.choice(far))
+        i = (start + np.arange(16) * by).astype(np.int32)
+        with np.errstate(over="ignore"):
+            index = [
+                (np.abs(i.astype(np.int64)) // 4 * np.sign(i)), i & 63, i.clip(0, 70),
+                ((i >> 1) - np.int32(by)).astype(np.int32), i,
+            ][kind][:n]  # fmt: skip
+        fine = bool(((index >= 0) & (index < x.size)).all())
+        verdicts[kind] |= {fine}
+        launch = partial(bent[(1,)], x, out, start, by, n, kind, 16)
+        if fine:
+            launch()
+        else:
+            with pytest.raises(SanitizerError, match="load out of bounds"):
+                launch()
+    assert [len(v) for v in verdicts.values()] == [2, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("kind", range(5))
+def test_a_bent_tile_costs_one_test_where_its_ends_are_known(kind: int) -> None:
+    x, out = np.ones(66, np.float32), np.zeros(16, np.float32)
+    text = bent[(1,)](x, out, 9, 1, 16, kind, 16).asm["tile"]
+    assert text.count("scf.if") == 2
+
+
 def test_a_whole_tile_costs_one_test() -> None:
     """The check of each element stands where the one of the whole tile fails."""
     x, out = np.ones(300, np.float32), np.zeros(8 * 16, np.float32)

@@ -91,7 +91,11 @@ class GlobalMemory:
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
         caching: Caching,
     ) -> None:  # fmt: skip
-        e.f.choose_all(condition, [], partial(write_all, e, pointer, parts))
+        def write() -> list[Value]:
+            e.f.call("void", "simt_store")
+            return write_all(e, pointer, parts)
+
+        e.f.choose_all(condition, [], write)
 
 
 class Buffers:
@@ -117,6 +121,7 @@ class Buffers:
         size, element = max(bits_of(parts[0].type) // 8, 1), parts[0].type
 
         def write() -> list[Value]:
+            e.f.call("void", "simt_store")
             start = self._place(e, resource, offset, len(parts) * size)
             for place, part in zip(neighbours(e, start, element, len(parts)), parts, strict=True):
                 e.f.store(part, place, min(size, 4))

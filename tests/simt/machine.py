@@ -77,9 +77,9 @@ class Machine:
 
     def __init__(
         self, lanes: int, warps: int, *, last_warp_first: bool = False,
-        last_program_first: bool = False,
+        last_program_first: bool = False, seed: int = 0,
     ):  # fmt: skip
-        self._count = lanes * warps
+        self._count, self._seed = lanes * warps, seed
         self.shared, self._shared = allocate(SHARED_BYTES, 1024)
         self._address, self._memory = allocate(MACHINE.size)
         self._programs, self._program_memory = allocate(PROGRAM.size * PROGRAMS)
@@ -127,6 +127,7 @@ class Machine:
             MACHINE.write(
                 self._address, entry=kernel[ENTRY], arguments=arguments.ctypes.data,
                 sizes_x=sizes[0], sizes_y=sizes[1], sizes_z=sizes[2], total=prod(sizes),
+                random=self._seed,
             )  # fmt: skip
             status = self._run(self._address)
             if status != scheduler.OK:
@@ -178,9 +179,12 @@ def _guard(stack: int) -> None:
 
 @cache
 def machine(
-    lanes: int, warps: int, *, last_warp_first: bool = False, last_program_first: bool = False
-) -> Machine:
-    """The machine of a number of lanes and warps, which kernels share."""
+    lanes: int, warps: int, *, last_warp_first: bool = False, last_program_first: bool = False,
+    seed: int = 0,
+) -> Machine:  # fmt: skip
+    """The machine of a number of lanes and warps, which kernels share. With a seed other than 0 the
+    order is random."""
     return Machine(
-        lanes, warps, last_warp_first=last_warp_first, last_program_first=last_program_first
-    )
+        lanes, warps, last_warp_first=last_warp_first, last_program_first=last_program_first,
+        seed=seed,
+    )  # fmt: skip

@@ -9,7 +9,8 @@ Where all warps wait and nothing has happened since they began to, the program f
 
 Two programs of the grid are under way at a time. A thread that has released memory by an atomic
 operation lets the other program run before the rest of its own, so that what other threads ought to
-have written before shows as missing; so does one that looks at memory again and again.
+have written before shows as missing; so does one that looks at memory again and again. With a seed,
+programs also take turns at stores to global memory, and warps run in either order, at random.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ MACHINE = Record(
     ("shared_bytes", "i64"), ("stack_bytes", "i64"), ("x", "i32"), ("y", "i32"), ("z", "i32"),
     ("sizes_x", "i32"), ("sizes_y", "i32"), ("sizes_z", "i32"), ("message", "ptr"), ("file", "ptr"),
     ("line", "i32"), ("warp_memory", "ptr"), ("events", "i64"), ("programs", "ptr"),
-    ("program", "ptr"), ("resident", "ptr"), ("scheduler", JUMP), ("total", "i64"), align=16,
+    ("program", "ptr"), ("resident", "ptr"), ("scheduler", JUMP), ("total", "i64"),
+    ("random", "i32"), align=16,
 )  # fmt: skip
 STACK = Record(
     ("flags", "i64"), ("link", "ptr"), ("start", "ptr"), ("more", "i64"), ("size", "i64")
@@ -64,6 +66,8 @@ LOOKS = 1 << 22
 runs after them."""
 PATIENCE = 16
 """Atomic accesses after which the other program runs."""
+UNREST = 8
+"""Stores to global memory of which one, on the average, lets the other program run."""
 
 _MACHINE = Value("ptr", "@machine")
 
@@ -245,6 +249,7 @@ def _run_round(module: Module) -> None:
     machine = _machine(f)
     lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
     backwards = f.icmp("ne", f.read(machine, MACHINE, "backwards"), i32(0))
+    backwards = f.op("xor", backwards, f.icmp("eq", f.call("i32", "any_of", i32(2)), i32(1)))
     with f.loop(i32(0), warps, i32(1)) as loop:
         last = f.sub(f.sub(warps, i32(1)), loop.index)
         warp = f.op("mul", f.select(backwards, last, loop.index), lanes)
@@ -403,6 +408,23 @@ def _checks(module: Module) -> None:
     f.ret()
 
 
+def _chance(module: Module) -> None:
+    """A number from 1 to a power of two, each as likely; 0 without a seed."""
+    f = Code(module, "any_of", [("i32", "count")], "i32")
+    machine, random = _machine(f), f.read(_machine(f), MACHINE, "random")
+    with f.when(f.icmp("eq", random, i32(0))):
+        f.ret(i32(0))
+    for shift, by in (("shl", 13), ("lshr", 17), ("shl", 5)):  # Marsaglia's xorshift
+        random = f.op("xor", random, f.op(shift, random, i32(by)))
+    f.write(machine, MACHINE, "random", random)
+    number = f.op("and", f.op("lshr", random, i32(16)), f.sub(f.arguments[0], i32(1)))
+    f.ret(f.add(number, i32(1)))
+    f = Code(module, "simt_store", [], exported=True)
+    with f.when(f.icmp("eq", f.call("i32", "any_of", i32(UNREST)), i32(1))):
+        f.call("void", "simt_published")
+    f.ret()
+
+
 def _copies(module: Module) -> None:
     arguments = [("ptr", "to"), ("ptr", "source"), ("i64", "size")]
     f = Code(module, "simt_copy", arguments, exported=True)
@@ -491,15 +513,16 @@ def scheduler_ir() -> str:
     """The LLVM IR of the machine."""
     module = Module()
     module.globals["machine"] = "internal global ptr null"
-    for write in (_body, _stop, _programs, _resume, _run_warp, _run_round, _barriers, _run_program,
-                  _run_grid, _positions, _stops, _checks, _copies, _mbarriers):  # fmt: skip
+    for write in (_body, _stop, _programs, _resume, _run_warp, _chance, _run_round, _barriers,
+                  _run_program, _run_grid, _positions, _stops, _checks, _copies,
+                  _mbarriers):  # fmt: skip
         write(module)
     return module.text()
 
 
 SYMBOLS = (
     "simt_thread", "simt_program", "simt_programs", "simt_warp_memory", "simt_barrier",
-    "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_published",
+    "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_published", "simt_store",
     "simt_copy", "simt_commit",
     "simt_wait", "simt_mbarrier_init", "simt_mbarrier_arrive", "simt_mbarrier_wait",
 )  # fmt: skip

@@ -39,7 +39,7 @@ def _installed() -> Generator[None]:
 class Kernel:
     """A kernel of the corpus, or of a text; calling it runs a grid with NumPy arrays.
 
-    `backwards`: the last warp and the last program run first.
+    `backwards`: the last warp and the last program run first; with a `seed` the order is random.
     """
 
     def __init__(
@@ -54,11 +54,17 @@ class Kernel:
         hardware = Simt(lanes, dropped)
         self.text, facts = lower_to_llvm(module, hardware, OPTIONS)
         self.barriers: int = hardware.barriers.count
-        self._machine = machine(
-            lanes, facts["num_warps"], last_warp_first=backwards, last_program_first=backwards
-        )
+        self._threads: tuple[int, int] = lanes, facts["num_warps"]
         caller = entry(hardware.symbol(function.sym_name), facts["kernel_signature"])
-        self._image = self._machine.load(compile_kernel(self.text + caller))
+        self._code = compile_kernel(self.text + caller)
+        self.run_in_order(backwards)
+
+    def run_in_order(self, backwards: bool, seed: int = 0) -> None:
+        """Choose the order of warps and programs for the launches to come."""
+        self._machine = machine(
+            *self._threads, last_warp_first=backwards, last_program_first=backwards, seed=seed
+        )
+        self._image = self._machine.load(self._code)
 
     def __call__(
         self, *arguments: Any, grid: tuple[int, ...] = (1,), reachable: Sequence[Any] = ()
@@ -112,7 +118,7 @@ def test_each_barrier_is_needed(name: str) -> None:
 @tritium.jit
 def hand_over(x: Any, flag: Any, out: Any) -> None:
     """The first program writes a tile, which the second one reads when the flag tells it to."""
-    i = tl.arange(0, 128)
+    i = tl.arange(0, 1024)
     if tl.program_id(0) == 0:
         tl.store(x + i, i + 1)
         tl.atomic_xchg(flag, 1, sem="release")
@@ -122,30 +128,70 @@ def hand_over(x: Any, flag: Any, out: Any) -> None:
         tl.store(out + i, tl.load(x + i))
 
 
-def handed_over(dropped: frozenset[int], backwards: bool) -> tuple[bool, int]:
-    """Whether the tile of `hand_over` arrives, and how many barriers the kernel has."""
-    source = ASTSource(hand_over, dict.fromkeys(("x", "flag", "out"), "*i32"), {})
-    text = tritium.compile(source, target(32)).asm["ttir"]
-    kernel = Kernel("hand_over", 32, dropped=dropped, backwards=backwards, text=text)
-    x, flag, out = np.zeros(128, np.int32), np.zeros(1, np.int32), np.zeros(128, np.int32)
-    try:
-        kernel(x, flag, out, grid=(2,))
-    except KernelFailure:
-        return False, kernel.barriers
-    return bool((out == np.arange(128) + 1).all()), kernel.barriers
+@tritium.jit
+def hand_over_and_back(x: Any, flag: Any, out: Any) -> None:
+    """Each of two programs waits for the other's tile, and reads what other threads wrote."""
+    i = tl.arange(0, 1024)
+    if tl.program_id(0) == 0:
+        tl.store(x + i, i + 1)
+        tl.atomic_xchg(flag, 1, sem="release")
+        while tl.atomic_cas(flag, 2, 3, sem="acquire") != 2:
+            pass
+        tl.store(out + i, tl.load(x + 2047 - i))
+    else:
+        while tl.atomic_add(flag, 0, sem="acquire") != 1:
+            pass
+        tl.store(x + 1024 + i, tl.load(x + 1023 - i))
+        tl.atomic_xchg(flag, 2, sem="release")
 
 
-def test_a_missing_barrier_before_a_release_is_found() -> None:
-    """Another program runs between the release and what the other threads have still to store."""
-    for backwards in (False, True):
-        assert handed_over(frozenset(), backwards)[0]
-    assert not handed_over(frozenset({0}), False)[0]
+@tritium.jit
+def add_with_a_lock(x: Any, lock: Any, out: Any) -> None:
+    """Programs add to a tile one after the other."""
+    i = tl.arange(0, 1024)
+    value = tl.load(x + i) + i + 1
+    while tl.atomic_cas(lock, 0, 1, sem="acquire") == 1:
+        pass
+    tl.store(out + i, tl.load(out + i) + value)
+    tl.atomic_xchg(lock, 0, sem="release")
 
 
-def test_a_missing_barrier_behind_an_acquire_is_found() -> None:
-    count = handed_over(frozenset(), True)[1]
-    found = [handed_over(frozenset({n}), True)[0] for n in range(1, count)]
-    assert not all(found)
+ORDERED: dict[str, tuple[Any, int, int]] = {
+    "hand_over": (hand_over, 2, 1), "hand_over_and_back": (hand_over_and_back, 2, 1),
+    "add_with_a_lock": (add_with_a_lock, 6, 6),
+}  # fmt: skip
+"""Kernels, how many programs run them, and how many times `1 + i` is element `i` of the result."""
+ORDERS = [(False, 0), (True, 0), *((seed % 2 > 0, seed) for seed in range(1, 9))]
+"""Whether the last warp and program come first, and the seed of a random order."""
+
+
+def arrives(name: str, lanes: int, dropped: int | None = None) -> tuple[bool, int]:
+    """Whether a kernel of `ORDERED` is right in all orders, and how many barriers it has."""
+    function, programs, times = ORDERED[name]
+    source = ASTSource(function, dict.fromkeys(function.arg_names, "*i32"), {})
+    text = tritium.compile(source, target(lanes)).asm["ttir"]
+    without = frozenset(() if dropped is None else (dropped,))
+    kernel = Kernel(name, lanes, dropped=without, text=text)
+    for backwards, seed in ORDERS:
+        kernel.run_in_order(backwards, seed)
+        x, flag, out = (np.zeros(size, np.int32) for size in (2048, 1, 1024))
+        try:
+            kernel(x, flag, out, grid=(programs,))
+        except KernelFailure:
+            return False, kernel.barriers
+        if (out != times * (np.arange(1024) + 1)).any():
+            return False, kernel.barriers
+    return True, kernel.barriers
+
+
+@pytest.mark.parametrize("lanes", [32, 64])
+@pytest.mark.parametrize("name", ORDERED)
+def test_each_barrier_around_a_release_or_an_acquire_is_needed(name: str, lanes: int) -> None:
+    """One before the release and those around an acquire in a loop: programs and warps run in
+    several orders, and another program may run before each store."""
+    right, barriers = arrives(name, lanes)
+    assert right and barriers >= 3
+    assert [arrives(name, lanes, number)[0] for number in range(barriers)] == [False] * barriers
 
 
 def test_a_wrong_change_of_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,9 @@ class Interval(NamedTuple):
 class Algebra(Protocol):
     """Arithmetic with ends, in a width in which that of elements of `type` does not overflow."""
 
+    assumes: bool
+    """Whether a condition of the run time is better than a wider interval."""
+
     def least(self, a: End, b: End, type: ir.Type) -> End:
         """The smaller end."""
         ...
@@ -197,7 +200,13 @@ def remainder(algebra: Algebra, type: ir.Type, dividend: Interval, divisor: Inte
         most = abs(divisor.low) - 1
         low = algebra.most(found.low, -most, type)
         return found._replace(low=low, high=algebra.least(found.high, most, type))
-    return found
+    if not algebra.assumes:
+        return found
+    signs = algebra.not_below(dividend.low, 0), algebra.not_below(divisor.low, 1)
+    most = algebra.combined("sub", divisor.high, 1, type)
+    joined = _joined(0, algebra.least(dividend.high, most, type), dividend, divisor)
+    added = tuple(c for c in signs if c is not None)
+    return joined._replace(conditions=(*joined.conditions, *added))
 
 
 def quotient(algebra: Algebra, type: ir.Type, dividend: Interval, divisor: Interval) -> Interval:
@@ -229,6 +238,12 @@ def bits_of_either(algebra: Algebra, type: ir.Type, operands: Sequence[Interval]
         return algebra.unknown(type)
     bits = max(end.bit_length() for end in ends)
     return Interval(0, (1 << bits) - 1, (*first.conditions, *second.conditions))
+
+
+def sign_extended(source: ir.Type, found: Interval) -> Interval:
+    """The interval of elements of an integer type that are widened with copies of the sign."""
+    # The set bit of an i1 is the number -1 here and 1 to other ops.
+    return known(-1, 0) if ir.element_type(source) == ir.i1 else found
 
 
 def zero_extended(algebra: Algebra, source: ir.Type, found: Interval) -> Interval:

@@ -11,7 +11,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
@@ -104,9 +104,8 @@ class Op(DeclaredOp):
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
 
-    interval_rule: ClassVar[Literal["", "product", "remainder"]] = ""
-    """The rule by which checks compute, when a kernel runs, the interval of the result of an op
-    that is not linear from those of its two operands; empty without one."""
+    modular: ClassVar[bool] = False
+    """Whether operands that differ by multiples of `2**bits` give results that do so as well."""
 
     exact: ClassVar[str] = ""
     """The rule by which exact comparisons of kernels replace the op, where it has floats
@@ -138,11 +137,20 @@ class Op(DeclaredOp):
         must not have ended then."""
         return False
 
+    @property
+    def synchronizes(self) -> bool:
+        """Whether all threads of the program come to the op, and all memory is as they left it,
+        before one of them executes it."""
+        return False
+
     scoped: ClassVar[bool] = True
     """Whether what the op's regions define is known only inside of them."""
 
     tile_source: ClassVar[bool] = False
     """Whether the op makes a tile of nothing, or of scalars."""
+
+    is_constant: ClassVar[bool] = False
+    """Whether the op only states its result, which is the same wherever and whenever it runs."""
 
     interleaves: ClassVar[bool] = False
     """Whether elements of the operands alternate along the last axis of the result."""
@@ -312,6 +320,11 @@ class Op(DeclaredOp):
         operand along axes and permute them."""
         return None
 
+    def spacing(self, axis: int) -> int | None:
+        """The difference of neighbours along an axis of the tile that an op makes of nothing; None
+        where there is not one."""
+        return None
+
     @property
     def permuted_axes(self) -> tuple[int, ...] | None:
         """For each axis of the result, that of the first operand, for an op that only permutes the
@@ -322,11 +335,6 @@ class Op(DeclaredOp):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
-
-    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
-        """The range of the signed numbers that elements of the only result can be, `range_of` being
-        that of an operand; None where nothing better than the type is known."""
-        return range_of(self.operands[0]) if self.movement is Movement.IN_ORDER else None
 
     @property
     def has_interval(self) -> bool:
@@ -444,6 +452,11 @@ class Op(DeclaredOp):
         def print(self, printer: Printer) -> None: ...
         @classmethod
         def parse(cls, parser: Parser) -> Any: ...
+
+
+def is_constant(value: SSAValue) -> bool:
+    """Whether an op that only states it defines a value."""
+    return isinstance(value.owner, Op) and value.owner.is_constant
 
 
 def permutes(op: object) -> TypeGuard[Op]:

@@ -18,6 +18,7 @@ from tritium.analysis.cfg import reverse_postorder
 from tritium.analysis.regions import is_inside, may_go, obstacle, outside_values
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
+from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
 from tritium.ops.ttir.reduction import reduction
@@ -67,6 +68,10 @@ class Builder:
         ones."""
         kind = like.type if isinstance(like, SSAValue) else like
         return self.value(ConstantOp, value=constant_attr(value, kind))
+
+    def chosen(self, condition: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
+        """One of two values, or of their elements, by a condition."""
+        return self.value(SelectOp, condition, yes, no)
 
     def copy(self, op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
         """Insert a copy of an op, which uses `values` in place of their keys and adds its

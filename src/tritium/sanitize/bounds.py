@@ -33,6 +33,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ir import types as ir
+from tritium.ir.intervals import Interval
 from tritium.ops.arith import (
     AddIOp,
     AndIOp,
@@ -44,7 +45,6 @@ from tritium.ops.arith import (
     MinSIOp,
     MulIOp,
     OrIOp,
-    SelectOp,
     ShRSIOp,
     SubIOp,
     TruncIOp,
@@ -60,7 +60,13 @@ from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
-from tritium.sanitize.intervals import Ends, Offsets, Sources, computed_anew, has_ends, offsets_of
+from tritium.sanitize.intervals import (
+    Ends,
+    Formulas,
+    Sources,
+    computed_anew,
+    offsets_of,
+)
 from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
 
 _LOWEST, _HIGHEST = 1 - (1 << 31), (1 << 31) - 1
@@ -216,13 +222,11 @@ class _Check:
     def insert(self) -> None:
         """Put the check into the program."""
         known = [v for v in (self.pointer, self.mask) if v is not None]
-        sources, tile = Sources(), offsets_of(self.pointer)
-        if (
-            tile is not None and all(has_ends(offset) for offset in tile.offsets)
-            and sources.add_all(known)
-        ):  # fmt: skip
+        sources, tile, ends = Sources(), offsets_of(self.pointer), Ends()
+        found = None if tile is None else ends.of_tile(tile)
+        if tile is not None and found is not None and sources.add_all(known):
             at = Builder(_place(self.op, [*sources.scalars]), self.op.location)
-            inside = self._whole(at, tile)
+            inside = self._whole(at, tile.start, found, ends)
             at = Builder(self._unless(at, inside), self.op.location)
             copies: dict[SSAValue, SSAValue] = {}
             self.pointer, *masks = (computed_anew(v, at, copies) for v in known)
@@ -241,28 +245,25 @@ class _Check:
         at.make(IfOp, outside, result=(), regions=[Region(block), Region()])
         return end
 
-    def _whole(self, at: Builder, tile: Offsets) -> SSAValue:
+    def _whole(
+        self, at: Builder, start: SSAValue, offsets: Interval, ends: Ends
+    ) -> SSAValue:
         """Whether all elements of a tile, masked off or not, are in bounds, by its lowest and its
-        highest address."""
-        ends = Ends(at)
-        first, *rest = (ends.offset(offset) for offset in tile.offsets)
-        for other in rest:
-            first = ends.add(first, other)
-        start = at.value(PtrToIntOp, tile.start)
+        highest address; `ends`: what the interval of the offsets was found by."""
+        formulas, address = Formulas(at), at.value(PtrToIntOp, start)
         low, high = (
-            ends.plus(start, ends.times(end, self.size)) for end in (first.low, first.high)
+            formulas.plus(address, ends.combined("mul", end, self.size, ir.i64))
+            for end in (offsets.low, offsets.high)
         )
-        high = ends.plus(high, self.size)
-        own, inside = ends.conditions, None
+        high = formulas.plus(high, self.size)
+        inside: SSAValue | None = None
         for extent in self.extents:
-            ends.conditions = []
-            ends.require("sge", low, extent.begin)
-            ends.require("sle", high, extent.end)
-            here = ends.all_conditions()
+            above = at.value(CmpIOp, low, extent.begin, predicate=CmpIPredicate.SGE)
+            below = at.value(CmpIOp, high, extent.end, predicate=CmpIPredicate.SLE)
+            here = at.value(AndIOp, above, below)
             inside = here if inside is None else at.value(OrIOp, inside, here)
         assert inside is not None
-        ends.conditions = [*own, inside]
-        return ends.all_conditions()
+        return formulas.all_hold([*map(formulas.holds, ends.conditions), inside])
 
     def _each(self) -> None:
         """The check of each element."""
@@ -330,7 +331,7 @@ class _Check:
             outside = beyond if outside is None else self.make(AndIOp, outside, beyond)
         assert outside is not None
         none = self.at.constant(0, addresses)
-        worst = self._worst(self.at.value(SelectOp, outside, addresses, none))
+        worst = self._worst(self.at.chosen(outside, addresses, none))
         self._check(self._compare("eq", worst, 0), worst)
 
     def _never_empty(
@@ -341,15 +342,15 @@ class _Check:
         empty = self._compare("sle", count, 0)
         at = self.at
         return (
-            at.value(SelectOp, empty, at.constant(nowhere, first), first),
-            at.value(SelectOp, empty, at.constant(1, count), count),
+            at.chosen(empty, at.constant(nowhere, first), first),
+            at.chosen(empty, at.constant(1, count), count),
         )
 
     def _worst(self, places: SSAValue) -> SSAValue:
         """The greatest place, as an unsigned number, of those that are accessed; 0 for none."""
         if self.mask is not None:
             nothing = self.at.constant(0, places)
-            places = self.at.value(SelectOp, self.mask, places, nothing)
+            places = self.at.chosen(self.mask, places, nothing)
         return reduced(self.at, places, MaxUIOp)
 
     def make(self, cls: type[Op], lhs: SSAValue, rhs: SSAValue | int) -> SSAValue:

@@ -30,7 +30,6 @@ from tritium.ops.arith import (
     CmpIPredicate,
     ExtUIOp,
     MaxUIOp,
-    SelectOp,
 )
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action
@@ -89,11 +88,11 @@ def _check(op: Any, value: SSAValue, site: int, reports: Sequence[SSAValue]) -> 
     largest = at.constant(float("inf"), value)
     finite = at.value(CmpFOp, size, largest, predicate=CmpFPredicate.OLT)
     nan = at.value(CmpFOp, value, value, predicate=CmpFPredicate.UNO)
-    found = at.value(SelectOp, finite, none, at.constant(INFINITE, kind))
-    found = at.value(SelectOp, nan, at.constant(NAN, kind), found)
+    found = at.chosen(finite, none, at.constant(INFINITE, kind))
+    found = at.chosen(nan, at.constant(NAN, kind), found)
     mask = op.mask if "mask" in op.operand_names() else None
     if mask is not None:
-        found = at.value(SelectOp, mask, found, none)
+        found = at.chosen(mask, found, none)
     for report in reports:  # each thread looks at what it holds
         detail = at.value(ExtUIOp, found, result=ir.with_element(kind, ir.i64))
         at.make(ReportOp, detail, report, site=site)

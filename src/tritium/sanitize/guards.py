@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MaxSIOp, OrIOp, SelectOp, SubIOp
+from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MaxSIOp, OrIOp, SubIOp
 from tritium.ops.base import Op
 from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import ReportOp
@@ -82,9 +82,9 @@ def _guard(
     assert inside is not None
     masked = "mask" in op.operand_names()
     none = at.constant(0, addresses)
-    wrong = at.value(SelectOp, inside, none, addresses)
+    wrong = at.chosen(inside, none, addresses)
     if masked and op.mask is not None:
-        wrong = at.value(SelectOp, op.mask, wrong, none)
+        wrong = at.chosen(op.mask, wrong, none)
         inside = at.value(AndIOp, op.mask, inside)
     at.make(ReportOp, wrong, report, site=site)
     if masked:

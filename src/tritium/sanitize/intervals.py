@@ -2,18 +2,22 @@
 is then one test, without a look at each element.
 
 `offsets_of(pointer)` describes the tile: the scalar pointer that it starts from and the offsets
-that are added. `Ends` computes their least and largest number, in 64 bits, and the conditions under
-which no arithmetic of the tile wraps around on the way to them.
+that are added. `Ends` finds formulas of their least and largest number, in 64 bits, and the
+conditions under which no arithmetic of the tile wraps around on the way to them; `Formulas` makes
+ops of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from xdsl.ir import SSAValue
 
+from tritium.analysis.intervals import Intervals, has_interval, is_number, unordered
 from tritium.ir import types as ir
+from tritium.ir.intervals import Interval, total
 from tritium.ops.arith import (
     AddIOp,
     AndIOp,
@@ -24,6 +28,7 @@ from tritium.ops.arith import (
     MinSIOp,
     MulIOp,
     SubIOp,
+    constant_value,
 )
 from tritium.ops.base import Op
 from tritium.passes.rewriting import Builder
@@ -32,10 +37,30 @@ _WIDEST = 62
 """Bits of a magnitude that a sum in 64 bits may have."""
 _FAR = 45
 """Bits of an offset; times an element's size it is a distance between addresses."""
-_DEEPEST = 24
-"""Ops between an offset and the scalars that it is computed from."""
+_MOST_OPS = 64
+"""Values that an offset is computed from."""
 
-End = int | SSAValue
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A number of 64 bits that is known when the kernel runs; its magnitude is below `2**bits`."""
+
+    op: type[Op] | None
+    """The op that computes it; None for the value of a scalar, sign-extended."""
+    operands: tuple[Any, ...]
+    bits: int
+
+
+End = int | Formula
+
+
+class Condition(NamedTuple):
+    """A comparison that must hold for an interval to be right."""
+
+    predicate: CmpIPredicate
+    left: End
+    right: End
+
 
 
 class Offsets(NamedTuple):
@@ -43,14 +68,6 @@ class Offsets(NamedTuple):
 
     start: SSAValue
     offsets: tuple[SSAValue, ...]
-
-
-class Interval(NamedTuple):
-    """`low <= element <= high`, magnitudes below `2**bits`."""
-
-    low: End
-    high: End
-    bits: int
 
 
 def offsets_of(pointer: SSAValue) -> Offsets | None:
@@ -69,161 +86,179 @@ def offsets_of(pointer: SSAValue) -> Offsets | None:
     return Offsets(pointer, tuple(offsets)) if offsets else None
 
 
-def has_ends(value: SSAValue, depth: int = _DEEPEST) -> bool:
-    """Whether `Ends` knows an interval of an integer, or of a tile of integers."""
-    if not ir.shape_of(value.type):
-        return ir.element_type(value.type) != ir.i1 and ir.bit_width(value.type) <= 64
-    made = value.owner
-    if depth == 0 or not isinstance(made, Op) or len(made.results) != 1:
-        return False
-    if made.integer_range(_nothing) is not None and not made.operands:
-        return True
-    if made.interval_rule or made.movement is not None or made.weights:
-        return all(has_ends(operand, depth - 1) for operand in made.operands)
-    return False
+class NoEndsError(Exception):
+    """Nothing but the type is known of a value that an offset is computed from."""
 
 
-def _nothing(value: SSAValue) -> None:
-    """The range of an operand that is not looked at."""
+class Ends(Intervals):
+    """Intervals of offsets. Modular arithmetic is that of unbounded integers, and the elements
+    themselves count only behind it, so that sums that wrap around there and back are right."""
 
+    assumes = True
 
-class Ends:
-    """Computes intervals, before an op.
+    def __init__(self) -> None:
+        super().__init__()
+        self.conditions: dict[Condition, None] = {}
+        self._made: dict[Any, Formula] = {}
 
-    Attributes:
-        conditions: i1 values; where one is false, no interval is right.
-    """
+    def of_tile(self, tile: Offsets) -> Interval | None:
+        """The interval of the sums of offsets, in elements; None where nothing is known of some."""
+        try:
+            first, *rest = (self._offset(offset) for offset in tile.offsets)
+        except NoEndsError:
+            return None
+        for other in rest:
+            first = total(self, ir.i64, "add", first, other)
+        return first
 
-    def __init__(self, at: Builder):
-        self.at = at
-        self.conditions: list[SSAValue] = []
-        self._known: dict[SSAValue, Interval] = {}
-
-    def of(self, value: SSAValue) -> Interval:
-        """The interval of a value that `has_ends`."""
-        if value not in self._known:
-            self._known[value] = self._find(value)
-        return self._known[value]
-
-    def offset(self, value: SSAValue) -> Interval:
+    def _offset(self, value: SSAValue) -> Interval:
         """The interval of what is added to pointers: the number itself, not one that has wrapped
         around."""
         width = ir.bit_width(ir.element_type(value.type))
-        return self.fit(self.of(value), min(width - 1, _FAR))
+        return self._fitted(self.of(value), min(width - 1, _FAR))
 
-    def add(self, a: Interval, b: Interval) -> Interval:
-        """The interval of sums."""
-        a, b = (self.fit(x, _WIDEST - 1) for x in (a, b))
-        bits = max(a.bits, b.bits) + 1
-        return Interval(self.plus(a.low, b.low), self.plus(a.high, b.high), bits)
+    def from_op(self, value: SSAValue) -> bool:
+        tile = bool(ir.shape_of(value.type))
+        return tile and is_number(value) and has_interval(value) and len(self._known) < _MOST_OPS
 
-    def fit(self, a: Interval, bits: int) -> Interval:
-        """The same, under the condition that its magnitude is below `2**bits`."""
-        if a.bits <= bits:
-            return a
+    def of_source(self, value: SSAValue) -> Interval:
+        if not is_number(value):
+            return unordered(value)
+        width, owner = ir.bit_width(value.type), value.owner
+        if isinstance(owner, Op) and constant_value(value) is not None:
+            return owner.interval(self, ())
+        if ir.shape_of(value.type) or width > 64:
+            raise NoEndsError
+        scalar = self.make(None, value, bits=width - 1 if width < 64 else 64)
+        return Interval(scalar, scalar, span=0)
+
+    def unknown(self, type: ir.Type, wraps: bool = False) -> Interval:
+        raise NoEndsError
+
+    def of_operands(self, op: Op) -> list[Interval]:
+        found = super().of_operands(op)
+        if op.modular or op.movement is not None:
+            return found
+        return [
+            self._fitted(i, min(ir.bit_width(v.type) - 1, _WIDEST)) if is_number(v) else i
+            for v, i in zip(op.operands, found, strict=True)
+        ]
+
+    def _fitted(self, found: Interval, bits: int) -> Interval:
+        """The same interval, under the condition that its magnitude is below `2**bits`."""
+        ends = found.low, found.high
+        if max(map(_bits, ends)) <= bits:
+            return found
         half = 1 << bits
-        self.require("sge", a.low, -half)
-        self.require("slt", a.high, half)
-        return a._replace(bits=bits)
+        self.require("SGE", found.low, -half)
+        self.require("SLT", found.high, half)
+        low, high = (self._known_as(end, bits) for end in ends)
+        return found._replace(low=low, high=high)
 
-    def require(self, predicate: str, a: End, b: End) -> None:
+    def _known_as(self, end: End, bits: int) -> End:
+        """An end whose magnitude is below `2**bits` where the conditions hold."""
+        if isinstance(end, int) or end.bits <= bits:
+            return end
+        return self.make(end.op, *end.operands, bits=bits)
+
+    def require(self, predicate: str, left: End, right: End) -> None:
         """Add a condition."""
-        compared = CmpIPredicate[predicate.upper()]
-        self.conditions.append(
-            self.at.value(CmpIOp, self._value(a), self._value(b), predicate=compared)
-        )
+        self.conditions[Condition(CmpIPredicate[predicate], left, right)] = None
 
-    def all_conditions(self) -> SSAValue:
-        """Whether all hold."""
-        first, *rest = self.conditions
+    def make(self, op: type[Op] | None, *operands: Any, bits: int) -> Formula:
+        """The formula of an op, or of a scalar; equal ones are the same object."""
+        key = op, operands, bits
+        return self._made.setdefault(key, Formula(op, operands, bits))
+
+    # Arithmetic
+
+    def combined(self, opcode: str, left: End, right: End, type: ir.Type) -> End:
+        if isinstance(left, int) and isinstance(right, int):
+            return {"add": left + right, "sub": left - right, "mul": left * right}[opcode]
+        if right == 0 and opcode != "mul":
+            return left
+        if opcode == "mul":
+            if _bits(left) + _bits(right) > _WIDEST:
+                left, right = (self._end_fitted(end, _WIDEST // 2) for end in (left, right))
+            return self.make(MulIOp, left, right, bits=_bits(left) + _bits(right))
+        left, right = (self._end_fitted(end, _WIDEST - 1) for end in (left, right))
+        bits = max(_bits(left), _bits(right)) + 1
+        if opcode == "add":
+            return self.make(AddIOp, left, right, bits=bits)
+        return self.make(SubIOp, left, right, bits=bits)
+
+    def _end_fitted(self, end: End, bits: int) -> End:
+        return self._fitted(Interval(end, end), bits).low
+
+    def least(self, a: End, b: End, type: ir.Type) -> End:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return a if a == b else self.make(MinSIOp, a, b, bits=max(_bits(a), _bits(b)))
+
+    def most(self, a: End, b: End, type: ir.Type) -> End:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return a if a == b else self.make(MaxSIOp, a, b, bits=max(_bits(a), _bits(b)))
+
+    def not_below(self, end: End, limit: int) -> Any:
+        if not isinstance(end, int) or end < limit:
+            self.require("SGE", end, limit)
+
+    def fitted(
+        self, type: ir.Type, low: End, high: End, conditions: tuple[Any, ...], wraps: bool,
+        certain: bool = False,
+    ) -> Interval:  # fmt: skip
+        return Interval(low, high, conditions, wraps)
+
+    def multiple(self, value: SSAValue) -> int:
+        return 1
+
+
+def _bits(end: End) -> int:
+    return end.bit_length() if isinstance(end, int) else end.bits
+
+
+class Formulas:
+    """Ops that compute formulas, made at one place."""
+
+    def __init__(self, at: Builder):
+        self.at = at
+        self._made: dict[Any, SSAValue] = {}
+
+    def value(self, end: End) -> SSAValue:
+        """The i64 that an end is."""
+        if isinstance(end, int):
+            if end not in self._made:
+                self._made[end] = self.at.constant(end, ir.i64)
+            return self._made[end]
+        if end.op is None:
+            (scalar,) = end.operands
+            wide = ir.bit_width(scalar.type) == 64
+            return scalar if wide else self.make(ExtSIOp, scalar, result=ir.i64)
+        return self.make(end.op, *map(self.value, end.operands))
+
+    def make(self, op: type[Op], *operands: SSAValue, **attrs: Any) -> SSAValue:
+        """The result of an op, which is made once."""
+        key = op, operands
+        if key not in self._made:
+            self._made[key] = self.at.value(op, *operands, **attrs)
+        return self._made[key]
+
+    def plus(self, value: SSAValue, end: End) -> SSAValue:
+        """The sum of an i64 and an end."""
+        return value if end == 0 else self.make(AddIOp, value, self.value(end))
+
+    def holds(self, condition: Condition) -> SSAValue:
+        """A comparison of two ends, as an i1."""
+        left, right = self.value(condition.left), self.value(condition.right)
+        return self.at.value(CmpIOp, left, right, predicate=condition.predicate)
+
+    def all_hold(self, conditions: Iterable[SSAValue]) -> SSAValue:
+        """The conjunction of i1 values."""
+        first, *rest = conditions
         for other in rest:
             first = self.at.value(AndIOp, first, other)
         return first
-
-    def plus(self, a: End, b: End) -> End:
-        """`a + b` in 64 bits; a number where both are known, as of what follows."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a + b
-        return self.at.value(AddIOp, self._value(a), self._value(b)) if b != 0 else a
-
-    def minus(self, a: End, b: End) -> End:
-        """`a - b`."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a - b
-        return self.at.value(SubIOp, self._value(a), self._value(b))
-
-    def times(self, a: End, b: End) -> End:
-        """`a * b`."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a * b
-        return self.at.value(MulIOp, self._value(a), self._value(b))
-
-    def least(self, a: End, b: End) -> End:
-        """The lesser of two."""
-        if isinstance(a, int) and isinstance(b, int):
-            return min(a, b)
-        return self.at.value(MinSIOp, self._value(a), self._value(b))
-
-    def largest(self, a: End, b: End) -> End:
-        """The greater of two."""
-        if isinstance(a, int) and isinstance(b, int):
-            return max(a, b)
-        return self.at.value(MaxSIOp, self._value(a), self._value(b))
-
-    def _value(self, end: End) -> SSAValue:
-        return self.at.constant(end, ir.i64) if isinstance(end, int) else end
-
-    def _find(self, value: SSAValue) -> Interval:
-        made: Any = value.owner
-        known = made.integer_range(_nothing) if isinstance(made, Op) and not made.operands else None
-        if known is not None:
-            low, high = known
-            return Interval(low, high, max(abs(low), abs(high)).bit_length())
-        width = ir.bit_width(ir.element_type(value.type))
-        if not ir.shape_of(value.type):
-            wide = value if width == 64 else self.at.value(ExtSIOp, value, result=ir.i64)
-            return Interval(wide, wide, width - 1 if width < 64 else 64)
-        if made.interval_rule:
-            return _RULES[made.interval_rule](self, made)
-        if made.movement is not None:
-            return self.of(made.operands[0])
-        total: Interval | None = None
-        for weight, operand in zip(made.weights, made.operands, strict=True):
-            part = self.of(operand)
-            if ir.bit_width(operand.type) < ir.bit_width(value.type):  # a number that was widened
-                part = self.fit(part, ir.bit_width(operand.type) - 1)
-            if weight < 0:
-                part = self.fit(part, _WIDEST)
-                part = Interval(self.minus(0, part.high), self.minus(0, part.low), part.bits)
-            total = part if total is None else self.add(total, part)
-        assert total is not None
-        return total
-
-    def product(self, made: Any) -> Interval:
-        """The interval of products: of the ends, where one factor is a single number."""
-        a, b = self.of(made.lhs), self.of(made.rhs)
-        if a.bits + b.bits > _WIDEST:
-            a, b = self.fit(a, _WIDEST // 2), self.fit(b, _WIDEST // 2)
-        lefts, rights = dict.fromkeys((a.low, a.high)), dict.fromkeys((b.low, b.high))
-        products = [self.times(x, y) for x in lefts for y in rights]
-        low = high = products[0]
-        for product in products[1:]:
-            low, high = self.least(low, product), self.largest(high, product)
-        return Interval(low, high, a.bits + b.bits)
-
-    def remainder(self, made: Any) -> Interval:
-        """The interval of remainders of numbers that are not negative, by positive ones."""
-        width = ir.bit_width(ir.element_type(made.result.type)) - 1
-        a, b = (self.fit(self.of(x), min(width, _WIDEST)) for x in (made.lhs, made.rhs))
-        self.require("sge", a.low, 0)
-        self.require("sgt", b.low, 0)
-        return Interval(0, self.least(a.high, self.minus(b.high, 1)), b.bits)
-
-
-_RULES: dict[str, Callable[[Ends, Any], Interval]] = {
-    "product": Ends.product, "remainder": Ends.remainder,
-}  # fmt: skip
-"""The rules by `Op.interval_rule`."""
 
 
 class Sources:

@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tritium.ops.arith import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action, observes
 from tritium.ops.ttir.atomic import MemSemantic
@@ -84,7 +83,7 @@ class CheckRaces(Pass):
             mask = op.mask if "mask" in op.operand_names() else None
             address = at.value(PtrToIntOp, pointer)
             if mask is not None:
-                address = at.value(SelectOp, mask, address, at.constant(0, address))
+                address = at.chosen(mask, address, at.constant(0, address))
             site = len(self.sites)
             at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site,
                     order=int(orders_of[op]))  # fmt: skip

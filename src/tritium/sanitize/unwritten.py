@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MaxUIOp, SelectOp
+from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MaxUIOp
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action
 from tritium.ops.ttir.numeric import BitcastOp, PtrToIntOp
@@ -74,7 +74,7 @@ class CheckUnwritten(Pass):
         if mask is not None:
             same = at.value(AndIOp, mask, same)
         address = at.value(PtrToIntOp, pointer)
-        found = at.value(SelectOp, same, address, at.constant(0, address))
+        found = at.chosen(same, address, at.constant(0, address))
         for report in self.reports:
             at.make(ReportOp, found, report, site=len(self.sites))
             return

@@ -98,6 +98,7 @@ class Context(Emitter):
     share: Any = None
     plan: Any = None
     at_return: Callable[[], None] = lambda: None
+    _last_barrier: tuple[tuple[int, int], bool, bool] | None = None
 
     # Values
 
@@ -181,8 +182,14 @@ class Context(Emitter):
     def barrier(self, proxy: bool = False, everything: bool = False) -> None:
         """Synchronize the threads that run this code; each sees what the others wrote to shared
         memory, with `everything` to all memory. `proxy`: what they wrote to shared memory is then
-        also visible to matrix units and copy engines that read it on their own."""
+        also visible to matrix units and copy engines that read it on their own. Nothing is written
+        right behind a barrier that does as much."""
+        if self._last_barrier is not None:
+            position, had_proxy, had_everything = self._last_barrier
+            if position == self.f.position and had_proxy >= proxy and had_everything >= everything:
+                return
         self.hardware.barriers.block(self, proxy, everything)
+        self._last_barrier = self.f.position, proxy, everything
 
     def synchronize(self) -> None:
         """Synchronize the threads of the program; each sees what the others wrote to memory."""

@@ -31,7 +31,7 @@ def lower_block(c: Context, block: Block) -> None:
             break
         c.f.location = c.line_of(op)
         if op in c.barriers:
-            c.barrier(c.barriers[op])
+            c.barrier(c.barriers[op], isinstance(op, Op) and op.synchronizes)
         rule = c.hardware.rules.get(type(op))  # pyright: ignore[reportArgumentType]
         try:
             if rule is not None:

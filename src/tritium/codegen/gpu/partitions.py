@@ -32,8 +32,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir.layouts.tensor_memory import TensorEncoding
 from tritium.ir.source_errors import error_at
-from tritium.ops.arith.constant import ConstantOp
-from tritium.ops.base import Op
+from tritium.ops.base import Op, is_constant
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
@@ -148,7 +147,7 @@ def _passed(op: WarpSpecializeOp) -> list[SSAValue]:
     places of allocations) nor what all threads have (arguments)."""
     return [
         v for v in op.captures
-        if not isinstance(v.owner, ConstantOp) and not _is_argument(v) and not _is_place(v)
+        if not is_constant(v) and not _is_argument(v) and not _is_place(v)
     ]  # fmt: skip
 
 

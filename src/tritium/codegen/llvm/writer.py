@@ -251,6 +251,11 @@ class Function:
         body = (line if isinstance(line, str) else line.text() for line in self._lines)
         return "\n".join([f"{self._header}{self.debug} {{", *body, "}"])
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """The place that the next instruction comes to; it changes with each one written."""
+        return id(self._lines), len(self._lines)
+
     # Blocks
 
     def new_label(self, hint: str = "b") -> str:

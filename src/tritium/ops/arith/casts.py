@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from tritium.ir import intervals
 from tritium.ir import types as ir
@@ -16,7 +15,7 @@ from tritium.ops import axis_info as facts
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op, Range
+from tritium.ops.base import Op
 from tritium.ops.elementwise import CastOp, SameBitsOp
 from tritium.ops.fields import AttrField, enum_attr, flags_attr
 from tritium.ops.memory import Context
@@ -48,14 +47,8 @@ class ExtSIOp(IntegerExtensionOp):
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
 
-    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
-        half = 1 << (ir.bit_width(self.operand.type) - 1)
-        # The set bit of an i1 is the number -1 here and 1 everywhere else.
-        known = None if half == 1 else range_of(self.operand)
-        return known or (-half, half - 1)
-
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return operands[0]
+        return intervals.sign_extended(self.operand.type, operands[0])
 
 
 class ExtUIOp(IntegerExtensionOp):
@@ -68,12 +61,6 @@ class ExtUIOp(IntegerExtensionOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return unsigned(operand).astype(ir.numpy_dtype(self.result_types[0]))
-
-    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
-        known = range_of(self.operand)
-        if known is not None and known[0] >= 0:
-            return known
-        return 0, (1 << ir.bit_width(self.operand.type)) - 1
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         return intervals.zero_extended(algebra, self.operand.type, operands[0])

@@ -19,10 +19,12 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.errors import OpError
+from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op, Range
+from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr, raw_attr
 from tritium.ops.memory import Context
 
@@ -36,7 +38,7 @@ class ConstantOp(Op):
 
     name = "arith.constant"
     cost = 0
-    tile_source = True
+    tile_source = is_constant = True
     value = raw_attr()
 
     @classmethod
@@ -76,9 +78,13 @@ class ConstantOp(Op):
             return facts.unknown(type)
         return facts.repeated(type, int(first))
 
-    def integer_range(self, range_of: Any) -> Range | None:
-        number = splat_number(self.value) if ir.is_integer(self.results[0].type) else None
-        return None if number is None else (int(number), int(number))
+    def spacing(self, axis: int) -> int | None:
+        return None if splat_number(self.value) is None else 0
+
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        number = splat_number(self.value)
+        held = attr_value(self.value) if number is None else number
+        return intervals.known(int(held.min()), int(held.max()))
 
     def print(self, printer: Printer) -> None:
         printer.print_op_attributes(self.attributes)

@@ -6,7 +6,6 @@ what its docstring says, so that it never raises.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -20,7 +19,6 @@ from tritium.ops import axis_info as facts
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Range
 from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.fields import flags_attr
 from tritium.ops.memory import Context
@@ -61,22 +59,10 @@ class IntegerBinaryOp(BinaryOp):
 class WrappingOp(IntegerBinaryOp):
     """An operation that may carry a promise not to overflow."""
 
-    is_unsigned = True
+    is_unsigned = modular = True
     piecewise = False
     syntax = "$lhs, $rhs flags(overflowFlags) attrs : type(result)"
     overflowFlags = flags_attr(OverflowAttr)
-
-    def _range_of_ends(
-        self, range_of: Callable[[SSAValue], Range | None], combine: Callable[[int, int], int]
-    ) -> Range | None:
-        """The range that the ends of the operands' ranges give, where nothing can overflow."""
-        left = range_of(self.lhs)
-        right = range_of(self.rhs) if left else None
-        if left is None or right is None:
-            return None
-        ends = [combine(a, b) for a in left for b in right]
-        half = 1 << (ir.bit_width(self.lhs.type) - 1)
-        return (min(ends), max(ends)) if -half <= min(ends) and max(ends) < half else None
 
 
 class AddIOp(WrappingOp):
@@ -92,9 +78,6 @@ class AddIOp(WrappingOp):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.add(*operands)
-
-    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
-        return self._range_of_ends(range_of, operator.add)
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         first, second = operands
@@ -129,14 +112,10 @@ class MulIOp(WrappingOp):
     absorbing = 0
     commutative = True
     neutral = 1
-    interval_rule = "product"
     compute = function(np.multiply)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.multiply(*operands)
-
-    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
-        return self._range_of_ends(range_of, operator.mul)
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         return intervals.product(algebra, self.results[0].type, *operands)
@@ -394,7 +373,6 @@ class RemSIOp(RemainderOp):
     """The remainder of `divsi`; it has the sign of `a`."""
 
     name = "arith.remsi"
-    interval_rule = "remainder"
     compute = function(np.fmod)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:

@@ -25,8 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.arith.constant import ConstantOp
-from tritium.ops.base import ControlEdge, Op
+from tritium.ops.base import ControlEdge, Op, is_constant
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Return
 from tritium.ops.fields import i32_array_attr, variadic
@@ -223,7 +222,7 @@ def _check_isolated(op: WarpSpecializeOp, index: int, region: Region) -> None:
     inside.update(region.block.args)
     for nested in region.walk():
         for value in nested.operands:
-            if value not in inside and not isinstance(value.owner, ConstantOp):
+            if value not in inside and not is_constant(value):
                 raise VerifyException(
                     f"{op.name}: {nested.name} in partition{index} uses a value from outside of "
                     "the partition, which is no capture"

@@ -73,6 +73,10 @@ class AtomicOp(Op):
     sem = enum_attr(MemSemantic, words=SEMANTIC_WORDS)
     scope = enum_attr(MemScope, words=SCOPE_WORDS)
 
+    @property
+    def synchronizes(self) -> bool:
+        return not ir.shape_of(self.ptr.type)
+
 
 class AtomicUpdate(AtomicOp):
     """Base of the ops that combine memory with `val` where the mask is true."""

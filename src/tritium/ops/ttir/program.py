@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op, Range
+from tritium.ops.base import Op
 from tritium.ops.fields import AttrField, enum_attr
 from tritium.ops.memory import Context
 
@@ -46,8 +48,8 @@ class GetProgramIdOp(GridOp):
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.program_id[self.axis])
 
-    def integer_range(self, range_of: Any) -> Range:
-        return 0, MAX_GRID - 1
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.known(0, MAX_GRID - 1)
 
 
 class GetNumProgramsOp(GridOp):
@@ -58,5 +60,5 @@ class GetNumProgramsOp(GridOp):
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.num_programs[self.axis])
 
-    def integer_range(self, range_of: Any) -> Range:
-        return 1, MAX_GRID
+    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
+        return intervals.known(1, MAX_GRID)

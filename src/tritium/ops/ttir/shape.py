@@ -18,7 +18,7 @@ from tritium.ir.layouts.encodings import Encoding
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Movement, Op, Range
+from tritium.ops.base import Movement, Op
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
 from tritium.ops.memory import Context
@@ -61,8 +61,8 @@ class MakeRangeOp(Op):
     def evaluate(self, context: Context) -> Any:
         return np.arange(self.start, self.end, dtype=np.int32)
 
-    def integer_range(self, range_of: Any) -> Range:
-        return self.start, self.end - 1
+    def spacing(self, axis: int) -> int:
+        return 1
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         return intervals.known(self.start, self.end - 1)

@@ -10,19 +10,18 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from tritium.analysis.axis_info import is_stated
+from tritium.analysis.intervals import range_of
 from tritium.ir import types as ir
 from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
 from tritium.ops.arith.floating import DivFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp, DivisionOp, RemainderOp, SubIOp, XOrIOp
-from tritium.ops.base import Op, Range
+from tritium.ops.base import Op
 from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp, CastOp, SameBitsOp, UnaryOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.rewriting import Pattern, Rewriter
 
 NO_CONTEXT: Any = None
-MAX_DEPTH = 8
-"""The most ops in a row through which `range_of` looks back."""
 
 
 def is_zero(number: Any | None) -> bool:
@@ -223,15 +222,6 @@ def compare_truth(op: CmpIOp, rewriter: Rewriter) -> bool:
     if (op.predicate, bool(number)) in ((CmpIPredicate.NE, False), (CmpIPredicate.EQ, True)):
         return rewriter.replace(op, left)
     return False
-
-
-def range_of(value: SSAValue, depth: int = 0) -> Range | None:
-    """The least and the largest signed number that any element of a value can be; None where
-    nothing better than its type is known."""
-    op = value.owner
-    if depth > MAX_DEPTH or not isinstance(op, Op) or len(op.results) != 1:
-        return None
-    return op.integer_range(lambda operand: range_of(operand, depth + 1))
 
 
 def compare_ranges(op: CmpIOp, rewriter: Rewriter) -> bool:

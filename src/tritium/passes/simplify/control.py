@@ -10,7 +10,6 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tritium.analysis.loops import trip_count
 from tritium.analysis.regions import defined_inside
 from tritium.ir import types as ir
-from tritium.ops.arith.compare import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
@@ -33,7 +32,7 @@ def _selected(
 ) -> list[SSAValue]:
     """The values of two branches without ops, by the op's condition."""
     return [
-        yes if yes is no else rewriter.insert(SelectOp, op.condition, yes, no, before=op).results[0]
+        yes if yes is no else Builder(op).chosen(op.condition, yes, no)
         for yes, no in zip(then, other, strict=True)
     ]
 

@@ -35,6 +35,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.intervals import range_of
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ops import ttir
@@ -52,7 +53,6 @@ from tritium.ops.ttgir import (
 from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase, insert_before
-from tritium.passes.simplify.arithmetic import range_of
 
 MOST_OFFSET = (1 << 31) - 16
 """The size of a buffer, in bytes, in which a 32-bit offset reaches each access of up to 16

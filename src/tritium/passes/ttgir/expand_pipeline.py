@@ -19,7 +19,6 @@ from tritium.ops.arith import (
     CmpIOp,
     CmpIPredicate,
     MulIOp,
-    SelectOp,
     SubIOp,
     XOrIOp,
 )
@@ -353,7 +352,7 @@ def start_bulk_copy(
 
 
 def _operands(
-    here: Builder, load: ttir.LoadOp, going: SSAValue, values: Mapping[SSAValue, SSAValue]
+    here: Builder, load: ttir.ElementAccess, going: SSAValue, values: Mapping[SSAValue, SSAValue]
 ) -> tuple[SSAValue | None, SSAValue, SSAValue | None]:
     """The pointer, mask and other value of a load, if the iteration that it is for comes."""
     pointer, mask, other = (
@@ -366,12 +365,12 @@ def _operands(
 
 
 def _load(
-    at: Builder, load: ttir.LoadOp, going: SSAValue, values: Mapping[SSAValue, SSAValue]
+    at: Builder, load: ttir.ElementAccess, going: SSAValue, values: Mapping[SSAValue, SSAValue]
 ) -> SSAValue:
     """Load into registers, if the iteration that it is for comes."""
     here = Builder(at.before, load.location)
     loaded = here.value(
-        ttir.LoadOp, *_operands(here, load, going, values), cache=load.cache, evict=load.evict
+        type(load), *_operands(here, load, going, values), cache=load.cache, evict=load.evict
     )
     loaded.name_hint = load.results[0].name_hint
     return loaded
@@ -429,14 +428,14 @@ def next_slot(
     """The slot of a ring after another one, and its phase."""
     following, wraps = _advanced(at, slot, count)
     flipped = at.value(XOrIOp, phase, at.constant(1, ir.i32))
-    return following, at.value(SelectOp, wraps, flipped, phase)
+    return following, at.chosen(wraps, flipped, phase)
 
 
 def slot_before(at: Builder, slot: SSAValue, count: int) -> SSAValue:
     """The slot of a ring before another one."""
     first = at.value(CmpIOp, slot, at.constant(0, ir.i32), predicate=CmpIPredicate.EQ)
     before = at.value(SubIOp, slot, at.constant(1, ir.i32))
-    return at.value(SelectOp, first, at.constant(count - 1, ir.i32), before)
+    return at.chosen(first, at.constant(count - 1, ir.i32), before)
 
 
 def is_later(at: Builder, loop: ForOp) -> SSAValue:
@@ -458,7 +457,7 @@ def _advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAVa
     """The index of the next buffer of a ring, and whether it is the first one again."""
     following = at.value(AddIOp, index, at.constant(1, ir.i32))
     wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)
-    return at.value(SelectOp, wraps, at.constant(0, ir.i32), following), wraps
+    return at.chosen(wraps, at.constant(0, ir.i32), following), wraps
 
 
 def hand_on_types(op: Any) -> None:

@@ -47,7 +47,6 @@ from tritium.ops.arith import (
     DivUIOp,
     ExtUIOp,
     MulIOp,
-    SelectOp,
     SubIOp,
 )
 from tritium.ops.attributes import FLATTEN
@@ -252,7 +251,7 @@ class _Fusion:
         some = at.value(CmpIOp, outer.lower, outer.upper, predicate=outer.less)
         outer_iterations = at.value(AddIOp, _wide(at, _steps(at, outer)), one)
         zero = at.constant(0, ir.i64)
-        total = at.value(SelectOp, some, at.value(MulIOp, iterations, outer_iterations), zero)
+        total = at.chosen(some, at.value(MulIOp, iterations, outer_iterations), zero)
         inits = [
             *outer.inits, outer.lower, inner.lower,
             *(at.value(PoisonOp, result=v.type) for v in self.kept),
@@ -298,8 +297,8 @@ class _Fusion:
             n: self._choose(at, last, v, block.args[1 + n], values)
             for n, v in enumerate(self.outer_yields) if not self._is_late(v)
         }  # fmt: skip
-        next_i = at.value(SelectOp, last, at.value(AddIOp, i, outer.step), i)
-        next_j = at.value(SelectOp, last, inner.lower, at.value(AddIOp, j, inner.step))
+        next_i = at.chosen(last, at.value(AddIOp, i, outer.step), i)
+        next_j = at.chosen(last, inner.lower, at.value(AddIOp, j, inner.step))
         final = self._last_iteration(at, last, after, block.args[1 : 1 + count], values)
         state = [early[n] if n in early else final.pop(0) for n in range(count)]
         new_kept = [values[v] for v in self.kept]
@@ -369,7 +368,7 @@ class _Fusion:
         if yes is no:
             return no
         if not is_tile(no) and (ir.is_integer(no.type) or ir.is_float(no.type)):
-            return at.value(SelectOp, condition, yes, no)
+            return at.chosen(condition, yes, no)
         choice, (then, other) = self._branch(at, condition, [no.type])
         then.before.operands, other.before.operands = [yes], [no]
         return choice.results[0]

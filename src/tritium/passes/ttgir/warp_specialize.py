@@ -56,7 +56,6 @@ from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import ancestor_in, defined_inside, functions, outside_values
 from tritium.ir import types as ir
 from tritium.ops import ttir
-from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.attributes import (
     FLATTEN,
     NOT_WARP_SPECIALIZED,
@@ -64,7 +63,7 @@ from tritium.ops.attributes import (
     NUM_WARPS,
     WARP_SPECIALIZE,
 )
-from tritium.ops.base import Op, permutes
+from tritium.ops.base import Op, is_constant, permutes
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import (
@@ -647,7 +646,7 @@ def _captured(region: Region) -> list[SSAValue]:
     found: dict[SSAValue, SSAValue] = {}
     for op in region.walk():
         for index, value in enumerate(op.operands):
-            if value in inside or isinstance(value.owner, ConstantOp):
+            if value in inside or is_constant(value):
                 continue
             if value not in found:
                 block = region.block

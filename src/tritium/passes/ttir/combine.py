@@ -40,7 +40,7 @@ from tritium.ops.ttir.descriptor import (
 )
 from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.memory import ElementAccess, LoadOp
+from tritium.ops.ttir.memory import ElementAccess
 from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, ReshapeOp
 from tritium.passes.base import FunctionPass
@@ -91,8 +91,9 @@ def select_to_load(op: SelectOp, rewriter: Rewriter) -> bool:
     if not loaded.has_one_use() or not _available(other, load):
         return False
     new = rewriter.insert(
-        LoadOp, load.ptr, mask, other, before=load, attributes=load.attributes, **given_attrs(load)
-    )
+        type(load), load.ptr, mask, other, before=load, attributes=load.attributes,
+        **given_attrs(load),
+    )  # fmt: skip
     new.results[0].name_hint = op.results[0].name_hint or loaded.name_hint
     return rewriter.replace(op, new.results[0])
 

@@ -34,7 +34,6 @@ from tritium.ops.arith import (
     CmpFOp,
     CmpFPredicate,
     ExtFOp,
-    SelectOp,
     SubFOp,
     TruncFOp,
 )
@@ -188,7 +187,7 @@ class _Rewrite(Builder):
         for i, j in sorted(pairs, key=lambda pair: (-sum(pair), -pair[0])):
             if (i, j) == (0, 0):
                 absent = self.value(CmpFOp, total, total, predicate=CmpFPredicate.UNO)
-                total = self.value(SelectOp, absent, self.constant(0.0, sums), total)
+                total = self.chosen(absent, self.constant(0.0, sums), total)
             total = self.value(type(op), left[i], right[j], total, inputPrecision=kept)
         self.replace(self.value(AddFOp, op.c, total))
 
@@ -221,4 +220,4 @@ class _Rewrite(Builder):
         near = self.value(BitcastOp, kept, result=value.type)
         absent = self.value(CmpFOp, value, value, predicate=CmpFPredicate.UNO)
         # A NaN's lowest bits, maybe all that it has, would be cut off.
-        return self.value(SelectOp, absent, self.constant(float("nan"), value.type), near)
+        return self.chosen(absent, self.constant(float("nan"), value.type), near)

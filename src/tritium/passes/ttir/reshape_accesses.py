@@ -29,7 +29,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, MulIOp, constant_value
 from tritium.ops.base import Op, permutes
-from tritium.ops.ttir.memory import ElementAccess, LoadOp, StoreOp
+from tritium.ops.ttir.memory import ElementAccess, StoreOp
 from tritium.ops.ttir.shape import (
     BroadcastOp,
     ExpandDimsOp,
@@ -86,7 +86,7 @@ def _load(reshape: Any) -> bool:
     if groups is None or not all(unfold.can(v) for v in given if v is not None):
         return False
     operands = [None if v is None else unfold(v, groups) for v in given]
-    found = unfold.value(LoadOp, *operands, **given_attrs(op))
+    found = unfold.value(type(op), *operands, **given_attrs(op))
     reshape.results[0].replace_all_uses_with(found)
     erase(reshape)
     erase(op)

@@ -34,7 +34,6 @@ from tritium.ops.arith import (
     MaxUIOp,
     MulFOp,
     OrIOp,
-    SelectOp,
     ShLIOp,
     ShRUIOp,
     TruncIOp,
@@ -218,4 +217,4 @@ class _Rewrite(Builder):
         bits = self.value(MaxUIOp, bits, least)  # 2**-127 is subnormal
         value = self.value(BitcastOp, bits, result=ir.tensor_of(shape, self.type))
         absent = self.value(CmpIOp, codes, self.constant(255, codes), predicate=CmpIPredicate.EQ)
-        return self.value(SelectOp, absent, self.constant(float("nan"), value), value)
+        return self.chosen(absent, self.constant(float("nan"), value), value)

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ir import types as ir
-from tritium.ops.arith.compare import SelectOp
 from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate
@@ -63,7 +62,7 @@ def _rewrite(op: Any) -> None:
     at, value, mask, kind = Builder(op), op.val, op.mask, op.atomic_rmw_op
     if mask is not None:
         other = at.constant(_COMBINE[kind].identity_of(value.type), value)
-        value = at.value(SelectOp, mask, value, other)
+        value = at.chosen(mask, value, other)
     total = reduced(at, value, _COMBINE[kind])
     wanted = None if mask is None else reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}

@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.analysis.loops import constant_int, trip_count
-from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
+from tritium.ops.arith.compare import CmpIOp, CmpIPredicate
 from tritium.ops.arith.integer import AddIOp, DivUIOp, MulIOp, RemUIOp, SubIOp
 from tritium.ops.attributes import NUM_STAGES, UNROLL_FACTOR
 from tritium.ops.base import Op
@@ -110,7 +110,7 @@ def _middle(at: Builder, loop: ForOp, factor: int) -> SSAValue:
     predicate = CmpIPredicate.UGT if loop.unsignedCmp else CmpIPredicate.SGT
     runs = at.value(CmpIOp, loop.upper, loop.lower, predicate=predicate)
     distance = at.value(SubIOp, loop.upper, loop.lower)
-    distance = at.value(SelectOp, runs, distance, at.constant(0, loop.step))
+    distance = at.chosen(runs, distance, at.constant(0, loop.step))
     steps = at.value(DivUIOp, distance, loop.step)
     over = at.value(RemUIOp, steps, at.constant(factor, loop.step))
     whole = at.value(SubIOp, steps, over)

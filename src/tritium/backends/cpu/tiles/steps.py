@@ -18,10 +18,9 @@ from tritium.backends.cpu.dot.operand import Step, static
 from tritium.backends.cpu.tiles.alias import retypes_pointers
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
-from tritium.ops.arith import AddIOp, ConstantOp, MulIOp, constant_value
+from tritium.ops.arith import AddIOp, MulIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
-from tritium.ops.ttir.shape import MakeRangeOp
 
 DYNAMIC = Value("i64", "%dynamic")
 """A number that is known when the program runs."""
@@ -99,11 +98,8 @@ class Steps:
             return self._argument(value, owner, dim)
         if dim is None and not self._inside(owner):
             return 0
-        if type(owner) is ConstantOp:
-            held = constant_value(value)
-            return 0 if held is not None and (held == held.flat[0]).all() else None
-        if type(owner) is MakeRangeOp:
-            return 0 if dim is None else 1
+        if owner.tile_source and not owner.operands:
+            return 0 if dim is None else owner.spacing(dim)
         axes = owner.source_axes()
         if axes is not None:
             inner = None if dim is None else axes[dim]

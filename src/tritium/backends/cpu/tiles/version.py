@@ -36,8 +36,8 @@ from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops import cf, scf
-from tritium.ops.arith import AndIOp, CmpIOp, ConstantOp, MaxNumFOp, MinNumFOp
-from tritium.ops.base import Movement
+from tritium.ops.arith import AndIOp, CmpIOp, MaxNumFOp, MinNumFOp
+from tritium.ops.base import Movement, is_constant
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import CopyOp, is_tile
 from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
@@ -122,7 +122,7 @@ def _is_static(value: SSAValue) -> Generator[SSAValue, bool, bool]:
             if not (yield operand):
                 return False
         return True
-    return owner.__class__ is ConstantOp
+    return is_constant(value)
 
 
 def is_long(nest: Nest) -> bool:

@@ -16,10 +16,9 @@ from xdsl.ir import SSAValue
 
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
+from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MulIOp, constant_value
 from tritium.ops.base import Op, permutes
 from tritium.ops.tile import CopyOp
-from tritium.ops.ttir.shape import MakeRangeOp
 
 
 @dataclass(frozen=True)
@@ -139,13 +138,10 @@ def _slope(
     if not shape or shape[axis] == 1:
         return 0
     owner = value.owner
-    if isinstance(owner, MakeRangeOp):
-        return 1
-    if isinstance(owner, ConstantOp):
-        held = constant_value(value)
-        return 0 if held is not None and (held == held.flat[0]).all() else None
     if not isinstance(owner, Op):
         return None
+    if owner.tile_source and not owner.operands:
+        return owner.spacing(axis)
     axes = owner.source_axes()
     if axes is not None:
         inner = axes[axis]

@@ -85,8 +85,9 @@ def each(
     `several`: writes what is done to neighbours that one instruction takes.
     """
     type, pointers = op.ptr.type, c.tile(op.ptr)
-    if not ir.shape_of(type):
+    if op.synchronizes:
         c.synchronize()
+    if not ir.shape_of(type):
         first = c.first
         condition = first if masks is None else c.f.op("and", first, masks[0])
         old = access(pointers[0], [o[0] for o in operands], condition)

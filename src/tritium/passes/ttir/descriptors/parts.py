@@ -129,7 +129,7 @@ class Splitter(ABC):
     def _select(self, op: SelectOp) -> None:
         at = Builder(op)
         chosen = [
-            at.value(SelectOp, op.condition, yes, no)
+            at.chosen(op.condition, yes, no)
             for yes, no in zip(self.parts(op.true_value), self.parts(op.false_value), strict=True)
         ]
         insert_before(op, self._made(chosen, op.result))

@@ -9,18 +9,18 @@ or shift that may leave its type gives a condition (i1).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import Block, BlockArgument, SSAValue
 
+from tritium.analysis.intervals import Intervals, has_interval, is_number, unordered
 from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.tiles.index_arithmetic import is_inside
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.ir.intervals import Interval, known, type_limits
+from tritium.ir.intervals import Interval, type_limits
 from tritium.ops.arith import AddIOp, constant_value
-from tritium.ops.base import Op
 from tritium.ops.tile.nests import is_tile
 
 End = int | Value
@@ -33,12 +33,7 @@ def _carrier(type: ir.Type) -> str:
     return "i64" if ir.bit_width(ir.element_type(type)) <= 32 else "i128"
 
 
-def _has_interval(owner: object) -> bool:
-    """Whether the op that defines a value says of its interval more than the type does."""
-    return isinstance(owner, Op) and owner.has_interval
-
-
-class Bounds:
+class Bounds(Intervals):
     """Intervals of values, emitted at the current position when first asked for. Those of results
     come from the ops' own `interval`, whose `Algebra` this is.
 
@@ -46,52 +41,27 @@ class Bounds:
     """
 
     def __init__(self, context: Context, loop: Any = None, iterations: Value | None = None):
+        super().__init__()
         self.c, self.f, self.loop, self.iterations = context, context.f, loop, iterations
-        self._known: dict[SSAValue, Interval] = {}
 
-    def of(self, value: SSAValue) -> Interval:
-        """The interval of an integer or of a tile of integers."""
-        stack, met = [value], set[SSAValue]()
-        while stack:  # operands first: chains may be long
-            current = stack[-1]
-            if current not in self._known and current not in met:
-                met.add(current)
-                stack.extend(v for v in self._needed(current) if v not in self._known)
-                continue
-            if current not in self._known:
-                self._known[current] = self._find(current)
-            stack.pop()
-        return self._known[value]
+    def from_op(self, value: SSAValue) -> bool:
+        # Each nest asks anew, which would go through all that was computed before it.
+        return (
+            is_number(value) and has_interval(value) and value not in self.c.buffers
+            and constant_value(value) is None and (is_tile(value) or self._varies(value))
+        )  # fmt: skip
 
-    def _needed(self, value: SSAValue) -> list[SSAValue]:
-        """The values whose intervals that of `value` follows from."""
-        owner: Any = value.owner
-        if not ir.is_integer(value.type) or ir.element_type(value.type) == ir.i1:
-            return []
-        if not _has_interval(owner) or constant_value(value) is not None:
-            return []
-        if value in self.c.buffers:
-            return []
-        inside = self.loop is not None and is_inside(self.loop, value)
-        if not is_tile(value) and not inside:
-            return []
-        return [v for v in owner.operands if ir.is_integer(v.type)]
+    def _varies(self, value: SSAValue) -> bool:
+        """Whether the loop whose iterations are all meant computes a value."""
+        return self.loop is not None and is_inside(self.loop, value)
 
-    def unknown(self, type: ir.Type, wraps: bool = False) -> Interval:
-        return Interval(*type_limits(type), (), wraps)
-
-    def _find(self, value: SSAValue) -> Interval:
-        type: Any = value.type
-        if not ir.is_integer(type):
-            return Interval(-(1 << 63), (1 << 63) - 1, (), True)
-        if ir.element_type(type) == ir.i1:
-            return Interval(-1, 1)
-        held = constant_value(value)
-        if held is not None:
-            return known(int(held.min()), int(held.max()))
-        owner: Any = value.owner
-        inside = self.loop is not None and is_inside(self.loop, value)
-        if not is_tile(value) and not inside:
+    def of_source(self, value: SSAValue) -> Interval:
+        type, owner = value.type, cast("Any", value.owner)
+        if not is_number(value):
+            return unordered(value)
+        if constant_value(value) is not None:
+            return owner.interval(self, ())
+        if not is_tile(value) and not self._varies(value):
             scalar = self.c.scalars.get(value)
             if scalar is None or scalar.type == "i1":
                 return self.unknown(type)
@@ -99,10 +69,7 @@ class Bounds:
             return Interval(end, end, span=0)
         if isinstance(value, BlockArgument):
             return self._argument(value, value.block)
-        # Each nest asks anew, which would go through all that was computed before it.
-        if not _has_interval(owner) or value in self.c.buffers:
-            return self.unknown(type)
-        return owner.interval(self, [self.of(v) for v in owner.operands])
+        return self.unknown(type)
 
     def _argument(self, value: SSAValue, block: Block) -> Interval:
         """A scalar that a loop carries, or its counter."""

@@ -1,0 +1,133 @@
+"""Intervals of the integers that values are: the walk from a value to what it is computed from.
+
+`Intervals` asks the ops' own `interval` hooks (`ir/intervals.py`), operands first. A subclass is
+the algebra of the ends, and says where the walk stops: `Ranges` knows numbers alone; the tiles of
+the CPU compute ends by code, the sanitizer by formulas.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.intervals import Algebra, End, Interval, type_limits
+from tritium.ops.base import Op, Range
+
+_MOST_OPS = 64
+"""Values behind which `range_of` looks no further."""
+
+
+class Intervals(Algebra, ABC):
+    """The intervals of values, found when first asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[SSAValue, Interval] = {}
+
+    @abstractmethod
+    def from_op(self, value: SSAValue) -> bool:
+        """Whether the interval of a value is what the op that defines it says."""
+
+    @abstractmethod
+    def of_source(self, value: SSAValue) -> Interval:
+        """The interval of a value that the walk stops at."""
+
+    def of(self, value: SSAValue) -> Interval:
+        """The interval of an integer or of a tile of integers."""
+        stack, by_ops = [value], dict[SSAValue, bool]()
+        while stack:  # operands first: chains may be long
+            current = stack[-1]
+            if current not in self._known and current not in by_ops:
+                by_ops[current] = self.from_op(current)
+                if by_ops[current]:
+                    stack.extend(v for v in _integers(current) if v not in self._known)
+                continue
+            if current not in self._known:
+                self._known[current] = self._find(current, by_ops[current])
+            stack.pop()
+        return self._known[value]
+
+    def _find(self, value: SSAValue, by_op: bool) -> Interval:
+        if not by_op:
+            return self.of_source(value)
+        owner: Any = value.owner
+        return owner.interval(self, self.of_operands(owner))
+
+    def of_operands(self, op: Op) -> list[Interval]:
+        """The intervals of the operands of an op, as its hook gets them."""
+        return [self.of(v) for v in op.operands]
+
+    assumes = False
+
+    def unknown(self, type: ir.Type, wraps: bool = False) -> Interval:
+        return Interval(*type_limits(type), (), wraps)
+
+
+def has_interval(value: SSAValue) -> bool:
+    """Whether the op that defines a value says of its interval more than the type does."""
+    owner = value.owner
+    return isinstance(owner, Op) and owner.has_interval
+
+
+def is_number(value: SSAValue) -> bool:
+    """Whether a value is an integer, or a tile of integers, of more than one bit."""
+    return ir.is_integer(value.type) and ir.element_type(value.type) != ir.i1
+
+
+def unordered(value: SSAValue) -> Interval:
+    """The interval of what is no number, such as an operand that an op only chooses by; the one
+    set bit of an i1 is 1 to some ops and -1 to others."""
+    if ir.is_integer(value.type):
+        return Interval(-1, 1)
+    return Interval(*type_limits(ir.i64), (), True)
+
+
+def _integers(value: SSAValue) -> list[SSAValue]:
+    owner: Any = value.owner
+    return [v for v in owner.operands if ir.is_integer(v.type)]
+
+
+class Ranges(Intervals):
+    """Intervals whose ends are all numbers; of values of the run time nothing is known."""
+
+    def from_op(self, value: SSAValue) -> bool:
+        return is_number(value) and has_interval(value) and len(self._known) < _MOST_OPS
+
+    def of_source(self, value: SSAValue) -> Interval:
+        return self.unknown(value.type) if is_number(value) else unordered(value)
+
+    def least(self, a: End, b: End, type: ir.Type) -> End:
+        return min(a, b)
+
+    def most(self, a: End, b: End, type: ir.Type) -> End:
+        return max(a, b)
+
+    def combined(self, opcode: str, left: End, right: End, type: ir.Type) -> End:
+        return {"add": left + right, "sub": left - right, "mul": left * right}[opcode]
+
+    def not_below(self, end: End, limit: int) -> Any:
+        return None if end >= limit else False
+
+    def fitted(
+        self, type: ir.Type, low: End, high: End, conditions: tuple[Any, ...], wraps: bool,
+        certain: bool = False,
+    ) -> Interval:  # fmt: skip
+        least, largest = type_limits(type)
+        if certain or (least <= low and high <= largest):
+            return Interval(low, high, (), wraps)
+        return self.unknown(type, wraps=True)
+
+    def multiple(self, value: SSAValue) -> int:
+        return 1
+
+
+def range_of(value: SSAValue) -> Range | None:
+    """The least and the largest signed number that any element of a value can be; None where
+    nothing better than its type is known."""
+    if not is_number(value) or not has_interval(value):
+        return None
+    found = Ranges().of(value)
+    ends = found.low, found.high
+    return None if ends == type_limits(value.type) else ends
