@@ -18,7 +18,6 @@ from tests.amd.kernels import TARGETS
 from tests.ir.test_reference_runs import CASES, REFERENCE
 from tests.simt.backend.compiler import SmallArguments
 from tests.simt.not_run import SUITE
-from tests.simt.test_conformance import SAMPLE
 from tests.simt.test_simt import NOT_RUN
 from tritium.backends.amd import stages
 from tritium.backends.amd.options import make_options
@@ -28,8 +27,13 @@ from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager
 
 QUICK = ("gfx942", "gfx1200")
-SLOW_TESTS = {"test_memory.py::test_contention"}
-"""Tests of thousands of programs."""
+SAMPLE = (
+    "test_reductions.py::test_reductions[float16]", "test_reductions.py::test_sorting[uint8]",
+    "test_shapes.py::test_joins_and_splits[float16]", "test_dot.py::test_dtypes[float16-shape0]",
+    "test_dot.py::test_scaled_packed_along_rows_or_columns[e2m1-e4m3]",
+    "test_memory.py::test_descriptors[int32-2-True]", "test_programs.py::test_assertions",
+    "test_programs.py::test_printing",
+)  # fmt: skip
 Change = Callable[[str], str]
 
 
@@ -93,7 +97,7 @@ def conformance(arch: str, *tests: str) -> None:
 
 @pytest.mark.parametrize("arch", processors())
 def test_a_sample_of_the_suite(arch: str) -> None:
-    conformance(arch, *(name for name in SAMPLE if name not in SLOW_TESTS))
+    conformance(arch, *SAMPLE)
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_commit,
     tcgen05_mma,
 )
-from tritium.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from tritium.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.sanitize.launch import SanitizerError
 
@@ -77,6 +77,7 @@ def product(REUSES: gl.constexpr, WAITS: gl.constexpr):
     acc = allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))
     bar = mbarrier.allocate_mbarrier()
     mbarrier.init(bar, count=1)
+    fence_async_shared()
     tcgen05_mma(left, left.permute((1, 0)), acc, use_acc=False)
     if REUSES:
         left.store(zeros)

@@ -16,8 +16,8 @@ from tritium.ir import types as ir
 from tritium.ir.intervals import Algebra, End, Interval, type_limits
 from tritium.ops.base import Op, Range
 
-_MOST_OPS = 64
-"""Values behind which `range_of` looks no further."""
+MOST_VALUES = 64
+"""Values that `range_of` looks at, where it is asked seldom."""
 
 
 class Intervals(Algebra, ABC):
@@ -25,6 +25,8 @@ class Intervals(Algebra, ABC):
 
     def __init__(self) -> None:
         self._known: dict[SSAValue, Interval] = {}
+        #: Values that the walk has come to, and gone on from.
+        self._walked = 0
 
     @abstractmethod
     def from_op(self, value: SSAValue) -> bool:
@@ -42,6 +44,7 @@ class Intervals(Algebra, ABC):
             if current not in self._known and current not in by_ops:
                 by_ops[current] = self.from_op(current)
                 if by_ops[current]:
+                    self._walked += 1
                     stack.extend(v for v in _integers(current) if v not in self._known)
                 continue
             if current not in self._known:
@@ -90,10 +93,15 @@ def _integers(value: SSAValue) -> list[SSAValue]:
 
 
 class Ranges(Intervals):
-    """Intervals whose ends are all numbers; of values of the run time nothing is known."""
+    """Intervals whose ends are all numbers; of values of the run time nothing is known, nor of
+    those behind the first `most`."""
+
+    def __init__(self, most: int = MOST_VALUES) -> None:
+        super().__init__()
+        self._most = most
 
     def from_op(self, value: SSAValue) -> bool:
-        return is_number(value) and has_interval(value) and len(self._known) < _MOST_OPS
+        return is_number(value) and has_interval(value) and self._walked < self._most
 
     def of_source(self, value: SSAValue) -> Interval:
         return self.unknown(value.type) if is_number(value) else unordered(value)
@@ -123,11 +131,11 @@ class Ranges(Intervals):
         return 1
 
 
-def range_of(value: SSAValue) -> Range | None:
+def range_of(value: SSAValue, most: int = MOST_VALUES) -> Range | None:
     """The least and the largest signed number that any element of a value can be; None where
-    nothing better than its type is known."""
+    nothing better than its type is known. `most`: values looked at, the operands' own included."""
     if not is_number(value) or not has_interval(value):
         return None
-    found = Ranges().of(value)
+    found = Ranges(most).of(value)
     ends = found.low, found.high
     return None if ends == type_limits(value.type) else ends

@@ -119,7 +119,7 @@ class Ends(Intervals):
 
     def from_op(self, value: SSAValue) -> bool:
         tile = bool(ir.shape_of(value.type))
-        return tile and is_number(value) and has_interval(value) and len(self._known) < _MOST_OPS
+        return tile and is_number(value) and has_interval(value) and self._walked < _MOST_OPS
 
     def of_source(self, value: SSAValue) -> Interval:
         if not is_number(value):

@@ -224,11 +224,15 @@ def compare_truth(op: CmpIOp, rewriter: Rewriter) -> bool:
     return False
 
 
+_COMPARED = 12
+"""Values that each operand's range is computed from: comparisons are many."""
+
+
 def compare_ranges(op: CmpIOp, rewriter: Rewriter) -> bool:
     """A comparison that the ranges of its operands decide -> a constant."""
     kind = op.predicate.name
-    left = range_of(op.operands[0])
-    right = range_of(op.operands[1]) if left is not None else None
+    left = range_of(op.operands[0], _COMPARED)
+    right = range_of(op.operands[1], _COMPARED) if left is not None else None
     if left is None or right is None or ir.element_type(op.operands[0].type) == ir.i1:
         return False
     (low, high), (first, last) = left, right
