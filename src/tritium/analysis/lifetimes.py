@@ -71,11 +71,15 @@ def place(
     which it lives with. `together`: which pieces do; by default those whose spans overlap."""
     placed: list[tuple[Piece[K], int]] = []
     for piece in pieces:
+        if together is None:
+            # Span.overlaps, without a call for each pair.
+            first, last = piece.span
+            beside = [p for p in placed if p[0].span[0] <= last and first <= p[0].span[1]]
+        else:
+            beside = [p for p in placed if together(piece, p[0])]
         taken = sorted(
             (start + there - here, start + there - here + other.size)
-            for other, start in placed
-            if (together(piece, other) if together else piece.span.overlaps(other.span))
-            for there in other.parts for here in piece.parts
+            for other, start in beside for there in other.parts for here in piece.parts
         )  # fmt: skip
         start = 0
         for low, high in taken:
