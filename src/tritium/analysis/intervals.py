@@ -30,7 +30,7 @@ class Intervals(Algebra, ABC):
 
     @abstractmethod
     def from_op(self, value: SSAValue) -> bool:
-        """Whether the interval of a value is what the op that defines it says."""
+        """True if the interval of a value is what the op that defines it says."""
 
     @abstractmethod
     def of_source(self, value: SSAValue) -> Interval:
@@ -69,13 +69,13 @@ class Intervals(Algebra, ABC):
 
 
 def has_interval(value: SSAValue) -> bool:
-    """Whether the op that defines a value says of its interval more than the type does."""
+    """True if the op that defines a value says of its interval more than the type does."""
     owner = value.owner
     return isinstance(owner, Op) and owner.has_interval
 
 
 def is_number(value: SSAValue) -> bool:
-    """Whether a value is an integer, or a tile of integers, of more than one bit."""
+    """True if a value is an integer, or a tile of integers, of more than one bit."""
     return ir.is_integer(value.type) and ir.element_type(value.type) != ir.i1
 
 

@@ -177,7 +177,7 @@ class _Liveness(Lifetimes[Any]):
 
 
 def _read_until_the_end(op: Operation) -> bool:
-    """Whether a copy reads the memory after the op: the wait names no memory."""
+    """True if a copy reads the memory after the op: the wait names no memory."""
     return isinstance(op, Op) and any(
         e.is_read and e.resource is SHARED and e.queue is not None and e.queue.reads_for_long
         for e in op.effects

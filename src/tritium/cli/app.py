@@ -53,6 +53,14 @@ def top(
     pass
 
 
+SetsOfA = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of A.")
+]
+SetsOfB = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of B.")
+]
+
+
 @app.command()
 def demo(
     quick: Annotated[bool, typer.Option(help="Smaller inputs and fewer repetitions.")] = False,
@@ -299,12 +307,8 @@ def compare(
     signature_b: Annotated[str | None, typer.Option(help="Another signature for B.")] = None,
     target: Annotated[str | None, typer.Option(help="For what is not run, on both sides.")] = None,
     target_b: Annotated[str | None, typer.Option(help="Another target for B.")] = None,
-    set_a: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of A.")
-    ] = None,
-    set_b: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of B.")
-    ] = None,
+    set_a: SetsOfA = None,
+    set_b: SetsOfB = None,
     save: Annotated[
         Path | None, typer.Option(help="Save a snapshot of A here, and compare nothing.")
     ] = None,
@@ -344,12 +348,8 @@ def compare(
 @app.command()
 def exact(
     sources: Annotated[list[str], typer.Argument(metavar="A [B]", help="Programs.")],
-    set_a: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of A.")
-    ] = None,
-    set_b: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of B.")
-    ] = None,
+    set_a: SetsOfA = None,
+    set_b: SetsOfB = None,
     save: Annotated[
         Path | None, typer.Option(help="Save what A's kernels leave here; compare nothing.")
     ] = None,

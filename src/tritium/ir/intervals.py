@@ -49,7 +49,7 @@ class Algebra(Protocol):
     """Arithmetic with ends, in a width in which that of elements of `type` does not overflow."""
 
     assumes: bool
-    """Whether a condition of the run time is better than a wider interval."""
+    """True if a condition of the run time is better than a wider interval."""
 
     def least(self, a: End, b: End, type: ir.Type) -> End:
         """The smaller end."""

@@ -105,7 +105,7 @@ class Op(DeclaredOp):
     and offsets count elements). Empty for other ops."""
 
     modular: ClassVar[bool] = False
-    """Whether operands that differ by multiples of `2**bits` give results that do so as well."""
+    """True if operands that differ by multiples of `2**bits` give results that do so as well."""
 
     exact: ClassVar[str] = ""
     """The rule by which exact comparisons of kernels replace the op, where it has floats
@@ -139,7 +139,7 @@ class Op(DeclaredOp):
 
     @property
     def synchronizes(self) -> bool:
-        """Whether all threads of the program come to the op, and all memory is as they left it,
+        """True if all threads of the program come to the op, and all memory is as they left it,
         before one of them executes it."""
         return False
 
@@ -150,7 +150,7 @@ class Op(DeclaredOp):
     """Whether the op makes a tile of nothing, or of scalars."""
 
     is_constant: ClassVar[bool] = False
-    """Whether the op only states its result, which is the same wherever and whenever it runs."""
+    """True if the op only states its result, which is the same wherever and whenever it runs."""
 
     interleaves: ClassVar[bool] = False
     """Whether elements of the operands alternate along the last axis of the result."""
@@ -455,7 +455,7 @@ class Op(DeclaredOp):
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Whether an op that only states it defines a value."""
+    """True if an op that only states it defines a value."""
     return isinstance(value.owner, Op) and value.owner.is_constant
 
 

@@ -73,7 +73,7 @@ class Queue(Enum):
 
     @property
     def reads_for_long(self) -> bool:
-        """Whether operands in shared memory are read until a wait that names no memory."""
+        """True if operands in shared memory are read until a wait that names no memory."""
         return self in (Queue.BULK_STORE, Queue.COPY_GROUP, Queue.TENSOR_COPY)
 
     @property

@@ -144,7 +144,7 @@ Strides = tuple[int, ...]
 
 
 def _is_large(rows: int, columns: int, strides: Strides) -> bool:
-    """Whether an offset in a matrix may not fit in int32."""
+    """True if an offset in a matrix may not fit in int32."""
     # A tile reaches past the end of a matrix by less than a block.
     return (rows + 512) * strides[1] + (columns + 512) * strides[2] >= 1 << 31
 

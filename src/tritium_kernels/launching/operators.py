@@ -180,7 +180,7 @@ _modes = _C._len_torch_dispatch_stack
 _transformation = _C._functorch.maybe_current_level
 _is_traced = _C._is_tracing
 _is_left_over = _C._functorch.is_dead_tensor_wrapper
-"""Whether a tensor is one that a transformation of torch.func passed on, and has ended since."""
+"""True if a tensor is one that a transformation of torch.func passed on, and has ended since."""
 
 
 def _is_eager() -> bool:

@@ -146,7 +146,7 @@ def _along(
 
 
 def _takes_part(c: Context, number: Value, chosen: Sequence[int]) -> Value | None:
-    """Whether the warp is among the chosen ones; None: all are."""
+    """True if the warp is among the chosen ones; None: all are."""
     if len(chosen) == c.num_warps:
         return None
     free = 0

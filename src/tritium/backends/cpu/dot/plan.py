@@ -376,14 +376,14 @@ def _prefetch(host: Host, rows: int, columns: int, depth: int, b: Operand) -> in
 def _needs_pack(
     operand: Operand, method: Method, compute: str, chunk: int, shared: bool
 ) -> bool:
-    """Whether to copy an operand; `shared`: a converted copy would be read more than once."""
+    """True if an operand is to be copied; `shared`: a converted copy would be read more than once."""
     if not is_readable(operand, method, compute, chunk):
         return True
     return method is Method.FMA and shared and _converts(operand, compute)
 
 
 def is_readable(operand: Operand, method: Method, compute: str, chunk: int) -> bool:
-    """Whether the kernel can read the operand where it is. `chunk`: how many neighbours of the
+    """True if the kernel can read the operand where it is. `chunk`: how many neighbours of the
     outer dimension one load takes (1 for A, whose cells are broadcast)."""
     if operand.k_step is None or operand.outer_run < chunk:
         return False
@@ -397,7 +397,7 @@ def is_readable(operand: Operand, method: Method, compute: str, chunk: int) -> b
 
 
 def _converts(operand: Operand, compute: str) -> bool:
-    """Whether elements are of another type than they are computed in."""
+    """True if elements are of another type than they are computed in."""
     return operand.element != compute or operand.convert is not None
 
 

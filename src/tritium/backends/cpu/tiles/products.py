@@ -51,7 +51,7 @@ class Product:
 
     @property
     def is_batched(self) -> bool:
-        """Whether there is a batch axis in front."""
+        """True if there is a batch axis in front."""
         return len(ir.shape_of(self.op.result.type)) == 3
 
     @property
@@ -227,5 +227,5 @@ def _advance(
 
 
 def uses_only(result: SSAValue, rows: Prefix | None) -> bool:
-    """Whether of a product's result only the rows are used that a mask of A leaves."""
+    """True if of a product's result only the rows are used that a mask of A leaves."""
     return rows is not None and is_stored_within(result, rows, 0)

@@ -30,7 +30,7 @@ _Rule = Generator[_Key, Step | None, Step | None]
 
 
 def is_narrower(value: SSAValue, op: Op) -> bool:
-    """Whether an operand has fewer bits than the op's result."""
+    """True if an operand has fewer bits than the op's result."""
     return ir.bit_width(value.type) < ir.bit_width(op.results[0].type)
 
 
@@ -67,7 +67,7 @@ class Steps:
         return DYNAMIC if ir.is_integer(value.type) else None
 
     def wraps(self, value: SSAValue) -> bool:
-        """Whether a tile of integers may wrap around in its own type."""
+        """True if a tile of integers may wrap around in its own type."""
         return False
 
     # The analysis
@@ -181,7 +181,7 @@ class Steps:
         return self._outside(owner) if owner.__class__ is Block else not self._inside(owner)
 
     def _inside(self, op: Any) -> bool:
-        """Whether an op is in the loop."""
+        """True if an op is in the loop."""
         while op is not None:
             if op is self.loop:
                 return True

@@ -92,7 +92,7 @@ def async_copy(c: Context, op: Any) -> None:
 
 
 def both(c: Context, a: Value | None, b: Value | None) -> Value | None:
-    """Whether both conditions hold; None: always."""
+    """True if both conditions hold; None: always."""
     if a is None or b is None:
         return b if a is None else a
     return c.f.op("and", a, b)

@@ -52,7 +52,7 @@ class Bounds(Intervals):
         )  # fmt: skip
 
     def _varies(self, value: SSAValue) -> bool:
-        """Whether the loop whose iterations are all meant computes a value."""
+        """True if the loop whose iterations are all meant computes a value."""
         return self.loop is not None and is_inside(self.loop, value)
 
     def of_source(self, value: SSAValue) -> Interval:
