@@ -376,7 +376,7 @@ def _prefetch(host: Host, rows: int, columns: int, depth: int, b: Operand) -> in
 def _needs_pack(
     operand: Operand, method: Method, compute: str, chunk: int, shared: bool
 ) -> bool:
-    """True if an operand is to be copied; `shared`: a converted copy would be read more than once."""
+    """True if an operand is copied; `shared`: a converted copy would be read more than once."""
     if not is_readable(operand, method, compute, chunk):
         return True
     return method is Method.FMA and shared and _converts(operand, compute)
