@@ -90,20 +90,29 @@ def test_a_job_has_a_limit() -> None:
     assert found["after"] == os.getpid()
 
 
+def wait_for_file(go: Path) -> None:
+    while not go.exists():
+        time.sleep(0.001)
+
+
 def test_no_job_begins_in_a_pause(tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
     with closing(SpawnedWorkers(1, 100)) as workers:
-        files = [tmp_path / str(i) for i in range(8)]
-        workers.start({file: (file.touch, lambda: -1) for file in files})
-        workers.next()
-        with workers.paused():
-            change: Any = workers._change  # pyright: ignore[reportPrivateUsage]
-            while not change._waiters:  # the next one waits
-                time.sleep(0.001)
-            assert workers._running == 0  # pyright: ignore[reportPrivateUsage]
-            assert len(list(tmp_path.iterdir())) < 8
+        jobs = {"first": partial(wait_for_file, go), "second": done.touch}
+        workers.start({key: (job, lambda: -1) for key, job in jobs.items()})
+        change: Any = workers._change  # pyright: ignore[reportPrivateUsage]
+        while not workers._running:  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.001)
+        with change:  # which the second needs to begin, until the pause waits for the first
+            go.touch()
+            with workers.paused():
+                while not (change._waiters or done.exists()):  # the second waits
+                    change.wait(0.001)
+                assert workers._running == 0  # pyright: ignore[reportPrivateUsage]
+                assert not done.exists()
         while len(workers):
             workers.next()[1]()
-    assert len(list(tmp_path.iterdir())) == 8
+    assert done.exists()
 
 
 def test_closing_ends_what_runs() -> None:
