@@ -148,6 +148,10 @@ class Linux:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
+            # A child that another thread has forked meanwhile has the descriptor, too, and closing
+            # it here alone would leave the lock with the child.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
     def write_in_memory(self, name: str, data: bytes) -> str:

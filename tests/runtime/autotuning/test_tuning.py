@@ -227,6 +227,16 @@ def test_paused_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
         assert workers._left(worker) == 0  # pyright: ignore[reportPrivateUsage]
 
 
+def test_a_child_that_hangs_before_its_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one may that was forked while another thread held a lock."""
+    monkeypatch.setattr(children.gc, "freeze", signal.pause)
+    with working(2, 1, {"a": os.getpid, "b": os.getpid}) as workers:
+        for _ in range(2):
+            with pytest.raises(ChildCrash):
+                workers.next()[1]()
+        assert not len(workers)
+
+
 def test_closing_stops_what_runs() -> None:
     with working(2, 1000, dict.fromkeys(range(4), signal.pause)) as workers:
         pids = [worker.pid for worker in workers._workers]  # pyright: ignore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,28 @@ def test_one_at_a_time(name: str, tmp_path: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert most == [1] * 80 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_child_forked_meanwhile_does_not_keep_it(name: str, tmp_path: Path) -> None:
+    system: Any = SYSTEMS[name]
+    with system.lock(str(tmp_path)):
+        if (child := os.fork()) == 0:
+            signal.alarm(100)
+            signal.pause()
+    again = threading.Event()
+
+    def take() -> None:
+        with system.lock(str(tmp_path)):
+            again.set()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    taken = again.wait(10)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    thread.join()
+    assert taken
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -232,7 +232,7 @@ class _Worker(_Process):
         self.results = tempfile.TemporaryFile()  # noqa: SIM115  (closed by ended)
         self.size = 0
         self.job: int | None = None
-        self.since = 0.0
+        self.since = time.monotonic()  # when it was told to begin what it does now
 
         def life(write: int) -> None:
             offset = 0
@@ -256,7 +256,7 @@ class _Worker(_Process):
         if size < 0:
             self.job, self.since = number, now
             return None
-        self.job = None
+        self.job, self.since = None, now
         text = os.pread(self.results.fileno(), size, self.size)
         self.size += size
         return number, text
@@ -305,16 +305,16 @@ class ForkedWorkers:
             if not self._workers:  # the rest was taken by workers that died at once
                 self._finish(next(iter(self._waiting)), ChildCrash("crashed"))
                 break
-            working = [w for w in self._workers if w.job is not None]
-            limit = min((self._left(w) for w in working), default=None)
+            limit = min(map(self._left, self._workers))
             speaking, _, _ = select.select(self._workers, [], [], limit)
             for worker in list(self._workers):
                 if worker in speaking:
                     self._listen(worker)
-                elif worker.job is not None and not self._left(worker):
+                elif not self._left(worker):
                     self._workers.remove(worker)
                     worker.stop()
-                    self._replace(worker, ChildTimeout(f"took longer than {self.limit:g} s"))
+                    if worker.job is not None:  # else it hung where the next one would, too
+                        self._replace(worker, ChildTimeout(f"took longer than {self.limit:g} s"))
         return self._done.popleft()
 
     def _left(self, worker: _Worker) -> float:
