@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -116,13 +117,24 @@ class Worker:
             print(json.dumps(found), flush=True)
 
 
+def runnable(archs: Sequence[str]) -> list[str]:
+    """Those of the processors whose code this machine runs."""
+    from tritium.backends.cpu.processors import processor
+    from tritium.native.host import host
+
+    return [arch for arch in archs if host().runs_code_of(processor(arch))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--programs", type=int, default=1_000_000, help="for each job")
-    parser.add_argument("--arch", nargs="+", default=ARCHS, help="processors, in turn")
+    parser.add_argument(
+        "--arch", nargs="+", default=runnable(ARCHS), help="processors, in turn; by default those "
+        f"of {', '.join(ARCHS)} whose code runs here"
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, help="a file for the summary")
     parser.add_argument("--show", action="store_true", help="print the programs")
     parser.add_argument(
