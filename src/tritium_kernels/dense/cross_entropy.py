@@ -36,12 +36,18 @@ def loss_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
+def losses(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Memory for the loss of each row, and for lse: the row's largest logit and the logarithm of
+    the sum of exponentials relative to it, whose sum is log-sum-exp."""
+    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
+    return loss, loss.new_empty(x.shape[0], 2)
+
+
 def launch_forward(
     x: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
 ) -> tuple[Tensor, Tensor]:
-    """(loss, lse) of each row of a matrix whose columns are adjacent."""
-    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
-    lse = torch.empty_like(loss)
+    """(loss, lse) of each row of a matrix whose columns are adjacent; see `losses`."""
+    loss, lse = losses(x)
     _launch_forward(x, target, loss, lse, ignored, smoothing, z)
     return loss, lse
 
@@ -50,7 +56,7 @@ def _launch_forward(
     x: Tensor, target: Tensor, loss: Tensor, lse: Tensor | None, ignored: int, smoothing: float,
     z: float,
 ) -> None:  # fmt: skip
-    """Write the loss of each row, and log-sum-exp where there is memory for it."""
+    """Write the loss of each row, and lse where there is memory for it."""
     rows, columns = x.shape
     if rows == 0:
         return
@@ -103,8 +109,7 @@ def cross_entropy_backward_op(
 def _(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
 ) -> tuple[Tensor, Tensor]:
-    loss = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
-    return loss, torch.empty_like(loss)
+    return losses(logits)
 
 
 @cross_entropy_backward_op.register_fake
@@ -134,7 +139,7 @@ cross_entropy_op.register_autograd(_backward, setup_context=_save)
 def cross_entropy_total_op(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(sum or mean of the losses, its derivative by a loss, log-sum-exp of each row)."""
+    """(sum or mean of the losses, its derivative by a loss, lse of each row)."""
     target = target.contiguous()
     loss, lse = launch_forward(as_rows(logits), target, ignored, smoothing, z)
     scale = loss.new_empty(())
@@ -176,7 +181,7 @@ def _add_up(
 def _(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    lse = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
+    lse = losses(logits)[1]
     return lse.new_empty(()), lse.new_empty(()), lse
 
 
