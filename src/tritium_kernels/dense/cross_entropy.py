@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -10,11 +10,14 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import cross_entropy as kernels
 from tritium_kernels.errors import (
     INDICES,
+    INTEGERS,
     check_choice,
+    check_number,
     check_operand,
     check_range,
     check_rank,
     check_tensor,
+    refuse,
 )
 from tritium_kernels.launching.launch import as_rows, device_class, empty_like, on
 from tritium_kernels.launching.operators import operator
@@ -202,10 +205,14 @@ cross_entropy_total_op.register_primary(_total)
 
 
 def check_loss(
-    op: str, target: Tensor, rows: int, reference: Tensor, smoothing: float, reduction: str
-) -> None:
+    op: str, target: Tensor, rows: int, reference: Tensor, ignored: int, smoothing: float, z: float,
+    reduction: str,
+) -> None:  # fmt: skip
     """The arguments that plain and fused cross entropy share."""
     check_operand(op, "target", target, (rows,), "the logits", reference, INDICES)
+    if not isinstance(cast(Any, ignored), INTEGERS):
+        raise refuse(op, "ignore_index", f"is {ignored!r}", "an integer")
+    check_number(op, "z_loss", z, "a number")
     check_range(op, "label_smoothing", smoothing, 0, 1 + 1e-12)
     check_choice(op, "reduction", reduction, REDUCTIONS)
 
@@ -222,7 +229,10 @@ def cross_entropy(
     """
     check_tensor("cross_entropy", "logits", logits)
     check_rank("cross_entropy", "logits", logits, (2,))
-    check_loss("cross_entropy", target, logits.shape[0], logits, label_smoothing, reduction)
+    check_loss(
+        "cross_entropy", target, logits.shape[0], logits, ignore_index, label_smoothing, z_loss,
+        reduction,
+    )  # fmt: skip
     if reduction == "none":
         return cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)[0]
     mean = reduction == "mean"

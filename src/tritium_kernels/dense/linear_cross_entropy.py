@@ -211,7 +211,7 @@ def linear_cross_entropy(
     check_same_dtype(op, "weight", weight, "x", x)
     if bias is not None:
         check_operand(op, "bias", bias, weight.shape[:1], "x", x)
-    check_loss(op, target, x.shape[0], x, label_smoothing, reduction)
+    check_loss(op, target, x.shape[0], x, ignore_index, label_smoothing, z_loss, reduction)
     if reduction == "none":
         return linear_cross_entropy_rows_op(
             x, weight, bias, target, ignore_index, label_smoothing, z_loss
