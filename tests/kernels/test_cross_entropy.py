@@ -38,6 +38,16 @@ def test_options():
     check(3, 20000, smoothing=0.1, reduction="sum")
 
 
+def test_logits_that_are_all_large():
+    """Losses and gradients depend on differences of logits alone."""
+    x, target = (normal(5, 300) + 1e6), integers(300, 5)
+    for reduction in ("none", "mean"):
+        compare(
+            lambda x, r=reduction: cross_entropy(x, target, label_smoothing=0.1, reduction=r),
+            lambda x, r=reduction: exact(x, target, 0.1, 0.0, r), [x],
+        )  # fmt: skip
+
+
 def test_neighbours_with_a_largest_number_of_their_own(monkeypatch):
     """As on GPUs; minus infinities, infinities and NaN give what they give otherwise."""
     monkeypatch.setitem(cross_entropy_module.WIDTHS, place(), 8)

@@ -75,18 +75,20 @@ def _table(device: torch.device, dtype: torch.dtype) -> AttentionTable:
     return _FLOAT if dtype == torch.float32 else _HALF[kind]
 
 
-def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
-    """The tiles of a kernel; no more rows of queries than there are."""
-    return _choose(which, q.device, q.dtype, dimension, queries)
+def _tiles(which: str, q: Tensor, dimension: int, call: Call) -> Tiles:
+    """The tiles of a kernel; no more rows of queries than there are, on CPUs nor of keys."""
+    return _choose(which, q.device, q.dtype, dimension, call.most_queries, call.most_keys)
 
 
 @lru_cache(maxsize=4096)
 def _choose(
-    which: str, device: torch.device, dtype: torch.dtype, dimension: int, queries: int
+    which: str, device: torch.device, dtype: torch.dtype, dimension: int, queries: int, keys: int
 ) -> Tiles:
     kind = device_class(device)
     tiles: dict[int, Tiles] = getattr(_table(device, dtype), which)
     found = next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
+    if kind == "cpu":
+        found = replace(found, n=min(found.n, max(16, power_of_two(keys))))
     rows = max(1 if kind == "cpu" else 16, power_of_two(queries))
     if rows >= found.m:
         return found
@@ -187,7 +189,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call)
     if o.numel() == 0 or call.most_queries == 0:
         return
     q, k, v = map(with_unit_stride, (q, k, v))
-    tiles = _tiles("forward", q, max(q.shape[-1], v.shape[-1]), call.most_queries)
+    tiles = _tiles("forward", q, max(q.shape[-1], v.shape[-1]), call)
     count = cdiv(call.most_queries, tiles.m)
     tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
     operands = _operands((q, k, v, o), (tiles.m, tiles.n, tiles.n, tiles.m), call)
@@ -222,7 +224,7 @@ def backward(
             DV=constants["DV"], DVP=constants["DVP"], BLOCK=64,
         )  # fmt: skip
         kernels = "together" if _adds_dq((q, k, v, do, dk, dv), d, call) else "dk_dv"
-        tiles = _tiles(kernels, q, d, call.most_queries)
+        tiles = _tiles(kernels, q, d, call)
         sums = torch.zeros(q.shape, device=q.device) if kernels == "together" else None
         columns = max(16, power_of_two(q.shape[-1]))
         count = cdiv(call.most_keys, tiles.n)
@@ -237,7 +239,7 @@ def backward(
         if sums is not None:
             torch.mul(sums, call.scale, out=dq)
             return
-        tiles = _tiles("dq", q, d, call.most_queries)
+        tiles = _tiles("dq", q, d, call)
         count = cdiv(call.most_queries, tiles.m)
         tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dq[(call.sequences(q) * heads * count,)](

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -10,11 +10,14 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import cross_entropy as kernels
 from tritium_kernels.errors import (
     INDICES,
+    INTEGERS,
     check_choice,
+    check_number,
     check_operand,
     check_range,
     check_rank,
     check_tensor,
+    refuse,
 )
 from tritium_kernels.launching.launch import as_rows, device_class, empty_like, on
 from tritium_kernels.launching.operators import operator
@@ -36,12 +39,18 @@ def loss_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
+def losses(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Memory for the loss of each row, and for lse: the row's largest logit and the logarithm of
+    the sum of exponentials relative to it, whose sum is log-sum-exp."""
+    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
+    return loss, loss.new_empty(x.shape[0], 2)
+
+
 def launch_forward(
     x: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
 ) -> tuple[Tensor, Tensor]:
-    """(loss, lse) of each row of a matrix whose columns are adjacent."""
-    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
-    lse = torch.empty_like(loss)
+    """(loss, lse) of each row of a matrix whose columns are adjacent; see `losses`."""
+    loss, lse = losses(x)
     _launch_forward(x, target, loss, lse, ignored, smoothing, z)
     return loss, lse
 
@@ -50,7 +59,7 @@ def _launch_forward(
     x: Tensor, target: Tensor, loss: Tensor, lse: Tensor | None, ignored: int, smoothing: float,
     z: float,
 ) -> None:  # fmt: skip
-    """Write the loss of each row, and log-sum-exp where there is memory for it."""
+    """Write the loss of each row, and lse where there is memory for it."""
     rows, columns = x.shape
     if rows == 0:
         return
@@ -103,8 +112,7 @@ def cross_entropy_backward_op(
 def _(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
 ) -> tuple[Tensor, Tensor]:
-    loss = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
-    return loss, torch.empty_like(loss)
+    return losses(logits)
 
 
 @cross_entropy_backward_op.register_fake
@@ -134,7 +142,7 @@ cross_entropy_op.register_autograd(_backward, setup_context=_save)
 def cross_entropy_total_op(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(sum or mean of the losses, its derivative by a loss, log-sum-exp of each row)."""
+    """(sum or mean of the losses, its derivative by a loss, lse of each row)."""
     target = target.contiguous()
     loss, lse = launch_forward(as_rows(logits), target, ignored, smoothing, z)
     scale = loss.new_empty(())
@@ -176,7 +184,7 @@ def _add_up(
 def _(
     logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    lse = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
+    lse = losses(logits)[1]
     return lse.new_empty(()), lse.new_empty(()), lse
 
 
@@ -197,10 +205,14 @@ cross_entropy_total_op.register_primary(_total)
 
 
 def check_loss(
-    op: str, target: Tensor, rows: int, reference: Tensor, smoothing: float, reduction: str
-) -> None:
+    op: str, target: Tensor, rows: int, reference: Tensor, ignored: int, smoothing: float, z: float,
+    reduction: str,
+) -> None:  # fmt: skip
     """The arguments that plain and fused cross entropy share."""
     check_operand(op, "target", target, (rows,), "the logits", reference, INDICES)
+    if not isinstance(cast(Any, ignored), INTEGERS):
+        raise refuse(op, "ignore_index", f"is {ignored!r}", "an integer")
+    check_number(op, "z_loss", z, "a number")
     check_range(op, "label_smoothing", smoothing, 0, 1 + 1e-12)
     check_choice(op, "reduction", reduction, REDUCTIONS)
 
@@ -217,7 +229,10 @@ def cross_entropy(
     """
     check_tensor("cross_entropy", "logits", logits)
     check_rank("cross_entropy", "logits", logits, (2,))
-    check_loss("cross_entropy", target, logits.shape[0], logits, label_smoothing, reduction)
+    check_loss(
+        "cross_entropy", target, logits.shape[0], logits, ignore_index, label_smoothing, z_loss,
+        reduction,
+    )  # fmt: skip
     if reduction == "none":
         return cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)[0]
     mean = reduction == "mean"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels import embedding as kernels
-from tritium_kernels.errors import INDICES, check_like, check_rank, check_tensor, refuse
+from tritium_kernels.errors import INDICES, check_integer, check_like, check_rank, check_tensor
 from tritium_kernels.launching.launch import cdiv, matrix_of, on, power_of_two
 from tritium_kernels.launching.operators import operator
 from tritium_kernels.launching.tables import plan_rows
@@ -96,6 +96,7 @@ def embedding(index: Tensor, table: Tensor, padding_idx: int | None = None) -> T
     check_tensor("embedding", "index", index, INDICES)
     check_like("embedding", "index", index, "table", table)
     rows = table.shape[0]
-    if padding_idx is not None and not 0 <= padding_idx < rows:
-        raise refuse("embedding", "padding_idx", f"is {padding_idx}", f"0 to {rows - 1}, or None")
+    if padding_idx is not None:
+        accepted = f"an integer, 0 to {rows - 1}, or None"
+        check_integer("embedding", "padding_idx", padding_idx, 0, rows - 1, accepted)
     return embedding_op(index, table, NO_PADDING if padding_idx is None else padding_idx)

@@ -91,18 +91,19 @@ def group_norm_backward_op(
     even = positions % plan.step == 0
     with on("group_norm", "x", x):
         kernels.channel_sums[(batch * channels,)](
-            x, dy, sums, products, positions, BLOCK=plan.step, EVEN=even, num_warps=plan.warps
-        )
+            x, dy, mean, sums, products, group, positions, BLOCK=plan.step, EVEN=even,
+            num_warps=plan.warps,
+        )  # fmt: skip
         kernels.group_coefficients[(batch * groups,)](
-            sums, products, None if weight is None else weight.contiguous(), mean, rstd, factor,
-            slope, shift, groups, group, positions, BLOCK=power_of_two(group), num_warps=1,
+            sums, products, None if weight is None else weight.contiguous(), rstd, factor, slope,
+            shift, groups, group, positions, BLOCK=power_of_two(group), num_warps=1,
         )  # fmt: skip
         kernels.channel_gradients[(cdiv(channels, 128),)](
-            sums, products, mean, rstd, dw, db, batch, channels, group, BLOCK=128
+            sums, products, rstd, dw, db, batch, channels, group, BLOCK=128
         )
         kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
-            x, dy, factor, slope, shift, dx, channels, group, positions, BLOCK=plan.step,
-            EVEN=even, num_warps=plan.warps,
+            x, dy, mean, factor, slope, shift, dx, group, positions, BLOCK=plan.step, EVEN=even,
+            num_warps=plan.warps,
         )  # fmt: skip
     return dx, dw, db
 

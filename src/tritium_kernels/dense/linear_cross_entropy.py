@@ -13,6 +13,7 @@ from tritium_kernels.dense.cross_entropy import (
     launch_backward,
     launch_forward,
     loss_dtype,
+    losses,
 )
 from tritium_kernels.dense.matmul_launch import launch_matrices
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor
@@ -89,8 +90,8 @@ def linear_cross_entropy_op(
     loss = torch.zeros((), dtype=dtype, device=x.device)
     found = _Gradients(x, weight, bias) if gradients else None
     for rows, logits in _logits(x, weight, bias):
-        losses, lse = launch_forward(logits, target[rows], ignored, smoothing, z)
-        loss += losses.sum()
+        of_rows, lse = launch_forward(logits, target[rows], ignored, smoothing, z)
+        loss += of_rows.sum()
         if found is not None:
             launch_backward(logits, target[rows], lse, scale, logits, ignored, smoothing, z)
             found.add(rows, logits)
@@ -133,9 +134,8 @@ def linear_cross_entropy_rows_op(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, ignored: int,
     smoothing: float, z: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(loss, log-sum-exp) of each row."""
-    loss = torch.zeros(x.shape[0], dtype=loss_dtype(x), device=x.device)
-    lse = torch.zeros_like(loss)
+    """(loss, lse) of each row."""
+    loss, lse = losses(x)
     target = target.contiguous()
     for rows, logits in _logits(x, weight, bias):
         found = launch_forward(logits, target[rows], ignored, smoothing, z)
@@ -163,8 +163,7 @@ def _(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, ignored: int,
     smoothing: float, z: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    loss = torch.empty(x.shape[0], dtype=loss_dtype(x), device=x.device)
-    return loss, torch.empty_like(loss)
+    return losses(x)
 
 
 @linear_cross_entropy_rows_backward_op.register_fake
@@ -212,7 +211,7 @@ def linear_cross_entropy(
     check_same_dtype(op, "weight", weight, "x", x)
     if bias is not None:
         check_operand(op, "bias", bias, weight.shape[:1], "x", x)
-    check_loss(op, target, x.shape[0], x, label_smoothing, reduction)
+    check_loss(op, target, x.shape[0], x, ignore_index, label_smoothing, z_loss, reduction)
     if reduction == "none":
         return linear_cross_entropy_rows_op(
             x, weight, bias, target, ignore_index, label_smoothing, z_loss

@@ -101,7 +101,12 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     kind = device_class(device)
     size = dtype.itemsize
     if kind == "cpu":
-        return LARGE[kind][size] if m > 16 else replace(THIN[kind], m=power_of_two(m))
+        most = LARGE[kind][size] if m > 16 else THIN[kind]
+        # What is past the ends of small matrices would be computed too.
+        return replace(
+            most, m=min(most.m, power_of_two(m)), n=min(most.n, max(16, power_of_two(n))),
+            k=min(most.k, max(16, power_of_two(k))),
+        )  # fmt: skip
     thin = m <= 64 and size <= 2
     blocks = THIN[kind] if thin else LARGE[kind][size]
     if thin:

@@ -5,6 +5,10 @@
 s: label smoothing, z: weight of the square of lse = log(sum(exp(x))). A row whose target is
 `ignored` has loss 0 and no gradient; one whose target is no column has loss NaN and a gradient of
 NaN.
+
+lse is kept as two numbers, the largest logit and the logarithm of the sum relative to it: their sum
+would lose the second one's digits where logits are large. The mean is taken of distances from the
+first logit, for the same reason.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from tritium_kernels.dense.kernels.softmax import finite_or_zero
 
 
 @tritium.jit
-def walk_together(x_ptr, columns, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):
-    """(largest, sum of exponentials relative to it, plain sum) of a row, with one largest number so
-    far: each element has one exponential."""
+def walk_together(x_ptr, columns, first, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):
+    """(largest, sum of exponentials relative to it, sum of distances from `first`) of a row, with
+    one largest number so far: each element has one exponential."""
     c = tl.arange(0, BLOCK)
     sums = zeros_like_wide(x_ptr, (BLOCK,))
     largest = tl.full((), float("-inf"), sums.dtype)
@@ -30,13 +34,13 @@ def walk_together(x_ptr, columns, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):
         base = finite_or_zero(largest)
         sums = sums * tl.exp(before - base) + tl.exp(x - base)
         if SMOOTH:
-            plain += tl.where(mask, x, 0.0)
+            plain += tl.where(mask, x - first, 0.0)
     return largest, tl.sum(sums, 0), tl.sum(plain, 0)
 
 
 @tritium.jit
 def walk_apart(
-    x_ptr, columns, SMOOTH: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+    x_ptr, columns, first, SMOOTH: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr
 ):
     """`walk_together` with a largest number for every WIDTH neighbours, which a thread of a GPU
     holds: threads wait for each other at the end of the row only, and hold few sums."""
@@ -52,7 +56,7 @@ def walk_apart(
         base = finite_or_zero(largest)
         sums = sums * tl.exp(before - base) + tl.sum(tl.exp(x - base[:, None]), 1)
         if SMOOTH:
-            plain += tl.sum(tl.where(mask, x, 0.0), 1)
+            plain += tl.sum(tl.where(mask, x - first, 0.0), 1)
     most = tl.max(largest, 0)
     return most, tl.sum(sums * tl.exp(largest - finite_or_zero(most)), 0), tl.sum(plain, 0)
 
@@ -66,10 +70,11 @@ def loss_forward(
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_stride
     target = tl.load(target_ptr + row).to(tl.int64)
+    first = finite_or_zero(wide(tl.load(x_ptr, mask=columns > 0, other=0.0)))
     if WIDTH == 1:
-        largest, total, plain = walk_together(x_ptr, columns, SMOOTH, BLOCK)
+        largest, total, plain = walk_together(x_ptr, columns, first, SMOOTH, BLOCK)
     else:
-        largest, total, plain = walk_apart(x_ptr, columns, SMOOTH, BLOCK, WIDTH)
+        largest, total, plain = walk_apart(x_ptr, columns, first, SMOOTH, BLOCK, WIDTH)
     rest = tl.log(total)
     lse = largest + rest
     inside = (target >= 0) & (target < columns)
@@ -77,11 +82,12 @@ def loss_forward(
     loss = largest - right + rest  # what is large goes first
     smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     if SMOOTH:
-        loss = (1 - smoothing) * loss + smoothing * (largest - plain / columns + rest)
+        loss = (1 - smoothing) * loss + smoothing * (largest - first - plain / columns + rest)
     loss += z * lse * lse
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss))
     if lse_ptr is not None:  # gradients are wanted
-        tl.store(lse_ptr + row, lse)
+        tl.store(lse_ptr + 2 * row, largest)
+        tl.store(lse_ptr + 2 * row + 1, rest)
 
 
 @tritium.jit
@@ -122,7 +128,8 @@ def loss_backward(
     x_ptr += row * x_stride
     dx_ptr += row * dx_stride
     target = tl.load(target_ptr + row).to(tl.int64)
-    lse = tl.load(lse_ptr + row)
+    largest, rest = tl.load(lse_ptr + 2 * row), tl.load(lse_ptr + 2 * row + 1)
+    lse = largest + rest
     smoothing, z = smoothing.to(lse.dtype), z.to(lse.dtype)
     scale = wide(tl.load(scale_ptr + row * scale_stride))
     if factor_ptr is not None:
@@ -133,7 +140,7 @@ def loss_backward(
     for start in range(0, columns, BLOCK):
         mask = start + c < columns
         x = wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
-        dx = tl.exp(x - lse) * (1 + 2 * z * lse) - smoothing / columns
+        dx = tl.exp(x - largest - rest) * (1 + 2 * z * lse) - smoothing / columns
         dx -= tl.where(start + c == target, 1 - smoothing, 0.0)
         dx = tl.where(target == ignored, 0.0, dx * scale)
         tl.store(dx_ptr + start + c, dx.to(dx_ptr.dtype.element_ty), mask=mask)

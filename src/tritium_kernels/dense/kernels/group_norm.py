@@ -1,7 +1,8 @@
 """Group norm of (batch, channels, positions), contiguous, and its gradient.
 
-Backward, the sums of dy and of dy * x over the positions of each channel come first; from these few
-numbers follow those of each group, dw and db, and then dx, element by element.
+Backward, the sums of dy and of dy * (x - mean) over the positions of each channel come first; from
+these few numbers follow those of each group, dw and db, and then dx, element by element. Sums of
+dy * x, from which the mean is taken later, would cancel where means are large.
 """
 
 from __future__ import annotations
@@ -108,10 +109,12 @@ def group_norm_by_channels(
 
 @tritium.jit
 def channel_sums(
-    x_ptr, dy_ptr, sum_ptr, product_ptr, positions, BLOCK: tl.constexpr, EVEN: tl.constexpr
-):
-    """Sums of dy and dy * x over the positions of one channel."""
+    x_ptr, dy_ptr, mean_ptr, sum_ptr, product_ptr, group, positions, BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):  # fmt: skip
+    """Sums of dy and dy * (x - mean) over the positions of one channel."""
     pid = tl.program_id(0).to(tl.int64)
+    mean = tl.load(mean_ptr + pid // group)
     c = tl.arange(0, BLOCK)
     sums = zeros_like_wide(x_ptr, (BLOCK,))
     products = zeros_like_wide(x_ptr, (BLOCK,))
@@ -120,54 +123,49 @@ def channel_sums(
         x = wide(tl.load(x_ptr + pid * positions + start + c, mask=mask, other=0.0))
         dy = wide(tl.load(dy_ptr + pid * positions + start + c, mask=mask, other=0.0))
         sums += dy
-        products += dy * x
+        products += dy * (x - mean)
     tl.store(sum_ptr + pid, tl.sum(sums, 0))
     tl.store(product_ptr + pid, tl.sum(products, 0))
 
 
 @tritium.jit
 def group_coefficients(
-    sum_ptr, product_ptr, w_ptr, mean_ptr, rstd_ptr, factor_ptr, slope_ptr, shift_ptr,
-    groups, group, positions, BLOCK: tl.constexpr,
+    sum_ptr, product_ptr, w_ptr, rstd_ptr, factor_ptr, slope_ptr, shift_ptr, groups, group,
+    positions, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The coefficients that `group_norm_backward` takes, of one group of `group` channels. With
     h = (x - mean) * rstd and g = w * dy, dx = rstd * (g - mean(g) - h * mean(g * h))."""
     pid = tl.program_id(0)
     c = tl.arange(0, BLOCK)
     mask = c < group
-    mean = tl.load(mean_ptr + pid)
     rstd = tl.load(rstd_ptr + pid)
-    scale = tl.full((BLOCK,), 1, mean.dtype)
+    scale = tl.full((BLOCK,), 1, rstd.dtype)
     if w_ptr is not None:
         w = tl.load(w_ptr + (pid % groups) * group + c, mask=mask, other=0.0)
-        scale = w.to(mean.dtype)
+        scale = w.to(rstd.dtype)
     sums = tl.load(sum_ptr + pid * group + c, mask=mask, other=0.0)
     products = tl.load(product_ptr + pid * group + c, mask=mask, other=0.0)
     count = group * positions
-    of_g = tl.sum(sums * scale, 0)
-    of_gx = tl.sum(products * scale, 0)
-    slope = -rstd * rstd * ((of_gx - mean * of_g) * rstd / count)
+    of_gh = tl.sum(products * scale, 0) * rstd
     tl.store(factor_ptr + pid * group + c, scale * rstd, mask=mask)
-    tl.store(slope_ptr + pid, slope)
-    tl.store(shift_ptr + pid, -rstd * (of_g / count) - slope * mean)
+    tl.store(slope_ptr + pid, -rstd * rstd * (of_gh / count))
+    tl.store(shift_ptr + pid, -rstd * (tl.sum(sums * scale, 0) / count))
 
 
 @tritium.jit
 def channel_gradients(
-    sum_ptr, product_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, batch, channels, group,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
+    sum_ptr, product_ptr, rstd_ptr, dw_ptr, db_ptr, batch, channels, group, BLOCK: tl.constexpr
+):
     """dw = sum of dy * h and db = sum of dy over the batch, of some channels."""
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = c < channels
-    dw = zeros_like_wide(mean_ptr, (BLOCK,))
-    db = zeros_like_wide(mean_ptr, (BLOCK,))
+    dw = zeros_like_wide(rstd_ptr, (BLOCK,))
+    db = zeros_like_wide(rstd_ptr, (BLOCK,))
     for b in range(batch):
         sums = tl.load(sum_ptr + b * channels + c, mask=mask, other=0.0)
         products = tl.load(product_ptr + b * channels + c, mask=mask, other=0.0)
         at = (b * channels + c) // group
-        mean = tl.load(mean_ptr + at, mask=mask, other=0.0)
-        dw += (products - mean * sums) * tl.load(rstd_ptr + at, mask=mask, other=0.0)
+        dw += products * tl.load(rstd_ptr + at, mask=mask, other=0.0)
         db += sums
     tl.store(dw_ptr + c, dw, mask=mask)
     tl.store(db_ptr + c, db, mask=mask)
@@ -175,10 +173,10 @@ def channel_gradients(
 
 @tritium.jit
 def group_norm_backward(
-    x_ptr, dy_ptr, factor_ptr, slope_ptr, shift_ptr, dx_ptr, channels, group, positions,
+    x_ptr, dy_ptr, mean_ptr, factor_ptr, slope_ptr, shift_ptr, dx_ptr, group, positions,
     BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """dx = factor[channel] * dy + slope[group] * x + shift[group]."""
+    """dx = factor[channel] * dy + slope[group] * (x - mean[group]) + shift[group]."""
     across = tl.cdiv(positions, BLOCK)
     pid = tl.program_id(0).to(tl.int64)
     row = pid // across
@@ -190,5 +188,5 @@ def group_norm_backward(
     factor = tl.load(factor_ptr + row)
     slope = tl.load(slope_ptr + row // group)
     shift = tl.load(shift_ptr + row // group)
-    dx = factor * dy + slope * x + shift
+    dx = factor * dy + slope * (x - tl.load(mean_ptr + row // group)) + shift
     tl.store(dx_ptr + row * positions + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
