@@ -39,9 +39,14 @@ def multiplied(
     return kernel, out, a.astype(np.float32) @ b.astype(np.float32).T
 
 
-@pytest.mark.parametrize("last_first", [False, True])
 @pytest.mark.parametrize("small", [True, False])
-@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize(
+    ("stages", "last_first"),
+    [
+        (2, False), (3, True),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, True), (3, False))),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_copies_to_lds(
     arch: str, stages: int, small: bool, last_first: bool, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,8 @@ from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager
 
 QUICK = ("gfx942", "gfx1200")
+ALL_RUN = {("gfx942", True), ("gfx1200", False)}
+"""The processors and the accesses, by buffer instructions or not, of the whole corpus."""
 SAMPLE = (
     "test_reductions.py::test_reductions[float16]", "test_reductions.py::test_sorting[uint8]",
     "test_shapes.py::test_joins_and_splits[float16]", "test_dot.py::test_dtypes[float16-shape0]",
@@ -79,8 +81,13 @@ def processors(quick: Sequence[str] = QUICK) -> list[Any]:
     return [a if a in quick else pytest.param(a, marks=pytest.mark.slow) for a in TARGETS]
 
 
-@pytest.mark.parametrize("small", [False, True])
-@pytest.mark.parametrize("arch", processors())
+@pytest.mark.parametrize(
+    ("arch", "small"),
+    [
+        pytest.param(a, small, marks=() if (a, small) in ALL_RUN else pytest.mark.slow)
+        for a in TARGETS for small in (False, True)
+    ],
+)  # fmt: skip
 def test_kernels_of_the_corpus(arch: str, small: bool) -> None:
     for name in RUN:
         CASES[name](CorpusKernel(name, arch, small=small))

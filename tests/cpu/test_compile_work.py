@@ -57,14 +57,18 @@ BODIES = {
 }  # fmt: skip
 
 
-def _calls(body: str) -> int:
-    source = f"@tritium.jit\ndef kernel(p, o, n):\n{body}"
+def _kernel(body: str, parameters: str = "p, o, n") -> Any:
+    source = f"@tritium.jit\ndef kernel({parameters}):\n{body}"
     file = f"<work {len(linecache.cache)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"tl": tl, "tritium": tritium, "__name__": "work"}
     exec(compile(source, file, "exec"), scope)
+    return scope["kernel"]
+
+
+def _calls(body: str) -> int:
+    kernel, count = _kernel(body), 0
     x = np.zeros(64 * 64, np.int32)
-    count = 0
 
     def called(frame: Any, event: str, _: Any) -> None:
         nonlocal count
@@ -73,7 +77,7 @@ def _calls(body: str) -> int:
     previous = sys.getprofile()
     sys.setprofile(called)
     try:
-        scope["kernel"].warmup(x, x, 3, grid=(1,))
+        kernel.warmup(x, x, 3, grid=(1,))
     finally:
         sys.setprofile(previous)
     return count
@@ -96,3 +100,17 @@ def test_nested_loops_take_work_for_each() -> None:
         _calls(body(2))
         few, many = (_calls(body(count)) for count in (4, 16))
     assert many < 5.5 * few, f"{few} calls for 4, {many} for 16"
+
+
+def test_code_grows_with_the_number_of_outputs() -> None:
+    """Stores through different pointers are not tested pair by pair for overlap."""
+
+    def lines(count: int) -> int:
+        outputs = [f"o{k}" for k in range(count)]
+        body = TILE + "".join(f"    tl.store({o} + i, x + {k})\n" for k, o in enumerate(outputs))
+        x = np.zeros(64, np.int32)
+        kernel = _kernel(body, ", ".join(["p", *outputs]))
+        return kernel.warmup(x, *[x] * count, grid=(1,)).asm["llir"].count("\n")
+
+    few, many = lines(16), lines(64)
+    assert many < 4.4 * few, f"{few} lines for 16, {many} for 64"

@@ -259,9 +259,10 @@ def test_code_is_for_the_named_processor(arch: str, has: str, lacks: str) -> Non
 
 
 def test_each_processor_has_its_own_cache_entry() -> None:
-    targets = [GPUTarget("cpu", arch, 1) for arch in ("native", "x86-64", "haswell", "apple-m1")]
+    names = ("native", *({"x86-64", "haswell", "apple-m1"} - {host().cpu}))  # which is `native`
+    targets = [GPUTarget("cpu", arch, 1) for arch in names]
     kernels = [tritium.compile(SOURCES["softmax"], target=target) for target in targets]
-    assert len({k.hash for k in kernels}) == 4
+    assert len({k.hash for k in kernels}) == len(names)
     for one, other in itertools.combinations(kernels, 2):
         assert one.asm["obj"] != other.asm["obj"]
 

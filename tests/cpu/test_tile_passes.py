@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tests.cpu.support import run_reference
 from tests.cpu.tile_semantics import TileEvaluator
 from tests.ir.test_reference_runs import CASES, REFERENCE, Kernel
+from tritium.backends.cpu.processors import processor
 from tritium.backends.cpu.tiles.build import passes
 from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.ir import types as ir
@@ -46,12 +47,13 @@ tt.func public @kernel(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
 """
 
 
-def test_each_pass_is_dumped_and_timed() -> None:
-    stream, module = io.StringIO(), parse_module(KERNEL)
-    manager = PassManager(PASSES, verify_each=True, before=dump_before(stream, "kernel"))
+@pytest.mark.parametrize("name", ["native", "x86-64", "haswell", "skylake-avx512", "neoverse-n1"])
+def test_each_pass_is_dumped_and_timed(name: str) -> None:
+    stream, module, stage = io.StringIO(), parse_module(KERNEL), passes(processor(name))
+    manager = PassManager(stage, verify_each=True, before=dump_before(stream, "kernel"))
     manager.run(module)
-    names = [item.name for item in PASSES]
-    assert pipeline_text(PASSES).startswith(",".join(names))
+    names = [item.name for item in stage]
+    assert [text.partition("{")[0] for text in pipeline_text(stage).split(",")] == names
     assert [name for name, _ in manager.timings] == names
     first, *others = stream.getvalue().split("// -----// IR Dump Before ")[1:]
     assert [text.split("(")[1].split(")")[0] for text in (first, *others)] == names

@@ -58,8 +58,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory):
     return load
 
 
-LONG = [("linear_attention", "check_chunked_gla"), ("flash_attention", "check_flash_attention")]
-"""Checks that take the interpreter a quarter of a minute."""
+LONG = [
+    ("linear_attention", "check_chunked_gla"), ("flash_attention", "check_flash_attention"),
+    ("assorted", "check_sampling"), ("linear_attention", "check_delta_rule"),
+]  # fmt: skip
+"""Checks that take the interpreter more than 5 s."""
 
 
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -338,22 +338,15 @@ def test_wrapped_rows_and_columns(
     check(acc, expected(a[rows], b[:, columns], np.zeros((m, n), np.float32)), k)
 
 
-@pytest.mark.parametrize("extent", [0, 1, 7, 16])
 @pytest.mark.parametrize("order_b", ["rows", "transposed"])
 @pytest.mark.parametrize(
     "elements",
     [("float", "float"), (BFLOAT16, "float"), (FLOAT16, "float"), ("i8", "i32")],
     ids=str,
 )
-def test_k_extent_stops_early(
-    engine: Engine, elements: tuple[str, str], order_b: str, extent: int
-) -> None:
+def test_k_extent_stops_early(engine: Engine, elements: tuple[str, str], order_b: str) -> None:
     shape = (16, 32, 16)
     a, b = sample((16, 16), elements[0], 1), stored(sample((16, 32), elements[0], 2), order_b)
-    wanted = expected(a[:, :extent], b[:extent], np.zeros((16, 32), NUMPY[elements[1]]))
-    if elements[0] != "i8":
-        a[:, extent:] = b[extent:] = np.nan
-    acc, limit = aligned((16, 32), NUMPY[elements[1]]), np.array([extent], np.int64)
     scratch = aligned((1 << 16,), np.uint8)
 
     def body(f: Function) -> None:
@@ -364,23 +357,25 @@ def test_k_extent_stops_early(
             f, plan, va, vb, f.arguments[2], shape, scratch_alloc=Scratch(f, 4), k_extent=stop
         )
 
-    engine.build(body, 5)(*(x.ctypes.data for x in (a, b, acc, limit, scratch)))
-    check(acc, wanted, 16)
+    function = engine.build(body, 5)
+    for extent in (16, 7, 1, 0):
+        acc, limit = aligned((16, 32), NUMPY[elements[1]]), np.array([extent], np.int64)
+        wanted = expected(a[:, :extent], b[:extent], acc)
+        if elements[0] != "i8":
+            a[:, extent:] = b[extent:] = np.nan
+        function(*(x.ctypes.data for x in (a, b, acc, limit, scratch)))
+        check(acc, wanted, 16)
 
 
 def run_loop(
-    engine: Engine, shape: tuple[int, int, int], trips: int, element: str, result: str,
-    order_b: str = "rows", zero_init: bool = True, tail: int | None = None,
+    engine: Engine, shape: tuple[int, int, int], limits: Sequence[tuple[int, int]], element: str,
+    result: str, order_b: str = "rows", zero_init: bool = True, tail: bool = False,
 ) -> None:  # fmt: skip
+    """One loop, run for each pair of full steps and elements beyond them."""
     m, n, k = shape
     a = stored(sample((m, k * 20), element, 1), "rows")
     b = stored(sample((k * 20, n), element, 2), order_b)
-    acc = aligned((m, n), NUMPY[result])
-    acc[:] = sample((m, n), result, 3)
-    used = trips * k + (tail or 0)
-    start = np.zeros_like(acc) if zero_init else acc
-    wanted = expected(a[:, :used], b[:used], start)
-    scratch, limit = aligned((1 << 20,), np.uint8), np.array([trips, tail or 0], np.int64)
+    scratch = aligned((1 << 20,), np.uint8)
 
     def body(f: Function) -> None:
         va, vb = view(f, 0, a, element), view(f, 1, b, element)
@@ -389,21 +384,27 @@ def run_loop(
             trips=f.load("i64", f.arguments[4], 8), a_advance=k * a.strides[1],
             b_advance=const("i64", k * b.strides[0]), scratch_alloc=Scratch(f, 3),
             zero_init=zero_init,
-            tail=None if tail is None else f.load("i64", f.offset(f.arguments[4], 8), 8),
+            tail=f.load("i64", f.offset(f.arguments[4], 8), 8) if tail else None,
         )  # fmt: skip
 
-    engine.build(body, 5)(*(x.ctypes.data for x in (a, b, acc, scratch, limit)))
-    check(acc, wanted, used)
+    function = engine.build(body, 5)
+    for limit in limits:
+        acc = aligned((m, n), NUMPY[result])
+        acc[:] = sample((m, n), result, 3)
+        used = limit[0] * k + limit[1]
+        wanted = expected(a[:, :used], b[:used], np.zeros_like(acc) if zero_init else acc)
+        steps = np.array(limit, np.int64)
+        function(*(x.ctypes.data for x in (a, b, acc, scratch, steps)))
+        check(acc, wanted, used)
 
 
-@pytest.mark.parametrize("trips", [0, 1, 3, 19])
 @pytest.mark.parametrize(
     "elements",
     [("float", "float"), (BFLOAT16, "float"), ("i8", "i32"), (FLOAT16, "float")],
     ids=str,
 )
-def test_loop(engine: Engine, elements: tuple[str, str], trips: int) -> None:
-    run_loop(engine, (16, 32, 32), trips, *elements)
+def test_loop(engine: Engine, elements: tuple[str, str]) -> None:
+    run_loop(engine, (16, 32, 32), [(trips, 0) for trips in (0, 1, 3, 19)], *elements)
 
 
 @pytest.mark.parametrize("zero_init", [True, False])
@@ -411,17 +412,17 @@ def test_loop(engine: Engine, elements: tuple[str, str], trips: int) -> None:
 def test_loop_over_transposed_b(
     engine: Engine, elements: tuple[str, str], zero_init: bool
 ) -> None:
-    run_loop(engine, (64, 16, 16), 18, *elements, order_b="transposed", zero_init=zero_init)
+    shape = (64, 16, 16)
+    run_loop(engine, shape, [(18, 0)], *elements, order_b="transposed", zero_init=zero_init)
 
 
-@pytest.mark.parametrize("tail", [0, 1, 15])
-@pytest.mark.parametrize("trips", [0, 2, 17])
+@pytest.mark.parametrize("shape", [(64, 16, 16), (32, 1, 16)], ids=str)
 @pytest.mark.parametrize("elements", [("float", "float"), (BFLOAT16, "float"), ("i8", "i32")])
 def test_loop_with_a_tail(
-    engine: Engine, elements: tuple[str, str], trips: int, tail: int
+    engine: Engine, elements: tuple[str, str], shape: tuple[int, int, int]
 ) -> None:
-    run_loop(engine, (64, 16, 16), trips, *elements, tail=tail)
-    run_loop(engine, (32, 1, 16), trips, *elements, tail=tail)
+    limits = [(trips, tail) for trips in (0, 2, 17) for tail in (0, 1, 15)]
+    run_loop(engine, shape, limits, *elements, tail=True)
 
 
 def test_loop_has_the_bits_of_single_dots(host_engine: Engine) -> None:
@@ -679,20 +680,18 @@ def test_amx_shapes(elements: tuple[str, str], shape: tuple[int, int, int], orde
     assert plan.method.in_tiles
 
 
-@pytest.mark.parametrize("same", ["b", "a", "neither", "three"])
 @pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("room", [8 << 10, 1 << 18])
 @pytest.mark.parametrize("elements", [(FLOAT16, "float"), (BFLOAT16, "float"), ("i8", "i32")])
 def test_packed_operands_are_used_by_the_next_program(
-    engine: Engine, elements: tuple[str, str], room: int, chunks: bool, same: str
+    engine: Engine, elements: tuple[str, str], room: int, chunks: bool
 ) -> None:
-    """Ten programs, then ten more after the operands were changed in place. `three` programs have
-    the same B: from the second B on, the first of them packs it for the others."""
+    """Ten programs, then ten more after the operands were changed in place. So many programs have
+    the same A, and so many the same B: from the second B on, the first of them packs it for the
+    others."""
     (m, n, k), trips, programs = (16, 32, 16), 40, 10
-    of_b = {"b": programs, "three": 3}.get(same, 1)
     a = sample((programs * m, trips * k), elements[0], 1)
     b = sample((trips * k, programs * n), elements[0], 2)
-    acc = aligned((programs, m, n), NUMPY[elements[1]])
     scratch = aligned((1 << 20,), np.uint8)
 
     def body(f: Function) -> None:
@@ -707,8 +706,9 @@ def test_packed_operands_are_used_by_the_next_program(
         f.branch(clear)
         f.label(start)
         with f.loop(const("i64", 0), const("i64", programs), const("i64", 1)) as p:
-            rows = f.op("mul", p.index, const("i64", 0 if same == "a" else m * trips * k * size))
-            panel = f.op("udiv", p.index, const("i64", of_b))
+            counts = (f.load("i64", f.offset(f.arguments[4], at), 8) for at in (8, 16))
+            first, panel = (f.op("udiv", p.index, count) for count in counts)
+            rows = f.op("mul", first, const("i64", m * trips * k * size))
             columns = f.op("mul", panel, const("i64", n * size))
             pa, pb = f.gep("i8", f.arguments[0], rows), f.gep("i8", f.arguments[1], columns)
             va: View | Chunks = View(elements[0], pa, trips * k, 1)
@@ -731,13 +731,14 @@ def test_packed_operands_are_used_by_the_next_program(
         f.branch(start)
         f.label(run)
 
-    limit = np.array([trips], np.int64)
     function = engine.build(body, 5)
-    for _ in range(2):
+    shared = [(1, programs), (programs, 1), (1, 1), (1, 3)]
+    for of_a, of_b in (pair for pair in shared for _ in range(2)):
+        limit = np.array([trips, of_a, of_b], np.int64)
+        acc = aligned((programs, m, n), NUMPY[elements[1]])
         function(*(x.ctypes.data for x in (a, b, acc, scratch, limit)))
         for p in range(programs):
-            rows = 0 if same == "a" else p * m
-            columns = p // of_b * n
+            rows, columns = p // of_a * m, p // of_b * n
             zero = np.zeros((m, n), acc.dtype)
             wanted = expected(a[rows : rows + m], b[:, columns : columns + n], zero)
             check(acc[p], wanted, trips * k)
