@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +15,8 @@ from tests.simt.backend import use
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.compiler import ASTSource
+from tritium.ir import types as ir
+from tritium.sanitize.exact.ring import ring_of
 from tritium.sanitize.launch import SanitizerError
 from tritium.target import GPUTarget
 
@@ -211,6 +214,36 @@ def test_floats() -> None:
             divide[(4,)](a, b, out, 1000, BLOCK=256, **mode)
         assert (caught.value.program, caught.value.site) == ((2, 0, 0), (__file__, first + 4))
         assert f"first made at {__file__}:{first + 3}" in str(caught.value)
+
+
+def payloads(x: Any, dtype: Any) -> Any:
+    """The numbers that stand for floats, as Python's integers of any size."""
+    ring = ring_of(dtype)
+    words = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+    found = [ring.embed(int(bits)) for bits in words.ravel()]
+    signed = [n - (n >> ring.bits - 1 << ring.bits) for n in found]
+    return np.array(signed, object).reshape(x.shape)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [(np.float16, ir.f16), (ml_dtypes.float8_e4m3fn, ir.f8e4m3fn)]
+)
+def test_exact_products(dtype: Any, kind: Any) -> None:
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal(s).astype(dtype) for s in ((32, 64), (64, 32)))
+    c = np.zeros((32, 32), np.float32)
+    product[(1,)](a, b, c, 64, B=32, instrumentation_mode="exact")
+    found, wanted = payloads(c, ir.f32), payloads(a, kind) @ payloads(b, kind)
+    assert ((found - wanted) % 2**32 == 0).all()
+
+
+@pytest.mark.ptxas
+def test_exact_numbers_assemble(fresh_cache: Any) -> None:
+    kinds = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32", "B": "constexpr"}
+    for target in (GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
+        kernel = tritium.compile(ASTSource(product, kinds, {"B": 32}), target=target,
+                                 options={"instrumentation_mode": "fpsan"})  # fmt: skip
+        assert kernel.kernel and "tt.bitcast" in kernel.asm["ttgir"]
 
 
 @pytest.mark.ptxas

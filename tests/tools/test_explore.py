@@ -17,6 +17,7 @@ import pytest
 
 from tritium.cli.explore import ExploreError, Other, explore, record
 from tritium.profiler import specs
+from tritium.tools.explore.highlight import lexer_for
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import Line, assembly_lines, ir_lines, llvm_lines, placed
 from tritium.tools.explore.profile import profile_of
@@ -279,6 +280,8 @@ def test_banks_of_shared_memory_and_their_conflicts(phases: int, needed: int, wi
 def test_instructions_are_counted_by_opcode():
     ptx = "\t@%p1 ld.global.v4.b32 {%r1, %r2}, [%rd1];\n\tadd.f32 %f1, %f2, %f3;\n$L1:\n.reg .b32"
     assert instruction_mix(ptx) == {"ld.global": 1, "add": 1}
+    group = "{ .reg .pred use; wgmma.fence.sync.aligned; @use wgmma.mma_async.sync.aligned {%r1}; }"
+    assert instruction_mix(f"\t{group}\n") == {"wgmma.fence": 1, "wgmma.mma_async": 1}
     assert instruction_mix(".LBB0_1:\n\tvaddps %zmm0, %zmm1, %zmm2\n\tretq\n") == {
         "vaddps": 1, "retq": 1
     }  # fmt: skip
@@ -379,3 +382,18 @@ def test_errors_of_the_other_run(file: Path, tmp_path: Path):
     ):
         with pytest.raises(ExploreError, match=message):
             explore([str(file)], tmp_path / "p.html", "mean", "cpu", SIGNATURE, other=other)
+
+
+def test_colours_of_ir():
+    text = '%0 = tt.load %p {isVolatile = false} : tensor<64x!tt.ptr<f16>, #blocked> // "a"'
+    lexer = lexer_for("mlir")
+    found = [(word, str(kind)) for kind, word in lexer.get_tokens(text) if word.strip()]
+    assert "".join(word for _, word in lexer.get_tokens(text)) == text
+    for word, kind in (
+        ("tt.load", "Token.Keyword"), ("%p", "Token.Name.Variable"), ("f16", "Token.Keyword.Type"),
+        ("tensor", "Token.Keyword.Type"), ("false", "Token.Name.Builtin"),
+        ("#blocked", "Token.Name.Label"), ('// "a"', "Token.Comment.Single"),
+    ):  # fmt: skip
+        assert (word, kind) in found
+    lines = "\n\nmodule {\n}\n\n"
+    assert "".join(word for _, word in lexer.get_tokens(lines)) == lines

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ir.printing import print_module
 from tritium.passes.base import Pass
+from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
 from tritium.sanitize.exact.algebra import ExactAlgebra
@@ -42,7 +43,9 @@ def sanitizer(
     if "exact" in modes:
         if "fp" in modes:
             raise ValueError(f"instrumentation_mode is {mode!r}: 'exact' leaves no floats for 'fp'")
-        passes.append(ExactAlgebra())
+        passes += [ScaledDot(), ExactAlgebra()]
+    if modes == ["exact"]:
+        return passes, {}
     if "fp" in modes:
         data["ttir"] = print_module(module)
     reports = add_arguments(kernel_of(module), ("report",)) if on_gpu else []

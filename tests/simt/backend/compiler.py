@@ -28,6 +28,7 @@ from tritium.ops.attributes import POINTER_RANGE
 from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
+from tritium.sanitize.kinds import EXACT
 from tritium.sanitize.passes import sanitizer
 from tritium.target import GPUTarget, Processor
 
@@ -43,7 +44,7 @@ class SimtOptions(CPUOptions):
     """Options of a kernel: those of the CPU backend, of which the counts have their effect."""
 
     backend_name: str = "simt"
-    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, EXACT, "default")
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tritium import knobs
 from tritium.backends.amd.processor import check_cluster, facts_of
 from tritium.backends.base import check_counts, digest_of_options, option_values
+from tritium.sanitize.kinds import EXACT
 
 _HINTS = ("none", "attention", "memory-bound-attention")
 _FP8_OF_GFX942 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
@@ -63,7 +64,7 @@ class HIPOptions:
     arch: str = ""
     backend_name: str = "hip"
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = ("bounds",)
+    instrumentations: ClassVar[tuple[str, ...]] = ("bounds", EXACT)
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

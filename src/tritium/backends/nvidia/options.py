@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from tritium import knobs
 from tritium.backends.base import SANITIZERS, check_counts, digest_of_options, option_values
+from tritium.sanitize.kinds import EXACT
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class CUDAOptions:
     sanitize_overflow: bool = True
     arch: str | None = None
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, EXACT, "default")
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

@@ -223,7 +223,7 @@ class FPToSIOp(CastOp):
     that of 32 bits, where the type has fewer). A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptosi"
-    exact = "none"
+    exact = "bits"
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -236,7 +236,7 @@ class FPToUIOp(CastOp):
     are the low ones of a signed integer of 32. A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptoui"
-    exact = "none"
+    exact = "bits"
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -253,7 +253,7 @@ class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width."""
 
     name = "arith.bitcast"
-    exact = "none"
+    exact = "bits"
     composes = True
 
 

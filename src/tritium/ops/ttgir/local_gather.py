@@ -113,6 +113,10 @@ class LocalAtomicScatterRMWOp(IndexedAccess):
     mask = optional()
     atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
+    @property
+    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "none" if self.atomic_rmw_op is AtomicKind.FADD else ""
+
     @classmethod
     def infer(
         cls, dst: ir.Type, indices: ir.Type, values: ir.Type, mask: ir.Type | None, *, axis: int,

@@ -24,6 +24,12 @@ class PackedKind(IntEnum):
     SUB, MUL, FMA, MAX, MIN = range(1, 6)
 
 
+_EXACT = {
+    PackedKind.ADD: "sum", PackedKind.SUB: "difference", PackedKind.MUL: "product",
+    PackedKind.FMA: "fused", PackedKind.MAX: "greatest", PackedKind.MIN: "least",
+}  # fmt: skip
+
+
 _COMPUTE: dict[PackedKind, Any] = {
     PackedKind.ADD: np.add, PackedKind.SUB: np.subtract, PackedKind.MUL: np.multiply,
     PackedKind.MAX: np.fmax, PackedKind.MIN: np.fmin,
@@ -40,6 +46,10 @@ class PackedArithOp(Op):
     syntax = "$kind $values attrs : functional"
     values = variadic()
     kind = enum_attr(PackedKind)
+
+    @property
+    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _EXACT[self.kind]
 
     @classmethod
     def infer(cls, types: Sequence[ir.Type], *, kind: PackedKind) -> ir.Type:

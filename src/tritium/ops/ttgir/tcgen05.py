@@ -41,6 +41,7 @@ class TensorCoreProduct(Op):
     the first of them starts: each has half of the rows of `a` and `d`, and half of the columns of
     `b`; both get the arrival. With `multicast` so do the blocks with copies of an operand."""
 
+    exact = "none"
     effects = (
         reads(SHARED, "a", Queue.TENSOR_DOT), reads(SHARED, "b", Queue.TENSOR_DOT),
         reads(TENSOR), writes(TENSOR, "d"), arrives("barriers"),

@@ -340,6 +340,7 @@ class AsyncTMAReduceOp(Op):
     must keep it until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_reduce"
+    exact = "none"
     capabilities = 90, 999
     reads_operand_types = True
     effects = (

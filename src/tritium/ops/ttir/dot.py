@@ -60,6 +60,7 @@ class TileProduct(Op):
     b = operand()
     c = operand()
 
+    exact = "none"
     has_scales: ClassVar[bool] = False
     """Whether operands have scales, `a_scale` and `b_scale`."""
 
@@ -82,8 +83,9 @@ class MatrixProduct(TileProduct):
 class DotOp(MatrixProduct):
     """The product that programs write.
 
-    `evaluate` multiplies and sums in float64 (int32, wrapping, for integers) and rounds once to
-    the type of `c`; operands are taken exactly, whatever `inputPrecision` would allow.
+    `evaluate` multiplies and sums in float64 (in the type of `c`, wrapping, for integers) and
+    rounds once to the type of `c`; operands are taken exactly, whatever `inputPrecision` would
+    allow.
     """
 
     name = "tt.dot"
@@ -107,7 +109,7 @@ class DotOp(MatrixProduct):
         return c
 
     def evaluate(self, context: Context, a: Any, b: Any, c: Any) -> Any:
-        wide = np.int32 if ir.is_integer(self.result_types[0]) else np.float64
+        wide = np.asarray(c).dtype if ir.is_integer(self.result_types[0]) else np.float64
         product = np.matmul(np.asarray(a).astype(wide), np.asarray(b).astype(wide))
         return (product + np.asarray(c).astype(wide)).astype(np.asarray(c).dtype)
 
@@ -149,7 +151,6 @@ class DotScaledOp(TileProduct):
     """
 
     name = "tt.dot_scaled"
-    exact = "none"
     has_scales = True
     syntax = (
         "$a [scale $a_scale], $b [scale $b_scale], $c lhs = $a_elem_type rhs = $b_elem_type attrs "

@@ -63,7 +63,7 @@ class ElementwiseInlineAsmOp(Op):
     """
 
     name = "tt.elementwise_inline_asm"
-    exact = "none"
+    exact = "bits"
     cost = 20
     syntax = "$asm_string attrs [$arguments : type(arguments)] -> type(results)"
     arguments = variadic()

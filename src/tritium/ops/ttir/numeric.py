@@ -78,7 +78,7 @@ class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width; pointers have 64 bits."""
 
     name = "tt.bitcast"
-    exact = "none"
+    exact = "bits"
     memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
 

@@ -24,7 +24,6 @@ from xdsl.ir import Block, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, CmpFPredicate, MaxSIOp, MinSIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced_along
 from tritium.sanitize.exact.payloads import Payloads
@@ -49,15 +48,14 @@ class ExactAlgebra(Pass):
 
 
 def _is_real(value: Any) -> bool:
-    return ir.is_float(value.type)
+    return ir.is_float(getattr(value.type, "element_type", value.type))  # of memory, too
 
 
 def _refusal(op: Op) -> NotImplementedError:
     return NotImplementedError(
         f"{op.name} has no meaning in exact comparisons (instrumentation_mode 'exact' or 'fpsan'): "
-        "what stands for a float there is no number of bits or of steps; conversions of floats to "
-        "integers, reinterpreted bits, atomic sums of floats, scaled products and inline assembly "
-        "are refused"
+        "the hardware would compute with what stands for a float there as if it were one; atomic "
+        "sums of floats, scaled products and products of memory by tensor cores are refused"
     )
 
 
@@ -83,7 +81,7 @@ class Replacement:
             if op.movement is not None or not op.is_elementwise:
                 return None
             rule = "tag" if len(op.results) == 1 and _is_real(op.results[0]) else "none"
-        if rule == "bits" or (rule == "none" and self._moves_bits()):
+        if rule == "bits":
             return None
         if rule == "none":
             raise _refusal(op)
@@ -91,11 +89,6 @@ class Replacement:
         if not _is_real(op.results[0]):
             return found
         return self.unembedded(Payloads(self.at, op.results[0].type), found)
-
-    def _moves_bits(self) -> bool:
-        """True for a reinterpretation of floats as floats of the same type."""
-        kinds = {ir.element_type(v.type) for v in (*self.inputs, *self.op.results)}
-        return len(kinds) == 1 and len(self.inputs) == 1
 
     @property
     def own(self) -> Payloads:
@@ -165,18 +158,15 @@ class Replacement:
         return self.own.tagged("square root", self.operands())
 
     def dot(self) -> SSAValue:
-        """A matrix product as a sum of products."""
-        own, at = self.own, self.at
-        a, b, c = (
-            own.resized(self.payload(v), ring_of(ir.element_type(v.type)))
-            for v in self.inputs
-        )
-        *batch, rows, depth = ir.shape_of(a.type)
-        columns, front = ir.shape_of(b.type)[-1], len(batch)
-        shape = ir.with_shape(a.type, (*batch, rows, depth, columns))
-        a = at.value(BroadcastOp, at.value(ExpandDimsOp, a, axis=front + 2), result=shape)
-        b = at.value(BroadcastOp, at.value(ExpandDimsOp, b, axis=front), result=shape)
-        return own.add(self.summed(own.mul(a, b), front + 1), c)
+        """The same op on integers. It extends narrower ones by their sign."""
+        own, (a, b, c) = self.own, self.operands()
+        a, b = (self._no_wider(v, operand) for v, operand in zip((a, b), self.inputs, strict=False))
+        return own.add(self.at.value(type(self.op), a, b, own.like(0, c)), c)
+
+    def _no_wider(self, payload: Any, operand: Any) -> Any:
+        """The payload of an operand in the ring of the result, unless its own is smaller."""
+        ring = ring_of(ir.element_type(operand.type))
+        return self.own.resized(payload, ring) if ring.bits > self.own.ring.bits else payload
 
     def ordered(self) -> SSAValue:
         """The same op on payloads, which it orders as signed numbers."""

@@ -12,8 +12,8 @@ from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.sanitize.exact.algebra import Replacement
 
 
-class _Eager:
-    """Evaluates the ops that `Payloads` makes."""
+class Emitting:
+    """Makes the ops of `Payloads` through the emitter of a kernel."""
 
     def __init__(self, emitter: Any):
         self._emitter = emitter
@@ -38,5 +38,5 @@ class _Interpreted(Replacement):
 def exact_result(emitter: Any, op: Any, operands: Sequence[Any]) -> Any:
     """The result of an op in exact numbers, for handles of its operands; None where the op is
     evaluated as always. Raises `NotImplementedError` where it has no meaning."""
-    found = _Interpreted(_Eager(emitter), op, operands).run()
+    found = _Interpreted(Emitting(emitter), op, operands).run()
     return None if found is None else found.array

@@ -149,9 +149,9 @@ def _instruction(line: Line) -> str:
 
 
 STAGES: Mapping[str, tuple[Callable[[str], list[Line]], str]] = {
-    "source": (ir_lines, "llvm"), "ttir": (ir_lines, "llvm"), "ttgir": (ir_lines, "llvm"),
-    "tile": (ir_lines, "llvm"), "llir": (llvm_lines, "llvm"), "ptx": (assembly_lines, "gas"),
+    "source": (ir_lines, "mlir"), "ttir": (ir_lines, "mlir"), "ttgir": (ir_lines, "mlir"),
+    "tile": (ir_lines, "mlir"), "llir": (llvm_lines, "llvm"), "ptx": (assembly_lines, "gas"),
     "asm": (assembly_lines, "gas"), "amdgcn": (assembly_lines, "gas"),
     "sass": (assembly_lines, "gas"),
 }  # fmt: skip
-"""The reader of each stage's text, and Pygments' name of its language."""
+"""The reader of each stage's text, and its language (`highlight.lexer_for`)."""

@@ -29,7 +29,7 @@ _REGISTERS = {
     "amdgcn": re.compile(r"\bv(\d+)\b|\bv\[(\d+):\d+\]"),
 }  # fmt: skip
 _SPILLS = re.compile(r"^(@!?\w+ )?(STL|LDL)\b|\b(ld|st)\.local\b|-byte (Folded )?(Spill|Reload)")
-_SHOWN = 8
+_SHOWN = 16
 
 
 @dataclass
@@ -192,7 +192,7 @@ def pipelined_loops(text: str) -> list[dict[str, Any]]:
             "bytes": sum(prod(t.get_shape()) * ir.bit_width(t.element_type) // 8 for t in data),
             "ops": Counter(
                 o.name for o in inside if not o.name.startswith(("arith.", "scf."))
-            ).most_common(2 * _SHOWN),
+            ).most_common(_SHOWN),
         })  # fmt: skip
     return found
 

@@ -16,10 +16,10 @@ from zlib import crc32
 from jinja2 import Environment
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 
 from tritium.backends.nvidia.occupancy import occupancy
 from tritium.backends.nvidia.sass import instruction_places
+from tritium.tools.explore.highlight import lexer_for
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import STAGES, Line, Place, placed, sass_lines
 from tritium.tools.explore.loops import STAGES as CODE
@@ -173,7 +173,7 @@ def _source(record: KernelRecord) -> dict[str, Any]:
 
 def _highlighted(lines: Sequence[Line], language: str) -> list[tuple[str, str]]:
     """(the place's number, HTML) of each line."""
-    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    lexer = lexer_for(language)
     text = "\n".join(line.text for line in lines)
     formatter = cast(Any, HtmlFormatter)(nowrap=True)
     made: str = highlight(text, lexer, formatter)
@@ -223,12 +223,16 @@ def facts(record: KernelRecord) -> list[tuple[str, str]]:
     data, source = record.kernel.metadata, record.kernel.src
     target = data.target
     found = [("target", f"{target.backend} {getattr(data, 'arch', '') or target.arch}")]
-    signature = ", ".join(f"{name}: {type}" for name, type in source.signature.items())
-    found.append(("arguments", signature))
+    names, values = list(source.signature), getattr(source, "constants", {})
+    signature = (
+        f"{name}: {type}" + (f" {values[i,]!r}" if (i,) in values else "")
+        for i, (name, type) in enumerate(source.signature.items())
+    )
+    found.append(("arguments", ", ".join(signature)))
     attributes = getattr(source, "attrs", {})
-    divisible = [str(path[0]) for path, given in attributes.items() if given]
+    divisible = [str(names[path[0]]) for path, given in attributes.items() if given]
     if divisible:
-        found.append(("multiples of 16", f"arguments {', '.join(divisible)}"))
+        found.append(("multiples of 16", ", ".join(divisible)))
     found += [(name, str(getattr(data, name))) for name in _SHOWN if hasattr(data, name)]
     if target.backend == "cuda":
         found += _occupancy(data)

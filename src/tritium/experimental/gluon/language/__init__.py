@@ -14,6 +14,7 @@ from __future__ import annotations
 from tritium.experimental.gluon.language import _core as _core
 from tritium.experimental.gluon.language import amd as amd
 from tritium.experimental.gluon.language import extra as extra
+from tritium.experimental.gluon.language import fpsan as fpsan
 from tritium.experimental.gluon.language import nvidia as nvidia
 from tritium.experimental.gluon.language._assembly import inline_asm as inline_asm
 from tritium.experimental.gluon.language._core import arange as arange
