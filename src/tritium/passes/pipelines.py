@@ -20,6 +20,7 @@ from tritium.passes.ttgir import (
     ResolveAutoEncodings,
     SplitConversions,
     StageOperands,
+    TensorProducts,
     ThreadLocality,
     WarpSpecialize,
 )
@@ -126,6 +127,7 @@ def ttgir(
         StageOperands(),
         DescriptorsToTMA(late=late),
         AsyncDots(),
+        TensorProducts(),
         *([BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
         Canonicalize(),
         CSE(),

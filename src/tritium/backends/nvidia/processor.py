@@ -8,7 +8,8 @@ from math import prod
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Cluster, Encoding, NvidiaMmaEncoding, part_of
-from tritium.ops.ttgir import WarpGroupDotOp
+from tritium.ir.layouts.tensor_access import sums_in_registers
+from tritium.ops.ttgir import TensorDotOp, WarpGroupDotOp
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.target import BulkCopies, MatrixUnit, Processor
 
@@ -89,6 +90,56 @@ class Wgmma:
 
 
 @dataclass(frozen=True)
+class Tcgen05:
+    """`tcgen05.mma` (sm_100): 64 or 128 rows, operands in shared memory, sums in tensor memory.
+    `integers`: it multiplies 8-bit integers."""
+
+    integers: bool
+    from_shared: type[MatrixProduct] | None = TensorDotOp
+    scaled: bool = False
+
+    def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
+        element, out, bits = _kinds(product)
+        m, n = part[-2:]
+        if len(part) != 2 or num_warps % 4 or m % 64 or n % 16 or not _fills_k(product):
+            return False
+        if part != ir.shape_of(product.results[0].type) or not self._shared(part, num_warps):
+            return False
+        if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
+            return out == ir.f32 and bits == ir.bit_width(product.b.type)
+        if element == ir.f32:
+            return product.inputPrecision is InputPrecision.TF32
+        return self.integers and element == ir.i8 and out == ir.i32
+
+    @staticmethod
+    def _shared(part: tuple[int, ...], num_warps: int) -> bool:
+        """Whether so many warps can have the sums."""
+        try:
+            sums_in_registers(part, num_warps)
+        except ValueError:
+            return False
+        return True
+
+    def encoding(
+        self, product: MatrixProduct, num_warps: int, cluster: Cluster, chained: bool
+    ) -> Encoding:
+        """Each lane has a row."""
+        return sums_in_registers(ir.shape_of(product.results[0].type), num_warps, cluster)
+
+    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
+        return 32 // ir.bit_width(product.a.type)
+
+    def tuned(self, rows: int, pack: int) -> MatrixUnit:
+        raise ValueError("tcgen05 has 64 or 128 rows")
+
+    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
+        raise ValueError("the scales of tcgen05 are in tensor memory")
+
+    def rounds_sums(self, product: MatrixProduct) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
 class MmaSync:
     """`mma.sync`: one warp, 16 rows and 8 columns (copies, where a tile has fewer), operands in
     registers."""
@@ -145,6 +196,8 @@ def processor(arch: int) -> Processor:
     units: tuple[MatrixUnit, ...] = (MmaSync(float8=arch >= 89),)
     if arch // 10 == 9:
         units = (Wgmma(), *units)
+    elif 100 <= arch < 120:
+        units = (Tcgen05(integers=arch != 103), *units)
     small = arch in (86, 89) or arch >= 120
     bulk = BulkCopies(  # its maps hold 8-bit floats as bytes
         most_bytes=1 << 17, alignment=16, sums=tuple(_SUMS.items()),

@@ -9,7 +9,7 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, linear, part_of
+from tritium.ir.layouts.encodings import BLOCK, LinearEncoding, linear, part_of
 from tritium.ir.layouts.tensor_memory import (
     TensorEncoding,
     TensorMemoryEncoding,
@@ -20,6 +20,7 @@ from tritium.ops.effects import SHARED, TENSOR, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, unit_attr, variadic
 from tritium.ops.memory import Context
+from tritium.ops.ttgir.hopper import WarpGroupDotOp
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
@@ -281,6 +282,24 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         )
         operands = (a, b, a_scale, b_scale)
         self.start(context, d, product, operands, use, pred, barriers, conditions)
+
+
+class TensorDotOp(WarpGroupDotOp):
+    """`a @ b + c` by the tensor cores, as passes see it until `tensor-products` puts its sums into
+    tensor memory: operands in shared memory, sums as tiles whose registers that memory fills."""
+
+    name = "ttng.tensor_dot"
+    capabilities = 100, 119
+    takes_registers = False
+    in_tensor_memory = True
+
+    @classmethod
+    def check_registers(cls, a: ir.Type, c: ir.Type) -> None:
+        check_matrix(cls.name, a)
+        if not isinstance(ir.encoding_of(c), LinearEncoding) or ir.bit_width(c) != 32:
+            raise OpError(
+                f"{cls.name}: accumulator {describe(c)}; 32-bit sums in #ttg.linear are required"
+            )
 
 
 def run_of(scales: Any) -> int:

@@ -78,6 +78,12 @@ class MatrixProduct(TileProduct):
     asynchronous: ClassVar[bool] = False
     """Whether matrix units read operands from shared memory while threads go on."""
 
+    takes_registers: ClassVar[bool] = False
+    """Whether the left operand of such a product may be in registers."""
+
+    in_tensor_memory: ClassVar[bool] = False
+    """Whether the sums of such a product are in tensor memory while it runs."""
+
 
 class DotOp(MatrixProduct):
     """The product that programs write.
