@@ -54,8 +54,8 @@ def register_bases(
     encoding: TensorEncoding, shape: tuple[int, ...], bits: int, num_warps: int,
     variant: str = "32x32b",
 ) -> tuple[Bases, Bases, Bases, Bases]:  # fmt: skip
-    """What each bit of the register, the lane, the warp and the block adds to the coordinates of a
-    tile in tensor memory that `num_warps` warps access. With "32x32b" a lane has a row, or where a
+    """The coordinates that each bit of the register, lane, warp and block adds to the place of an
+    element of a tile in tensor memory, which `num_warps` warps access. With "32x32b" a lane has a row, or where a
     block of 64 rows is alone half of one. Raises `ValueError` for numbers of warps that cannot
     share it."""
     if num_warps < 4 or num_warps & (num_warps - 1):

@@ -48,6 +48,7 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
+from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.clusters import (
@@ -55,7 +56,6 @@ from tritium.passes.ttgir.clusters import (
     operand_cluster,
     split_product,
 )
-from tritium.passes.ttgir.tensor_cores.webs import statement_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
     is_elementwise,
@@ -66,6 +66,7 @@ from tritium.passes.ttgir.layout_propagation import (
     order_of,
     processor_of,
 )
+from tritium.passes.ttgir.tensor_cores.webs import statement_of
 from tritium.target import MatrixUnit, Processor
 
 
@@ -118,7 +119,7 @@ class _TensorMemory:
     """The tensor memory of a function, for the sums of products. Products of different statements
     of the function's body follow each other, and may have the same (`statement_of`)."""
 
-    def __init__(self, function: Any, num_ctas: int):
+    def __init__(self, function: FuncOp, num_ctas: int):
         self.function = function
         #: Whether there is any: kernels allocate it, in the beginning.
         self.usable = num_ctas == 1 and function.sym_visibility != "private"

@@ -41,6 +41,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_access import sums_encoding
 from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemorySpace
 from tritium.ops.arith import AddIOp, AndIOp, ShRSIOp, SubIOp, constant_value
+from tritium.ops.base import Op
 from tritium.ops.gpu import BarrierMemory, BarrierOp
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
@@ -53,6 +54,7 @@ from tritium.ops.ttgir import (
     TMemLoadOp,
     TMemStoreOp,
     WaitBarrierOp,
+    WarpGroupDotOp,
     WarpGroupDotWaitOp,
     memdesc_of,
 )
@@ -192,11 +194,10 @@ class _Lowering:
             self._multiply(dot)
         self._erase([*waits, *webs.dots])
 
-    def _make_barriers(self, loop: ForOp, waits: Sequence[Any]) -> None:
+    def _make_barriers(self, loop: ForOp, waits: Sequence[WarpGroupDotWaitOp]) -> None:
         """Make the barriers of a loop's products that are waited for."""
         products = products_of(loop)
-        needed = {dot: 1 for dot in products if isinstance(dot, TensorDotOp) and not dot.isAsync}
-        needed.update((d, 1) for d in products[::-1][:1] if d.isAsync)
+        needed = {dot: 1 for dot in products if not dot.isAsync or dot is products[-1]}
         for wait in waits:
             found = newest_ended(wait)
             if found is not None and found[0] is loop:
@@ -214,7 +215,9 @@ class _Lowering:
             self.barriers[dot] = barriers, number
             free_barriers(Builder(after, loop.location), barriers, number)
 
-    def _barrier(self, at: Builder, dot: Any, count: SSAValue) -> tuple[SSAValue, SSAValue]:
+    def _barrier(
+        self, at: Builder, dot: WarpGroupDotOp, count: SSAValue
+    ) -> tuple[SSAValue, SSAValue]:
         """The barrier of a product in the iteration of this number, and its phase."""
         barriers, number = self.barriers[dot]
         one = at.constant(1, ir.i32)
@@ -245,7 +248,7 @@ class _Lowering:
         if meet:
             at.make(BarrierOp, memory=BarrierMemory.LOCAL)
 
-    def _wait(self, wait: Any) -> None:
+    def _wait(self, wait: WarpGroupDotWaitOp) -> None:
         """Wait for the newest product that must have ended."""
         at, found = Builder(wait), newest_ended(wait)
         memories = [v for v in wait.inputs if isinstance(v.type, MemDescType)]
@@ -263,10 +266,11 @@ class _Lowering:
                 last = at.value(SubIOp, loop.results[-1], one)  # pyright: ignore
                 self._await(at, *self._barrier(at, flying[-1], last), memories)
 
-    def _multiply(self, dot: Any) -> None:
+    def _multiply(self, dot: TensorDotOp) -> None:
         """Start a product, and wait for it unless it is to go on."""
         at, result, loop = Builder(dot), dot.results[0], loop_of(dot)
-        member, known = dot.c in self.webs.parents, constant_value(dot.c)
+        member = self.webs.together and dot.c in self.webs.parents
+        known = constant_value(dot.c)
         zero = not member and known is not None and not known.any()
         if not member and not zero:
             self._store(at, dot.c, result)
@@ -289,14 +293,14 @@ class _Lowering:
         )  # fmt: skip
         if barrier is not None and not dot.isAsync:
             read = isinstance(dot.next_op, TMemLoadOp)  # it makes the threads meet
-            self._await(at, *barrier, [v for v in (dot.a, dot.b)], not read)
+            self._await(at, *barrier, (dot.a, dot.b), not read)
         if own is not None:
             free_barriers(at, own, 1)
 
-    def _erase(self, ops: Sequence[Any]) -> None:
+    def _erase(self, ops: Sequence[Op]) -> None:
         """Take out the products and waits, and what loops carried of members."""
-        for wait in ops:
-            for source, result in wait.forwarded_values() if isinstance(wait, WarpGroupDotWaitOp) else ():
+        for op in ops:
+            for source, result in op.forwarded_values():
                 result.replace_all_uses_with(source)
         function = self.webs.function
         first: Any = function.regions[0].blocks[0].first_op

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
 from tritium.analysis.regions import ancestor_in
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import is_terminator
-from tritium.ops.ttgir import TensorDotOp, WarpGroupDotWaitOp
-from tritium.ops.ttir.dot import MatrixProduct
+from tritium.ops.ttgir import TensorDotOp, WarpGroupDotOp, WarpGroupDotWaitOp
+from tritium.ops.ttir.function import FuncOp
 
 
-def statement_of(op: Operation, function: Any) -> Operation | None:
+def statement_of(op: Operation, function: FuncOp) -> Operation | None:
     """The op of a function's body that is or has an op; None where the body is several blocks,
     which may follow each other in any order."""
     if len(function.regions[0].blocks) > 1:
@@ -29,9 +29,9 @@ def statement_of(op: Operation, function: Any) -> Operation | None:
     return ancestor_in(function.regions[0].block, op)
 
 
-def products_of(loop: ForOp) -> list[Any]:
+def products_of(loop: ForOp) -> list[WarpGroupDotOp]:
     """The products of a loop's body, in their order."""
-    return [op for op in loop.body.ops if isinstance(op, MatrixProduct)]
+    return [op for op in loop.body.ops if isinstance(op, WarpGroupDotOp)]
 
 
 def loop_of(op: Operation) -> ForOp | None:
@@ -40,10 +40,10 @@ def loop_of(op: Operation) -> ForOp | None:
     return parent if isinstance(parent, ForOp) else None
 
 
-def newest_ended(wait: Any) -> tuple[ForOp, int] | None:
+def newest_ended(wait: WarpGroupDotWaitOp) -> tuple[ForOp, int] | None:
     """The loop whose products a wait is for, and the order of the newest one that has then ended,
     negative for those of the iteration before; None of a wait that is after its loop."""
-    loop: Any = wait.parent_op()
+    loop = wait.parent_op()
     while loop is not None and not isinstance(loop, ForOp):
         loop = loop.parent_op()
     if loop is None or not any(d.isAsync for d in products_of(loop)):
@@ -52,12 +52,12 @@ def newest_ended(wait: Any) -> tuple[ForOp, int] | None:
     for op in loop.body.ops:
         if op is place:
             break
-        begun += isinstance(op, MatrixProduct)
+        begun += isinstance(op, WarpGroupDotOp)
     return loop, begun - 1 - wait.pendings
 
 
 def carrier(value: SSAValue) -> Iterator[SSAValue]:
-    """What a value that a loop's body yields is in the next iteration, and after the loop."""
+    """The value in the next iteration, and after the loop, of one that a loop's body yields."""
     for use in value.uses:
         loop = use.operation.parent_op()
         if is_terminator(use.operation) and isinstance(loop, ForOp):
@@ -71,17 +71,19 @@ class Webs:
     Attributes:
         dots: its products.
         parents: a member that each one is in a web with; roots have themselves.
+        together: whether products hand on what they leave in memory.
         sound: whether members are what the memory holds when they are used.
     """
 
-    def __init__(self, function: Any):
+    def __init__(self, function: FuncOp):
         self.function = function
         self.dots = [op for op in function.walk() if isinstance(op, TensorDotOp)]
         self.parents: dict[SSAValue, SSAValue] = {}
+        self.together = True
         self.sound = True
 
     @staticmethod
-    def find(function: Any) -> Webs:
+    def find(function: FuncOp) -> Webs:
         """Webs as large as they can be."""
         webs = Webs(function)
         webs._collect()
@@ -89,9 +91,10 @@ class Webs:
         return webs
 
     @staticmethod
-    def alone(function: Any) -> Webs:
+    def alone(function: FuncOp) -> Webs:
         """A web for each product, which all end where they are."""
         webs = Webs(function)
+        webs.together = False
         for dot in webs.dots:
             webs.parents[dot.results[0]] = dot.results[0]
             dot.properties.pop("isAsync", None)
@@ -138,11 +141,11 @@ class Webs:
                     if init in self.parents and argument in self.parents:
                         self._unite(init, argument)
 
-    def in_place(self, use: Any) -> bool:
+    def in_place(self, use: Use) -> bool:
         """Whether a use of a member leaves it where it is."""
         user = use.operation
-        if isinstance(user, WarpGroupDotWaitOp):
-            return True
+        if not self.together or isinstance(user, WarpGroupDotWaitOp):
+            return self.together
         if isinstance(user, TensorDotOp):
             return user.operands[use.index] is user.c
         if isinstance(user, ForOp):
