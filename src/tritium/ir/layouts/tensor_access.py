@@ -55,9 +55,9 @@ def register_bases(
     variant: str = "32x32b",
 ) -> tuple[Bases, Bases, Bases, Bases]:  # fmt: skip
     """The coordinates that each bit of the register, lane, warp and block adds to the place of an
-    element of a tile in tensor memory, which `num_warps` warps access. With "32x32b" a lane has a row, or where a
-    block of 64 rows is alone half of one. Raises `ValueError` for numbers of warps that cannot
-    share it."""
+    element of a tile in tensor memory, which `num_warps` warps access. With "32x32b" a lane has a
+    row, or where a block of 64 rows is alone half of one. Raises `ValueError` for numbers of warps
+    that cannot share it."""
     if num_warps < 4 or num_warps & (num_warps - 1):
         raise ValueError(f"num_warps is {num_warps}; 4 or a larger power of two is required")
     found = linear(encoding, shape)

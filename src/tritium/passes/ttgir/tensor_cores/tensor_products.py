@@ -43,7 +43,7 @@ from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemorySpace
 from tritium.ops.arith import AddIOp, AndIOp, ShRSIOp, SubIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.gpu import BarrierMemory, BarrierOp
-from tritium.ops.scf import ForOp
+from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     MemDescIndexOp,
@@ -185,6 +185,9 @@ class _Lowering:
             for i in places:
                 if loop.inits[i] not in webs.parents:
                     self._store(Builder(loop), loop.inits[i], loop.body.args[1 + i])
+        for op in webs.function.walk():
+            if isinstance(op, IfOp):
+                self._store_in_branches(op)
         for value in list(webs.parents):
             if webs.is_read(value):
                 self._load(value)
@@ -227,6 +230,20 @@ class _Lowering:
 
     def _store(self, at: Builder, tile: SSAValue, member: SSAValue) -> None:
         at.make(TMemStoreOp, tile, self.memory(member), at.constant(1, ir.i1))
+
+    def _store_in_branches(self, op: IfOp) -> None:
+        """Store what only one branch has in registers of what is a member after the branches."""
+        for i, result in enumerate(op.results):
+            ends = [terminator(r.block) for r in op.regions] if result in self.webs.parents else []
+            for end in ends:
+                if end.operands[i] not in self.webs.parents:
+                    self._store(Builder(end), end.operands[i], result)
+                    end.operands[i] = self._nothing(result.type)
+
+    def _nothing(self, tile: ir.Type) -> SSAValue:
+        """A tile in place of one that is in tensor memory."""
+        first: Any = self.webs.function.regions[0].blocks[0].first_op
+        return Builder(first).constant(0, tile)
 
     def _load(self, value: SSAValue) -> None:
         """Load a member where it is defined, for what needs it in registers."""
@@ -302,11 +319,9 @@ class _Lowering:
         for op in ops:
             for source, result in op.forwarded_values():
                 result.replace_all_uses_with(source)
-        function = self.webs.function
-        first: Any = function.regions[0].blocks[0].first_op
         for value in self.webs.parents:
             if value.first_use is not None:
-                value.replace_all_uses_with(Builder(first).constant(0, value.type))
+                value.replace_all_uses_with(self._nothing(value.type))
         for op in ops:
             erase(op)
         for loop, places in self.carried.items():

@@ -1,5 +1,5 @@
 """Webs of tiles that can be in one piece of tensor memory: a product's sums, those that it adds to,
-and what loops carry of them.
+and what loops and branches hand on of them.
 
 A member of a web is what the memory holds from where it is defined until a product of the web
 starts, or the value is handed on. Members that something else reads are loaded where they are
@@ -15,8 +15,8 @@ from typing import Any
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
 from tritium.analysis.regions import ancestor_in
-from tritium.ops.scf import ForOp
-from tritium.ops.terminators import is_terminator
+from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import TensorDotOp, WarpGroupDotOp, WarpGroupDotWaitOp
 from tritium.ops.ttir.function import FuncOp
 
@@ -57,12 +57,14 @@ def newest_ended(wait: WarpGroupDotWaitOp) -> tuple[ForOp, int] | None:
 
 
 def carrier(value: SSAValue) -> Iterator[SSAValue]:
-    """The value in the next iteration, and after the loop, of one that a loop's body yields."""
+    """The value in the next iteration, and after the loop, of one that a loop's body yields; the
+    value after a branch of one that this yields."""
     for use in value.uses:
-        loop = use.operation.parent_op()
-        if is_terminator(use.operation) and isinstance(loop, ForOp):
-            yield loop.body.args[1 + use.index]
-            yield loop.results[use.index]
+        around = use.operation.parent_op()
+        if is_terminator(use.operation) and isinstance(around, (ForOp, IfOp)):
+            yield around.results[use.index]
+            if isinstance(around, ForOp):
+                yield around.body.args[1 + use.index]
 
 
 class Webs:
@@ -150,7 +152,7 @@ class Webs:
             return user.operands[use.index] is user.c
         if isinstance(user, ForOp):
             return use.index >= 3 and user.body.args[use.index - 2] in self.parents
-        return is_terminator(user) and isinstance(user.parent_op(), ForOp)
+        return is_terminator(user) and isinstance(user.parent_op(), (ForOp, IfOp))
 
     def is_read(self, value: SSAValue) -> bool:
         """Whether something needs a member in registers."""
@@ -158,30 +160,38 @@ class Webs:
 
     def _is_sound(self) -> bool:
         members = list(self.parents)
-        if any(sum(map(self.in_place, v.uses)) > 1 for v in members):
-            return False
         if any(self.is_read(v) and self._flies(v) for v in members):
             return False
         if any(d.isAsync and loop_of(d) is None for d in self.dots):
             return False
         return all(self._holds(b, {}) for b in self.function.regions[0].blocks)
 
-    def _order(self, value: SSAValue) -> tuple[ForOp, int] | None:
-        """The loop and the order of the product that a member is of; None of a finished one."""
+    def _order(
+        self, value: SSAValue, seen: frozenset[SSAValue] = frozenset()
+    ) -> tuple[ForOp, int] | None:
+        """The loop and the order of the product that a member is of; None of a finished one, and
+        of one that is `seen` before on the way."""
+        if value in seen:
+            return None
+        seen |= {value}
         owner: Any = value.owner
         if isinstance(owner, TensorDotOp):
             loop = loop_of(owner)
             return (loop, products_of(loop).index(owner)) if owner.isAsync and loop else None
         if isinstance(owner, WarpGroupDotWaitOp):
-            found = self._order(owner.operands[value.index])  # pyright: ignore
+            found = self._order(owner.operands[value.index], seen)  # pyright: ignore
             ended = newest_ended(owner)
             if found is None or ended is None or ended[0] is not found[0]:
                 return None
             return found if found[1] > ended[1] else None
+        if isinstance(owner, IfOp):
+            ends = [terminator(region.block).operands[value.index] for region in owner.regions]  # pyright: ignore
+            orders = [self._order(v, seen) for v in ends if v in self.parents]
+            return next((order for order in orders if order is not None), None)
         loop = owner if isinstance(owner, ForOp) else owner.parent_op()  # pyright: ignore
         index = value.index - isinstance(value, BlockArgument)  # pyright: ignore
         last: Any = loop.body.last_op
-        found = self._order(last.operands[index])
+        found = self._order(last.operands[index], seen)
         if found is None or found[0] is not loop:
             return None
         return loop, found[1] - len(products_of(loop))
@@ -196,14 +206,15 @@ class Webs:
         for op in block.ops:
             if not self._uses(op, held):
                 return False
+            before = dict(held)
             for region in op.regions:
-                inside = dict(held)
+                inside = dict(before)
                 if isinstance(op, ForOp):
                     members = [a for a in region.block.args if a in self.parents]
                     inside = dict[SSAValue, SSAValue | None]((self.root(a), a) for a in members)
                 if not all(self._holds(inner, inside) for inner in region.blocks):
                     return False
-                changed = {web for web, value in inside.items() if held.get(web) is not value}
+                changed = {web for web, value in inside.items() if before.get(web) is not value}
                 held.update(dict.fromkeys(changed))
             for result in op.results:
                 if result in self.parents:
