@@ -75,13 +75,23 @@ def shrinking(q_ptr, k_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexp
     tl.store(out_ptr + rows[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], acc)
 
 
-def kernel(function: Any, stages: int, edit: Any = None, arch: int = 90) -> Kernel:
-    """The kernel compiled for a capability, as ttgir that runs on arrays."""
+def constants_of(function: Any) -> list[str]:
+    """The names of a function's constants."""
+    return [p.name for p in function.params if p.is_constexpr]
+
+
+def kernel(
+    function: Any, stages: int, edit: Any = None, arch: int = 90, **arguments: Any
+) -> Kernel:
+    """The kernel compiled for a capability, as ttgir that runs on arrays. `arguments`: types of
+    parameters, and constants, by name."""
     names = [n for n in function.arg_names if n.endswith("_ptr")]
     wide = {"out_ptr", "dk_ptr", "dv_ptr", "lse_ptr", "delta_ptr"}
     types = {n: "*fp32" if n in wide else "*fp16" for n in names} | {"length": "i32"}
+    types |= {n: v for n, v in arguments.items() if n not in constants_of(function)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(names) + 1)}
-    constants = {n: v for n, v in (("D", D), ("BLOCK", BLOCK)) if n in function.arg_names}
+    known = {"D": D, "BLOCK": BLOCK, **arguments}
+    constants = {n: known[n] for n in constants_of(function)}
     source = ASTSource(function, types, constants, aligned)
     options = {"num_warps": 4, "num_stages": stages}
     text = tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm["ttgir"]

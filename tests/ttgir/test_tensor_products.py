@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -80,6 +81,64 @@ def run(function: Any, stages: int, edit: Any = None) -> None:
 @pytest.mark.parametrize("function", [product, forked, nested])
 def test_sums(function: Any, stages: int, fresh_cache: Path) -> None:
     run(function, stages)
+
+
+FORMATS = {"e4m3": (ml_dtypes.float8_e4m3fn, 32), "e2m1": (np.uint8, 32), "nvfp4": (np.uint8, 16)}
+
+
+@tritium.jit
+def scaled(
+    a_ptr, b_ptr, x_ptr, y_ptr, out_ptr, length, FORMAT: tl.constexpr, PACK: tl.constexpr,
+    RUN: tl.constexpr,
+):  # fmt: skip
+    """Both operands have K, in bytes, along their rows."""
+    i, j = tl.arange(0, 128), tl.arange(0, 64)
+    at, runs = tl.arange(0, 128 // PACK), tl.arange(0, 128 // RUN)
+    acc = tl.zeros((128, 64), tl.float32)
+    for k in range(0, length, 128):
+        a = tl.load(a_ptr + i[:, None] * (length // PACK) + k // PACK + at[None, :])
+        b = tl.load(b_ptr + j[:, None] * (length // PACK) + k // PACK + at[None, :])
+        x = tl.load(x_ptr + i[:, None] * (length // RUN) + k // RUN + runs[None, :])
+        y = tl.load(y_ptr + j[:, None] * (length // RUN) + k // RUN + runs[None, :])
+        acc = tl.dot_scaled(a, x, FORMAT, b.T, y, FORMAT, acc)
+    tl.store(out_ptr + i[:, None] * 64 + j[None, :], acc)
+
+
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def decoded(codes: Any) -> Any:
+    """The numbers of bytes with two of E2M1 in each, the lower half first (OCP MX 1.0)."""
+    halves = np.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
+    return FP4[halves & 7] * np.where(halves & 8, -1, 1)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("name", FORMATS)
+def test_scaled_products(name: str, stages: int, fresh_cache: Path) -> None:
+    dtype, run_length = FORMATS[name]
+    rng, size, pack = np.random.default_rng(3), 384, 1 if name == "e4m3" else 2
+    if pack == 1:
+        stored = [rng.standard_normal((n, size)).astype(dtype) for n in (128, 64)]
+        values = [x.astype(np.float64) for x in stored]
+    else:
+        stored = [rng.integers(0, 256, (n, size // 2)).astype(np.uint8) for n in (128, 64)]
+        values = [decoded(x) for x in stored]
+    codes = [rng.integers(124, 131, (n, size // run_length)).astype(np.uint8) for n in (128, 64)]
+    scales, factors = codes, [np.exp2(c.astype(np.float64) - 127) for c in codes]
+    if run_length == 16:
+        scales = [rng.integers(1, 5, c.shape).astype(ml_dtypes.float8_e4m3fn) for c in codes]
+        factors = [x.astype(np.float64) for x in scales]
+    kind, scale = ("*fp8e4nv" if pack == 1 else "*u8"), "*u8" if run_length == 32 else "*fp8e4nv"
+    made = kernel(scaled, stages, arch=100, a_ptr=kind, b_ptr=kind, x_ptr=scale, y_ptr=scale,
+                  FORMAT="e4m3" if pack == 1 else "e2m1", PACK=pack, RUN=run_length)  # fmt: skip
+    assert any(op.name == "ttng.tc_gen5_mma_scaled" for op in made.module.walk())
+    out = np.zeros((128, 64), np.float32)
+    made(*stored, *scales, out, size)
+    left, right = (
+        v * np.repeat(f, run_length, 1) for v, f in zip(values, factors, strict=True)
+    )
+    np.testing.assert_allclose(out, left @ right.T, 1e-5, 1e-4)
 
 
 def test_a_missing_wait_is_refused(fresh_cache: Path) -> None:

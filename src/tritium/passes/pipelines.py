@@ -102,7 +102,10 @@ def ttgir(
         reload: whether loops read operands again where registers are short.
     """
     return [
-        ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
+        ScaledDot(
+            tensor_cores=True, target=processor.name, rows=rows,
+            num_warps=num_warps if wgmma and num_ctas == 1 else 1,
+        ),
         DotPrecision(target=processor.name),
         *([TransposeProducts(processor.name, num_warps)] if wgmma and num_ctas == 1 else []),
         CallFacts(),

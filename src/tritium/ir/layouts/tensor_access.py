@@ -86,10 +86,17 @@ def sums_encoding(shape: tuple[int, ...], cluster: Cluster = ()) -> TensorMemory
     )
 
 
+def in_registers(
+    encoding: TensorEncoding, shape: tuple[int, ...], bits: int, num_warps: int
+) -> LinearEncoding:
+    """The encoding of registers for a tile in tensor memory: each lane has a row, or scales that
+    all warps have. Raises `ValueError` for numbers of warps that cannot share it."""
+    bases = register_bases(encoding, shape, bits, num_warps)
+    return LinearEncoding.make(**dict(zip(LinearEncoding.KEYS, bases, strict=True)))
+
+
 def sums_in_registers(
     shape: tuple[int, ...], num_warps: int, cluster: Cluster = ()
 ) -> LinearEncoding:
-    """The encoding of registers for the sums of a product: each lane has a row. Raises
-    `ValueError` for numbers of warps that cannot share them."""
-    bases = register_bases(sums_encoding(shape, cluster), shape, 32, num_warps)
-    return LinearEncoding.make(**dict(zip(LinearEncoding.KEYS, bases, strict=True)))
+    """The encoding of registers for the sums of a product. Raises `ValueError` likewise."""
+    return in_registers(sums_encoding(shape, cluster), shape, 32, num_warps)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +32,13 @@ from tritium.ops.ttgir.types import (
     check_matrix,
     check_memory,
 )
-from tritium.ops.ttir.dot import ScaleFormat, scale_factors, unpack_fp4
+from tritium.ops.ttir.dot import (
+    ScaleFormat,
+    TileProduct,
+    check_product,
+    scale_factors,
+    unpack_fp4,
+)
 
 
 class TensorCoreProduct(Op):
@@ -300,6 +307,63 @@ class TensorDotOp(WarpGroupDotOp):
             raise OpError(
                 f"{cls.name}: accumulator {describe(c)}; 32-bit sums in #ttg.linear are required"
             )
+
+
+class TensorScaledDotOp(TileProduct):
+    """`(a * a_scale) @ (b * b_scale) + c` by the tensor cores, as `TensorDotOp`; the scales are
+    tiles that the registers of all warps have. E2M1 operands are bytes of two elements along K."""
+
+    name = "ttng.tensor_dot_scaled"
+    capabilities = 100, 119
+    effects = (reads(SHARED, "a"), reads(SHARED, "b"))
+    has_scales = True
+    in_tensor_memory = True
+    takes_registers: ClassVar[bool] = False
+    isAsync: ClassVar[bool] = False
+    useC: ClassVar[None] = None
+    syntax = (
+        "$a scale $a_scale, $b scale $b_scale, $c lhs = $a_type rhs = $b_type attrs : "
+        "type(a), type(a_scale) * type(b), type(b_scale) -> type(result)"
+    )
+    a_scale = operand()
+    b_scale = operand()
+    a_type = enum_attr(ScaleFormat)
+    b_type = enum_attr(ScaleFormat)
+
+    @classmethod
+    def infer(
+        cls, a: ir.Type, b: ir.Type, c: ir.Type, a_scale: ir.Type, b_scale: ir.Type, **attrs: Any
+    ) -> ir.Type:
+        TensorDotOp.check_registers(a, c)
+        check_matrix(cls.name, b)
+        left, right = (check_memory(cls.name, m).get_shape() for m in (a, b))
+        check_product(cls.name, left, right, a, b, c)
+        return c
+
+    def evaluate(
+        self, context: Context, a: Buffer, b: Buffer, c: Any, a_scale: Any, b_scale: Any
+    ) -> Any:
+        packed = self.a_type is ScaleFormat.E2M1
+        left, right = (state_of(context).check_read(m, by_proxy=True) for m in (a, b))
+        if packed:
+            left, right = unpack_fp4(left, 1), unpack_fp4(right, 0)
+        run = left.shape[1] // a_scale.shape[1]
+        product = np.matmul(
+            left.astype(np.float64) * _factors(a_scale, run),
+            right.astype(np.float64) * np.transpose(_factors(b_scale, run)),
+        )
+        return (product + np.asarray(c, np.float64)).astype(np.asarray(c).dtype)
+
+
+def sums_columns(product: TileProduct) -> int:
+    """The columns of tensor memory, at most, for the sums of a product, and for scales."""
+    rows, columns = ir.shape_of(product.results[0].type)[-2:]
+    found = max(rows // 128, 1) * columns
+    if product.has_scales:
+        values: Any = product
+        scales = [v for v in (values.a_scale, values.b_scale) if v is not None]
+        found += sum(max(prod(ir.shape_of(v.type)) // 128, 4) for v in scales)
+    return found
 
 
 def run_of(scales: Any) -> int:

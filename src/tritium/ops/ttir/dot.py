@@ -63,6 +63,9 @@ class TileProduct(Op):
     has_scales: ClassVar[bool] = False
     """Whether operands have scales, `a_scale` and `b_scale`."""
 
+    in_tensor_memory: ClassVar[bool] = False
+    """Whether the sums of such a product are in tensor memory while it runs."""
+
     @property
     def k(self) -> int:
         """The extent of the axis that is summed over."""
@@ -80,9 +83,6 @@ class MatrixProduct(TileProduct):
 
     takes_registers: ClassVar[bool] = False
     """Whether the left operand of such a product may be in registers."""
-
-    in_tensor_memory: ClassVar[bool] = False
-    """Whether the sums of such a product are in tensor memory while it runs."""
 
 
 class DotOp(MatrixProduct):

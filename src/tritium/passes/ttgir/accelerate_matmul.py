@@ -37,7 +37,6 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ir.layouts.moves import permuted
-from tritium.ir.layouts.tensor_access import sums_encoding
 from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AddFOp
 from tritium.ops.base import Op, permutes
@@ -47,6 +46,7 @@ from tritium.ops.ttgir import (
     MemDescTransOp,
     memdesc_of,
 )
+from tritium.ops.ttgir.tcgen05 import sums_columns
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import Pass
@@ -102,7 +102,9 @@ class AccelerateMatmul(Pass):
                 able = (u for u in units if u.scaled or not op.has_scales)
                 able = (u for u in able if u.takes(op, num_warps, part))
                 unit = next((u for u in able if room.has(op, u)), None)
-                if unit is not None and unit.from_shared:
+                if unit is not None and unit.from_shared and op.has_scales:
+                    _scaled_from_shared_memory(op, unit, num_warps)
+                elif unit is not None and unit.from_shared:
                     assert isinstance(op, MatrixProduct)
                     held = self.registers and is_computed(op.a)
                     # What a loop does not change would be copied in each iteration.
@@ -133,8 +135,8 @@ class _TensorMemory:
         if not self.usable:
             return False
         shape, place = ir.shape_of(op.results[0].type), statement_of(op, self.function)
-        columns = sums_encoding(shape).columns_of(shape, 32)
-        kind = shape, ir.element_type(op.results[0].type)
+        columns = sums_columns(op)
+        kind = shape, ir.element_type(op.results[0].type), columns
         taken = self.taken.setdefault(kind, {})
         before = sum(max(places.values(), default=0) for places in self.taken.values())
         more = max(taken.get(place, 0) + columns - max(taken.values(), default=0), 0)
@@ -229,6 +231,24 @@ def _from_shared_memory(
     dot.name_hint = op.results[0].name_hint
     back = convert(dot, ir.encoding_of(op.results[0].type), op)
     op.results[0].replace_all_uses_with(back)
+    erase(op)
+
+
+def _scaled_from_shared_memory(op: TileProduct, unit: MatrixUnit, num_warps: int) -> None:
+    product: Any = op
+    encoding = unit.encoding(product, num_warps, (), False)
+    a = _in_shared_memory(op, op.a, 1, ir.bit_width(op.a.type), ())
+    b = _in_shared_memory(op, op.b, 0, ir.bit_width(op.b.type), ())
+    scales = [
+        convert(source_of(value), unit.scales(product, encoding, index), op)
+        for index, value in enumerate((product.a_scale, product.b_scale))
+    ]
+    dot = Builder(op).value(
+        unit.from_shared, a, b, convert(op.c, encoding, op), *scales,
+        a_type=product.a_elem_type, b_type=product.b_elem_type,
+    )  # fmt: skip
+    dot.name_hint = op.results[0].name_hint
+    op.results[0].replace_all_uses_with(convert(dot, ir.encoding_of(op.results[0].type), op))
     erase(op)
 
 

@@ -39,7 +39,11 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from tritium.analysis.regions import ancestor_in, functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_access import sums_encoding
-from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemorySpace
+from tritium.ir.layouts.tensor_memory import (
+    COLUMNS,
+    TensorMemoryScalesEncoding,
+    TensorMemorySpace,
+)
 from tritium.ops.arith import AddIOp, AndIOp, ShRSIOp, SubIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.gpu import BarrierMemory, BarrierOp
@@ -49,12 +53,13 @@ from tritium.ops.ttgir import (
     MemDescIndexOp,
     MemDescType,
     TCGen5MMAOp,
+    TCGen5MMAScaledOp,
     TensorDotOp,
+    TensorScaledDotOp,
     TMemAllocOp,
     TMemLoadOp,
     TMemStoreOp,
     WaitBarrierOp,
-    WarpGroupDotOp,
     WarpGroupDotWaitOp,
     memdesc_of,
 )
@@ -64,6 +69,7 @@ from tritium.passes.rewriting import Builder, copy_names, erase
 from tritium.passes.ttgir.expand_pipeline import free_barriers, make_barriers
 from tritium.passes.ttgir.tensor_cores.webs import (
     Webs,
+    is_product,
     loop_of,
     newest_ended,
     products_of,
@@ -81,7 +87,7 @@ class TensorProducts(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            dots = [op for op in function.walk() if isinstance(op, TensorDotOp)]
+            dots = [op for op in function.walk() if is_product(op)]
             loops = dict.fromkeys(loop for d in dots if (loop := loop_of(d)) is not None)
             if not dots:
                 continue
@@ -105,6 +111,19 @@ def memory_type(tile: ir.Type) -> MemDescType:
     return memdesc_of(
         shape, ir.element_type(tile), sums_encoding(shape), space=TensorMemorySpace()
     )
+
+
+def scales_type(tile: ir.Type) -> MemDescType:
+    """The type of tensor memory for scales."""
+    encoding = TensorMemoryScalesEncoding.make()
+    return memdesc_of(
+        ir.shape_of(tile), ir.element_type(tile), encoding, space=TensorMemorySpace()
+    )
+
+
+def scales_of(dot: TensorDotOp | TensorScaledDotOp) -> tuple[SSAValue, ...]:
+    """The scales of a product's operands."""
+    return (dot.a_scale, dot.b_scale) if isinstance(dot, TensorScaledDotOp) else ()
 
 
 class _Memories:
@@ -142,7 +161,10 @@ class _Memories:
 
     @property
     def fit(self) -> bool:
-        return sum(columns_of(k) * len(pieces) for k, pieces in self.last.items()) <= COLUMNS
+        """Whether there is so much memory, with that for scales."""
+        taken = sum(columns_of(k) * len(pieces) for k, pieces in self.last.items())
+        scales = (columns_of(scales_type(v.type)) for d in self.webs.dots for v in scales_of(d))
+        return taken + sum(scales) <= COLUMNS
 
     def allocate(self) -> dict[SSAValue, SSAValue]:
         """The memory of each web, allocated where the function begins."""
@@ -200,7 +222,10 @@ class _Lowering:
     def _make_barriers(self, loop: ForOp, waits: Sequence[WarpGroupDotWaitOp]) -> None:
         """Make the barriers of a loop's products that are waited for."""
         products = products_of(loop)
-        needed = {dot: 1 for dot in products if not dot.isAsync or dot is products[-1]}
+        needed: dict[Operation, int] = {
+            dot: 1 for dot in self.webs.dots
+            if dot.parent is loop.body and (not dot.isAsync or dot is products[-1])
+        }  # fmt: skip
         for wait in waits:
             found = newest_ended(wait)
             if found is not None and found[0] is loop:
@@ -219,7 +244,7 @@ class _Lowering:
             free_barriers(Builder(after, loop.location), barriers, number)
 
     def _barrier(
-        self, at: Builder, dot: WarpGroupDotOp, count: SSAValue
+        self, at: Builder, dot: Operation, count: SSAValue
     ) -> tuple[SSAValue, SSAValue]:
         """The barrier of a product in the iteration of this number, and its phase."""
         barriers, number = self.barriers[dot]
@@ -283,7 +308,7 @@ class _Lowering:
                 last = at.value(SubIOp, loop.results[-1], one)  # pyright: ignore
                 self._await(at, *self._barrier(at, flying[-1], last), memories)
 
-    def _multiply(self, dot: TensorDotOp) -> None:
+    def _multiply(self, dot: TensorDotOp | TensorScaledDotOp) -> None:
         """Start a product, and wait for it unless it is to go on."""
         at, result, loop = Builder(dot), dot.results[0], loop_of(dot)
         member = self.webs.together and dot.c in self.webs.parents
@@ -304,15 +329,33 @@ class _Lowering:
             zero_i32 = at.constant(0, ir.i32)
             barrier = at.value(MemDescIndexOp, own, zero_i32), zero_i32
         place = [] if barrier is None else [barrier[0]]
-        at.make(
-            TCGen5MMAOp, dot.a, dot.b, self.memory(result), use, true, place, [true] * len(place),
-            is_async=True,
-        )  # fmt: skip
+        self._start(at, dot, use, place)
         if barrier is not None and not dot.isAsync:
             read = isinstance(dot.next_op, TMemLoadOp)  # it makes the threads meet
             self._await(at, *barrier, (dot.a, dot.b), not read)
         if own is not None:
             free_barriers(at, own, 1)
+
+    def _start(
+        self, at: Builder, dot: TensorDotOp | TensorScaledDotOp, use: SSAValue,
+        barriers: Sequence[SSAValue],
+    ) -> None:  # fmt: skip
+        """Start a product, with its scales, if there are any, in tensor memory of their own."""
+        true, sums = at.constant(1, ir.i1), self.memory(dot.results[0])
+        told = barriers, [true] * len(barriers)
+        if not isinstance(dot, TensorScaledDotOp):
+            at.make(TCGen5MMAOp, dot.a, dot.b, sums, use, true, *told, is_async=True)
+            return
+        first: Any = self.webs.function.regions[0].blocks[0].first_op
+        scales = list[SSAValue]()
+        for tile in scales_of(dot):
+            here = Builder(first, dot.location)
+            scales.append(here.value(TMemAllocOp, None, result=scales_type(tile.type)))
+            at.make(TMemStoreOp, tile, scales[-1], true)
+        at.make(
+            TCGen5MMAScaledOp, dot.a, dot.b, sums, *scales, use, true, *told,
+            a_type=dot.a_type, b_type=dot.b_type, is_async=True,
+        )  # fmt: skip
 
     def _erase(self, ops: Sequence[Op]) -> None:
         """Take out the products and waits, and what loops carried of members."""

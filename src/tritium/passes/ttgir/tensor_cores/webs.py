@@ -17,7 +17,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 from tritium.analysis.regions import ancestor_in
 from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.terminators import is_terminator, terminator
-from tritium.ops.ttgir import TensorDotOp, WarpGroupDotOp, WarpGroupDotWaitOp
+from tritium.ops.ttgir import WarpGroupDotOp, WarpGroupDotWaitOp
+from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 
 
@@ -29,8 +30,13 @@ def statement_of(op: Operation, function: FuncOp) -> Operation | None:
     return ancestor_in(function.regions[0].block, op)
 
 
+def is_product(op: Operation) -> bool:
+    """Whether an op is a product whose sums are in tensor memory."""
+    return isinstance(op, TileProduct) and op.in_tensor_memory
+
+
 def products_of(loop: ForOp) -> list[WarpGroupDotOp]:
-    """The products of a loop's body, in their order."""
+    """The products of a loop's body that may go on while it does, in their order."""
     return [op for op in loop.body.ops if isinstance(op, WarpGroupDotOp)]
 
 
@@ -79,7 +85,7 @@ class Webs:
 
     def __init__(self, function: FuncOp):
         self.function = function
-        self.dots = [op for op in function.walk() if isinstance(op, TensorDotOp)]
+        self.dots: list[Any] = [op for op in function.walk() if is_product(op)]
         self.parents: dict[SSAValue, SSAValue] = {}
         self.together = True
         self.sound = True
@@ -136,7 +142,7 @@ class Webs:
                 for source, result in op.forwarded_values():
                     if source in self.parents:
                         self._unite(source, result)
-            elif isinstance(op, TensorDotOp) and op.c in self.parents:
+            elif isinstance(op, TileProduct) and op.in_tensor_memory and op.c in self.parents:
                 self._unite(op.c, op.results[0])
             elif isinstance(op, ForOp):
                 for init, argument in zip(op.inits, op.body.args[1:], strict=True):
@@ -148,7 +154,7 @@ class Webs:
         user = use.operation
         if not self.together or isinstance(user, WarpGroupDotWaitOp):
             return self.together
-        if isinstance(user, TensorDotOp):
+        if isinstance(user, TileProduct) and user.in_tensor_memory:
             return user.operands[use.index] is user.c
         if isinstance(user, ForOp):
             return use.index >= 3 and user.body.args[use.index - 2] in self.parents
@@ -175,7 +181,7 @@ class Webs:
             return None
         seen |= {value}
         owner: Any = value.owner
-        if isinstance(owner, TensorDotOp):
+        if is_product(owner):
             loop = loop_of(owner)
             return (loop, products_of(loop).index(owner)) if owner.isAsync and loop else None
         if isinstance(owner, WarpGroupDotWaitOp):
@@ -185,8 +191,9 @@ class Webs:
                 return None
             return found if found[1] > ended[1] else None
         if isinstance(owner, IfOp):
-            ends = [terminator(region.block).operands[value.index] for region in owner.regions]  # pyright: ignore
-            orders = [self._order(v, seen) for v in ends if v in self.parents]
+            index = owner.results.index(value)  # pyright: ignore
+            ends: list[SSAValue] = [terminator(r.block).operands[index] for r in owner.regions]
+            orders = [self._order(end, seen) for end in ends if end in self.parents]
             return next((order for order in orders if order is not None), None)
         loop = owner if isinstance(owner, ForOp) else owner.parent_op()  # pyright: ignore
         index = value.index - isinstance(value, BlockArgument)  # pyright: ignore
