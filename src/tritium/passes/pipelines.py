@@ -102,10 +102,7 @@ def ttgir(
         reload: whether loops read operands again where registers are short.
     """
     return [
-        ScaledDot(
-            tensor_cores=True, target=processor.name, rows=rows,
-            num_warps=num_warps if wgmma and num_ctas == 1 else 1,
-        ),
+        ScaledDot(True, processor.name, rows, num_warps if wgmma and num_ctas == 1 else 1),
         DotPrecision(target=processor.name),
         *([TransposeProducts(processor.name, num_warps)] if wgmma and num_ctas == 1 else []),
         CallFacts(),
