@@ -17,20 +17,18 @@ from tritium.ops.ttir.memory import Tile
 from tritium.passes import PassManager, pipelines
 from tritium.target import GPUTarget
 
-TARGET = GPUTarget("cuda", 90, 32)
-
 
 def split(
     kernel: Any, signature: str, constants: dict[str, Any], num_warps: int, num_stages: int,
-    loops: int | None = 1,
+    loops: int | None = 1, arch: int = 90,
 ) -> Any:  # fmt: skip
     """The ttgir of a kernel, some loops of which are split."""
     names = [n for n in kernel.arg_names if n not in constants]
     types = dict(zip(names, signature.split(), strict=True))
     source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
-    backend = make_backend(TARGET)
+    backend = make_backend(GPUTarget("cuda", arch, 32))
     module = source.generate(backend, backend.parse_options({"num_warps": num_warps}))
-    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), num_warps, num_stages)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(arch), num_warps, num_stages)]
     PassManager(passes, verify_each=True).run(module)
     found = sum(isinstance(op, WarpSpecializeOp) for op in module.walk())
     assert loops is None or found == loops
@@ -38,8 +36,9 @@ def split(
 
 
 def product(
-    name: str, num_warps: int, num_stages: int, bm: int = 128, bn: int = 64, bk: int = 32
-) -> Any:
+    name: str, num_warps: int, num_stages: int, bm: int = 128, bn: int = 64, bk: int = 32,
+    arch: int = 90,
+) -> Any:  # fmt: skip
     """`matmul_blocks` or `persistent` of the benchmarks; `halves`: the latter, which stores halves
     of its tiles."""
     halves, name = name == "halves", "persistent" if name == "halves" else name
@@ -49,15 +48,17 @@ def product(
     blocks = ((bm, bk), (bn, bk), (bm, bn // 2 if halves else bn))
     signature = " ".join(f"tensordesc<fp16[{rows},{columns}]>" for rows, columns in blocks)
     kernel = getattr(gpu_kernels, name)
-    return split(kernel, f"{signature} i32 i32 i32", constants, num_warps, num_stages)
+    return split(kernel, f"{signature} i32 i32 i32", constants, num_warps, num_stages, arch=arch)
 
 
-def attention(causal: bool, num_warps: int, keys: int = 64, depth: int = 32) -> Any:
+def attention(
+    causal: bool, num_warps: int, keys: int = 64, depth: int = 32, arch: int = 90
+) -> Any:
     """`attention` of the benchmarks, for blocks of 128 queries."""
     constants = {"D": depth, "BM": 128, "BN": keys, "CAUSAL": causal, "SPLIT": True}
     q, k = f"tensordesc<fp16[128,{depth}]>", f"tensordesc<fp16[{keys},{depth}]>"
     signature = f"{q} {k} {k} {q} *fp32 i32 fp32"
-    return split(gpu_kernels.attention, signature, constants, num_warps, 3, 1 + causal)
+    return split(gpu_kernels.attention, signature, constants, num_warps, 3, 1 + causal, arch)
 
 
 def launch(module: Any, grid: tuple[int, ...], arrays: list[np.ndarray], *rest: Any) -> None:

@@ -75,15 +75,26 @@ def shrinking(q_ptr, k_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexp
     tl.store(out_ptr + rows[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], acc)
 
 
-def kernel(function: Any, stages: int, edit: Any = None) -> Kernel:
-    """The kernel compiled for sm_90, as ttgir that runs on arrays."""
+def constants_of(function: Any) -> list[str]:
+    """The names of a function's constants."""
+    return [p.name for p in function.params if p.is_constexpr]
+
+
+def kernel(
+    function: Any, stages: int, edit: Any = None, arch: int = 90, **arguments: Any
+) -> Kernel:
+    """The kernel compiled for a capability, as ttgir that runs on arrays. `arguments`: types of
+    parameters, and constants, by name."""
     names = [n for n in function.arg_names if n.endswith("_ptr")]
     wide = {"out_ptr", "dk_ptr", "dv_ptr", "lse_ptr", "delta_ptr"}
     types = {n: "*fp32" if n in wide else "*fp16" for n in names} | {"length": "i32"}
+    types |= {n: v for n, v in arguments.items() if n not in constants_of(function)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(names) + 1)}
-    source = ASTSource(function, types, {"D": D, "BLOCK": BLOCK}, aligned)
+    known = {"D": D, "BLOCK": BLOCK, **arguments}
+    constants = {n: known[n] for n in constants_of(function)}
+    source = ASTSource(function, types, constants, aligned)
     options = {"num_warps": 4, "num_stages": stages}
-    text = tritium.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ttgir"]
+    text = tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm["ttgir"]
     made = Kernel.__new__(Kernel)
     made.module, made.printed = parse_module(edit(text) if edit else text), []
     return made
@@ -105,18 +116,20 @@ def run_forward(made: Kernel) -> None:
     np.testing.assert_allclose(out, attended(q, k, v)[1], 1e-2, 1e-2)
 
 
+@pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("stages", [1, 2, 3])
-def test_attention(stages: int, fresh_cache: Path) -> None:
-    run_forward(kernel(forward, stages))
+def test_attention(stages: int, arch: int, fresh_cache: Path) -> None:
+    run_forward(kernel(forward, stages, arch=arch))
 
 
+@pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("stages", [1, 2, 4])
-def test_gradients(stages: int, fresh_cache: Path) -> None:
+def test_gradients(stages: int, arch: int, fresh_cache: Path) -> None:
     k, v = (floats(BLOCK, D, seed=i, dtype=np.float16) / 4 for i in (0, 1))
     q, do = (floats(LENGTH, D, seed=i, dtype=np.float16) / 4 for i in (2, 3))
     lse, delta = floats(LENGTH, seed=4), floats(LENGTH, seed=5)
     dk, dv = np.zeros((BLOCK, D), np.float32), np.zeros((BLOCK, D), np.float32)
-    kernel(backward, stages)(q, k, v, do, lse, delta, dk, dv, LENGTH)
+    kernel(backward, stages, arch=arch)(q, k, v, do, lse, delta, dk, dv, LENGTH)
     wide = [x.astype(np.float64) for x in (q, k, v, do)]
     p = np.exp2(wide[1] @ wide[0].T - lse)
     ds = p * (wide[2] @ wide[3].T - delta)
@@ -124,11 +137,12 @@ def test_gradients(stages: int, fresh_cache: Path) -> None:
     np.testing.assert_allclose(dk, ds @ wide[0], 1e-2, 1e-2)
 
 
+@pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("stages", [1, 2, 3])
-def test_a_sum_that_shrinks(stages: int, fresh_cache: Path) -> None:
+def test_a_sum_that_shrinks(stages: int, arch: int, fresh_cache: Path) -> None:
     q, k = (floats(LENGTH, D, seed=i, dtype=np.float16) for i in (0, 1))
     out, want = np.zeros((BLOCK, BLOCK), np.float32), 0.0
-    kernel(shrinking, stages)(q, k, out, LENGTH)
+    kernel(shrinking, stages, arch=arch)(q, k, out, LENGTH)
     for start in range(0, LENGTH, BLOCK):
         a, b = (x[start : start + BLOCK].astype(np.float64) for x in (q, k))
         want = want * 0.5 + a @ b.T

@@ -26,7 +26,8 @@ def lowered(
 
 @pytest.mark.parametrize(
     "capability,num_warps,num_stages,num_ctas",
-    [(90, 4, 3, 1), (80, 8, 2, 1), (90, 1, 1, 1), (90, 4, 3, 2), (100, 4, 2, 8)],
+    [(90, 4, 3, 1), (80, 8, 2, 1), (90, 1, 1, 1), (90, 4, 3, 2), (100, 4, 2, 8), (100, 4, 3, 1),
+     (103, 8, 2, 1)],
 )
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_ttgir_runs_on_arrays(

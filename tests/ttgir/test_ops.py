@@ -36,6 +36,8 @@ ALIASES = """\
 #shared2 = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
 #plain = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}>
 #smem = #ttg.shared_memory
+#linear = #ttg.linear<{register = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], lane = [[1, 0], [2, 0],
+  [4, 0], [8, 0], [0, 32]], warp = [[16, 0], [32, 0]], block = []}>
 """.replace("\n  ", " ")
 MEMORY = "!ttg.memdesc<64x64xf16, #shared, #smem, mutable>"
 TILE = "tensor<64x64xf16, #blocked>"
@@ -107,6 +109,8 @@ def test_round_trip(name: str, body: str) -> None:
         ("%0 = ttng.tmem_alloc : () -> !ttg.memdesc<1024x128xf32, #ttng.tensor_memory_encoding<"
          "blockM = 128, blockN = 128, colStride = 1>, #ttng.tensor_memory, mutable>",
          "takes 1024 columns of tensor memory; there are 512"),
+        (f"%0 = ttng.tensor_dot %m, %m, %acc : {MEMORY} * {MEMORY} -> tensor<64x64xf32, #mma>",
+         "32-bit sums in #ttg.linear are required"),
         ("ttng.tmem_copy %m, %m : " + f"{MEMORY}, {MEMORY}", "tensor memory is required"),
         ("%0 = ttng.packed_arith fma %t, %t : (" + f"{TILE}, {TILE}) -> {TILE}", "of 2 operands"),
         (f"ttng.init_barrier %m, 1 : {MEMORY}", "a memdesc of 1xi64 is required"),

@@ -43,6 +43,27 @@ def test_attention(causal: bool, keys: int, depth: int) -> None:
     np.testing.assert_allclose(out.astype(np.float64), want, 1e-2, 1e-2)
 
 
+@pytest.mark.parametrize("name", ["persistent", "halves"])
+def test_products_in_tensor_memory(name: str) -> None:
+    module = product(name, 4, 3, arch=100)
+    assert any(op.name == "ttng.tc_gen5_mma" for op in module.walk())
+    a, b, c = random(200, 96), random(100, 96, seed=1), random(200, 100)
+    launch(module, (3,), [a, b, c], *map(np.int32, (200, 100, 96)))
+    want = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
+
+
+@pytest.mark.parametrize("keys,depth", [(64, 32), (128, 128)])
+def test_attention_in_tensor_memory(keys: int, depth: int) -> None:
+    module = attention(True, 8, keys, depth, arch=100)
+    q, k, v = (random(384, depth, seed=i) for i in range(3))
+    out, top = np.zeros_like(q), np.zeros(384, np.float32)
+    scale = np.float32(0.25)
+    launch(module, (3, 1), [q, k, v, out], top, np.int32(384), scale)
+    want = attended(q, k, v, scale, True)
+    np.testing.assert_allclose(out.astype(np.float64), want, 1e-2, 1e-2)
+
+
 BARRIER = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
 HEAD = """
 #shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>

@@ -20,6 +20,7 @@ from tritium.passes.ttgir import (
     ResolveAutoEncodings,
     SplitConversions,
     StageOperands,
+    TensorProducts,
     ThreadLocality,
     WarpSpecialize,
 )
@@ -101,7 +102,7 @@ def ttgir(
         reload: whether loops read operands again where registers are short.
     """
     return [
-        ScaledDot(tensor_cores=True, target=processor.name, rows=rows),
+        ScaledDot(True, processor.name, rows, num_warps if wgmma and num_ctas == 1 else 1),
         DotPrecision(target=processor.name),
         *([TransposeProducts(processor.name, num_warps)] if wgmma and num_ctas == 1 else []),
         CallFacts(),
@@ -126,6 +127,7 @@ def ttgir(
         StageOperands(),
         DescriptorsToTMA(late=late),
         AsyncDots(),
+        TensorProducts(),
         *([BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
         Canonicalize(),
         CSE(),

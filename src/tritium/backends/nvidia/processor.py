@@ -5,11 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import Cluster, Encoding, NvidiaMmaEncoding, part_of
-from tritium.ops.ttgir import WarpGroupDotOp
-from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
+from tritium.ir.layouts.encodings import (
+    WARP,
+    Cluster,
+    Encoding,
+    NvidiaMmaEncoding,
+    linear,
+    part_of,
+)
+from tritium.ir.layouts.tensor_access import in_registers, sums_in_registers
+from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemoryScalesEncoding
+from tritium.ops.ttgir import TensorDotOp, TensorScaledDotOp, WarpGroupDotOp
+from tritium.ops.ttgir.tcgen05 import sums_columns
+from tritium.ops.ttir.dot import (
+    DotScaledOp,
+    InputPrecision,
+    MatrixProduct,
+    ScaleFormat,
+    TileProduct,
+)
+from tritium.ops.ttir.function import FuncOp
 from tritium.target import BulkCopies, MatrixUnit, Processor
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
@@ -89,6 +107,109 @@ class Wgmma:
 
 
 @dataclass(frozen=True)
+class Tcgen05:
+    """`tcgen05.mma` (sm_100): 64 or 128 rows, operands in shared memory, sums in tensor memory.
+    `integers`: it multiplies 8-bit integers."""
+
+    integers: bool
+    from_shared: type[MatrixProduct] | None = TensorDotOp
+    scaled: bool = False
+
+    def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
+        element, out, bits = _kinds(product)
+        m, n = part[-2:]
+        if len(part) != 2 or num_warps % 4 or m % 64 or n % 16 or not _fills_k(product):
+            return False
+        if part != ir.shape_of(product.results[0].type) or not self._shared(part, num_warps):
+            return False
+        if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
+            return out == ir.f32 and bits == ir.bit_width(product.b.type)
+        if element == ir.f32:
+            return product.inputPrecision is InputPrecision.TF32
+        return self.integers and element == ir.i8 and out == ir.i32
+
+    @staticmethod
+    def _shared(part: tuple[int, ...], num_warps: int) -> bool:
+        """Whether so many warps can have the sums."""
+        try:
+            sums_in_registers(part, num_warps)
+        except ValueError:
+            return False
+        return True
+
+    def encoding(
+        self, product: MatrixProduct, num_warps: int, cluster: Cluster, chained: bool
+    ) -> Encoding:
+        """Each lane has a row."""
+        return sums_in_registers(ir.shape_of(product.results[0].type), num_warps, cluster)
+
+    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
+        return 32 // ir.bit_width(product.a.type)
+
+    def tuned(self, rows: int, pack: int) -> MatrixUnit:
+        raise ValueError("tcgen05 has 64 or 128 rows")
+
+    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
+        raise ValueError("the scales of tcgen05 are in tensor memory")
+
+    def rounds_sums(self, product: MatrixProduct) -> bool:
+        return False
+
+
+_SCALED = {ScaleFormat.E4M3: ir.f8e4m3fn, ScaleFormat.E5M2: ir.f8e5m2, ScaleFormat.E2M1: ir.i8}
+"""The element types of operands with scales."""
+
+
+@dataclass(frozen=True)
+class Tcgen05Scaled(Tcgen05):
+    """`tcgen05.mma` with scales for each 32 elements along K, or 16 where these have 4 bits."""
+
+    integers: bool = False
+    from_shared: Any = TensorScaledDotOp
+    scaled: bool = True
+
+    def takes(self, product: Any, num_warps: int, part: tuple[int, ...]) -> bool:
+        if not isinstance(product, DotScaledOp) or num_warps % 4 or len(part) != 2:
+            return False
+        formats, scales = (
+            (product.a_elem_type, product.b_elem_type), (product.a_scale, product.b_scale)
+        )  # fmt: skip
+        packed = formats == (ScaleFormat.E2M1,) * 2
+        if (not packed and ScaleFormat.E2M1 in formats) or None in scales:
+            return False
+        for value, form in zip((product.a, product.b), formats, strict=True):
+            if ir.element_type(value.type) != _SCALED.get(form):
+                return False
+        if packed and not (product.lhs_k_pack and product.rhs_k_pack):
+            return False
+        kinds = {(ir.element_type(s.type), product.k // ir.shape_of(s.type)[-1]) for s in scales}
+        if kinds != {(ir.i8, 32)} and not (packed and kinds == {(ir.f8e4m3fn, 16)}):
+            return False
+        whole = part == ir.shape_of(product.results[0].type) and product.k % 128 == 0
+        return (
+            whole and part[0] % 128 == 0 and part[1] % 16 == 0
+            and ir.element_type(product.results[0].type) == ir.f32
+            and self._shared(part, num_warps) and self._has_room(product)
+        )
+
+    @staticmethod
+    def _has_room(product: Any) -> bool:
+        """Whether the sums, and the scales, of all products of the kernel find room in tensor
+        memory."""
+        function: Any = product.parent_op()
+        while not isinstance(function, FuncOp):
+            function = function.parent_op()
+        found = [op for op in function.walk() if isinstance(op, TileProduct)]
+        total = sum(sums_columns(op) for op in found)
+        return function.sym_visibility != "private" and total <= COLUMNS
+
+    def scales(self, product: Any, encoding: Encoding, index: int) -> Encoding:
+        kind = (product.a_scale, product.b_scale)[index].type
+        warps = linear(encoding, ir.shape_of(product.results[0].type)).in_size(WARP)
+        return in_registers(TensorMemoryScalesEncoding.make(), ir.shape_of(kind), 8, warps)
+
+
+@dataclass(frozen=True)
 class MmaSync:
     """`mma.sync`: one warp, 16 rows and 8 columns (copies, where a tile has fewer), operands in
     registers."""
@@ -145,6 +266,8 @@ def processor(arch: int) -> Processor:
     units: tuple[MatrixUnit, ...] = (MmaSync(float8=arch >= 89),)
     if arch // 10 == 9:
         units = (Wgmma(), *units)
+    elif 100 <= arch < 120:
+        units = (Tcgen05(integers=arch != 103), Tcgen05Scaled(), *units)
     small = arch in (86, 89) or arch >= 120
     bulk = BulkCopies(  # its maps hold 8-bit floats as bytes
         most_bytes=1 << 17, alignment=16, sums=tuple(_SUMS.items()),

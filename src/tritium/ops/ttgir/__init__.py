@@ -62,6 +62,8 @@ from tritium.ops.ttgir.scheduling import SetPriorityOp as SetPriorityOp
 from tritium.ops.ttgir.tcgen05 import TCGen5CommitOp as TCGen5CommitOp
 from tritium.ops.ttgir.tcgen05 import TCGen5MMAOp as TCGen5MMAOp
 from tritium.ops.ttgir.tcgen05 import TCGen5MMAScaledOp as TCGen5MMAScaledOp
+from tritium.ops.ttgir.tcgen05 import TensorDotOp as TensorDotOp
+from tritium.ops.ttgir.tcgen05 import TensorScaledDotOp as TensorScaledDotOp
 from tritium.ops.ttgir.tensor_memory import TMemAllocOp as TMemAllocOp
 from tritium.ops.ttgir.tensor_memory import TMemCopyOp as TMemCopyOp
 from tritium.ops.ttgir.tensor_memory import TMemLoadOp as TMemLoadOp

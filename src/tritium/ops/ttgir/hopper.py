@@ -49,6 +49,7 @@ class WarpGroupDotOp(MatrixProduct):
     )  # fmt: skip
     syntax = "$a, $b, $c [, $useC] attrs : type(a) * type(b) -> type(result)"
     asynchronous = True
+    takes_registers = True
     useC = optional()
     isAsync = bool_attr(False)
 
@@ -60,6 +61,14 @@ class WarpGroupDotOp(MatrixProduct):
             check_matrix(cls.name, matrix)
         left, right = _tile(a), _tile(b)
         check_product(cls.name, ir.shape_of(left), ir.shape_of(right), a, b, c)
+        cls.check_registers(a, c)
+        if use is not None and use != ir.i1:
+            raise OpError(f"{cls.name}: useC is {describe(use)}; i1 is required")
+        return c
+
+    @classmethod
+    def check_registers(cls, a: ir.Type, c: ir.Type) -> None:
+        """The encodings of what is in registers must be those of the instruction."""
         encoding, fragment = ir.encoding_of(c), ir.encoding_of(a)
         if not isinstance(encoding, NvidiaMmaEncoding) or encoding.version != 3:
             raise OpError(
@@ -67,9 +76,6 @@ class WarpGroupDotOp(MatrixProduct):
             )
         if not isinstance(a, MemDescType) and not isinstance(fragment, DotOperandEncoding):
             raise OpError(f"{cls.name}: {describe(a)} is in registers; #ttg.dot_op is required")
-        if use is not None and use != ir.i1:
-            raise OpError(f"{cls.name}: useC is {describe(use)}; i1 is required")
-        return c
 
     def evaluate(self, context: Context, a: Any, b: Buffer, c: Any, use: Any) -> Any:
         state = state_of(context)

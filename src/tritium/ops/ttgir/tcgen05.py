@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, linear, part_of
+from tritium.ir.layouts.encodings import BLOCK, LinearEncoding, linear, part_of
 from tritium.ir.layouts.tensor_memory import (
     TensorEncoding,
     TensorMemoryEncoding,
@@ -20,6 +21,7 @@ from tritium.ops.effects import SHARED, TENSOR, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, unit_attr, variadic
 from tritium.ops.memory import Context
+from tritium.ops.ttgir.hopper import WarpGroupDotOp
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
@@ -30,7 +32,13 @@ from tritium.ops.ttgir.types import (
     check_matrix,
     check_memory,
 )
-from tritium.ops.ttir.dot import ScaleFormat, scale_factors, unpack_fp4
+from tritium.ops.ttir.dot import (
+    ScaleFormat,
+    TileProduct,
+    check_product,
+    scale_factors,
+    unpack_fp4,
+)
 
 
 class TensorCoreProduct(Op):
@@ -282,6 +290,81 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         )
         operands = (a, b, a_scale, b_scale)
         self.start(context, d, product, operands, use, pred, barriers, conditions)
+
+
+class TensorDotOp(WarpGroupDotOp):
+    """`a @ b + c` by the tensor cores, as passes see it until `tensor-products` puts its sums into
+    tensor memory: operands in shared memory, sums as tiles whose registers that memory fills."""
+
+    name = "ttng.tensor_dot"
+    capabilities = 100, 119
+    takes_registers = False
+    in_tensor_memory = True
+
+    @classmethod
+    def check_registers(cls, a: ir.Type, c: ir.Type) -> None:
+        check_matrix(cls.name, a)
+        if not isinstance(ir.encoding_of(c), LinearEncoding) or ir.bit_width(c) != 32:
+            raise OpError(
+                f"{cls.name}: accumulator {describe(c)}; 32-bit sums in #ttg.linear are required"
+            )
+
+
+class TensorScaledDotOp(TileProduct):
+    """`(a * a_scale) @ (b * b_scale) + c` by the tensor cores, as `TensorDotOp`; the scales are
+    tiles that the registers of all warps have. E2M1 operands are bytes of two elements along K."""
+
+    name = "ttng.tensor_dot_scaled"
+    capabilities = 100, 119
+    effects = (reads(SHARED, "a"), reads(SHARED, "b"))
+    has_scales = True
+    in_tensor_memory = True
+    takes_registers: ClassVar[bool] = False
+    isAsync: ClassVar[bool] = False
+    useC: ClassVar[None] = None
+    syntax = (
+        "$a scale $a_scale, $b scale $b_scale, $c lhs = $a_type rhs = $b_type attrs : "
+        "type(a), type(a_scale) * type(b), type(b_scale) -> type(result)"
+    )
+    a_scale = operand()
+    b_scale = operand()
+    a_type = enum_attr(ScaleFormat)
+    b_type = enum_attr(ScaleFormat)
+
+    @classmethod
+    def infer(
+        cls, a: ir.Type, b: ir.Type, c: ir.Type, a_scale: ir.Type, b_scale: ir.Type, **attrs: Any
+    ) -> ir.Type:
+        TensorDotOp.check_registers(a, c)
+        check_matrix(cls.name, b)
+        left, right = (check_memory(cls.name, m).get_shape() for m in (a, b))
+        check_product(cls.name, left, right, a, b, c)
+        return c
+
+    def evaluate(
+        self, context: Context, a: Buffer, b: Buffer, c: Any, a_scale: Any, b_scale: Any
+    ) -> Any:
+        packed = self.a_type is ScaleFormat.E2M1
+        left, right = (state_of(context).check_read(m, by_proxy=True) for m in (a, b))
+        if packed:
+            left, right = unpack_fp4(left, 1), unpack_fp4(right, 0)
+        run = left.shape[1] // a_scale.shape[1]
+        product = np.matmul(
+            left.astype(np.float64) * _factors(a_scale, run),
+            right.astype(np.float64) * np.transpose(_factors(b_scale, run)),
+        )
+        return (product + np.asarray(c, np.float64)).astype(np.asarray(c).dtype)
+
+
+def sums_columns(product: TileProduct) -> int:
+    """The columns of tensor memory, at most, for the sums of a product, and for scales."""
+    rows, columns = ir.shape_of(product.results[0].type)[-2:]
+    found = max(rows // 128, 1) * columns
+    if product.has_scales:
+        values: Any = product
+        scales = [v for v in (values.a_scale, values.b_scale) if v is not None]
+        found += sum(max(prod(ir.shape_of(v.type)) // 128, 4) for v in scales)
+    return found
 
 
 def run_of(scales: Any) -> int:

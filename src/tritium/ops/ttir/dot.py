@@ -64,6 +64,9 @@ class TileProduct(Op):
     has_scales: ClassVar[bool] = False
     """Whether operands have scales, `a_scale` and `b_scale`."""
 
+    in_tensor_memory: ClassVar[bool] = False
+    """Whether the sums of such a product are in tensor memory while it runs."""
+
     @property
     def k(self) -> int:
         """The extent of the axis that is summed over."""
@@ -78,6 +81,9 @@ class MatrixProduct(TileProduct):
 
     asynchronous: ClassVar[bool] = False
     """Whether matrix units read operands from shared memory while threads go on."""
+
+    takes_registers: ClassVar[bool] = False
+    """Whether the left operand of such a product may be in registers."""
 
 
 class DotOp(MatrixProduct):

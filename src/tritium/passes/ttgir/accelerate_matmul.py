@@ -6,6 +6,8 @@ after (sm_90, four warps or a multiple):
     %0 = ttg.local_alloc %a : (...) -> !ttg.memdesc<128x64xf16, #nvmma_shared, #smem>
     %1 = ttg.local_alloc %b : (...) -> !ttg.memdesc<64x128xf16, #nvmma_shared, #smem>
     %d = ttng.warp_group_dot %0, %1, %c : ... -> tensor<128x128xf32, #mma>
+after (sm_100):
+    %d = ttng.tensor_dot %0, %1, %c : ... -> tensor<128x128xf32, #linear>
 after (sm_80, or what wgmma cannot do):
     %d = tt.dot %a, %b, %c : tensor<..., #ttg.dot_op<{..., parent = #mma, kWidth = 2}>> * ...
 
@@ -35,6 +37,7 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ir.layouts.moves import permuted
+from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AddFOp
 from tritium.ops.base import Op, permutes
 from tritium.ops.ttgir import (
@@ -43,7 +46,9 @@ from tritium.ops.ttgir import (
     MemDescTransOp,
     memdesc_of,
 )
+from tritium.ops.ttgir.tcgen05 import sums_columns
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
+from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.clusters import (
@@ -61,6 +66,7 @@ from tritium.passes.ttgir.layout_propagation import (
     order_of,
     processor_of,
 )
+from tritium.passes.ttgir.tensor_cores.webs import statement_of
 from tritium.target import MatrixUnit, Processor
 
 
@@ -88,22 +94,56 @@ class AccelerateMatmul(Pass):
             units = [u.tuned(self.rows, self.pack) for u in units]
         changed = False
         for function in functions(module):
+            room = _TensorMemory(function, num_ctas)
             for op in list(_products(function)):
                 shape = ir.shape_of(op.results[0].type)
                 cluster = split_product(shape, num_ctas, processor)
                 part = part_of(cluster, shape)
                 able = (u for u in units if u.scaled or not op.has_scales)
-                unit = next((u for u in able if u.takes(op, num_warps, part)), None)
-                if unit is not None and unit.from_shared:
+                able = (u for u in able if u.takes(op, num_warps, part))
+                unit = next((u for u in able if room.has(op, u)), None)
+                if unit is not None and unit.from_shared and op.has_scales:
+                    _scaled_from_shared_memory(op, unit, num_warps)
+                elif unit is not None and unit.from_shared:
                     assert isinstance(op, MatrixProduct)
                     held = self.registers and is_computed(op.a)
                     # What a loop does not change would be copied in each iteration.
                     held |= _computed_from_product(op.a) and not is_loop_invariant(op.a, op)
+                    held &= unit.from_shared.takes_registers
                     _from_shared_memory(op, unit, num_warps, cluster, held)
                 elif unit is not None:
                     _from_registers(op, unit, num_warps, cluster)
                 changed |= unit is not None
         return changed
+
+
+class _TensorMemory:
+    """The tensor memory of a function, for the sums of products. Products of different statements
+    of the function's body follow each other, and may have the same (`statement_of`)."""
+
+    def __init__(self, function: FuncOp, num_ctas: int):
+        self.function = function
+        #: Whether there is any: kernels allocate it, in the beginning.
+        self.usable = num_ctas == 1 and function.sym_visibility != "private"
+        self.taken: dict[Any, dict[Operation | None, int]] = {}
+
+    def has(self, op: TileProduct, unit: MatrixUnit) -> bool:
+        """Whether a unit's product, if it needs tensor memory, finds room there; then it takes
+        that."""
+        if unit.from_shared is None or not unit.from_shared.in_tensor_memory:
+            return True
+        if not self.usable:
+            return False
+        shape, place = ir.shape_of(op.results[0].type), statement_of(op, self.function)
+        columns = sums_columns(op)
+        kind = shape, ir.element_type(op.results[0].type), columns
+        taken = self.taken.setdefault(kind, {})
+        before = sum(max(places.values(), default=0) for places in self.taken.values())
+        more = max(taken.get(place, 0) + columns - max(taken.values(), default=0), 0)
+        if before + more > COLUMNS:
+            return False
+        taken[place] = taken.get(place, 0) + columns
+        return True
 
 
 def _products(function: Operation) -> Iterator[TileProduct]:
@@ -191,6 +231,24 @@ def _from_shared_memory(
     dot.name_hint = op.results[0].name_hint
     back = convert(dot, ir.encoding_of(op.results[0].type), op)
     op.results[0].replace_all_uses_with(back)
+    erase(op)
+
+
+def _scaled_from_shared_memory(op: TileProduct, unit: MatrixUnit, num_warps: int) -> None:
+    product: Any = op
+    encoding = unit.encoding(product, num_warps, (), False)
+    a = _in_shared_memory(op, op.a, 1, ir.bit_width(op.a.type), ())
+    b = _in_shared_memory(op, op.b, 0, ir.bit_width(op.b.type), ())
+    scales = [
+        convert(source_of(value), unit.scales(product, encoding, index), op)
+        for index, value in enumerate((product.a_scale, product.b_scale))
+    ]
+    dot = Builder(op).value(
+        unit.from_shared, a, b, convert(op.c, encoding, op), *scales,
+        a_type=product.a_elem_type, b_type=product.b_elem_type,
+    )  # fmt: skip
+    dot.name_hint = op.results[0].name_hint
+    op.results[0].replace_all_uses_with(convert(dot, ir.encoding_of(op.results[0].type), op))
     erase(op)
 
 

@@ -66,7 +66,8 @@ class ScaledDot(Pass):
 
     `tensor_cores`: choose the tiles for them; else they are of float32, multiplied as it is.
     `target`: the processor, whose matrix units may take products as they are; `rows`: of such
-    (`MatrixUnit.tuned`).
+    (`MatrixUnit.tuned`); `num_warps`: those of a program that may use units that read shared
+    memory, which take groups of four.
     """
 
     name: ClassVar[str] = "scaled-dot"
@@ -74,15 +75,19 @@ class ScaledDot(Pass):
     tensor_cores: bool = False
     target: str = ""
     rows: int = 0
+    num_warps: int = 1
 
     def run(self, module: ModuleOp) -> bool:
         processor = processor_named(self.target) if self.target else None
         known = processor.matrix_units if processor else ()
-        units = [u.tuned(self.rows, 1) for u in known if u.scaled]
+        units = [u.tuned(self.rows, 1) if self.rows else u for u in known if u.scaled]
         through_float = processor is not None and processor.bfloat_by_float
         found = [
             op for op in module.walk() if isinstance(op, TileProduct) and op.has_scales
-            and not any(u.takes(op, 1, ir.shape_of(op.c.type)) for u in units)
+            and not any(
+                u.takes(op, self.num_warps if u.from_shared else 1, ir.shape_of(op.c.type))
+                for u in units
+            )
         ]  # fmt: skip
         for op in found:
             _Rewrite(op, self.tensor_cores, through_float).run()

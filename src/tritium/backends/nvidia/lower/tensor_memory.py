@@ -22,6 +22,7 @@ from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.tensor_memory import (
     COLUMN,
+    COLUMNS,
     ROW,
     ROWS,
     TensorEncoding,
@@ -48,17 +49,47 @@ def blocks_together(c: Context, op: Any) -> int:
 
 
 def scratch_bytes(op: Any) -> int:
-    """Shared memory to which the address of an allocation is written."""
+    """Shared memory to which the address of a kernel's first allocation is written."""
     return 16
+
+
+def _places(op: Any) -> tuple[dict[Any, int], int]:
+    """The first column of each of a kernel's allocations, and the number of all columns. Each is a
+    power of two, the widest come first."""
+    allocations = [
+        o for o in op.get_toplevel_object().walk() if isinstance(o, ttgir.TMemAllocOp)
+    ]  # fmt: skip
+    places, end = dict[Any, int](), 0
+    widths = {o: 1 << (columns_of(o.results[0].type) - 1).bit_length() for o in allocations}
+    for allocation in sorted(allocations, key=lambda o: -widths[o]):
+        places[allocation], end = end, end + widths[allocation]
+    return places, end
 
 
 @lowers(NVIDIA, ttgir.TMemAllocOp, scratch=scratch_bytes)
 def allocate(c: Context, op: Any) -> None:
-    """Warp 0 allocates and, before the kernel returns, frees."""
+    """The first allocation is of the memory of all: of two thread blocks on a multiprocessor that
+    each had a part, neither might get the rest."""
     if op.parent_op().parent_op() is not op.get_toplevel_object():
         raise c.unsupported(op, "in a branch, loop or partition")
-    type, place, first = op.results[0].type, c.shared(c.offsets[op]), _first_warp(c)
-    count = max(LEAST_COLUMNS, 1 << (columns_of(type) - 1).bit_length())
+    places, columns = _places(op)
+    first = next(o for o in op.get_toplevel_object().walk() if o in places)
+    if columns > COLUMNS:
+        raise c.unsupported(op, f"of {columns} columns in one kernel; there are {COLUMNS}")
+    if op is first:
+        start = _allocate(c, op, max(LEAST_COLUMNS, 1 << (columns - 1).bit_length()))
+    else:
+        start = c.f.op("sub", c.memory(first.results[0]).address, c.i32(places[first]))
+    type = op.results[0].type
+    memory = Memory(c.f.op("add", start, c.i32(places[op])) if places[op] else start, type)
+    c.set(op.results[0], memory)
+    if op.src is not None:
+        _store(c, op, memory, op.src, None)
+
+
+def _allocate(c: Context, op: Any, count: int) -> Value:
+    """The first column of so many. Warp 0 allocates and, before the kernel returns, frees."""
+    place, first = c.shared(c.offsets[op]), _first_warp(c)
     if (blocks := blocks_together(c, op)) > 1:
         c.synchronize()  # both blocks run
     text = f"@$1 tcgen05.alloc.cta_group::{blocks}.sync.aligned.shared::cta.b32 [$0], {count};"
@@ -78,10 +109,7 @@ def allocate(c: Context, op: Any) -> None:
         before()
 
     c.at_return = free
-    memory = Memory(address, type)
-    c.set(op.results[0], memory)
-    if op.src is not None:
-        _store(c, op, memory, op.src, None)
+    return address
 
 
 def _first_warp(c: Context) -> Value:

@@ -11,11 +11,9 @@ from tritium.experimental.gluon.language._layouts import (
     Layout,
 )
 from tritium.experimental.gluon.language._types import memory_type
-from tritium.ir.layouts.encodings import BLOCK, counted, linear
-from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.encodings import counted
+from tritium.ir.layouts.tensor_access import ATOMS, register_bases
 from tritium.ir.layouts.tensor_memory import (
-    COLUMN,
-    ROW,
     TensorMemoryEncoding,
     TensorMemoryScalesEncoding,
     TensorMemorySpace,
@@ -101,42 +99,6 @@ def _split(layout: Any, counts: Any) -> None:
         object.__setattr__(layout, "cga_layout", counted(unwrap(list(counts))))
 
 
-_ATOMS: dict[str, tuple[list[str], list[str]]] = {
-    "32x32b": (["r1", "r2", "r4", "r8", "r16"], []),
-    "16x64b": (["r8", "w1", "r1", "r2", "r4"], []),
-    "16x128b": (["w1", "w2", "r1", "r2", "r4"], ["r8"]),
-    "16x256b": (["w2", "w4", "r1", "r2", "r4"], ["w1", "r8"]),
-}
-"""Rows, and columns of 32 bits, that each bit of the lane, and of the register, adds to the place
-that an instruction reaches."""
-
-
-class _Places:
-    """The bases of tensor memory, by rows and by columns of 32 bits. Each is taken once."""
-
-    def __init__(self, layout: LinearLayout, bits: int):
-        inside = (32 // bits).bit_length() - 1
-        columns = [list(basis) for basis in layout.bases(COLUMN)]
-        self.packed = [basis for basis in columns[:inside] if any(basis)]
-        self.words = {f"w{1 << i}": basis for i, basis in enumerate(columns[inside:])}
-        self.rows = {f"r{1 << i}": list(basis) for i, basis in enumerate(layout.bases(ROW))}
-
-    def take(self, names: list[str]) -> list[list[int]]:
-        """The bases at these places. Raises `KeyError` where the memory has none."""
-        return [self.words.pop(n) if n in self.words else self.rows.pop(n) for n in names]
-
-    def rest(self, moved: int) -> tuple[list[list[int]], list[list[int]]]:
-        """All that is left but the last `moved` bases, and these: columns, then the lower half of
-        every 32 rows, which of those that move is the first."""
-        rows = [basis for basis in self.rows.values() if any(basis)]
-        columns = [basis for basis in self.words.values() if any(basis)]
-        taken = rows if moved else []
-        split = len(columns) + len(taken) - moved
-        if split < 0:
-            raise KeyError(moved)
-        return columns[:split] + ([] if taken else rows), taken + columns[split:]
-
-
 @constexpr_function
 def get_tmem_reg_layout(
     element_ty: Any, shape: Any, layout: Any, num_warps: int, instr_variant: str = "32x32b",
@@ -148,29 +110,16 @@ def get_tmem_reg_layout(
     "16x128b" and "16x256b" neighbouring lanes have neighbours of a row. Raises `ValueError` for
     numbers of warps that cannot share it."""
     variant, split, _ = instr_variant.partition("_splitn")
-    if variant not in _ATOMS or (split and variant != "32x32b"):
-        wanted = ", ".join([*_ATOMS, "32x32b_splitn"])
+    if variant not in ATOMS or (split and variant != "32x32b"):
+        wanted = ", ".join([*ATOMS, "32x32b_splitn"])
         raise ValueError(f"instr_variant is {instr_variant!r}; one of {wanted} is required")
-    if num_warps < 4 or num_warps & (num_warps - 1):
-        raise ValueError(f"num_warps is {num_warps}; 4 or a larger power of two is required")
-    found = linear(layout.to_encoding(), tuple(shape))
-    places = _Places(found, element_ty.primitive_bitwidth)
+    encoding = layout.to_encoding()
+    registers, lanes, warps, blocks = register_bases(
+        encoding, tuple(shape), element_ty.primitive_bitwidth, num_warps, variant
+    )
     failure = ValueError(f"{instr_variant} by {num_warps} warps for tensor memory of {list(shape)}")
-    further = num_warps.bit_length() - 3
-    try:
-        warps = places.take(["r32", "r64"])
-        lanes, registers = (places.take(names) for names in _ATOMS[variant])
-        halved = not any(lanes[4]) and isinstance(layout, TensorMemoryLayout)
-        rest, moved = places.rest(further + halved)
-    except KeyError:
-        raise failure from None
-    if halved:
-        lanes[4] = moved.pop(0)
-    registers += rest
-    registers, warps = [*places.packed, *registers], warps + moved
     if split:
         _split_columns(registers, lanes, warps, [0, shape[1] // 2], failure)
-    blocks = [list(b) for b in found.bases(BLOCK)] if BLOCK in found.in_names else []
     return DistributedLinearLayout(registers, lanes, warps, blocks, list(shape))
 
 

@@ -1,0 +1,1 @@
+"""Products of tensor cores that keep their sums in tensor memory."""
