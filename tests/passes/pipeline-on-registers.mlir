@@ -66,3 +66,35 @@ tt.func public @sum(%a: tensor<1024x!tt.ptr<f32>>, %n: i32, %o: tensor<1024x!tt.
   tt.store %o, %acc : tensor<1024x!tt.ptr<f32>>
   tt.return
 }
+
+// What replaces some of the loaded elements does so before they are stored.
+// CHECK-LABEL: @mm_of_rows
+// CHECK: %[[RING:.*]] = ttg.local_alloc : () -> !ttg.memdesc<1x64x64xf16
+// CHECK: %[[X:.*]] = tt.load
+// CHECK: %[[Z:.*]] = arith.select %{{.*}}, %[[X]],
+// CHECK: ttg.local_store %[[Z]],
+// CHECK: scf.for
+// CHECK: %[[Y:.*]] = tt.load
+// CHECK-NOT: tt.load
+// CHECK-NOT: arith.select
+// CHECK: ttg.local_load
+// CHECK: tt.dot
+// CHECK: %[[C:.*]] = arith.select %{{.*}}, %[[Y]],
+// CHECK: ttg.local_store %[[C]],
+// CHECK: scf.yield
+tt.func public @mm_of_rows(%a: tensor<64x64x!tt.ptr<f16>>, %w: tensor<64x64xi1>, %b: tensor<64x64xf16>, %n: i32, %o: tensor<64x64x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %zero = arith.constant dense<0.0> : tensor<64x64xf16>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %step = arith.constant dense<64> : tensor<64x64xi32>
+  %acc, %last = scf.for %i = %c0 to %n step %c1 iter_args(%d = %z, %p = %a) -> (tensor<64x64xf32>, tensor<64x64x!tt.ptr<f16>>) : i32 {
+    %x = tt.load %p : tensor<64x64x!tt.ptr<f16>>
+    %y = arith.select %w, %x, %zero : tensor<64x64xi1>, tensor<64x64xf16>
+    %e = tt.dot %y, %b, %d : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    %q = tt.addptr %p, %step : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+    scf.yield %e, %q : tensor<64x64xf32>, tensor<64x64x!tt.ptr<f16>>
+  }
+  tt.store %o, %acc : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}

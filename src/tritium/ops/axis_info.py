@@ -245,15 +245,16 @@ def shift_right(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
 
 
 def bit_and(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """`a & b`: low bits are a remainder."""
+    """`a & b`: low bits are a remainder, high ones a multiple."""
     if a.known is not None:
         a, b = b, a
     base = uniform(type, (a, b))
-    if b.known is None or b.known < 0 or ir.element_type(type) == ir.i1:
+    if b.known is None or ir.element_type(type) == ir.i1:
         return base
-    if b.known & (b.known + 1):
-        return base._replace(non_negative=True)
     rank = range(len(a.contiguity))
+    if b.known & (b.known + 1) or b.known < 0:
+        every = (power_of_two_in(b.known),) * len(rank)
+        return base._replace(divisibility=every, non_negative=b.known >= 0 or a.non_negative)
     divisor = b._replace(divisibility=(b.known + 1,) * len(rank))
     contiguity = tuple(_same_in_group(a, divisor, d) for d in rank)
     return base._replace(

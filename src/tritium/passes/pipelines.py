@@ -133,7 +133,7 @@ def ttgir(
         CSE(),
         LICM(),
         *([ReloadOperands()] if reload and processor.registers else []),
-        *([SplitConversions()] if processor.registers else []),
+        *([SplitConversions()] if processor.registers and processor.copy_bytes else []),
         DCE(),
     ]
 

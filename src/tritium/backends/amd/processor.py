@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tritium.backends.amd.matrix import matrix_cores
@@ -21,6 +21,7 @@ class Facts:
         copies: the bytes that a lane copies to LDS beside the program.
         barriers: whether threads and copies arrive at barriers in LDS.
         cluster: the most workgroups of a cluster.
+        registers: of 32 bits, of all SIMDs that run a workgroup, and the most of a thread.
     """
 
     lanes: int
@@ -30,15 +31,19 @@ class Facts:
     copies: tuple[int, ...] = ()
     barriers: bool = False
     cluster: int = 1
+    registers: tuple[int, int] = (4 * 512 * 64, 512)
 
 
+_RDNA3 = Facts(32, pairs=(), registers=(4 * 1536 * 32, 256))
 FACTS = {
     "gfx90a": Facts(64, pairs=("f16",), copies=(4,)),
     "gfx942": Facts(64, copies=(4,)),
     "gfx950": Facts(64, shared=160 << 10, banks=64, copies=(4, 16)),
-    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151"), Facts(32, pairs=())),
-    **dict.fromkeys(("gfx1200", "gfx1201"), Facts(32)),
-    "gfx1250": Facts(32, shared=320 << 10, banks=64, barriers=True, cluster=16),
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1151"), _RDNA3),
+    **dict.fromkeys(("gfx1102", "gfx1150"), replace(_RDNA3, registers=(4 * 1024 * 32, 256))),
+    **dict.fromkeys(("gfx1200", "gfx1201"), Facts(32, registers=_RDNA3.registers)),
+    "gfx1250": Facts(32, shared=320 << 10, banks=64, barriers=True, cluster=16,
+                     registers=(4 * 1024 * 32, 1024)),
 }
 """The processors by name. Waves of 64 on the processors from gfx10 on are not used, as the
 reference has it."""
@@ -71,7 +76,7 @@ def processor(arch: str) -> Processor:
         name=f"hip:{arch}", lanes=facts.lanes, max_shared=facts.shared,
         sum_widths=tuple((kind, 2) for kind in facts.pairs), banks=Banks(facts.banks),
         buffers=True, even_accesses=True, ahead_in_registers=True, transposes_in_threads=True,
-        lane_copy_bytes=facts.copies, bfloat_by_float=arch != "gfx1250",
+        lane_copy_bytes=facts.copies, registers=facts.registers, bfloat_by_float=arch != "gfx1250",
         buffer_atomics=("i32", "i64", "f32", *(["f64"] if facts.lanes == 64 else [])),
         least_depth=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
     )  # fmt: skip

@@ -38,7 +38,7 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ops import ttir
-from tritium.ops.base import permutes
+from tritium.ops.base import Op, permutes
 from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
@@ -194,6 +194,8 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
                 pending.append((owner.src, axis))
             elif isinstance(owner, CastOp):
                 pending.append((owner.operands[0], axis))
+            elif isinstance(owner, Op) and is_elementwise(owner):
+                pending += [(value, axis) for value, _ in owner.forwarded_values()]
     return found
 
 

@@ -60,6 +60,7 @@ class Stage:
         buffers: how many there are.
         early: the copies start in the beginning of an iteration, rather than its end: there is a
             buffer that is not read in it.
+        chosen: the op, if any, that replaces some of what is loaded before it is stored.
     """
 
     load: Any
@@ -67,6 +68,12 @@ class Stage:
     width: int
     buffers: int
     early: bool = False
+    chosen: Any = None
+
+    @property
+    def tile(self) -> SSAValue:
+        """The tile that the buffers hold."""
+        return (self.chosen or self.load).results[0]
 
     @property
     def held(self) -> bool:
@@ -193,7 +200,10 @@ class _Expansion:
                 start_bulk_copy(at, stage, ring, slot, barrier, going, values)
             elif stage.by_registers:
                 view = at.value(MemDescIndexOp, ring, slot)
-                at.make(LocalStoreOp, ahead.loaded[stage.load], view)
+                loaded = ahead.loaded[stage.load]
+                if stage.chosen is not None:
+                    loaded = at.copy(stage.chosen, {stage.load.results[0]: loaded}).results[0]
+                at.make(LocalStoreOp, loaded, view)
             else:
                 tokens.append(_start_copy(at, stage, ring, slot, going, values))
         if tokens:
@@ -250,13 +260,14 @@ class _Expansion:
             ahead = self._begin(at, *self._later(at, body.args[0], self.stages - 1), state)
             self._copies(at, rings, filling, ahead, early)
         views = {
-            stage.load.results[0]: at.value(
+            stage.tile: at.value(
                 MemDescIndexOp, rings[stage.load], reading[stage.buffers]
             ) for stage in self.plan if not stage.held
         }  # fmt: skip
         values: dict[SSAValue, SSAValue] = dict(zip(old.body.args, body.args, strict=False))
         values.update((s.load.results[0], v) for s, v in zip(self.held, held, strict=False))
-        ops = [op for op in list(old.body.ops)[:-1] if not any(op is s.load for s in self.held)]
+        skipped = [s.load for s in self.plan if s.held or s.chosen]
+        ops = [op for op in list(old.body.ops)[:-1] if op not in skipped]
         # Copies start before what a fused loop does in some iterations alone, such as its stores.
         late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:

@@ -40,7 +40,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loop_writes import unwritten
 from tritium.analysis.loops import innermost_loops, stages_of
-from tritium.analysis.regions import functions, outside_values
+from tritium.analysis.regions import defined_inside, functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     LANE,
@@ -71,6 +71,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
     fills_buffers,
+    is_elementwise,
     is_tile,
     memory_encoding,
     order_of,
@@ -175,17 +176,31 @@ def _by_lanes(
 def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     """A load into registers, which are stored to shared memory if other threads need them."""
     kind = cast("ir.TensorType", load.results[0].type)
-    users = [use.operation for use in load.results[0].uses]
+    chosen = _chosen(load)
+    tile = (chosen or load).results[0]
+    users = [use.operation for use in tile.uses]
     if not any(permutes(u) or isinstance(u, (ConvertLayoutOp, LocalAllocOp)) for u in users):
         return Stage(load, None, 0, 0)
-    wanted = _read_layout(load.results[0])
+    wanted = _read_layout(tile)
     if wanted is None:
-        return Stage(load, _memory_for(load, stages, processor)[0], 0, stages - 1)
+        encoding = _memory_for(chosen or load, stages, processor)[0]
+        return Stage(load, encoding, 0, stages - 1, chosen=chosen)
     size = max(ir.bit_width(kind) // 8, 1)
     memory = shared_layout(linear(ir.encoding_of(kind), ir.shape_of(kind)), wanted, size,
                            store=False, load=False, banks=processor.banks)  # fmt: skip
     encoding = SharedLinearEncoding.make(offset=memory.bases(OFFSET), alignment=16)
-    return Stage(load, encoding, 0, stages - 1)
+    return Stage(load, encoding, 0, stages - 1, chosen=chosen)
+
+
+def _chosen(load: Operation) -> Operation | None:
+    """The op that replaces some of what is loaded by what the loop does not change, where no other
+    uses the load."""
+    tile, users = load.results[0], [use.operation for use in load.results[0].uses]
+    if len(users) != 1 or users[0].parent is not load.parent or not is_elementwise(users[0]):
+        return None
+    handed_on = [value for value, _ in cast("Op", users[0]).forwarded_values()]
+    inside = [v for v in users[0].operands if defined_inside(v, cast("Op", load.parent_op()))]
+    return users[0] if tile in handed_on and inside == [tile] else None
 
 
 def _read_layout(tile: SSAValue) -> LinearLayout | None:

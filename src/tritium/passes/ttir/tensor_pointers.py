@@ -9,6 +9,10 @@ after:
     %inside = 0 <= %rows < %M and 0 <= %columns < %N
     %v = tt.load %at, %inside, 0
 
+The rows of tensors whose descriptors are made on the host begin at multiples of 16 bytes. Where
+loads go through registers, the mask is of whole pieces of 16 bytes, so that threads load these, and
+a select puts the padding in place of what lies between the extent and the end of its piece.
+
 For targets without hardware that copies blocks, and for descriptors that it does not serve. A block
 pointer that a `for` loop carries becomes one i32 for each axis; what goes through branches and
 calls becomes its base, shape and strides (`descriptors/parts.py`, `block_pointers.py`).
@@ -79,14 +83,18 @@ class TensorPointers(Pass):
             return False
         engine = processor_named(self.target).bulk_copies if self.target else None
         kept = served(module, engine, self.rows) if engine else set[SSAValue]()
-        changed = False
+        changed, bases = False, set[SSAValue]()
         for function in functions(module):
             if function.sym_visibility != "private":
-                changed |= _plain_arguments(function, kept)
+                bases |= _plain_arguments(function, kept)
+        changed = bool(bases)
+        # What is loaded into registers can be compared with the extent there, copies cannot.
+        registers = bool(self.target) and processor_named(self.target).ahead_in_registers
+        padded = bases if registers else set[SSAValue]()
         split_descriptors(module, kept)
         split_block_pointers(module)
         for function in functions(module):
-            rewriter = _Rewriter(kept)
+            rewriter = _Rewriter(kept, padded)
             for block in function.regions[0].blocks:
                 rewriter.block(block)
             rewriter.finish()
@@ -94,14 +102,14 @@ class TensorPointers(Pass):
         return changed
 
 
-def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
-    """Descriptors that the kernel takes are made of pointers; the shape and the strides are the
-    arguments that follow. `TensorDescriptor` refuses bases and strides that are not multiples of
-    16 bytes, and a last stride that is not 1."""
+def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> set[SSAValue]:
+    """Make the descriptors that the kernel takes of pointers, which are returned; the shape and the
+    strides are the arguments that follow. `TensorDescriptor` refuses bases and strides that are not
+    multiples of 16 bytes, and a last stride that is not 1."""
     entry = function.body
     attributes: list[dict[str, Any]] = [dict(a) for a in function.arg_attrs]
     attributes = attributes or [{} for _ in entry.args]
-    plain: list[Attribute] = []
+    plain, bases = list[Attribute](), set[SSAValue]()
     first = entry.first_op
     for old in list(entry.args):
         kind: Any = old.type
@@ -112,6 +120,7 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         rank = len(block.get_shape())
         base = entry.insert_arg(ir.pointer_to(block.element_type), number)
         base.name_hint = old.name_hint
+        bases.add(base)
         nan = PADDING in attributes[number]
         assert first is not None
         at, strides = Builder(first, function.location), number + 2 + rank
@@ -122,15 +131,15 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         )  # fmt: skip
         elements = max(1, 128 // ir.bit_width(block.element_type))
         attributes[number][DIVISIBILITY] = IntegerAttr(16, ir.i32)
-        for index in range(strides, strides + rank - 1):
-            attributes[index][DIVISIBILITY] = IntegerAttr(elements, ir.i32)
         old.replace_all_uses_with(made.result)
         entry.erase_arg(old)
+        for stride in entry.args[number + 1 + rank : number + 2 * rank]:
+            attributes[stride.index][DIVISIBILITY] = IntegerAttr(elements, ir.i32)
     if plain:
         function.attributes[PLAIN_DESCRIPTORS] = ArrayAttr(plain)
         function.set_arg_attrs(attributes)
         function.update_type()
-    return bool(plain)
+    return bases
 
 
 @dataclass(frozen=True)
@@ -149,10 +158,12 @@ def _is_place(type: Any) -> bool:
 
 
 class _Rewriter:
-    """Goes through the ops in order; `places` are the block pointers and descriptors so far."""
+    """Goes through the ops in order; `places` are the block pointers and descriptors so far.
+    `padded`: the bases of tensors whose rows are read in pieces of 16 bytes, each as a whole."""
 
-    def __init__(self, kept: set[SSAValue]) -> None:
+    def __init__(self, kept: set[SSAValue], padded: set[SSAValue]) -> None:
         self.kept = kept
+        self.padded = padded
         self.places: dict[SSAValue, _Place] = {}
         self.dead: list[Op] = []
         self.at: Any = None
@@ -254,17 +265,36 @@ class _Rewriter:
         base = self.add(SplatOp.build(place.base, result=ir.tensor_of(shape, place.base.type)))
         return self.add(AddPtrOp.build(base, total)), mask
 
+    def with_padding(self, place: _Place, count: int) -> _Place:
+        """A tensor with the rest of the last `count` elements of each row, so that the mask of an
+        access is the same for so many neighbours."""
+        more = self.add(AddIOp.build(place.shape[-1], self.number(count - 1)))
+        extent = self.add(AndIOp.build(more, self.number(-count)))
+        return replace(place, shape=(*place.shape[:-1], extent))
+
+    def number(self, value: int) -> SSAValue:
+        return self.add(ConstantOp.of(value, ir.i64))
+
     def load(
         self, place: _Place, lines: Sequence[SSAValue], checked: Sequence[int], result: ir.Type,
         **attrs: Any,
     ) -> SSAValue:  # fmt: skip
-        pointers, mask = self.addresses(place, lines, checked)
+        whole = place
+        if place.base in self.padded and len(lines) > 1:
+            whole = self.with_padding(place, 128 // ir.bit_width(result))
+        pointers, mask = self.addresses(whole, lines, checked)
         shape = ir.shape_of(pointers.type)
         other = None
         if mask is not None:
             number = nan if place.padding is PaddingOption.PAD_NAN else 0
             other = self.add(ConstantOp.of(number, ir.tensor_of(shape, ir.element_type(result))))
         loaded = self.add(LoadOp.build(pointers, mask, other, **attrs))
+        if other is not None and whole is not place:
+            index = self.spread(lines[-1], len(lines) - 1, len(lines))
+            limit = self.add(SplatOp.build(place.shape[-1], result=index.type))
+            within = self.add(CmpIOp.build(index, limit, predicate=CmpIPredicate.SLT))
+            within = self.add(BroadcastOp.build(within, result=ir.tensor_of(shape, ir.i1)))
+            loaded = Builder(self.at).chosen(within, loaded, other)
         same = shape == ir.shape_of(result)
         return loaded if same else self.add(ReshapeOp.build(loaded, result=result))
 
