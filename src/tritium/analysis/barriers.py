@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 
 from xdsl.ir import Block, Operation
 
-from tritium.analysis.loops import constant_int
 from tritium.analysis.shared_memory import Allocation, allocates_memory
+from tritium.ops.arith import constant_int
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Action, Effect, Queue, Resource
 from tritium.ops.scf import IfOp

@@ -11,7 +11,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
@@ -309,6 +309,10 @@ class Op(DeclaredOp):
             for source in self.operand_values(name):
                 yield from ((source, result) for result in self.results)
 
+    def surely_runs(self, region: Region) -> bool:
+        """Whether a region of the op runs at least once whenever the op does."""
+        return False
+
     def isolates(self, region: Region) -> bool:
         """Whether a region of the op sees, of the values from outside, constants alone: what runs
         it has no others."""
@@ -335,6 +339,11 @@ class Op(DeclaredOp):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
+
+    def counter_info(self, of: Callable[[SSAValue], AxisInfo]) -> dict[SSAValue, AxisInfo]:
+        """The facts about arguments of blocks that the op computes and no edge of control passes,
+        by those about other values."""
+        return {}
 
     @property
     def has_interval(self) -> bool:

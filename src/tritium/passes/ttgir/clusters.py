@@ -20,7 +20,6 @@ from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import permutes
-from tritium.ops.scf import ForOp
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
@@ -122,9 +121,9 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
             user: Any = use.operation
             if isinstance(user, _ACCESSES) and not user.is_load:
                 wishes.setdefault(id(user), set()).add(cluster)
-            elif is_terminator(user) and isinstance(user.parent_op(), ForOp):
-                loop: Any = user.parent_op()
-                pending.append(loop.results[use.index])
+            elif is_terminator(user):
+                around: Any = user.parent_op()
+                pending += [to for source, to in around.forwarded_values() if source is value]
             elif isinstance(user, ConvertLayoutOp) or is_elementwise(user):
                 pending += user.results
 

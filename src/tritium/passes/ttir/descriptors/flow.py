@@ -24,10 +24,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.analysis.loops import constant_int
 from tritium.analysis.regions import ancestor_in, functions
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
+from tritium.ops.arith import constant_int
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
