@@ -265,6 +265,12 @@ class Op(DeclaredOp):
         return self.elementwise
 
     @property
+    def keeps_places(self) -> bool:
+        """Whether each element of the results is, or is computed from, elements of the operands at
+        the same place of the tile; another thread may have it."""
+        return self.is_elementwise
+
+    @property
     def is_speculatable(self) -> bool:
         """Whether this op is speculatable; operands may allow more than the class says."""
         return self.speculatable
@@ -300,6 +306,11 @@ class Op(DeclaredOp):
     def control_edges(self) -> Iterator[ControlEdge]:
         """The ways of control into, between and out of the op's regions, or to other blocks."""
         return iter(())
+
+    @property
+    def controls(self) -> bool:
+        """Whether control goes into, between or out of the op's regions: of loops and choices."""
+        return bool(self.regions) and any(self.control_edges())
 
     def memory_edges(self) -> Iterator[tuple[SSAValue, SSAValue]]:
         """(source, target) such that the target may stand for memory that the source stands for:

@@ -171,3 +171,9 @@ def constant_value(source: Operation | SSAValue) -> Any | None:
     """The NumPy value of a constant op (or of a value that one defines); None for others."""
     op = source.owner if isinstance(source, SSAValue) else source
     return attr_value(op.value) if isinstance(op, ConstantOp) else None
+
+
+def is_zero(value: SSAValue) -> bool:
+    """Whether a value is a constant of zeros."""
+    number = constant_value(value)
+    return number is not None and not number.any()

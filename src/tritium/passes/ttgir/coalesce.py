@@ -50,8 +50,8 @@ from tritium.passes.ttgir.encode_descriptors import encode_descriptors
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
-    is_elementwise,
     is_tile,
+    keeps_places,
     processor_of,
     threads_of,
 )
@@ -170,7 +170,7 @@ def _loaded(store: ttir.ElementAccess, wishes: dict[int, _Wish]) -> list[Operati
         if isinstance(owner, ttir.ElementAccess):
             if owner.is_load and wishes[id(owner)].key == wishes[id(store)].key:
                 found.append(owner)
-        elif is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
+        elif keeps_places(owner):
             pending += [v for v in owner.operands if is_tile(v)]
     return found
 
