@@ -24,7 +24,6 @@ from tritium.ops.attributes import CONSTANCY, CONTIGUITY, DIVISIBILITY
 from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
 from tritium.ops.base import ControlEdge, Op
 from tritium.ops.elementwise import CastOp
-from tritium.ops.scf import ForOp
 
 
 class AxisAnalysis:
@@ -113,8 +112,7 @@ class AxisAnalysis:
     def _regions(self, op: Op, edges: Sequence[ControlEdge]) -> None:
         """Loops and branches: of what arrives on several ways is known what holds on all."""
         blocks = [block for region in op.regions for block in region.blocks]
-        if isinstance(op, ForOp):
-            self._info[op.body.args[0]] = self._counter(op)
+        self._info.update(op.counter_info(self.of))
         if self._carried is not None:
             passed = (*op.results, *(argument for block in blocks for argument in block.args))
             self._info.update((v, self._carried.of(v)) for v in passed)
@@ -149,12 +147,6 @@ class AxisAnalysis:
                     changed.append(target)
                     found[target] = self._info[target] = merged
         return changed
-
-    def _counter(self, loop: ForOp) -> AxisInfo:
-        lower, step = self.of(loop.lower), self.of(loop.step)
-        divisor = gcd(lower.divisibility[0], step.divisibility[0])
-        first = unknown(loop.lower.type)
-        return first._replace(divisibility=(divisor,), non_negative=lower.non_negative)
 
 
 def _wrapped(op: Any, type: Attribute, info: AxisInfo) -> AxisInfo:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tritium.analysis.loops import constant_int
 from tritium.analysis.memory_aliases import memory_aliases
+from tritium.ops.arith import constant_int
 from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, Action
 from tritium.ops.ttgir.tma import InitBarrierOp

@@ -22,11 +22,10 @@ from typing import Any, TypeAlias
 
 from xdsl.ir import Block, Operation
 
-from tritium.analysis.loops import constant_int
 from tritium.analysis.shared_memory import Allocation, allocates_memory
+from tritium.ops.arith import constant_int
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Action, Effect, Queue, Resource
-from tritium.ops.scf import IfOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir.memory import MemDescIndexOp
 from tritium.ops.ttgir.types import bytes_of
@@ -124,10 +123,10 @@ class Barriers:
             assert isinstance(op, Op)
             if op.is_loop:
                 self._loop(op, state)
-            elif isinstance(op, IfOp):
-                self._branch(op, state)
             elif op.concurrent:
                 self._partitions(op, state)
+            elif op.controls:
+                self._branch(op, state)
             else:
                 self._access(op, state)
 
@@ -141,7 +140,7 @@ class Barriers:
             if not grown:
                 return
 
-    def _branch(self, op: IfOp, state: _State) -> None:
+    def _branch(self, op: Op, state: _State) -> None:
         ends = [state.copy() for region in op.regions if region.blocks]
         for region, end in zip(op.regions, ends, strict=False):
             self._block(region.block, end)

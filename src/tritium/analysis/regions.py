@@ -52,6 +52,14 @@ def obstacle(op: Op) -> Op | None:
     return next((inner for inner in found if inner is not None), None)
 
 
+def defined(op: Operation) -> Iterator[SSAValue]:
+    """The values that an op and the blocks of its own regions define."""
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+
+
 def defined_inside(value: SSAValue, op: Operation) -> bool:
     """Whether the value is defined by an op or a block in the regions of `op`."""
     owner = value.owner

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium import knobs
 from tritium.ir.printing import print_module
 from tritium.ir.reproducer import with_reproducer
-from tritium.passes import PassError, PassManager, dump_before, timing_report
+from tritium.passes import PassError, PassManager, dump_before, pipelines, timing_report
 from tritium.passes.base import IR, Pass, pipeline_text
 
 
@@ -59,6 +59,11 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
         sys.stderr.write(timing_report(manager.timings))
     module.verify()
     return module
+
+
+def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
+    """Inline and simplify: the first stage of all backends."""
+    return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
@@ -265,6 +265,12 @@ class Op(DeclaredOp):
         return self.elementwise
 
     @property
+    def keeps_places(self) -> bool:
+        """Whether each element of the results is, or is computed from, elements of the operands at
+        the same place of the tile; another thread may have it."""
+        return self.is_elementwise
+
+    @property
     def is_speculatable(self) -> bool:
         """Whether this op is speculatable; operands may allow more than the class says."""
         return self.speculatable
@@ -301,6 +307,11 @@ class Op(DeclaredOp):
         """The ways of control into, between and out of the op's regions, or to other blocks."""
         return iter(())
 
+    @property
+    def controls(self) -> bool:
+        """Whether control goes into, between or out of the op's regions: of loops and choices."""
+        return bool(self.regions) and any(self.control_edges())
+
     def memory_edges(self) -> Iterator[tuple[SSAValue, SSAValue]]:
         """(source, target) such that the target may stand for memory that the source stands for:
         `forwarded_values`, and results with what `memory_operands` names."""
@@ -308,6 +319,10 @@ class Op(DeclaredOp):
         for name in self.memory_operands:
             for source in self.operand_values(name):
                 yield from ((source, result) for result in self.results)
+
+    def surely_runs(self, region: Region) -> bool:
+        """Whether a region of the op runs at least once whenever the op does."""
+        return False
 
     def isolates(self, region: Region) -> bool:
         """Whether a region of the op sees, of the values from outside, constants alone: what runs
@@ -335,6 +350,11 @@ class Op(DeclaredOp):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
+
+    def counter_info(self, of: Callable[[SSAValue], AxisInfo]) -> dict[SSAValue, AxisInfo]:
+        """The facts about arguments of blocks that the op computes and no edge of control passes,
+        by those about other values."""
+        return {}
 
     @property
     def has_interval(self) -> bool:

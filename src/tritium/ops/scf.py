@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Attribute, Block, Region
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.arith.compare import CmpIPredicate
+from tritium.ops.arith.constant import constant_int
 from tritium.ops.arith.integer import signed, unsigned
+from tritium.ops.axis_info import AxisInfo, unknown
 from tritium.ops.base import ControlEdge, Op
 from tritium.ops.elementwise import check_condition, check_kind, check_same, describe
 from tritium.ops.evaluation import Return
@@ -188,6 +191,47 @@ class ForOp(Op):
         """The comparison of the counter with the upper bound that holds while the loop goes on."""
         return CmpIPredicate.ULT if self.unsignedCmp else CmpIPredicate.SLT
 
+    @property
+    def bounds(self) -> tuple[int | None, int | None, int | None]:
+        """Lower and upper bound and step where they are known; the step is an unsigned number."""
+        lower, upper, step = map(constant_int, (self.lower, self.upper, self.step))
+        size = 1 << ir.bit_width(self.lower.type)
+        if self.unsignedCmp:
+            lower, upper = (None if v is None else v % size for v in (lower, upper))
+        return lower, upper, None if step is None else step % size
+
+    @property
+    def trip_count(self) -> int | None:
+        """The number of iterations, if the bounds tell."""
+        if self.lower is self.upper:
+            return 0
+        lower, upper, step = self.bounds
+        if lower is None or upper is None or not step:
+            return None
+        return max(0, -((lower - upper) // step))
+
+    @property
+    def may_wrap(self) -> bool:
+        """Whether the last counter and the step may add up to more than their type holds."""
+        _, upper, step = self.bounds
+        if step == 1:
+            return False
+        if step is None or upper is None:
+            return True
+        width = ir.bit_width(self.lower.type)
+        return upper + step > 1 << (width if self.unsignedCmp else width - 1)
+
+    def surely_runs(self, region: Region) -> bool:
+        return bool(self.trip_count)
+
+    def counter_info(self, of: Callable[[SSAValue], AxisInfo]) -> dict[SSAValue, AxisInfo]:
+        lower, step = of(self.lower), of(self.step)
+        divisor = gcd(lower.divisibility[0], step.divisibility[0])
+        counter = unknown(self.lower.type)._replace(
+            divisibility=(divisor,), non_negative=lower.non_negative
+        )
+        return {self.body.args[0]: counter}
+
     def control_edges(self) -> Iterator[ControlEdge]:
         end = terminator(self.body)
         for source, values in ((self, self.inits), (end, end.operands)):
@@ -337,6 +381,9 @@ class WhileOp(Op):
     @classmethod
     def infer(cls, inits: Sequence[ir.Type], *, result: Any) -> Sequence[ir.Type]:
         return (result,) if isinstance(result, Attribute) else tuple(result or ())
+
+    def surely_runs(self, region: Region) -> bool:
+        return region is self.regions[0]
 
     def control_edges(self) -> Iterator[ControlEdge]:
         before, after = (region.block for region in self.regions)

@@ -21,7 +21,7 @@ class Timing(Hook):
     """Times launches, for all sessions of the backend."""
 
     def activate(self) -> None:
-        self._origin, self._start = _event(), time.perf_counter_ns()
+        self._origin, self._start = timed_event(), time.perf_counter_ns()
 
     def deactivate(self) -> None:
         """Nothing."""
@@ -32,10 +32,10 @@ class Timing(Hook):
         """Nothing."""
 
     def enter(self, metadata: Any) -> None:
-        _open.set((*_open.get(), _event()))
+        _open.set((*_open.get(), timed_event()))
 
     def exit(self, metadata: Any) -> None:
-        begin, end = _open.get()[-1], _event()
+        begin, end = _open.get()[-1], timed_event()
         _open.set(_open.get()[:-1])
         for session in active():
             if session.backend == "events":
@@ -61,7 +61,8 @@ class Timing(Hook):
 timing = Timing()
 
 
-def _event() -> Any:
+def timed_event() -> Any:
+    """A mark in the current stream of the device, which has the time when it is reached."""
     event = driver.active.get_device_interface().Event(enable_timing=True)
     event.record()
     return event

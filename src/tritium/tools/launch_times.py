@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from tritium import knobs
-from tritium.backends.active import driver
+from tritium.profiler.timing import timed_event
 
 
 class LaunchTimes:
@@ -55,16 +55,10 @@ class LaunchTimes:
         self._hashes[function] = hash
 
     def _enter(self, metadata: Any) -> None:
-        self._open.append(_event())
+        self._open.append(timed_event())
 
     def _exit(self, metadata: Any) -> None:
-        end, begin = _event(), self._open.pop()
+        end, begin = timed_event(), self._open.pop()
         hash = self._hashes.get(metadata.data["function"])
         if hash is not None:
             self._launches[hash].append((begin, end))
-
-
-def _event() -> Any:
-    event = driver.active.get_device_interface().Event(enable_timing=True)
-    event.record()
-    return event

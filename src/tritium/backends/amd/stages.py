@@ -18,17 +18,13 @@ from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
 from tritium.backends.amd.processor import processor
 from tritium.backends.pipeline import instrument, run_pipeline
+from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.errors import OutOfResources
 from tritium.native.code_object import link
 from tritium.ops.base import Op
 from tritium.passes import pipelines
 from tritium.target import Processor
-
-
-def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
-    """Inline and simplify."""
-    return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
 def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:

@@ -181,7 +181,6 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
     from tritium.backends.cpu.tiles.schedule import verify_schedules
     from tritium.backends.cpu.tiles.version import may_wait, verify_versions
     from tritium.ops.parsing import parse_module
-    from tritium.ops.tile import CopyOp
 
     module = parse_module(text, filename)
     try:
@@ -191,8 +190,8 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
             verify_schedules(function)
             verify_versions(function, waits)
             verify_plans(function)
-            for copy in (op for op in function.op.walk() if isinstance(op, CopyOp)):
-                function.touched(copy)
+            for op in function.order:
+                function.touched(op)
     except VerifyException as error:
         raise ValueError(f"the tile stage's text does not fit together: {error}") from error
     except KeyError as error:

@@ -11,15 +11,10 @@ from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.cpu.tiles.ir import kernel_of
+from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.backends.pipeline import run_pipeline
 from tritium.native.host import CPU
 from tritium.native.loader import compile_ir
-from tritium.passes import pipelines
-
-
-def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
-    """Inline and simplify."""
-    return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
 def make_tiles(

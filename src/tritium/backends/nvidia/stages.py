@@ -13,6 +13,7 @@ from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import instrument, run_pipeline
+from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
@@ -23,11 +24,6 @@ from tritium.passes.ttgir.operands.reload_operands import ReloadOperands, operan
 from tritium.passes.ttgir.warp_specialize import may_split
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
-
-
-def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
-    """Inline and simplify."""
-    return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.analysis.loops import may_wrap
 from tritium.codegen.gpu.calls import give_back
 from tritium.codegen.gpu.context import UNUSED, Context, Lowered
 from tritium.codegen.gpu.elementwise import emit
@@ -79,7 +78,7 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
     ]
     first = list(compress(_flat(c, inits), used))
     with c.f.loop(
-        lower, upper, step, first, signed=not op.unsignedCmp, wraps=may_wrap(op),
+        lower, upper, step, first, signed=not op.unsignedCmp, wraps=op.may_wrap,
         metadata=loop_hints(c.f.module, op),
     ) as loop:  # fmt: skip
         c.set(op.body.args[0], loop.index)

@@ -15,6 +15,7 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.moves import flat
 from tritium.ops import ttgir, ttir, ub
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.llvm import AssumeOp
@@ -179,7 +180,7 @@ def moved_registers(op: Any) -> Sequence[int] | None:
     if isinstance(op, ttir.TransOp):
         return source_registers(source, result, tuple(op.order))
     if isinstance(op, ttir.ReshapeOp):
-        found = source_registers(flatten(source), flatten(result))
+        found = source_registers(flat(source), flat(result))
         if found is None and op.allow_reorder and None is not _holders(source) == _holders(result):
             return range(source.in_size(REGISTER))  # any order of the elements will do
         return found
@@ -209,11 +210,6 @@ def in_thread(c: Context, op: Any) -> bool:
 def renumber(c: Context, op: Any) -> None:
     if not in_thread(c, op):
         raise c.unsupported(op, "elements would move between threads")
-
-
-def flatten(layout: LinearLayout) -> LinearLayout:
-    """The map to the row-major index."""
-    return layout.transpose_outs(layout.out_names[::-1]).flatten_outs(dim(0))
 
 
 @lowers(GPU, ttir.JoinOp)

@@ -19,7 +19,9 @@ from tritium.ops.arith.compare import CmpIPredicate as CmpIPredicate
 from tritium.ops.arith.compare import SelectOp as SelectOp
 from tritium.ops.arith.constant import ConstantOp as ConstantOp
 from tritium.ops.arith.constant import attr_value as attr_value
+from tritium.ops.arith.constant import constant_int as constant_int
 from tritium.ops.arith.constant import constant_value as constant_value
+from tritium.ops.arith.constant import is_zero as is_zero
 from tritium.ops.arith.flags import FastMathAttr, OverflowAttr
 from tritium.ops.arith.floating import AddFOp as AddFOp
 from tritium.ops.arith.floating import DivFOp as DivFOp

@@ -158,7 +158,22 @@ def attr_value(attribute: Attribute) -> Any:
     return np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
 
 
+def constant_int(value: SSAValue) -> int | None:
+    """The Python integer that a scalar constant holds; None for other values."""
+    owner = value.owner
+    if type(owner) is not ConstantOp or not ir.is_integer(value.type) or ir.shape_of(value.type):
+        return None
+    attribute: Any = owner.properties["value"]
+    return attribute.value.data
+
+
 def constant_value(source: Operation | SSAValue) -> Any | None:
     """The NumPy value of a constant op (or of a value that one defines); None for others."""
     op = source.owner if isinstance(source, SSAValue) else source
     return attr_value(op.value) if isinstance(op, ConstantOp) else None
+
+
+def is_zero(value: SSAValue) -> bool:
+    """Whether a value is a constant of zeros."""
+    number = constant_value(value)
+    return number is not None and not number.any()

@@ -167,6 +167,12 @@ class NestOp(Op, traits=[NoTerminator()]):
         """The roots in order."""
         return tuple(self.body.ops)
 
+    @property
+    def kept(self) -> dict[SSAValue, CopyOp]:
+        """The copies that keep tiles in buffers, by tile."""
+        copies = (root for root in self.body.ops if isinstance(root, CopyOp) and root.keeps)
+        return {copy.value: copy for copy in copies}
+
     def set_versions(self, names: Sequence[str]) -> None:
         """Have these versions and no others."""
         self.properties.pop("versions", None)

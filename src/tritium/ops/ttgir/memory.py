@@ -26,7 +26,7 @@ from tritium.ir.layouts.partitioned import PARTITION_BYTES, PartitionedSharedEnc
 from tritium.ir.layouts.shared_linear import BasesEncoding
 from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op
+from tritium.ops.base import Movement, Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import i32_array_attr, operand, optional
@@ -47,9 +47,14 @@ class ConvertLayoutOp(Op):
 
     name = "ttg.convert_layout"
     memory_operands = ("src",)
+    movement = Movement.IN_ORDER
     syntax = "$src attrs : type(src) -> type(result)"
     takes_any_layout = True
     src = operand()
+
+    @property
+    def keeps_places(self) -> bool:
+        return True
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:

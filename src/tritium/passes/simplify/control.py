@@ -7,7 +7,6 @@ from typing import cast
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from tritium.analysis.loops import trip_count
 from tritium.analysis.regions import defined_inside
 from tritium.ir import types as ir
 from tritium.ops.base import Op
@@ -107,7 +106,7 @@ def _region_of(user: Operation, op: Op) -> Region | None:
 
 def for_few_iterations(op: ForOp, rewriter: Rewriter) -> bool:
     """A loop that never runs -> its initial values; one that runs once -> its body"""
-    iterations = trip_count(op)
+    iterations = op.trip_count
     if iterations == 0:
         return rewriter.replace(op, *op.inits)
     if iterations != 1:

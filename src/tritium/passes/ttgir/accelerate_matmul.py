@@ -58,9 +58,9 @@ from tritium.passes.ttgir.clusters import (
 )
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
-    is_elementwise,
     is_follower,
     is_tile,
+    keeps_places,
     num_warps_of,
     nvmma_encoding,
     order_of,
@@ -178,7 +178,7 @@ def _computed_from_product(value: SSAValue) -> bool:
                 return True
             continue
         swapped ^= permutes(owner)
-        if is_elementwise(owner) or isinstance(owner, ConvertLayoutOp) or permutes(owner):
+        if keeps_places(owner) or permutes(owner):
             pending += [(v, swapped) for v in owner.operands if is_tile(v)]
     return False
 
@@ -305,8 +305,7 @@ def _feeds_product(value: SSAValue) -> bool:
             user = use.operation
             if isinstance(user, TileProduct) and not _is_asynchronous(user) and use.index == 0:
                 return True
-            known = is_elementwise(user) or isinstance(user, ConvertLayoutOp)
-            if known and id(user) not in seen:
+            if keeps_places(user) and id(user) not in seen:
                 seen.add(id(user))
                 pending += user.results
     return False

@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import ancestor_in, functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
@@ -59,7 +60,7 @@ class AsyncDots(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
+            for loop in counted_loops(function):
                 changed |= not _arrives(loop) and start_products(loop)
         return changed
 

@@ -39,7 +39,7 @@ from tritium.analysis.intervals import range_of
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ops import ttir
-from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value
+from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value, is_zero
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.ops.base import Op
 from tritium.ops.ttgir import (
@@ -48,7 +48,6 @@ from tritium.ops.ttgir import (
     BufferLoadOp,
     BufferLoadToLocalOp,
     BufferStoreOp,
-    ConvertLayoutOp,
 )
 from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
@@ -94,7 +93,7 @@ def _is_candidate(op: Operation, atomics: Sequence[str]) -> TypeGuard[_Access]:
         return False
     kind: Any = ir.element_type(_pointer(op).type)
     if isinstance(op, AsyncCopyGlobalToLocalOp):
-        return op.other is None or _is_zero(op.other)
+        return op.other is None or is_zero(op.other)
     if isinstance(op, ttir.AtomicUpdate):
         return str(kind.pointee) in atomics and op.scope is not ttir.MemScope.SYSTEM
     return not (op.is_load and op.isVolatile) and not ir.is_pointer(kind.pointee)
@@ -102,11 +101,6 @@ def _is_candidate(op: Operation, atomics: Sequence[str]) -> TypeGuard[_Access]:
 
 def _pointer(op: _Access) -> SSAValue:
     return op.src if isinstance(op, AsyncCopyGlobalToLocalOp) else op.ptr
-
-
-def _is_zero(value: SSAValue) -> bool:
-    number = constant_value(value)
-    return number is not None and not number.any()
 
 
 def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
@@ -168,7 +162,7 @@ def _address_of(value: SSAValue, at: Builder) -> _Address | None:
     if isinstance(owner, ttir.BitcastOp):
         same = ir.is_pointer(owner.operand.type) and _size(owner.operand) == _size(value)
         return _address_of(owner.operand, at) if same else None
-    if owner.movement is None and not isinstance(owner, ConvertLayoutOp):
+    if owner.movement is None:
         return None
     if len(owner.operands) != 1 or not isinstance(value.type, ir.TensorType):
         return None

@@ -20,11 +20,9 @@ from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import permutes
-from tritium.ops.scf import ForOp
 from tritium.ops.terminators import is_terminator
-from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.passes.ttgir.layout_propagation import is_elementwise
+from tritium.passes.ttgir.layout_propagation import keeps_places
 from tritium.target import Processor
 
 _ACCESSES = (ttir.ElementAccess, ttir.BlockAccess)
@@ -106,7 +104,7 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
             order = owner.permuted_axes or ()
             inverse = [order.index(i) for i in range(len(order))]
             pending.append((owner.operands[0], permuted(cluster, inverse)))
-        elif isinstance(owner, ConvertLayoutOp) or is_elementwise(owner):
+        elif keeps_places(owner):
             shape = ir.shape_of(value.type)
             pending += [(v, cluster) for v in owner.operands if ir.shape_of(v.type) == shape]
 
@@ -122,10 +120,10 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
             user: Any = use.operation
             if isinstance(user, _ACCESSES) and not user.is_load:
                 wishes.setdefault(id(user), set()).add(cluster)
-            elif is_terminator(user) and isinstance(user.parent_op(), ForOp):
-                loop: Any = user.parent_op()
-                pending.append(loop.results[use.index])
-            elif isinstance(user, ConvertLayoutOp) or is_elementwise(user):
+            elif is_terminator(user):
+                around: Any = user.parent_op()
+                pending += [to for source, to in around.forwarded_values() if source is value]
+            elif keeps_places(user):
                 pending += user.results
 
 

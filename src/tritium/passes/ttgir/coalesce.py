@@ -26,6 +26,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
@@ -40,7 +41,6 @@ from tritium.ir.layouts.encodings import (
 from tritium.ops import ttir
 from tritium.ops.base import Op, permutes
 from tritium.ops.elementwise import CastOp
-from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
@@ -50,8 +50,8 @@ from tritium.passes.ttgir.encode_descriptors import encode_descriptors
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
-    is_elementwise,
     is_tile,
+    keeps_places,
     processor_of,
     threads_of,
 )
@@ -89,6 +89,7 @@ class Coalesce(Pass):
             analysis = AxisAnalysis(function, assume_no_wrap=True)
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
             products = _summed(function) if self.transpose or self.direct else {}
+            loops = counted_loops(function)
             for key, (axis, _) in products.items() if self.transpose else ():
                 wishes[key] = replace(wishes[key], summed=axis)
             widest: dict[tuple[Any, ...], int] = {}
@@ -104,7 +105,7 @@ class Coalesce(Pass):
                 if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
                 encoding = _encoding(wish, width, processor, threads_of(module), cluster)
-                in_loop = isinstance(op.parent_op(), ForOp)
+                in_loop = op.parent_op() in loops
                 if self.direct and id(op) in products and in_loop and _is_operand(op.results[0]):
                     axis, product = products[id(op)]
                     direct = _for_lanes(wish, axis, product, processor, threads_of(module))
@@ -169,7 +170,7 @@ def _loaded(store: ttir.ElementAccess, wishes: dict[int, _Wish]) -> list[Operati
         if isinstance(owner, ttir.ElementAccess):
             if owner.is_load and wishes[id(owner)].key == wishes[id(store)].key:
                 found.append(owner)
-        elif is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
+        elif keeps_places(owner):
             pending += [v for v in owner.operands if is_tile(v)]
     return found
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from tritium.analysis.loops import may_wrap
 from tritium.analysis.regions import outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding
@@ -117,7 +116,7 @@ class _Expansion:
     def __init__(self, loop: ForOp, plan: Sequence[Stage], stages: int):
         self.loop, self.plan, self.stages = loop, plan, stages
         self.kind = loop.lower.type
-        self.wraps = may_wrap(loop)
+        self.wraps = loop.may_wrap
         #: The ops that the copies ahead need, and the carried values: these get companions that
         #: run ahead.
         self.ahead, self.carried = _needed(loop, [s.load for s in plan])

@@ -36,7 +36,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from tritium.analysis.loops import constant_int, trip_count
+from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import defined_inside, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
@@ -48,6 +48,7 @@ from tritium.ops.arith import (
     ExtUIOp,
     MulIOp,
     SubIOp,
+    constant_int,
 )
 from tritium.ops.attributes import FLATTEN
 from tritium.ops.base import Op
@@ -78,8 +79,8 @@ class FuseNestedLoops(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
-        for outer in list(module.walk(region_first=True)):
-            if isinstance(outer, ForOp) and FLATTEN in outer.attributes:
+        for outer in counted_loops(module):
+            if FLATTEN in outer.attributes:
                 inner = inner_loop(outer)
                 fusion = None if inner is None else _Fusion(outer, inner)
                 if fusion is not None and all(map(_in_registers, fusion.kept)):
@@ -90,14 +91,15 @@ class FuseNestedLoops(Pass):
 
 def inner_loop(outer: ForOp) -> ForOp | None:
     """The only loop in the body, if it can be fused: its bounds are known before `outer`."""
+    inner, *others = counted_loops(outer)
     loops = [op for op in outer.body.walk() if isinstance(op, Op) and op.is_loop]
-    if len(loops) != 1 or not isinstance(loops[0], ForOp) or loops[0].parent is not outer.body:
+    if loops != [inner] or others != [outer] or inner.parent is not outer.body:
         return None
-    bounds = loops[0].operands[:3]
+    bounds = inner.operands[:3]
     counters = (outer.lower.type, bounds[0].type)
     if any(defined_inside(v, outer) for v in bounds) or not all(map(ir.is_integer, counters)):
         return None
-    return None if trip_count(loops[0]) == 0 else loops[0]
+    return None if inner.trip_count == 0 else inner
 
 
 class _Fusion:
@@ -193,7 +195,7 @@ class _Fusion:
 
     def run(self) -> None:
         outer, inner = self.outer, self.inner
-        iterations = trip_count(inner)
+        iterations = inner.trip_count
         results: Sequence[SSAValue]
         if iterations is None:
             before = Builder(outer)

@@ -64,9 +64,9 @@ def is_source(op: Operation) -> bool:
     return isinstance(op, Op) and op.tile_source
 
 
-def is_elementwise(op: Operation) -> bool:
-    """Whether each element is computed from the operands' elements at the same place alone."""
-    return isinstance(op, Op) and op.is_elementwise
+def keeps_places(op: Operation) -> bool:
+    """Whether each element is, or is computed from, operands' elements at the same place alone."""
+    return isinstance(op, Op) and op.keeps_places
 
 
 def is_follower(op: Operation) -> TypeGuard[Op]:

@@ -40,8 +40,8 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import (
 )
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
-    is_elementwise,
     is_tile,
+    keeps_places,
     threads_of,
 )
 
@@ -87,7 +87,7 @@ def _loaded(op: Op, axis: int) -> Encoding | None:
             found = ir.encoding_of(owner.results[0].type)
             if found != mine and _as_good(found, mine, shape, axis):
                 return found
-        elif is_elementwise(owner):
+        elif keeps_places(owner):
             pending += [v for v in owner.operands if is_tile(v)]
     return None
 

@@ -60,7 +60,7 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.shared_linear import SharedLinearEncoding
 from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
-from tritium.ops.arith import constant_value
+from tritium.ops.arith import is_zero
 from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.base import Op, permutes
 from tritium.ops.scf import ForOp
@@ -161,8 +161,7 @@ def _by_lanes(
     registers = layout.bases(REGISTER)
     pairs = zip(registers, along, strict=False)
     run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    filled = None if load.other is None else constant_value(load.other)
-    zeros = load.other is None or (filled is not None and not filled.any())
+    zeros = load.other is None or is_zero(load.other)
     enough = copy_width(load, analysis, size << run, per_thread=1 << run) == 1 << run
     if not zeros or not enough or size << run not in processor.lane_copy_bytes:
         return None

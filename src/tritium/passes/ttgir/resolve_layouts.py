@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.analysis.regions import functions
+from tritium.analysis.regions import defined, functions
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Encoding, linear
@@ -109,7 +109,7 @@ class _Found:
             retype(value, encoding)
         for function in functions(module):
             for op in function.walk():
-                for value in _defined(op):
+                for value in defined(op):
                     if isinstance(ir.encoding_of(value.type), self.kind):
                         raise _error(op, value, "nothing decides its layout; `set_auto_layout`, or "
                                      "an operation with a block that has a layout, does")
@@ -121,13 +121,6 @@ def _mean_the_same(a: Attribute, b: Attribute, shape: tuple[int, ...]) -> bool:
     if not isinstance(a, Encoding) or not isinstance(b, Encoding):
         return a == b
     return a == b or linear(a, shape) == linear(b, shape)
-
-
-def _defined(op: Operation) -> Iterator[SSAValue]:
-    yield from op.results
-    for region in op.regions:
-        for block in region.blocks:
-            yield from block.args
 
 
 def _error(op: Operation, value: SSAValue, message: str) -> OpError:
@@ -161,7 +154,7 @@ def _follow(
             yield target, encoding
         elif value is target:
             yield source, encoding
-    if op.regions and any(op.control_edges()):
+    if op.controls:
         return
     if op.layouts_from is not None:
         yield from _through(op, value, encoding)

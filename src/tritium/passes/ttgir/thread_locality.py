@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from tritium.analysis.loops import counted_loops
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ir.layouts.moves import reshaped
@@ -52,7 +53,7 @@ class ThreadLocality(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
-        for loop in [op for op in module.walk() if isinstance(op, ForOp)]:
+        for loop in counted_loops(module):
             for index in range(len(loop.inits)):
                 found = _reduction_of(loop, index)
                 if found is not None and not all(local for _, local in axis_runs(found[0])):

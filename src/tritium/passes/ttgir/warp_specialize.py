@@ -52,7 +52,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tritium.analysis.loop_writes import unwritten
-from tritium.analysis.loops import stages_of
+from tritium.analysis.loops import counted_loops, stages_of
 from tritium.analysis.regions import ancestor_in, defined_inside, functions, outside_values
 from tritium.ir import types as ir
 from tritium.ops import ttir
@@ -159,7 +159,7 @@ class WarpSpecialize(Pass):
 
 def may_split(module: ModuleOp) -> bool:
     """Whether there may be loops, in ttir too, that are split though they do not ask."""
-    bodies = [list(op.body.ops) for op in module.walk() if isinstance(op, ForOp)]
+    bodies = [list(loop.body.ops) for loop in counted_loops(module)]
     return any(
         sum(isinstance(op, MatrixProduct) for op in ops) > 1
         and any(isinstance(op, ttir.DescriptorLoadOp) for op in ops)
@@ -170,10 +170,10 @@ def may_split(module: ModuleOp) -> bool:
 def candidates(function: Operation) -> list[ForOp]:
     """The loops of a function, in no other, that are worth splitting though they do not ask."""
     return [
-        op for op in function.walk()
-        if isinstance(op, ForOp) and op.parent_op() is function
-        and any(isinstance(inner, ttir.DescriptorLoadOp) for inner in op.body.ops)
-        and pays_off(op)
+        loop for loop in counted_loops(function)
+        if loop.parent_op() is function
+        and any(isinstance(op, ttir.DescriptorLoadOp) for op in loop.body.ops)
+        and pays_off(loop)
     ]  # fmt: skip
 
 

@@ -22,14 +22,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, Region
 
-from tritium.analysis.loops import trip_count
 from tritium.analysis.regions import outside_values
 from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
-from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import insert_before
@@ -46,22 +44,18 @@ class LICM(Pass):
         changed = False
         # Inner loops first, so that what leaves them can leave outer ones as well.
         for op in list(module.walk(region_first=True)):
-            if DISABLE_LICM in op.attributes:
-                continue
-            if isinstance(op, ForOp):
-                runs = (trip_count(op) or 0) > 0
-                changed |= hoist(op, op.body, runs)
-            elif isinstance(op, WhileOp):
-                changed |= hoist(op, op.regions[0].block, True)
-                changed |= hoist(op, op.regions[1].block, False)
+            if isinstance(op, Op) and op.is_loop and DISABLE_LICM not in op.attributes:
+                for region in op.regions:
+                    changed |= hoist(op, region)
         return changed
 
 
-def hoist(loop: ForOp | WhileOp, block: Block, runs: bool) -> bool:
-    """Move invariant ops from `block` to before `loop`. `runs`: the block runs at least once."""
+def hoist(loop: Op, region: Region) -> bool:
+    """Move invariant ops from a region of a loop to before it."""
+    block = region.block
     if not any(_is_invariant(op, block) for op in block.ops):
         return False
-    writes = not loop.only_reads
+    writes, runs = not loop.only_reads, loop.surely_runs(region)
     changed = False
     for op in list(block.ops):
         if _is_invariant(op, block) and _may_move(op, writes, runs):

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from tritium.analysis.regions import functions
+from tritium.analysis.regions import defined, functions
 from tritium.ir import types as ir
 from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
@@ -59,7 +59,7 @@ from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, Resha
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_before
 from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
-from tritium.passes.ttir.descriptors.flow import defined, served
+from tritium.passes.ttir.descriptors.flow import served
 from tritium.passes.ttir.descriptors.parts import split_descriptors
 from tritium.target import processor_named
 

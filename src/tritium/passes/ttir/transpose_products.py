@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import constant_value
+from tritium.ops.arith import is_zero
 from tritium.ops.base import Movement, Op
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.shape import TransOp
@@ -65,7 +65,7 @@ class TransposeProducts(Pass):
         """Whether the product as it is would not be for one of the units, but transposed would, as
         is what takes its transposed result."""
         shape = ir.shape_of(op.results[0].type)
-        if len(shape) != 2 or self._taken(op, units, shape) or not _is_zero(op.c):
+        if len(shape) != 2 or self._taken(op, units, shape) or not is_zero(op.c):
             return False
         if not self._taken(op, units, shape[::-1]):
             return False
@@ -95,7 +95,7 @@ def transpose(op: MatrixProduct) -> None:
 def _transposed(at: Builder, value: SSAValue) -> SSAValue:
     if _swaps(owner := value.owner):
         return owner.operands[0]
-    if _is_zero(value):
+    if is_zero(value):
         kind = ir.tensor_of(ir.shape_of(value.type)[::-1], ir.element_type(value.type))
         return at.constant(0, kind)
     return at.value(TransOp, value, order=_SWAPPED)
@@ -106,11 +106,6 @@ def _swaps(op: Operation | Block) -> TypeGuard[Op]:
     if not isinstance(op, Op) or op.movement is not Movement.REORDERED:
         return False
     return tuple(op.source_axes() or ()) == _SWAPPED
-
-
-def _is_zero(value: SSAValue) -> bool:
-    known = constant_value(value)
-    return known is not None and not known.any()
 
 
 def _products_of_transposed(value: SSAValue) -> Iterator[MatrixProduct]:

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
+from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import defined_inside
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, ExtSIOp, constant_value
@@ -50,9 +51,8 @@ class UniformAdvance(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
-        for op in list(module.walk(region_first=True)):
-            if isinstance(op, ForOp):
-                changed |= _rewrite(op)
+        for loop in counted_loops(module):
+            changed |= _rewrite(loop)
         return changed
 
 

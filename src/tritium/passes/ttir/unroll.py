@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from tritium.analysis.loops import constant_int, trip_count
+from tritium.analysis.loops import counted_loops
+from tritium.ops.arith import constant_int
 from tritium.ops.arith.compare import CmpIOp, CmpIPredicate
 from tritium.ops.arith.integer import AddIOp, DivUIOp, MulIOp, RemUIOp, SubIOp
 from tritium.ops.attributes import NUM_STAGES, UNROLL_FACTOR
@@ -48,12 +49,11 @@ class Unroll(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
-        for op in list(module.walk(region_first=True)):
-            if isinstance(op, ForOp):
-                factor = self._factor_of(op)
-                if factor > 1:
-                    unroll(op, factor)
-                    changed = True
+        for loop in counted_loops(module):
+            factor = self._factor_of(loop)
+            if factor > 1:
+                unroll(loop, factor)
+                changed = True
         return changed
 
     def _factor_of(self, loop: ForOp) -> int:
@@ -66,7 +66,7 @@ class Unroll(Pass):
 
 def unroll(loop: ForOp, factor: int) -> None:
     """Unroll one loop by `factor` (at least 2)."""
-    iterations = trip_count(loop)
+    iterations = loop.trip_count
     at = Builder(loop)
     if iterations is not None and iterations <= factor:
         counters = [_after(at, loop, loop.lower, k) for k in range(iterations)]

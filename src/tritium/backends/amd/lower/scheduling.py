@@ -8,7 +8,6 @@ from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import MatrixCores
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.llvm.writer import const
-from tritium.ops.scf import ForOp
 
 _PINGPONG_WARPS = 8
 """Two waves of a workgroup on each SIMD: while one multiplies, the other moves operands."""
@@ -23,7 +22,7 @@ class ScheduledProducts(MatrixProducts):
         self._pingpong = pingpong
 
     def multiply(self, c: Context, op: Any) -> None:
-        in_loop = isinstance(op.parent_op(), ForOp)
+        in_loop = op.parent_op().is_loop
         if not (self._pingpong and in_loop and c.num_warps == _PINGPONG_WARPS):
             super().multiply(c, op)
             return

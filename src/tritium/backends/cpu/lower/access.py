@@ -19,6 +19,7 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import At, Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import (
     Function,
@@ -106,15 +107,14 @@ def store_buffer(e: Emitter, buffer: BufferOp, at: tuple[Index, ...], value: Lan
     store(e, pointer, value, buffer.element, None, align)
 
 
-def inlined(roots: Sequence[object]) -> frozenset[SSAValue]:
-    """The values whose buffers these roots fill: to be computed, not read."""
-    return frozenset(root.value for root in roots if isinstance(root, CopyOp) and root.keeps)
+def inlined(nest: Nest) -> frozenset[SSAValue]:
+    """The values whose buffers a nest fills: to be computed, not read."""
+    return frozenset(copy.value for copy in nest.copies if copy.keeps)
 
 
-def copy(e: Emitter, roots: Sequence[object], at: At) -> None:
-    """The copies among `roots` for one chunk."""
+def copy(e: Emitter, copies: Sequence[CopyOp], at: At) -> None:
+    """Copies to buffers, for one chunk."""
     named = e.context.function.named
-    copies = [root for root in roots if isinstance(root, CopyOp)]
     values = [
         load_buffer(e, named[r.source], at) if r.source else e.emit(r.value, at) for r in copies
     ]

@@ -8,7 +8,6 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.analysis.loops import constant_int, may_wrap
 from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, polls, stall
 from tritium.backends.cpu.lower.context import Context, class_of
 from tritium.backends.cpu.lower.debug import check
@@ -21,6 +20,7 @@ from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
+from tritium.ops.arith import constant_int
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.tile import BUFFERS, BufferOp, NestOp
 from tritium.ops.ttir.dot import MatrixProduct
@@ -102,7 +102,7 @@ def _for(c: Context, op: ForOp) -> None:
     carried = _read(c, op.inits)
     _fill(c, op.body.args)
     with f.loop(
-        lower, upper, by, carried, signed=not op.unsignedCmp, wraps=may_wrap(op),
+        lower, upper, by, carried, signed=not op.unsignedCmp, wraps=op.may_wrap,
         metadata=loop_hints(f.module, op),
     ) as loop:  # fmt: skip
         c.scalars[op.body.args[0]] = loop.index

@@ -10,7 +10,6 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from tritium.analysis.loops import trip_count
 from tritium.backends.cpu.dot import (
     Kept,
     Plan,
@@ -386,7 +385,7 @@ def _kept(c: Context, dot: Product) -> tuple[Kept | None, Kept | None]:
 
 def _trips(f: Function, loop: Any, lower: Value, upper: Value, by: Value) -> Value:
     """The trip count of a loop, i64, not negative."""
-    known = trip_count(loop)
+    known = loop.trip_count
     if known is not None:
         return const("i64", known)
     runs = f.icmp("sgt", upper, lower)

@@ -21,7 +21,6 @@ from tritium.analysis.lifetimes import Lifetimes, Piece, Span, place
 from tritium.analysis.recursion import resolve
 from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, homes
 from tritium.ir import types as ir
-from tritium.ops import scf
 from tritium.ops.fields import integer_attr
 from tritium.ops.tile.nests import BUFFERS, BufferOp, NestOp, tiles_of
 from tritium.passes.base import Pass
@@ -122,7 +121,9 @@ class _Lifetimes(Lifetimes[BufferOp]):
                     self.touch(buffer)
                 for value in tiles_of(root):
                     self.reads(value)
-        elif isinstance(op, scf.IfOp):
+        elif op.is_loop:
+            self._loop(op)
+        elif op.controls:
             for buffer in held:
                 self.touch(buffer)
             for region in op.regions:
@@ -131,8 +132,6 @@ class _Lifetimes(Lifetimes[BufferOp]):
             self.clock += 1
             for buffer in held:
                 self.touch(buffer)
-        elif op.is_loop:
-            self._loop(op)
         else:
             for buffer in held:
                 self.touch(buffer)

@@ -42,6 +42,7 @@ from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_masks
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.arith import ConstantOp
+from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr
 from tritium.ops.terminators import is_terminator
 from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
@@ -56,7 +57,7 @@ def _is_sum(op: MatrixProduct) -> bool:
     """Whether a product is the only one of a loop, which sums along K."""
     block: Any = op.parent
     products = (inner for inner in block.ops if isinstance(inner, MatrixProduct))
-    return isinstance(block.parent_op(), scf.ForOp) and list(products) == [op]
+    return block.parent_op().is_loop and list(products) == [op]
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class _Builder:
         """The ops of a block."""
         self.fusion.enter(block)
         for op in list(block.ops):
-            if isinstance(op, (scf.ForOp, scf.WhileOp, scf.IfOp)):
+            if isinstance(op, Op) and op.controls:
                 self._control(op)
             else:
                 self._op(op)
@@ -269,7 +270,7 @@ class _Builder:
         owner: Any = value.owner
         if isinstance(owner, Block):
             return owner is op.parent and owner.parent_op() is not self.op
-        return owner.parent is op.parent and isinstance(owner, (MatrixProduct, scf.ForOp, scf.IfOp))
+        return owner.parent is op.parent and (isinstance(owner, MatrixProduct) or owner.controls)
 
     def _carried_slot(self, op: MatrixProduct) -> BufferOp | None:
         """The carried buffer that the result of `acc = f(acc); acc = dot(a, b, acc)` goes back

@@ -255,6 +255,16 @@ class Nest(NamedTuple):
     versions: tuple[str, ...] = ()
 
     @property
+    def copies(self) -> list[CopyOp]:
+        """The roots that copy tiles to buffers."""
+        return [root for root in self.roots if isinstance(root, CopyOp)]
+
+    @property
+    def others(self) -> list[Any]:
+        """The roots that do more than to copy tiles to buffers."""
+        return [root for root in self.roots if not isinstance(root, CopyOp)]
+
+    @property
     def stores(self) -> bool:
         """Whether a root stores to memory."""
         return any(root.stores_elements for root in self.roots)

@@ -35,7 +35,7 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op, permutes
 from tritium.ops.effects import GLOBAL, Effects, only_read
-from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
+from tritium.ops.tile.nests import NestOp, is_tile, tiles_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 
@@ -120,9 +120,8 @@ class _Materialization:
                 for root in op.roots:
                     self.places[root] = number
                     self._writes(root, op.parent)
-                    if root.__class__ is CopyOp and root.keeps:
-                        held.add(root.value)
-                        self.filler[root.value] = op
+                held |= op.kept.keys()
+                self.filler.update(dict.fromkeys(op.kept, op))
             elif is_inlined(op):
                 self.inlined.append(op)
                 self.summaries.add(op)
@@ -205,7 +204,7 @@ class _Materialization:
     def _refill(self, load: Any) -> NestOp:
         """Have the buffer of a load filled at the load's own place."""
         value, late = load.results[0], self.filler[load.results[0]]
-        (copy,) = (r for r in late.roots if isinstance(r, CopyOp) and r.keeps and r.value is value)
+        copy = late.kept[value]
         copy.detach()
         if late.body.is_empty:
             late.detach()

@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from tritium.analysis.loops import trip_count
 from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand
 from tritium.backends.cpu.dot.plan import Host, Method, Plan, make_plan
 from tritium.backends.cpu.dot.stated import fault_of
@@ -128,7 +127,7 @@ class _Analysis:
             return ""
         product = self.product
         masked = self.rows or any(p.along_k for p in product.prefixes)
-        if loop.parent is not function.op.body or (trip_count(loop) == 1 and not masked):
+        if loop.parent is not function.op.body or (loop.trip_count == 1 and not masked):
             return ""
         if any(may_observe(inner) for inner in function.order if inner is not function.op):
             return ""

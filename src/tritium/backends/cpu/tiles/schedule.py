@@ -30,7 +30,7 @@ from tritium.backends.cpu.tiles.ir import (
 from tritium.backends.cpu.tiles.slices import nests_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
+from tritium.ops.tile.nests import NestOp, tiles_of
 from tritium.ops.ttir.reduction import CombiningOp
 from tritium.passes.base import Pass
 
@@ -217,7 +217,7 @@ def _reads(facts: Facts, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]]]:
         (v, tuple(range(len(nest.domain)))) for root in nest.roots for v in tiles_of(root)
     ]
     seen: set[tuple[SSAValue, Dims]] = set()
-    filling = {root.value for root in nest.roots if isinstance(root, CopyOp)}
+    filling = {copy.value for copy in nest.copies}
     while stack:
         value, dims = stack.pop()
         if (value, dims) in seen or len(ir.shape_of(value.type)) != len(dims):

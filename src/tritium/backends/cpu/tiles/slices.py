@@ -12,7 +12,7 @@ from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.index_arithmetic import SEVERAL, index_arithmetic
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.ops.base import Movement
-from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
+from tritium.ops.tile.nests import NestOp, is_tile, tiles_of
 
 
 class Slice:
@@ -88,7 +88,7 @@ class Slice:
 
 
 def _computed(nest: Nest, buffers: Container[SSAValue]) -> Iterator[tuple[SSAValue, Any]]:
-    copies = [root for root in nest.roots if isinstance(root, CopyOp)]
+    copies = nest.copies
     copied, filling = {r for r in copies if r.source}, {r.value for r in copies}
     stack = [v for root in nest.roots if root not in copied for v in tiles_of(root)]
     seen: set[SSAValue] = set()
@@ -122,7 +122,7 @@ def nests_of(function: TileFunction) -> Iterator[tuple[NestOp, Container[SSAValu
     for op in function.order:
         if isinstance(op, NestOp):
             yield op, filled
-            filled |= _kept_by(op)
+            filled |= op.kept.keys()
 
 
 def products_of(function: TileFunction) -> Iterator[tuple[Any, Container[SSAValue]]]:
@@ -138,9 +138,4 @@ def products_of(function: TileFunction) -> Iterator[tuple[Any, Container[SSAValu
                 yield op, filled
                 following = next(rest, None)
             elif isinstance(op, NestOp):
-                filled |= _kept_by(op)
-
-
-def _kept_by(nest: NestOp) -> set[SSAValue]:
-    """The values that are in buffers after a nest."""
-    return {r.value for r in nest.roots if type(r) is CopyOp and r.keeps}
+                filled |= op.kept.keys()

@@ -39,7 +39,7 @@ from tritium.ops import cf, scf
 from tritium.ops.arith import AndIOp, CmpIOp, MaxNumFOp, MinNumFOp
 from tritium.ops.base import Movement, is_constant
 from tritium.ops.elementwise import BinaryOp
-from tritium.ops.tile.nests import CopyOp, is_tile
+from tritium.ops.tile.nests import is_tile
 from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 from tritium.ops.ttir.reduction import combining_op, is_reduction
@@ -134,8 +134,7 @@ def is_long(nest: Nest) -> bool:
         return False
     if all(root.stores_elements for root in nest.roots):
         return True
-    others = [root for root in nest.roots if not isinstance(root, CopyOp)]
-    return bool(others) and all(map(is_reduction, others))
+    return bool(nest.others) and all(map(is_reduction, nest.others))
 
 
 def lines_fit(nest: Nest) -> bool:

@@ -24,10 +24,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.analysis.loops import constant_int
-from tritium.analysis.regions import ancestor_in, functions
+from tritium.analysis.regions import ancestor_in, defined, functions
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
+from tritium.ops.arith import constant_int
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
@@ -106,14 +106,6 @@ def descriptor_groups(module: ModuleOp) -> Iterator[list[SSAValue]]:
     for source, target in flow(module):
         groups.join(source, target)
     yield from groups.members().values()
-
-
-def defined(op: Operation) -> Iterator[SSAValue]:
-    """The values that an op and the blocks of its own regions define."""
-    yield from op.results
-    for region in op.regions:
-        for block in region.blocks:
-            yield from block.args
 
 
 def descriptors(function: Operation) -> Iterator[Any]:

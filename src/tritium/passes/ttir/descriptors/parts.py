@@ -150,7 +150,7 @@ class Splitter(ABC):
 
 def _hands_on(op: Operation) -> TypeGuard[Op]:
     """Whether an op hands values into and out of its regions, or of another function."""
-    return isinstance(op, Op) and (op.is_call or (bool(op.regions) and any(op.control_edges())))
+    return isinstance(op, Op) and (op.is_call or op.controls)
 
 
 class _Descriptors(Splitter):

@@ -35,7 +35,6 @@ from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Shape
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
-from tritium.ops.tile import CopyOp
 from tritium.ops.ttir.atomic import AtomicUpdate
 
 _WIDE = 16
@@ -52,9 +51,8 @@ def scalarized_shape(c: Context, nest: Nest) -> Shape:
     """The lanes of a nest that goes element by element: more than one for atomic operations that
     have a use for it."""
     lane = len(nest.domain) - 1
-    others = [root for root in nest.roots if not isinstance(root, CopyOp)]
-    op = others[0]
-    if lane < 0 or not isinstance(op, AtomicUpdate) or len(others) > 1:
+    op, *others = nest.others
+    if lane < 0 or not isinstance(op, AtomicUpdate) or others:
         return Shape(lane, 1, 1)
     type = value_type(op.val.type)
     if type not in FLOAT_TYPES and type not in ("i16", "i32", "i64"):

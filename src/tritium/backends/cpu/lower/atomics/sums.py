@@ -107,7 +107,7 @@ def _slot(c: Context, op: AtomicUpdate, pointer: Value, table: Value) -> tuple[V
 
 def _repetitions(c: Context, op: AtomicUpdate, nest: Nest, table: Value) -> Value:
     """The number of the first elements that go to an address that one before went to."""
-    f, e = c.f, Emitter(c, 1, inlined(nest.roots))
+    f, e = c.f, Emitter(c, 1, inlined(nest))
     e.push()
     with e.loop(_LOOKED_AT, 1, [const("i64", 0)]) as loop:
         at = (*(ZERO for _ in nest.domain[1:]), Index(Kind.SCALAR, loop.index, 0, e.depth))

@@ -43,9 +43,9 @@ def lower_nest(context: Context, op: NestOp) -> None:
     part = slice_of(context.function, op, context.filled)
     _lower(context, part)
     context.assumed = NOTHING_ASSUMED
+    for value in op.kept:
+        context.fill(value)
     for root in part.nest.roots:
-        if type(root) is CopyOp and root.keeps:
-            context.fill(root.value)
         for result in root.results:
             context.fill(result)
 
@@ -83,7 +83,7 @@ def _lower_split(c: Context, whole: Slice) -> None:
     """The loads and stores of a nest one whole after the other, as they stand in the program, and
     then all else that it does."""
     nest, stores, loads = whole.nest, whole.stores, set(whole.loads)
-    copies = {r.value: r for r in nest.roots if isinstance(r, CopyOp) and r.keeps}
+    copies = {copy.value: copy for copy in nest.copies if copy.keeps}
     filled, done = dict(c.filled), set[Operation]()
 
     def one(root: Any) -> None:
@@ -171,7 +171,7 @@ class _Loops:
 
     def run(self) -> None:
         nest = self.nest
-        inline = inlined(nest.roots)
+        inline = inlined(nest)
         self.e = Emitter(self.context, self.shape.width, inline, self.facts)
         self.reductions = [
             Reduction(self.context, r, self.quick) for r in nest.roots if isinstance(r, CombiningOp)
@@ -273,7 +273,7 @@ class _Loops:
         e = self.e
         if len(self.nest.roots) > 1:
             self._compute(at)
-        copy(e, self.nest.roots, at)
+        copy(e, self.nest.copies, at)
         for root in self.nest.roots:
             if root.stores_elements:
                 with e.context.lines(root):

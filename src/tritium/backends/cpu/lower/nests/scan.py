@@ -34,7 +34,7 @@ class _Scan:
         element = ir.element_type(self.root.operands[0].type)
         operator = combining_op(op.regions[0].block)
         self.neutral = None if operator is None else operator.identity_of(element)
-        self.e = Emitter(c, self.width, inlined(nest.roots))
+        self.e = Emitter(c, self.width, inlined(nest))
         self.at: list[Index] = [ZERO] * len(self.domain)
 
     def run(self) -> None:
@@ -56,7 +56,7 @@ class _Scan:
             self._outer(rest)
 
     def _values(self, at: At) -> list[Value]:
-        copy(self.e, self.nest.roots, at)
+        copy(self.e, self.nest.copies, at)
         return [self.e.vec(self.e.emit(v, at)) for v in self.root.operands]
 
     def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
