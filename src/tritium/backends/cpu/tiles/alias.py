@@ -29,7 +29,9 @@ def _is_argument(value: SSAValue) -> bool:
     return isinstance(parent, FuncOp)
 
 
-def in_step(load: Any, store: Any, rearranged: bool = False) -> bool:
+def in_step(
+    load: Any, store: Any, rearranged: bool = False, regular: dict[SSAValue, bool] | None = None
+) -> bool:
     """Whether load and store may be done chunk by chunk instead of one whole after the other.
 
     They may if both go through the same pointers, so that each element is read before it is
@@ -38,9 +40,14 @@ def in_step(load: Any, store: Any, rearranged: bool = False) -> bool:
     be either equal, element by element, or disjoint (an output may overwrite its input in place).
     That is tested when the program runs, and that no two pointers of a tile are equal
     (`lower/nests/overlap.py`). Addresses of no regular form are not known well enough for that.
+    `regular` holds the answers of `is_regular` for who asks about many pairs.
     """
-    if not (is_regular(load.ptr) and is_regular(store.ptr)):
-        return False
+    regular = {} if regular is None else regular
+    for pointer in (load.ptr, store.ptr):
+        if pointer not in regular:
+            regular[pointer] = is_regular(pointer)
+        if not regular[pointer]:
+            return False
     if load.ptr is store.ptr:
         return not rearranged
     first, second = base_of(load.ptr), base_of(store.ptr)

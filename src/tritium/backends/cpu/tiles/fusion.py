@@ -56,6 +56,7 @@ class Fusion:
         self._clock = 0
         self._scopes: list[_Scope] = []
         self._effects: dict[Operation, Effects] = {}
+        self._regular: dict[SSAValue, bool] = {}
         self._behind: dict[Operation, NestOp] = {}
         """The last nest that was put behind each op."""
 
@@ -191,7 +192,7 @@ class Fusion:
             other = frozenset[Any]().union(
                 *(self.summaries.of(v).loads for r in nest.roots for v in tiles_of(r))
             )
-            if any(not in_step(access, root) for access in (*other, *stores)):
+            if any(not self._in_step(access, root) for access in (*other, *stores)):
                 return False
             loads = loads | other
         for time, op in scope.effects:
@@ -207,7 +208,10 @@ class Fusion:
     def _before(self, load: Any, store: Any) -> bool:
         """Whether a load can share loops with a store that follows it. (In one that it follows,
         it would read what the chunk is about to write.)"""
-        return self.times[load] < self.times[store] and in_step(load, store)
+        return self.times[load] < self.times[store] and self._in_step(load, store)
+
+    def _in_step(self, access: Any, store: Any) -> bool:
+        return in_step(access, store, False, self._regular)
 
 
 def _move(root: Operation, nest: NestOp) -> None:

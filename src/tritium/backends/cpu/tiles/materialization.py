@@ -73,6 +73,8 @@ class _Materialization:
         self.places: dict[Operation, int] = {}
         """The order of the ops. Nests that are put behind an op have its place, roots that of their
         nest."""
+        self.regular: dict[SSAValue, bool] = {}
+        """Whether the addresses of accesses are of a regular form (`alias.is_regular`)."""
         self.inlined: list[Op] = []
         self.users: list[User] = []
         self.domains: dict[Operation, tuple[int, ...]] = {}
@@ -315,7 +317,7 @@ class _Materialization:
                 rearranged = user in self._rearranging(load)
                 for root in own:
                     if root.stores_elements:
-                        if not in_step(load, root, rearranged):
+                        if not in_step(load, root, rearranged, self.regular):
                             return True
                     elif root.writes(GLOBAL):  # atomics go one by one, also to equal addresses
                         return True

@@ -76,13 +76,14 @@ class Slice:
         pair of pointers once; and unless the chunks come in row-major order, each store with
         itself, which may have elements twice."""
         found = dict[tuple[SSAValue, SSAValue], tuple[Any, Any]]()
+        bases = {access.ptr: base_of(access.ptr) for access in (*self.loads, *self.stores)}
         shape = self.nest.shape
         in_order = shape is not None and shape.in_order(self.nest)
         for number, store in enumerate(self.stores):
             before = (*self.loads, *self.stores[:number])
             for access in before if in_order else (*before, store):
                 first, second = access.ptr, store.ptr
-                if first is second or base_of(first) is not base_of(second):
+                if first is second or bases[first] is not bases[second]:
                     found.setdefault((first, second), (access, store))
         return list(found.values())
 

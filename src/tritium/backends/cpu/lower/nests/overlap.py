@@ -2,8 +2,8 @@
 
 A nest loads and stores chunk by chunk, which is what the program says as long as the tiles of
 memory are apart, or are the same element by element. Before such a nest that is tested, once for
-each pair of tiles, by first and last addresses; if it does not hold, the nest's parts are done one
-whole after the other, in the order of the program.
+each pair of tiles (of many tiles by a loop), by first and last addresses; if it does not hold, the
+nest's parts are done one whole after the other, in the order of the program.
 
 A tile of memory that is accessed twice must also have no element twice: where its rows overlap, or
 all of it is one element, a chunk would read or undo what another one has written. The same goes for
@@ -12,6 +12,7 @@ one that is stored to in another order than the row-major one, the last element 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -20,9 +21,15 @@ from tritium.backends.cpu.dot.operand import Step, as_value, static
 from tritium.backends.cpu.lower.analysis.strides import Strides
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
+from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.slices import Slice
-from tritium.codegen.llvm.writer import Function, Value, const
+from tritium.codegen.llvm.writer import Function, Value, const, vector
 from tritium.ir import types as ir
+
+_PAIRS = 4
+"""Pairs for each of 16 or more tiles that are tested without a loop."""
+_AT_ONCE = 4
+"""Pairs that one iteration of it tests."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ def apart(c: Context, part: Slice) -> Value | None:
     """Whether a nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes to
     the current position."""
     steps, extents = Strides(c), dict[SSAValue, Extent | None]()
+    moved = {load.ptr for load in part.loads if load.results[0] in part.moved}
     result: Value | None = None
 
     def extent(pointer: SSAValue) -> Extent | None:
@@ -49,14 +57,66 @@ def apart(c: Context, part: Slice) -> Value | None:
             extents[pointer] = _extent(c, steps, pointer)
         return extents[pointer]
 
-    for access, store in part.meetings:
-        if access.ptr is store.ptr:
-            holds = _distinct(c.f, extent(store.ptr))
-        else:
-            keeps = access.stores_elements or access.results[0] not in part.moved
-            holds = _pair(c.f, extent(access.ptr), extent(store.ptr), keeps)
-        result = _both(c.f, result, holds)
+    pairs = [(access.ptr, store.ptr) for access, store in part.meetings]
+    many = len(pairs) > _PAIRS * max(len({pointer for pair in pairs for pointer in pair}), 16)
+    for first, second in pairs:
+        a, b = extent(first), extent(second)
+        if first is second:
+            result = _both(c.f, result, _distinct(c.f, b))
+        elif not many:
+            result = _both(c.f, result, _pair(c.f, a, b, first not in moved))
+    if many:
+        stored = {store for _, store in pairs}
+        order = sorted(extents, key=stored.__contains__)
+        tiles = [(pointer, extents[pointer], pointer not in moved) for pointer in order]
+        result = _both(c.f, result, _all_pairs(c, tiles, len(order) - len(stored)))
     return result
+
+
+def _all_pairs(
+    c: Context, tiles: Sequence[tuple[SSAValue, Extent | None, bool]], loaded: int
+) -> Value:
+    """Whether each two tiles of different arguments, of which one is stored to, are apart or the
+    same element by element: `_pair` of all, by a loop, so that the text is linear in their number.
+    The first `loaded` are only loaded. Tiles that are the same must have the same steps as text.
+    """
+    f, zero, one = c.f, const("i64", 0), const("i64", 1)
+    rows, forms, bases = list[tuple[Value, ...]](), dict[object, int](), dict[object, int]()
+    for pointer, tile, keeps in tiles:
+        if tile is None:
+            return const("i1", False)
+        own = const("i64", -1 - len(rows))
+        form = own
+        if keeps:
+            shared = forms.setdefault((tile.size, tile.steps, tile.counts), len(forms))
+            form = const("i64", shared)
+            if (distinct := _distinct(f, tile)) is not None:
+                form = own if distinct.ref == "false" else f.select(distinct, form, own)
+        base = const("i64", bases.setdefault(base_of(pointer), len(bases)))
+        rows.append((tile.low, tile.end, tile.first, form, base))
+    rows += [rows[-1]] * (-len(rows) % _AT_ONCE)
+    with c.temporary() as allocate:
+        columns = [allocate(8 * len(rows)) for _ in rows[0]]
+        for number, row in enumerate(rows):
+            for column, value in zip(columns, row, strict=True):
+                f.store(value, f.offset(column, 8 * number), 8)
+
+        def read(type_: str, index: Value) -> list[Value]:
+            return [f.load(type_, f.gep("i64", column, index), 8) for column in columns]
+
+        count, step = const("i64", len(tiles)), const("i64", _AT_ONCE)
+        holds = f.splat(const("i1", True), _AT_ONCE)
+        with f.loop(const("i64", loaded), count, one, [holds], at_least_once=True) as stores:
+            mine = [f.splat(value, _AT_ONCE) for value in read("i64", stores.index)]
+            # It goes past the store to a whole vector: what comes there is to be apart as well.
+            with f.loop(zero, stores.index, step, stores.carried) as others:
+                low, end, first, form, base = read(vector("i64", _AT_ONCE), others.index)
+                good = f.op("or", f.icmp("ule", end, mine[0]), f.icmp("ule", mine[1], low))
+                same = f.op("and", f.icmp("eq", first, mine[2]), f.icmp("eq", form, mine[3]))
+                good = f.op("or", good, f.op("or", same, f.icmp("eq", base, mine[4])))
+                others.next = [f.op("and", others.carried[0], good)]
+            stores.next = others.results
+    return f.call("i1", f"llvm.vector.reduce.and.v{_AT_ONCE}i1", stores.results[0])
 
 
 def _extent(c: Context, steps: Strides, pointer: SSAValue) -> Extent | None:
