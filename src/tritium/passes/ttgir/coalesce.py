@@ -195,7 +195,7 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
                 pending.append((owner.src, axis))
             elif isinstance(owner, CastOp):
                 pending.append((owner.operands[0], axis))
-            elif isinstance(owner, Op) and is_elementwise(owner):
+            elif isinstance(owner, Op) and owner.is_elementwise:
                 pending += [(value, axis) for value, _ in owner.forwarded_values()]
     return found
 

@@ -71,7 +71,6 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
     fills_buffers,
-    is_elementwise,
     is_tile,
     memory_encoding,
     order_of,
@@ -195,11 +194,12 @@ def _chosen(load: Operation) -> Operation | None:
     """The op that replaces some of what is loaded by what the loop does not change, where no other
     uses the load."""
     tile, users = load.results[0], [use.operation for use in load.results[0].uses]
-    if len(users) != 1 or users[0].parent is not load.parent or not is_elementwise(users[0]):
+    user = users[0] if len(users) == 1 and users[0].parent is load.parent else None
+    if not isinstance(user, Op) or not user.is_elementwise:
         return None
-    handed_on = [value for value, _ in cast("Op", users[0]).forwarded_values()]
-    inside = [v for v in users[0].operands if defined_inside(v, cast("Op", load.parent_op()))]
-    return users[0] if tile in handed_on and inside == [tile] else None
+    handed_on = [value for value, _ in user.forwarded_values()]
+    inside = [v for v in user.operands if defined_inside(v, cast("Op", load.parent_op()))]
+    return user if tile in handed_on and inside == [tile] else None
 
 
 def _read_layout(tile: SSAValue) -> LinearLayout | None:
