@@ -682,16 +682,21 @@ def test_amx_shapes(elements: tuple[str, str], shape: tuple[int, int, int], orde
 
 @pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("room", [8 << 10, 1 << 18])
-@pytest.mark.parametrize("elements", [(FLOAT16, "float"), (BFLOAT16, "float"), ("i8", "i32")])
+@pytest.mark.parametrize(
+    "elements", [(FLOAT16, "float"), (BFLOAT16, "float"), ("i8", "i32"), ("float", "float")]
+)
 def test_packed_operands_are_used_by_the_next_program(
     engine: Engine, elements: tuple[str, str], room: int, chunks: bool
 ) -> None:
     """Ten programs, then ten more after the operands were changed in place. So many programs have
     the same A, and so many the same B: from the second B on, the first of them packs it for the
-    others."""
-    (m, n, k), trips, programs = (16, 32, 16), 40, 10
-    a = sample((programs * m, trips * k), elements[0], 1)
-    b = sample((trips * k, programs * n), elements[0], 2)
+    others. Floats are read in place at first, or copied in parts where rows are apart by a power of
+    two; of 150 iterations the copies never fit."""
+    (m, n, k), most, programs = (16, 32, 16), 40, 10
+    if elements[0] == "float":
+        (m, n, k), most, programs = (32, 32, 16), 150, 8
+    a = sample((programs * m, most * k), elements[0], 1)
+    b = sample((most * k, programs * n), elements[0], 2)
     scratch = aligned((1 << 20,), np.uint8)
 
     def body(f: Function) -> None:
@@ -708,10 +713,10 @@ def test_packed_operands_are_used_by_the_next_program(
         with f.loop(const("i64", 0), const("i64", programs), const("i64", 1)) as p:
             counts = (f.load("i64", f.offset(f.arguments[4], at), 8) for at in (8, 16))
             first, panel = (f.op("udiv", p.index, count) for count in counts)
-            rows = f.op("mul", first, const("i64", m * trips * k * size))
+            rows = f.op("mul", first, const("i64", m * most * k * size))
             columns = f.op("mul", panel, const("i64", n * size))
             pa, pb = f.gep("i8", f.arguments[0], rows), f.gep("i8", f.arguments[1], columns)
-            va: View | Chunks = View(elements[0], pa, trips * k, 1)
+            va: View | Chunks = View(elements[0], pa, most * k, 1)
             vb: View | Chunks = View(elements[0], pb, programs * n, 1)
             if chunks:
                 va = Chunks(elements[0], va.at, k, 1)
@@ -734,14 +739,15 @@ def test_packed_operands_are_used_by_the_next_program(
     function = engine.build(body, 5)
     shared = [(1, programs), (programs, 1), (1, 1), (1, 3)]
     for of_a, of_b in (pair for pair in shared for _ in range(2)):
+        trips = 40 if of_b == 3 else most
         limit = np.array([trips, of_a, of_b], np.int64)
         acc = aligned((programs, m, n), NUMPY[elements[1]])
         function(*(x.ctypes.data for x in (a, b, acc, scratch, limit)))
         for p in range(programs):
             rows, columns = p // of_a * m, p // of_b * n
             zero = np.zeros((m, n), acc.dtype)
-            wanted = expected(a[rows : rows + m], b[:, columns : columns + n], zero)
-            check(acc[p], wanted, trips * k)
+            left, right = a[rows : rows + m, : trips * k], b[: trips * k, columns : columns + n]
+            check(acc[p], expected(left, right, zero), trips * k)
         a[:], b[:] = -a, b[::-1].copy()
 
 

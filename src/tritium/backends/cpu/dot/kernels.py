@@ -117,7 +117,8 @@ def emit_dot_loop(
     known = static(trips)
     once = known is not None and 0 < known <= together
     advances = zip((a_advance, b_advance), kept, strict=True)
-    repeats = [Repeats(trips, together, advance, memory) for advance, memory in advances]
+    shared = rows >= 4 * plan.block_rows
+    repeats = [Repeats(trips, together, advance, memory, shared) for advance, memory in advances]
     sources = _sources(f, plan, a, b, shape, repeats, scratch_alloc)
     cells = const("i64", depth // plan.method.group)
     if zero_init and not once:

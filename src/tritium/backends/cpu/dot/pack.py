@@ -1,14 +1,16 @@
 """Copying an operand to scratch in the form that the kernel reads, converting on the way.
 
 Two forms, both of cells of `group` elements along k:
-    k-major      cell (k, outer) at k * outer_size + outer: vectors of neighbouring columns (B)
+    k-major      cell (k, outer) at k * outer_size + outer: vectors of neighbouring columns (B);
+                 in panels of the columns of a register block where `panels` says so: lines of a
+                 block that are apart by a power of two share few sets of the first cache
     outer-major  cell (outer, k) at outer * depth + k: rows (A)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritium.backends.cpu.dot.convert import widen
 from tritium.backends.cpu.dot.operand import (
@@ -27,6 +29,7 @@ from tritium.backends.cpu.dot.plan import Plan
 from tritium.codegen.llvm.writer import Function, Value, const, lanes, scalar, vector
 
 ScratchAlloc = Callable[[int], Value]
+_ZERO = const("i64", 0)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Packing:
         outer, depth: its shape in elements.
         k_major: the form, see the module.
         ahead: bytes to what is copied next, which is prefetched; 0: nothing is.
+        panels: it is B, of which register blocks read some columns, for multiply-adds.
     """
 
     plan: Plan
@@ -47,10 +51,24 @@ class Packing:
     depth: int
     k_major: bool
     ahead: Step = 0
+    panels: bool = False
 
     @property
     def group(self) -> int:
         return self.plan.method.group
+
+    @property
+    def width(self) -> int:
+        """The columns of a panel."""
+        block = self.plan.lanes * self.plan.block_vectors
+        return min(self.outer, block) if self.panels else self.outer
+
+    def skip(self, outer: int) -> int:
+        """Bytes from the cells of a column to those of one `outer` columns on, of k-major copies;
+        the first is at the beginning of a panel, or both are in one."""
+        across, within = divmod(outer, self.width)
+        cells = across * self.width * (self.depth // self.group) + within
+        return cells * self.group * ELEMENT_BYTES[self.plan.compute]
 
     @property
     def bytes(self) -> int:
@@ -59,10 +77,19 @@ class Packing:
 
     def cells(self, target: Value) -> Operand:
         """The copy as an operand of cells."""
-        if self.k_major:
-            return dense(self.plan.cell, target, 1, self.outer, self.outer)
         cells = self.depth // self.group
-        return dense(self.plan.cell, target, cells, 1, cells)
+        if not self.k_major:
+            return dense(self.plan.cell, target, cells, 1, cells)
+        whole = dense(self.plan.cell, target, 1, self.width, self.width)
+
+        def pointer(f: Function, place: Value, k: Value) -> Value:
+            offset = f.op("add", self.cell_offset(f, place, _ZERO), scaled(f, k))
+            return f.gep("i8", target, offset)
+
+        def scaled(f: Function, k: Value) -> Value:
+            return as_value(scale(f, k, self.width * ELEMENT_BYTES[self.plan.cell]))
+
+        return whole if self.width == self.outer else replace(whole, pointer=pointer)
 
     def emit(
         self, f: Function, target: Value, offset: Value, extent: Value | None = None
@@ -116,7 +143,12 @@ class Packing:
 
     def cell_offset(self, f: Function, outer: Value, cell: Value) -> Value:
         """Byte offset of a cell in the copy."""
-        if self.k_major:
+        if self.k_major and self.width < self.outer:
+            cells = self.depth // self.group
+            within = f.op("and", outer, const("i64", self.width - 1))
+            panel = as_value(scale(f, f.op("sub", outer, within), cells))
+            index = f.op("add", panel, as_value(add(f, scale(f, cell, self.width), within)))
+        elif self.k_major:
             index = add(f, scale(f, cell, self.outer), outer)
         else:
             index = add(f, scale(f, outer, self.depth // self.group), cell)
@@ -219,7 +251,8 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
                         pointer = _move(f, p.source.pointer(f, place, ks[g]), offset)
                     rows.append(p.load(f, pointer, chunk))
                 width = chunk * p.group * ELEMENT_BYTES[p.plan.compute]
-                f.store(interleave(f, rows), f.offset(out, c * width), min(width, 64))
+                place = f.offset(out, p.skip(chunks[c]))
+                f.store(interleave(f, rows), place, min(width, 64))
 
 
 def _at(
@@ -256,7 +289,7 @@ def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
             size = ELEMENT_BYTES[p.plan.cell]
             for i, column in enumerate(transpose(f, rows, 16 // size)):
-                f.store(column, f.offset(out, i * p.outer * size), tile * size)
+                f.store(column, f.offset(out, i * p.width * size), tile * size)
 
 
 def _rows(f: Function, p: Packing, target: Value, offset: Value) -> None:

@@ -25,12 +25,14 @@ _ZERO, _ONE = const("i64", 0), const("i64", 1)
 @dataclass(frozen=True)
 class Repeats:
     """The packing of an operand in a loop: `together` iterations of `trips` at a time, each
-    `advance` bytes after the one before. `kept` is for the copy, if it may outlive the program."""
+    `advance` bytes after the one before. `kept` is for the copy, if it may outlive the program;
+    `shared`: so many blocks of rows read it that copying takes little of the time."""
 
     trips: Value
     together: int
     advance: Step
     kept: Kept | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Source:
         packing: the copy to make first, to `target`; None: there is none.
         advance: bytes from one iteration to the next in memory.
         panel: where the copy is, if it may be that of the program before.
-        lazy: it is only copied if the program before had the same operand.
+        lazy: it is only copied if the program before had the same operand, or where it is read
+            from few sets of the second cache. `copied`: an i1, whether it is.
         sums: where the sums of each tile's columns are (VNNI).
     """
 
@@ -54,6 +57,7 @@ class Source:
     advance: Step
     panel: Panel | None = None
     lazy: bool = False
+    copied: Value | None = None
     sums: Value | None = None
 
     @classmethod
@@ -79,6 +83,7 @@ class Source:
             run = packing.address_run if is_b or packs else 1
             source = tabulated(f, source, shape[0], run, table)
             packing = replace(packing, source=source)
+        packing = replace(packing, panels=lazy)
         if not packs and not lazy:
             if plan.method is not Method.FMA and not plan.method.in_tiles:
                 source = _as_words(source)
@@ -88,7 +93,11 @@ class Source:
             of = facts(source, advance)
             panel = Panel.find(f, kept, packing, table, of, repeats.trips, extra)
         if lazy and panel is not None:
-            return cls._lazy(f, source, packing, advance, panel)
+            copied = panel.whole
+            if repeats.shared and kept is not None:
+                few = _few_sets(f, source, shape[1] * repeats.together, kept.bytes)
+                copied = f.op("or", copied, few)
+            return cls._lazy(f, source, packing, advance, panel, copied)
         if panel is not None:
             target, rest = panel.target, panel.rest
         else:
@@ -99,21 +108,22 @@ class Source:
 
     @classmethod
     def _lazy(
-        cls, f: Function, source: Operand, packing: Packing, advance: Step, panel: Panel
-    ) -> Source:
+        cls, f: Function, source: Operand, packing: Packing, advance: Step, panel: Panel,
+        is_copied: Value,
+    ) -> Source:  # fmt: skip
         """An operand that is read in place or from its copy, by the same code."""
         copied = packing.cells(panel.target)
 
         def pointer(f: Function, place: Value, k: Value) -> Value:
             found = (form.pointer(f, place, k) for form in (copied, source))
-            return f.select(panel.whole, *found)
+            return f.select(is_copied, *found)
 
         def either(there: Step, here: Step | None) -> Value:
-            return f.select(panel.whole, as_value(there), as_value(here or 0))
+            return f.select(is_copied, as_value(there), as_value(here or 0))
 
-        cells = replace(source, pointer=pointer, k_step=either(packing.outer, source.k_step))
+        cells = replace(source, pointer=pointer, k_step=either(packing.width, source.k_step))
         between = either(packing.bytes, advance)
-        return cls(cells, between, packing, panel.target, advance, panel, lazy=True)
+        return cls(cells, between, packing, panel.target, advance, panel, True, is_copied)
 
     def pack(
         self, f: Function, iteration: Value, slot: Value, extent: Value | None = None
@@ -143,8 +153,8 @@ class Source:
             self._pack_block(f, first, count)
             return
         missing = f.op("xor", self.panel.filled, const("i1", True))
-        if self.lazy:
-            missing = f.op("and", missing, self.panel.whole)
+        if self.copied is not None:
+            missing = f.op("and", missing, self.copied)
         with f.when(missing):
             self._pack_block(f, first, count)
 
@@ -163,13 +173,27 @@ class Source:
 
     def first_slot(self, f: Function, iteration: Value) -> Value:
         """The place, among those of iterations, of the first of a block."""
-        if self.packing is None or self.lazy:
+        if self.packing is None:
             return iteration
-        return _ZERO if self.panel is None else f.select(self.panel.whole, iteration, _ZERO)
+        if self.panel is None:
+            return _ZERO
+        own = self.panel.whole
+        if self.copied is not None:  # in memory each iteration has its own place as well
+            own = f.op("or", own, f.op("xor", self.copied, const("i1", True)))
+        return f.select(own, iteration, _ZERO)
 
     def start(self, f: Function, first: Value) -> Value:
         """Bytes from the beginning to the tile of a block's first iteration, where it is read."""
         return times(f, self.first_slot(f, first), self.between)
+
+
+def _few_sets(f: Function, source: Operand, rows: int, size: int) -> Value:
+    """Whether so many rows of B are more lines than the second cache, of `size` bytes, holds of
+    lines that are apart by the largest power of two that divides B's step (i1)."""
+    assert source.k_step is not None
+    step = as_value(scale(f, source.k_step, source.size))
+    power = f.op("and", step, f.op("sub", _ZERO, step))
+    return f.icmp("ugt", power, const("i64", size // rows))
 
 
 def times(f: Function, value: Value, step: Step) -> Value:
