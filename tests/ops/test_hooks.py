@@ -11,13 +11,18 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block
 
 from tritium.ir import types as ir
-from tritium.ops import arith, dialects, ttir
+from tritium.ir.layouts.encodings import BlockedEncoding
+from tritium.ops import arith, dialects, ttgir, ttir
 from tritium.ops.base import REGISTRY, Movement, Op
 from tritium.ops.evaluation import fold
 from tritium.ops.parsing import parse_module
 
 dialects.default_context()  # all classes are registered
 I32 = ir.tensor_of((2, 1, 4), ir.i32)
+ROWS, COLUMNS = (
+    BlockedEncoding.make(sizePerThread=[1, 1], threadsPerWarp=[1, 32], warpsPerCTA=[4, 1], order=o)
+    for o in ([1, 0], [0, 1])
+)
 POINTERS = ir.tensor_of((2, 1, 4), ir.pointer_to(ir.i32))
 
 
@@ -39,6 +44,10 @@ PLACED = [
     built(ttir.JoinOp, I32, I32),
     built(ttir.SplitOp, ir.tensor_of((3, 4, 2), ir.i32)),
     built(ttir.CatOp, ir.tensor_of((4,), ir.i32), ir.tensor_of((4,), ir.i32)),
+    built(
+        ttgir.ConvertLayoutOp, ir.tensor_of((4, 32), ir.i32, ROWS),
+        result=ir.tensor_of((4, 32), ir.i32, COLUMNS),
+    ),
 ]
 SUMS = [
     built(arith.AddIOp, I32, I32),

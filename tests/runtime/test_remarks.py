@@ -46,10 +46,13 @@ def remarks(capfd: Any, fresh_cache: Path) -> Any:
     knobs.compilation.diagnostics = "remarks"
     said.clear()
 
-    def found(kernel: Any, signature: str, target: Any, attrs: Any, **constants: Any) -> Any:
+    def found(
+        kernel: Any, signature: str, target: Any, attrs: Any, warps: int = 4, **constants: Any
+    ) -> Any:
         types = dict(zip(kernel.arg_names, signature.split(), strict=False))
         types.update(dict.fromkeys(constants, "constexpr"))
-        tritium.compile(ASTSource(kernel, types, constants, attrs), target=target)
+        source, options = ASTSource(kernel, types, constants, attrs), {"num_warps": warps}
+        tritium.compile(source, target=target, options=options)
         lines = [x for x in capfd.readouterr().err.splitlines() if "registers a thread" not in x]
         assert len(lines) <= 1, "a line a kernel"
         result: list[tuple[str, str]] = []
@@ -132,17 +135,18 @@ def test_what_a_loop_writes_is_not_copied_ahead_unless_it_is_told(remarks: Any) 
     assert remarks(writing, signature, CUDA, ALIGNED, STAGES=3, WHERE=True, **types) == []
 
 
-@pytest.mark.parametrize("arch, precision, wanted", [
-    (80, "ieee", ["f32 (input_precision='ieee') of 64x64 and 64x64 is computed without tensor"]),
-    (80, "tf32", []), (120, "tf32", []), (100, "tf32", ["tcgen05 is not built"]),
-    (90, "ieee", ["MMA version 3 acceleration not applied", "without tensor cores"]),
+@pytest.mark.parametrize("arch, precision, warps, wanted", [
+    (80, "ieee", 4, ["f32 (input_precision='ieee') of 64x64 and 64x64 is computed without tensor"]),
+    (80, "tf32", 4, []), (120, "tf32", 4, []), (100, "tf32", 4, []),
+    (100, "tf32", 2, ["MMA version 5 acceleration not applied"]),
+    (90, "ieee", 4, ["MMA version 3 acceleration not applied", "without tensor cores"]),
 ])  # fmt: skip
 def test_products_without_the_newest_tensor_cores(
-    remarks: Any, arch: int, precision: str, wanted: list[str]
+    remarks: Any, arch: int, precision: str, warps: int, wanted: list[str]
 ) -> None:
     target = GPUTarget("cuda", arch, 32)
     found = remarks(
-        writing, "*fp32 *fp32 *fp32 i32", target, ALIGNED, STAGES=2, PRECISION=precision
+        writing, "*fp32 *fp32 *fp32 i32", target, ALIGNED, warps, STAGES=2, PRECISION=precision
     )
     texts = [text for where, text in found if where.startswith("tl.dot")]
     assert len(texts) == len(wanted)

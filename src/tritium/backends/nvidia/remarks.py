@@ -69,8 +69,9 @@ def _on_product(remarks: Remarks, op: Any, capability: int) -> None:
         )  # fmt: skip
     elif capability // 10 in (10, 11) and ir.bit_width(op.a.type) < 64:
         remarks.add(
-            op, "MMA version 5 acceleration not applied, as tcgen05 is not built: mma.sync is "
-            f"used; target compute capability ({capability}) supports MMA v5",
+            op, "MMA version 5 acceleration not applied due to unsupported shapes, data types or "
+            "numbers of warps: mma.sync is used; target compute capability "
+            f"({capability}) supports MMA v5",
         )  # fmt: skip
 
 
