@@ -16,8 +16,11 @@ from tests.support import device
 from tritium.backends.active import driver
 
 
-@pytest.mark.parametrize("part", ["0/2", "1/2"])
-@pytest.mark.parametrize("lanes", [32, 64])
+@pytest.mark.parametrize(
+    ("lanes", "part"),
+    [(32, "0/2"), (64, "1/2"), *(pytest.param(*case, marks=pytest.mark.slow)
+                                 for case in ((32, "1/2"), (64, "0/2")))],
+)  # fmt: skip
 def test_a_sample_of_the_suite(lanes: int, part: str) -> None:
     """One case of each test, another one for each number of lanes."""
     command = [

@@ -37,11 +37,6 @@ def run(tmp_path: Path, program: str, *cases: str) -> list[str]:
 
 
 @pytest.mark.cpu
-def test_modules(tmp_path: Path) -> None:
-    assert run(tmp_path, "modules.py", "mlp") == ["right mlp"]
-
-
-@pytest.mark.cpu
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "first"), [(p, i) for p, n in CASES.items() for i in range(0, n, GROUP)]
