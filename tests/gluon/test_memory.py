@@ -487,7 +487,7 @@ def test_products_in_tensor_memory() -> None:
              r"tcgen05.mma.cta_group::1.kind::f16 \[to\], da, db, how, use;",
              r"tcgen05.mma.cta_group::1.kind::f16 \[to\], da, db, how, always;",
              "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
-             "tcgen05.ld.sync.aligned.32x32b.x64.b32", "tcgen05.wait::ld",
+             "tcgen05.ld.sync.aligned.32x32b.x32.b32", "tcgen05.wait::ld",
              "tcgen05.dealloc")  # fmt: skip
     assert re.search(rf"or.b64 .*, {2 << 61 | 1 << 46 | 64 << 32};", ptx) is not None
 

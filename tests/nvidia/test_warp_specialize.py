@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tritium
+import tritium.language as tl
 from benchmarks import gpu_kernels
 from tests.nvidia.support import KERNELS, in_order, kernel_text, lowered, to_ptx
 from tritium.analysis.shared_memory import allocate
@@ -194,6 +195,26 @@ def check(kernel: Any, warps: int, products: int, loads_before: bool = False) ->
     assert ptx.performance_messages(log, None) == []
     if products > 1:  # consumers wait for no other warps between the products of a loop
         assert "bar.sync" not in text.split("wgmma.commit_group")[1]
+
+
+@tritium.jit
+def of_blackwell(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in tl.range(0, tl.cdiv(K, BK), warp_specialize=True):
+        acc = tl.dot(a.load([m, k * BK]), b.load([n, k * BK]).T, acc)
+    c.store([m, n], acc.to(c.dtype))
+
+
+@pytest.mark.ptxas
+def test_products_in_tensor_memory_assemble(fresh_cache: Path) -> None:
+    """Loads of tensor memory have fewer registers than a thread may have at the launch."""
+    types = {"a": "tensordesc<fp16[128,64]>", "b": "tensordesc<fp16[128,64]>",
+             "c": "tensordesc<fp16[128,128]>", "K": "i32"}  # fmt: skip
+    source = ASTSource(of_blackwell, types, {"BM": 128, "BN": 128, "BK": 64})
+    kernel = tritium.compile(source, target=GPUTarget("cuda", 100, 32))
+    assert "ttg.warp_specialize" in kernel.asm["ttgir"] and "cubin" in kernel.asm
+    in_order(kernel.asm["ptx"], ".maxnreg 128", "tcgen05.mma", "tcgen05.ld")
 
 
 @pytest.mark.ptxas

@@ -123,7 +123,8 @@ class _Shape:
 
     Attributes:
         unit: the columns that the least of its kind takes; registers: it has of them.
-        most: such units, of one instruction.
+        most: such units, of one instruction. All have 32 registers then: an instruction of more
+            does not assemble where threads may have few.
     """
 
     name: str
@@ -135,10 +136,10 @@ class _Shape:
 
 _ROWS_OF_LANES: tuple[Place, ...] = ((1, 0), (2, 0), (4, 0))
 _SHAPES = (
-    _Shape("32x32b", (*_ROWS_OF_LANES, (8, 0), (16, 0)), (), 1, 128),
-    _Shape("16x64b", ((8, 0), (0, 1), *_ROWS_OF_LANES), (), 2, 128),
-    _Shape("16x128b", ((0, 1), (0, 2), *_ROWS_OF_LANES), ((8, 0),), 4, 64),
-    _Shape("16x256b", ((0, 2), (0, 4), *_ROWS_OF_LANES), ((0, 1), (8, 0)), 8, 32),
+    _Shape("32x32b", (*_ROWS_OF_LANES, (8, 0), (16, 0)), (), 1, 32),
+    _Shape("16x64b", ((8, 0), (0, 1), *_ROWS_OF_LANES), (), 2, 32),
+    _Shape("16x128b", ((0, 1), (0, 2), *_ROWS_OF_LANES), ((8, 0),), 4, 16),
+    _Shape("16x256b", ((0, 2), (0, 4), *_ROWS_OF_LANES), ((0, 1), (8, 0)), 8, 8),
 )
 _HALVES = "16x32bx2"
 """The shape of 16 rows, to which the upper half of the lanes adds columns; else like 32x32b."""
