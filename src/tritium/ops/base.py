@@ -266,7 +266,7 @@ class Op(DeclaredOp):
 
     @property
     def keeps_places(self) -> bool:
-        """Whether each element of the results is, or is computed from, elements of the operands at
+        """True if each element of the results is, or is computed from, elements of the operands at
         the same place of the tile; another thread may have it."""
         return self.is_elementwise
 
@@ -309,7 +309,7 @@ class Op(DeclaredOp):
 
     @property
     def controls(self) -> bool:
-        """Whether control goes into, between or out of the op's regions: of loops and choices."""
+        """True if control goes into, between or out of the op's regions: of loops and choices."""
         return bool(self.regions) and any(self.control_edges())
 
     def memory_edges(self) -> Iterator[tuple[SSAValue, SSAValue]]:
@@ -321,7 +321,7 @@ class Op(DeclaredOp):
                 yield from ((source, result) for result in self.results)
 
     def surely_runs(self, region: Region) -> bool:
-        """Whether a region of the op runs at least once whenever the op does."""
+        """True if a region of the op runs at least once whenever the op does."""
         return False
 
     def isolates(self, region: Region) -> bool:

@@ -212,7 +212,7 @@ class ForOp(Op):
 
     @property
     def may_wrap(self) -> bool:
-        """Whether the last counter and the step may add up to more than their type holds."""
+        """True if the last counter and the step may add up to more than their type holds."""
         _, upper, step = self.bounds
         if step == 1:
             return False

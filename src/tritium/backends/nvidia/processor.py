@@ -130,7 +130,7 @@ class Tcgen05:
 
     @staticmethod
     def _shared(part: tuple[int, ...], num_warps: int) -> bool:
-        """Whether so many warps can have the sums."""
+        """True if so many warps can have the sums."""
         try:
             sums_in_registers(part, num_warps)
         except ValueError:
@@ -194,7 +194,7 @@ class Tcgen05Scaled(Tcgen05):
 
     @staticmethod
     def _has_room(product: Any) -> bool:
-        """Whether the sums, and the scales, of all products of the kernel find room in tensor
+        """True if the sums, and the scales, of all products of the kernel find room in tensor
         memory."""
         function: Any = product.parent_op()
         while not isinstance(function, FuncOp):

@@ -174,6 +174,6 @@ def constant_value(source: Operation | SSAValue) -> Any | None:
 
 
 def is_zero(value: SSAValue) -> bool:
-    """Whether a value is a constant of zeros."""
+    """True if a value is a constant of zeros."""
     number = constant_value(value)
     return number is not None and not number.any()

@@ -65,7 +65,7 @@ class TileProduct(Op):
     """Whether operands have scales, `a_scale` and `b_scale`."""
 
     in_tensor_memory: ClassVar[bool] = False
-    """Whether the sums of such a product are in tensor memory while it runs."""
+    """True if the sums of such a product are in tensor memory while it runs."""
 
     @property
     def k(self) -> int:
@@ -83,7 +83,7 @@ class MatrixProduct(TileProduct):
     """Whether matrix units read operands from shared memory while threads go on."""
 
     takes_registers: ClassVar[bool] = False
-    """Whether the left operand of such a product may be in registers."""
+    """True if the left operand of such a product may be in registers."""
 
 
 class DotOp(MatrixProduct):

@@ -128,7 +128,7 @@ class _TensorMemory:
         self.taken: dict[Any, dict[Operation | None, int]] = {}
 
     def has(self, op: TileProduct, unit: MatrixUnit) -> bool:
-        """Whether a unit's product, if it needs tensor memory, finds room there; then it takes
+        """True if a unit's product, if it needs tensor memory, finds room there; then it takes
         that."""
         if unit.from_shared is None or not unit.from_shared.in_tensor_memory:
             return True

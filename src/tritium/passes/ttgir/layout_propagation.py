@@ -65,7 +65,7 @@ def is_source(op: Operation) -> bool:
 
 
 def keeps_places(op: Operation) -> bool:
-    """Whether each element is, or is computed from, operands' elements at the same place alone."""
+    """True if each element is, or is computed from, operands' elements at the same place alone."""
     return isinstance(op, Op) and op.keeps_places
 
 

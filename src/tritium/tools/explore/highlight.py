@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pygments.lexer import RegexLexer
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
@@ -13,7 +13,7 @@ class MLIRLexer(RegexLexer):
     """The tokens of MLIR's text, for which Pygments has no lexer."""
 
     name = "MLIR"
-    tokens = {  # noqa: RUF012
+    tokens: ClassVar[dict[str, list[tuple[str, Any]]]] = {
         "root": [
             (r"//.*", Comment.Single),
             (r'"(\\.|[^"\\])*"', String),

@@ -17,9 +17,6 @@ from tritium.ops.fields import i32_attr
 from tritium.ops.tile.nests import CopyOp, NestOp, domain_of, tiles_of
 from tritium.ops.ttir.reduction import CombiningOp
 
-_MOST_STORES = 16
-"""Stores that share loops: whether they meet is tested pair by pair."""
-
 
 @dataclass(eq=False)
 class _Nest:
@@ -186,8 +183,6 @@ class Fusion:
         if any(not self._before(load, store) for load in loads for store in stores):
             return False
         is_store = root.stores_elements
-        if is_store and len(stores) >= _MOST_STORES:
-            return False
         if is_store:
             other = frozenset[Any]().union(
                 *(self.summaries.of(v).loads for r in nest.roots for v in tiles_of(r))

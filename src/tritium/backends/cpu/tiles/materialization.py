@@ -74,7 +74,7 @@ class _Materialization:
         """The order of the ops. Nests that are put behind an op have its place, roots that of their
         nest."""
         self.regular: dict[SSAValue, bool] = {}
-        """Whether the addresses of accesses are of a regular form (`alias.is_regular`)."""
+        """True if the addresses of accesses are of a regular form (`alias.is_regular`)."""
         self.inlined: list[Op] = []
         self.users: list[User] = []
         self.domains: dict[Operation, tuple[int, ...]] = {}

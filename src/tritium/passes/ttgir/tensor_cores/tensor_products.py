@@ -161,7 +161,7 @@ class _Memories:
 
     @property
     def fit(self) -> bool:
-        """Whether there is so much memory, with that for scales."""
+        """True if there is so much memory, with that for scales."""
         taken = sum(columns_of(k) * len(pieces) for k, pieces in self.last.items())
         scales = (columns_of(scales_type(v.type)) for d in self.webs.dots for v in scales_of(d))
         return taken + sum(scales) <= COLUMNS

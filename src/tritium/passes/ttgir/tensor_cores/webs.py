@@ -31,7 +31,7 @@ def statement_of(op: Operation, function: FuncOp) -> Operation | None:
 
 
 def is_product(op: Operation) -> bool:
-    """Whether an op is a product whose sums are in tensor memory."""
+    """True if an op is a product whose sums are in tensor memory."""
     return isinstance(op, TileProduct) and op.in_tensor_memory
 
 
@@ -150,7 +150,7 @@ class Webs:
                         self._unite(init, argument)
 
     def in_place(self, use: Use) -> bool:
-        """Whether a use of a member leaves it where it is."""
+        """True if a use of a member leaves it where it is."""
         user = use.operation
         if not self.together or isinstance(user, WarpGroupDotWaitOp):
             return self.together
@@ -161,7 +161,7 @@ class Webs:
         return is_terminator(user) and isinstance(user.parent_op(), (ForOp, IfOp))
 
     def is_read(self, value: SSAValue) -> bool:
-        """Whether something needs a member in registers."""
+        """True if something needs a member in registers."""
         return any(not self.in_place(use) for use in value.uses)
 
     def _is_sound(self) -> bool:
@@ -204,11 +204,11 @@ class Webs:
         return loop, found[1] - len(products_of(loop))
 
     def _flies(self, value: SSAValue) -> bool:
-        """Whether a member's product may not have ended where the member is defined."""
+        """True if a member's product may not have ended where the member is defined."""
         return self._order(value) is not None
 
     def _holds(self, block: Block, held: dict[SSAValue, SSAValue | None]) -> bool:
-        """Whether members are what the memory holds where they are used in place. `held`: by web,
+        """True if members are what the memory holds where they are used in place. `held`: by web,
         before the block and then after it."""
         for op in block.ops:
             if not self._uses(op, held):
@@ -229,7 +229,7 @@ class Webs:
         return True
 
     def _uses(self, op: Operation, held: dict[SSAValue, SSAValue | None]) -> bool:
-        """Whether the memory holds what an op uses in place."""
+        """True if the memory holds what an op uses in place."""
         for value in op.operands:
             for use in value.uses if value in self.parents else ():
                 here = use.operation is op and self.in_place(use)

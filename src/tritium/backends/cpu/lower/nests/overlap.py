@@ -76,7 +76,7 @@ def apart(c: Context, part: Slice) -> Value | None:
 def _all_pairs(
     c: Context, tiles: Sequence[tuple[SSAValue, Extent | None, bool]], loaded: int
 ) -> Value:
-    """Whether each two tiles of different arguments, of which one is stored to, are apart or the
+    """True if each two tiles of different arguments, of which one is stored to, are apart or the
     same element by element: `_pair` of all, by a loop, so that the text is linear in their number.
     The first `loaded` are only loaded. Tiles that are the same must have the same steps as text.
     """
