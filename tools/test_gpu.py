@@ -5,7 +5,8 @@ marked `gpu`, or kernels for the device that `--device` names (`tests/support/de
 are not marked `cpu` as a whole.
 Every file of tests gets a process of its own, several at a time; a file that says `GPU_PARTS = n`
 has its tests shared out to n processes, which begin first. A test that hangs, or that costs
-the process the device, is recorded, and a new process goes on with those after it. With
+the process the device, is recorded, and a new process goes on with those after it. On a machine
+with several GPUs the processes begin with different ones as device 0. With
 `--sanitize` a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
 """
 
@@ -69,7 +70,24 @@ def parts_of(paths: list[Path]) -> list[tuple[Path, str]]:
     return sorted(shares, key=lambda share: share[1].endswith("/1"))
 
 
-def run_file(path: Path, part: str, folder: Path, options: argparse.Namespace) -> list[dict]:
+@cache
+def gpu_count() -> int:
+    """The number of GPUs that nvidia-smi lists; 1 where it does not run."""
+    if not shutil.which("nvidia-smi"):
+        return 1
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return max(listed.stdout.count("GPU "), 1)
+
+
+def gpus_of(process: int) -> str:
+    """The value of CUDA_VISIBLE_DEVICES for a process: all GPUs, each in turn the first."""
+    count = gpu_count()
+    return ",".join(str((process + i) % count) for i in range(count))
+
+
+def run_file(
+    process: int, path: Path, part: str, folder: Path, options: argparse.Namespace
+) -> list[dict]:
     """The results of a file's tests, or of its part "i/n" of them."""
     record = folder / f"{path}_{part}.jsonl".replace("/", "_")
     name = os.path.relpath(path, ROOT)
@@ -87,6 +105,7 @@ def run_file(path: Path, part: str, folder: Path, options: argparse.Namespace) -
             done = subprocess.run(
                 command, cwd=ROOT, capture_output=True, text=True, check=False,
                 timeout=max(options.end - time.monotonic(), 0.1),
+                env={"CUDA_VISIBLE_DEVICES": gpus_of(process), **os.environ},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             problem = "not finished: the total limit has passed"
@@ -119,8 +138,8 @@ def main() -> int:
     options.end = start + options.total
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
-            pool.submit(run_file, path, part, Path(folder), options)
-            for path, part in parts_of(files_of(options.paths))
+            pool.submit(run_file, process, path, part, Path(folder), options)
+            for process, (path, part) in enumerate(parts_of(files_of(options.paths)))
         ]
         for job in jobs:
             results += job.result()
