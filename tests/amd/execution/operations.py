@@ -218,6 +218,7 @@ def _float_to_integer(ins: Instruction) -> Compute:
     target, is_signed = ins.type, ins.opcode == "fptosi"
     bits = target.element.bits
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    least, most, none = (np.array(number, object) for number in (low, high, 0))
 
     def convert(a: Any) -> Any:
         wide = np.trunc(a.astype(np.float64))
@@ -225,7 +226,7 @@ def _float_to_integer(ins: Instruction) -> Compute:
         inside &= (wide < float(high)) | (bits < 54)
         safe = np.where(inside, wide, 0.0)
         number = safe.astype(np.int64) if is_signed else safe.astype(np.uint64)
-        limit = np.where(wide > 0, high, np.where(wide < 0, low, 0)).astype(object)
+        limit = np.where(wide > 0, most, np.where(wide < 0, least, none))
         found = unsigned(target, number)
         return np.where(inside, found, unsigned(target, limit))
 
