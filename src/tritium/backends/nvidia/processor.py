@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
@@ -56,10 +56,31 @@ def _fills_k(op: MatrixProduct) -> bool:
     return op.k * ir.bit_width(op.a.type) >= 8 * LEAST_DEPTH
 
 
+class NvidiaUnit:
+    """Base of NVIDIA's matrix units: one choice of rows, 32 bits of neighbours along K."""
+
+    NAME: ClassVar[str]
+    ROWS: ClassVar[str]
+    """The rows of its instructions, in words."""
+
+    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
+        return max(32 // ir.bit_width(product.a.type), 1)
+
+    def tuned(self, rows: int, pack: int) -> MatrixUnit:
+        raise ValueError(f"{self.NAME} has {self.ROWS} rows")
+
+    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
+        raise ValueError(f"{self.NAME} takes no scales from registers")
+
+    def rounds_sums(self, product: MatrixProduct) -> bool:
+        return False
+
+
 @dataclass(frozen=True)
-class Wgmma:
+class Wgmma(NvidiaUnit):
     """`wgmma` (sm_90): four warps, 64 rows, the right operand in shared memory."""
 
+    NAME, ROWS = "wgmma", "64"
     from_shared: type[MatrixProduct] | None = WarpGroupDotOp
     scaled: bool = False
 
@@ -92,25 +113,17 @@ class Wgmma:
             instrShape=(16, width, 256 // ir.bit_width(product.a.type)), CGALayout=cluster,
         )  # fmt: skip
 
-    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
-        return 32 // ir.bit_width(product.a.type)
-
-    def tuned(self, rows: int, pack: int) -> MatrixUnit:
-        raise ValueError("wgmma has 64 rows")
-
-    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
-        raise ValueError("wgmma takes no scales")
-
     def rounds_sums(self, product: MatrixProduct) -> bool:
         """Sums of products of 8-bit floats have few bits."""
         return _kinds(product)[0] in _BYTE_FLOATS and product.maxNumImpreciseAcc == product.k
 
 
 @dataclass(frozen=True)
-class Tcgen05:
+class Tcgen05(NvidiaUnit):
     """`tcgen05.mma` (sm_100): 64 or 128 rows, operands in shared memory, sums in tensor memory.
     `integers`: it multiplies 8-bit integers."""
 
+    NAME, ROWS = "tcgen05", "64 or 128"
     integers: bool
     from_shared: type[MatrixProduct] | None = TensorDotOp
     scaled: bool = False
@@ -142,18 +155,6 @@ class Tcgen05:
     ) -> Encoding:
         """Each lane has a row."""
         return sums_in_registers(ir.shape_of(product.results[0].type), num_warps, cluster)
-
-    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
-        return 32 // ir.bit_width(product.a.type)
-
-    def tuned(self, rows: int, pack: int) -> MatrixUnit:
-        raise ValueError("tcgen05 has 64 or 128 rows")
-
-    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
-        raise ValueError("the scales of tcgen05 are in tensor memory")
-
-    def rounds_sums(self, product: MatrixProduct) -> bool:
-        return False
 
 
 _SCALED = {ScaleFormat.E4M3: ir.f8e4m3fn, ScaleFormat.E5M2: ir.f8e5m2, ScaleFormat.E2M1: ir.i8}
@@ -210,10 +211,11 @@ class Tcgen05Scaled(Tcgen05):
 
 
 @dataclass(frozen=True)
-class MmaSync:
+class MmaSync(NvidiaUnit):
     """`mma.sync`: one warp, 16 rows and 8 columns (copies, where a tile has fewer), operands in
     registers."""
 
+    NAME, ROWS = "mma.sync", "16"
     float8: bool
     from_shared: type[MatrixProduct] | None = None
     scaled: bool = False
@@ -246,18 +248,6 @@ class MmaSync:
             versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=_MMA,
             CGALayout=cluster,
         )  # fmt: skip
-
-    def neighbours(self, product: MatrixProduct, encoding: Encoding | None = None) -> int:
-        return max(32 // ir.bit_width(product.a.type), 1)
-
-    def tuned(self, rows: int, pack: int) -> MatrixUnit:
-        raise ValueError("mma.sync has 16 rows")
-
-    def scales(self, product: MatrixProduct, encoding: Encoding, index: int) -> Encoding:
-        raise ValueError("mma.sync takes no scales")
-
-    def rounds_sums(self, product: MatrixProduct) -> bool:
-        return False
 
 
 @lru_cache

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from tritium.experimental.gluon.language._core import checked
+from tritium.experimental.gluon.language._descriptor import memory_descriptor
 from tritium.experimental.gluon.language._layouts import (
     DistributedLayout,
     NVMMASharedLayout,
@@ -18,46 +19,16 @@ from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.creation import check_dtype, check_shape
 from tritium.language.decorators import builtin
-from tritium.language.values.base import Handle, base_value
 from tritium.language.values.tensor import tensor
-from tritium.language.values.types import dtype, int32
+from tritium.language.values.types import int32
 from tritium.ops import ttgir
-from tritium.ops.base import Op
 from tritium.ops.ttir import AtomicKind
 
 
-class shared_memory_descriptor(base_value):
-    """A piece of shared memory.
+class shared_memory_descriptor(memory_descriptor):
+    """A piece of shared memory; `numel` is its number of elements."""
 
-    Attributes:
-        handle: its value in the IR, whose type says all but the sign of integers.
-        dtype, shape, rank, numel: of its elements.
-        layout: how they lie in memory.
-    """
-
-    def __init__(self, handle: Any, element_ty: dtype, *_: Any, **__: Any):
-        self.handle = handle
-        self.type: shared_memory_descriptor_type = shared_memory_descriptor_type.of(
-            handle.type, element_ty
-        )
-
-    def flatten(self) -> list[Handle]:
-        return [self.handle]
-
-    @property
-    def dtype(self) -> dtype:
-        """The type of an element."""
-        return self.type.element_ty
-
-    @property
-    def shape(self) -> list[int]:
-        """The extents."""
-        return self.type.shape
-
-    @property
-    def rank(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
+    TYPE = shared_memory_descriptor_type
 
     @property
     def numel(self) -> int:
@@ -68,18 +39,6 @@ class shared_memory_descriptor(base_value):
     def nbytes_per_cta(self) -> int:
         """The bytes that each thread block has."""
         return self.type.nbytes_per_cta
-
-    @property
-    def layout(self) -> Any:
-        """The layout of the elements in memory."""
-        return self.type.layout
-
-    def __repr__(self) -> str:
-        return repr(self.type)
-
-    def _view(self, cls: type[Op], *operands: tensor, **attrs: Any) -> shared_memory_descriptor:
-        (handle,) = emit(cls, self, *operands, **attrs)  # pyright: ignore[reportArgumentType]
-        return shared_memory_descriptor(handle, self.dtype)
 
     @builtin
     def load(self, layout: Any) -> tensor:
@@ -94,12 +53,7 @@ class shared_memory_descriptor(base_value):
     @builtin
     def store(self, value: Any) -> None:
         """Write a block of the same shape and dtype."""
-        x = casts.to_tensor(value)
-        if list(x.type.shape) != self.shape or x.dtype != self.dtype:
-            raise ValueError(
-                f"store of {x.type} to {self.type}; shapes and dtypes must be the same"
-            )
-        emit(ttgir.LocalStoreOp, x, self)  # pyright: ignore[reportArgumentType]
+        emit(ttgir.LocalStoreOp, self._to_store(value), self)  # pyright: ignore[reportArgumentType]
 
     @builtin
     def slice(self, start: int, length: int, dim: int = 0) -> shared_memory_descriptor:
@@ -255,9 +209,6 @@ class shared_memory_descriptor(base_value):
     def _keep_alive(self) -> None:
         """Ends the life of the memory here, not after its last use."""
         emit(ttgir.LocalDeallocOp, self)  # pyright: ignore[reportArgumentType]
-
-
-shared_memory_descriptor_type.value_class = shared_memory_descriptor
 
 
 def _check_rows(type: shared_memory_descriptor_type) -> None:

@@ -6,6 +6,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from tritium.experimental.gluon.language._core import checked
+from tritium.experimental.gluon.language._descriptor import memory_descriptor
 from tritium.experimental.gluon.language._layouts import (
     DistributedLinearLayout,
     Layout,
@@ -26,11 +27,10 @@ from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.creation import check_dtype
 from tritium.language.decorators import builtin
 from tritium.language.jit.function import device_function
-from tritium.language.values.base import Handle, base_value
 from tritium.language.values.constexpr import constexpr, constexpr_function, unwrap
 from tritium.language.values.tensor import tensor
 from tritium.language.values.tuples import tuple as tl_tuple
-from tritium.language.values.types import dtype, int1, int32
+from tritium.language.values.types import int1, int32
 from tritium.ops import ttgir
 
 
@@ -182,46 +182,10 @@ _MAX = {PropagateNan.NONE: _max, PropagateNan.ALL: _max_or_nan}
 _MIN = {PropagateNan.NONE: _min, PropagateNan.ALL: _min_or_nan}
 
 
-class tensor_memory_descriptor(base_value):
-    """A piece of tensor memory.
+class tensor_memory_descriptor(memory_descriptor):
+    """A piece of tensor memory."""
 
-    Attributes:
-        handle: its value in the IR.
-        dtype, shape, rank: of its elements.
-        layout: how they lie in the memory.
-    """
-
-    def __init__(self, handle: Any, element_ty: dtype, *_: Any, **__: Any):
-        self.handle = handle
-        self.type: tensor_memory_descriptor_type = tensor_memory_descriptor_type.of(
-            handle.type, element_ty
-        )
-
-    def flatten(self) -> list[Handle]:
-        return [self.handle]
-
-    @property
-    def dtype(self) -> dtype:
-        """The type of an element."""
-        return self.type.element_ty
-
-    @property
-    def shape(self) -> list[int]:
-        """The extents."""
-        return self.type.shape
-
-    @property
-    def rank(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def layout(self) -> Any:
-        """The layout of the elements in the memory."""
-        return self.type.layout
-
-    def __repr__(self) -> str:
-        return repr(self.type)
+    TYPE = tensor_memory_descriptor_type
 
     @builtin
     def get_reg_layout(self, num_warps: Any = None, instr_variant: str = "32x32b") -> constexpr:
@@ -259,17 +223,9 @@ class tensor_memory_descriptor(base_value):
     @builtin
     def store(self, value: Any, pred: Any = True) -> None:
         """Write a block of the same shape and dtype, if `pred`."""
-        x = casts.to_tensor(value)
-        if list(x.type.shape) != self.shape or x.dtype != self.dtype:
-            raise ValueError(
-                f"store of {x.type} to {self.type}; shapes and dtypes must be the same"
-            )
+        x = self._to_store(value)
         flag = casts.cast(casts.to_tensor(pred), int1)
         emit(ttgir.TMemStoreOp, x, self, flag)  # pyright: ignore[reportArgumentType]
-
-    def _view(self, cls: Any, *operands: Any, **attrs: Any) -> tensor_memory_descriptor:
-        (handle,) = emit(cls, self, *operands, **attrs)  # pyright: ignore[reportArgumentType]
-        return tensor_memory_descriptor(handle, self.dtype)
 
     @builtin
     def slice(self, start: int, length: int, dim: int = 1) -> tensor_memory_descriptor:
@@ -301,9 +257,6 @@ class tensor_memory_descriptor(base_value):
     def _reinterpret(self, dtype: Any, shape: Any, layout: Any) -> tensor_memory_descriptor:
         """The name of `reinterpret` in release 3.6."""
         return self.reinterpret(dtype, shape, layout)
-
-
-tensor_memory_descriptor_type.value_class = tensor_memory_descriptor
 
 
 @builtin
