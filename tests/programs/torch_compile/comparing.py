@@ -132,6 +132,15 @@ def check(case: Case, device: torch.device) -> None:
     assert case.source in written, f"the generated code has no {case.source!r}"
 
 
+def chosen(names: list[str], arguments: list[str]) -> list[str]:
+    """The names that arguments NAME or FIRST:LAST ask for; all, where there are none."""
+    found: list[str] = []
+    for argument in arguments or [":"]:
+        first, colon, last = argument.partition(":")
+        found += names[int(first or 0) : int(last or len(names))] if colon else [argument]
+    return found
+
+
 def main(cases: dict[str, Case | Callable[[torch.device], None]]) -> None:
     """`program DEVICE [NAME|FIRST:LAST]...`: print "right NAME", "wrong NAME why" or "elsewhere
     NAME" (where torch generates no Triton for it on this device) for each case."""
@@ -141,11 +150,7 @@ def main(cases: dict[str, Case | Callable[[torch.device], None]]) -> None:
     config.compile_threads = 1
     config.fx_graph_cache = False
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    names: list[str] = []
-    for argument in sys.argv[2:] or [":"]:
-        first, colon, last = argument.partition(":")
-        names += [*cases][int(first or 0) : int(last or len(cases))] if colon else [argument]
-    for name in names:
+    for name in chosen([*cases], sys.argv[2:]):
         case = cases[name]
         if device.type not in getattr(case, "devices", [device.type]):
             print("elsewhere", name)

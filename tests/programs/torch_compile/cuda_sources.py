@@ -27,7 +27,7 @@ from unittest import mock
 import modules
 import torch
 import ways
-from comparing import Case, run
+from comparing import Case, chosen, run
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.device_interface import CudaInterface
@@ -231,7 +231,7 @@ def main() -> None:
     have_guard()
     every = {"modules": modules.cases, "ways": ways.cases}[sys.argv[1]]
     seen: set[str] = set()
-    for name in sys.argv[2:] or every:
+    for name in chosen([*every], sys.argv[2:]):
         case = every[name]
         if name.startswith(UNTRACED):
             print("elsewhere", name, flush=True)

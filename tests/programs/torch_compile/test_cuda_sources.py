@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = [pytest.mark.cpu, pytest.mark.ptxas]
+from tests.programs.torch_compile.test_modules import CASES, GROUP
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = [
+    pytest.mark.cpu, pytest.mark.ptxas,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="test_modules runs them on the GPU"),
+]  # fmt: skip
 
 HERE = Path(__file__).parent
 SRC = HERE.parents[2] / "src"
@@ -34,6 +39,8 @@ def test_a_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["modules", "ways"])
-def test_all_modules(tmp_path: Path, program: str) -> None:
-    check(tmp_path, program)
+@pytest.mark.parametrize(
+    ("program", "first"), [(p, i) for p, n in CASES.items() for i in range(0, n, GROUP)]
+)
+def test_all_modules(tmp_path: Path, program: str, first: int) -> None:
+    check(tmp_path, program.removesuffix(".py"), f"{first}:{first + GROUP}")
