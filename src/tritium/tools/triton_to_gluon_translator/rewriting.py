@@ -33,10 +33,11 @@ SETTLED = {
     "xor_sum",
 }  # fmt: skip
 """Functions, and methods of blocks, whose results have other layouts than their operands."""
-DESCRIPTORS_ALONE = {
-    "scatter", "atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or", "atomic_xor",
+METHODS = {
+    "gather", "scatter", "atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xor",
 }
-"""Methods that only descriptors have, and no helper."""
+"""Methods of descriptors, and some of blocks, too, that are helpers of the same names."""
 MISSING = object()
 
 
@@ -67,7 +68,7 @@ class Rewriter(ast.NodeTransformer):
         self.has_block_pointers = False
 
     def rewritten(self) -> ast.FunctionDef:
-        """The function in Gluon. Raises `NotImplementedError` for what is not translated."""
+        """The function in Gluon."""
         found: Any = self.function.parse().body[0]
         self.locals = {a.arg for a in ast.walk(found) if isinstance(a, ast.arg)}
         self.locals |= {n.id for n in ast.walk(found) if isinstance(n, ast.Name)
@@ -149,10 +150,8 @@ class Rewriter(ast.NodeTransformer):
             helper = self._helper("memory_blocks", OF_DESCRIPTORS[attribute])
         elif attribute in HELPED:
             helper = self._helper(HELPED[attribute], attribute)
-        elif attribute in DESCRIPTORS_ALONE:
-            raise NotImplementedError(
-                f"{self.function.__name__}: .{attribute}() of descriptors is not translated"
-            )
+        elif attribute in METHODS:
+            helper = self._helper("memory_blocks", attribute)
         if helper is not None:
             owner: Any = node.func
             return ast.Call(helper, [owner.value, *node.args], node.keywords)
