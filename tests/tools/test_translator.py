@@ -15,15 +15,17 @@ import tritium
 import tritium.language as tl
 from tests.gluon.support import compiled, launcher
 from tests.gluon.test_amd import compiled as compiled_for_amd
-from tritium.errors import CompilationError
+from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.amd.cdna5 import TensorDescriptor as AMDTensorDescriptor
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.tools.tensor_descriptor import TensorDescriptor as TritonDescriptor
 from tritium.tools.triton_to_gluon_translator import (
     TranslatorTarget,
     convert_triton_to_gluon,
     translate_paths,
 )
+from tritium.tools.triton_to_gluon_translator.engines import convert_host_descriptor
 
 SCALE = tl.constexpr(2.0)
 
@@ -168,6 +170,40 @@ def scaled_product_kernel(a_ptr, b_ptr, a_scale, b_scale, out_ptr, FORMAT: tl.co
     tl.store(out_ptr + i * 32 + tl.arange(0, 32)[None, :], product)
 
 
+@tritium.jit
+def any(x, dim):
+    """A function of the name of Python's."""
+    return tl.max(x, dim)
+
+
+@tritium.jit
+def twice(x):
+    return x * 2
+
+
+@tritium.jit
+def outer(x, y):
+    return x + y
+
+
+FUNCTIONS = tl.constexpr([scaled, twice])
+
+
+@tritium.jit
+def ranks_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    """Blocks of two ranks meet, as they may in Triton."""
+    i = tl.arange(0, N)
+    row = tl.load(x_ptr + i)
+    square = tl.load(x_ptr + i[:, None] * N + i[None, :])
+    square = tl.where((i == 1)[:, None], row, outer(row, square)) - row
+    square += tl.broadcast_to(any(square, 1)[:, None], (N, N)) + tl.zeros((1,), tl.float32)
+    for k in tl.static_range(2):
+        square = FUNCTIONS[k](square)
+    kind = tl.core.get_int_dtype(32, signed=True)
+    out = tl.make_block_ptr(out_ptr, (N, N), (N, 1), (0, 0), (N, N), (1, 0))
+    tl.store(out, square.to(kind).to(out.dtype.element_ty))
+
+
 def translated(kernel: Any, folder: Path) -> Any:
     """The Gluon kernel, from a file."""
     path = folder / f"gluon_{kernel.__name__}.py"
@@ -222,6 +258,8 @@ CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = 
         np.random.default_rng(9).integers(-50, 50, 32).astype(np.int32),
         np.random.default_rng(9).integers(0, 32, 32).astype(np.int32), np.zeros(128, np.int32),
         np.zeros(1, np.int32), np.zeros(64, np.int32)], {"N": 32}, "*i32 *i32 *i32 *i32 *i32"),
+    "ranks": (ranks_kernel, (1,), [_floats(10, 16, 16), np.zeros((16, 16), np.float32)], {"N": 16},
+              "*fp32 *fp32"),
 }  # fmt: skip
 
 
@@ -328,6 +366,34 @@ def test_functions_under_decorators() -> None:
     assert convert_triton_to_gluon([tuned]) == convert_triton_to_gluon([add_kernel])
     with pytest.raises(TypeError, match="a function of jit is required"):
         convert_triton_to_gluon([print])
+
+
+@pytest.mark.cpu
+def test_descriptors_of_the_host_are_converted(tmp_path: Path) -> None:
+    source = _floats(7, 12, 40)
+    out, kernel = np.zeros_like(source), translated(given_kernel, tmp_path)
+    made = [TritonDescriptor(x, [12, 40], [40, 1], [16, 16]) for x in (source, out)]
+    with pytest.raises(InterpreterError, match=r"pass what engines.convert_host_descriptor makes"):
+        launcher("interpreted")(kernel, (1,), *made, COUNT=3)
+    for target in ("generic", "gfx1250"):
+        out[:] = 0
+        launcher("interpreted")(
+            kernel, (1,), *(convert_host_descriptor(d, target) for d in made), COUNT=3
+        )
+        np.testing.assert_array_equal(out, source + 1)
+
+
+MIXED = tl.constexpr([scaled, 3])
+
+
+@tritium.jit
+def mixed_kernel(x_ptr):
+    tl.store(x_ptr, MIXED[0](tl.load(x_ptr)))
+
+
+def test_lists_of_functions_and_other_values() -> None:
+    with pytest.raises(NotImplementedError, match="has functions and other values"):
+        convert_triton_to_gluon([mixed_kernel])
 
 
 def test_targets() -> None:

@@ -77,7 +77,7 @@ def convert_triton_to_gluon(
     """
     TranslatorTarget(target)
     done: dict[str, tuple[JITCallable, str]] = {}
-    imports, constants = set[str](), dict[str, Any]()
+    imports, constants, tables = set[str](), dict[str, Any](), dict[str, str]()
 
     def add(function: JITCallable) -> None:
         name = function.__name__
@@ -92,6 +92,7 @@ def convert_triton_to_gluon(
             add(callee)
         imports.update(rewriter.imports)
         constants.update(rewriter.constants)
+        tables.update(rewriter.tables)
         del done[name]  # behind those that it calls
         done[name] = function, ast.unparse(tree)
 
@@ -99,7 +100,9 @@ def convert_triton_to_gluon(
         add(plain_function(function))
     head = HEADER + "".join(f"{line}\n" for line in sorted(imports))
     named = "".join(f"{name} = gl.constexpr({value!r})\n" for name, value in constants.items())
-    parts = [head + ("\n" + named if named else ""), *(text for _, text in done.values())]
+    lists = "".join(f"{name} = gl.constexpr({text})\n" for name, text in tables.items())
+    parts = [head + ("\n" + named if named else ""), *(text for _, text in done.values()),
+             *([lists] if lists else [])]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
 

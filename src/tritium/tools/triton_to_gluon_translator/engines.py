@@ -13,6 +13,7 @@ from typing import Any
 
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.amd.cdna5 import TensorDescriptor as AMDTensorDescriptor
 from tritium.experimental.gluon.language.amd.cdna5 import tdm
 from tritium.experimental.gluon.language.amd.cdna5._descriptors import (
     tensor_descriptor as amd_descriptor,
@@ -23,7 +24,13 @@ from tritium.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
     tma,
 )
+from tritium.experimental.gluon.language.nvidia.hopper._descriptors import (
+    tensor_descriptor as gluon_descriptor,
+)
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.language import emitter
+from tritium.language.values.types import str_to_ty
+from tritium.launch.signature import canonical_dtype
 from tritium.tools.triton_to_gluon_translator.helpers import LANES
 
 _ROWS_SINCE = 100
@@ -34,6 +41,28 @@ _ROWS_SINCE = 100
 def is_amd(desc: Any) -> bool:
     """Whether a descriptor is one for gfx1250."""
     return isinstance(desc, amd_descriptor)
+
+
+def check_descriptor(desc: Any) -> None:
+    """Raise `TypeError` for what is no descriptor of Gluon's, whose blocks have a layout."""
+    if not isinstance(desc, gluon_descriptor):
+        raise TypeError(
+            f"{desc!r} is no descriptor of Gluon's; pass what engines.convert_host_descriptor "
+            "makes of the host's TensorDescriptor"
+        )
+
+
+def convert_host_descriptor(desc: Any, target: str = "generic") -> Any:
+    """The descriptor of Gluon's for a kernel that takes a `TensorDescriptor` in Triton, with the
+    layout in shared memory that suits its blocks. `target`: a `TranslatorTarget`."""
+    shape, element = list(desc.block_shape), str_to_ty(canonical_dtype(desc.base.dtype))
+    extents = list(desc.shape), list(desc.strides)
+    if not target.startswith("gfx"):
+        layout = gl.NVMMASharedLayout.get_default_for(shape, element)
+        return TensorDescriptor(desc.base, *extents, shape, layout, desc.padding)
+    order = list(reversed(range(len(shape))))
+    plain = gl.SwizzledSharedLayout(1, 1, 1, order)
+    return AMDTensorDescriptor(desc.base, *extents, shape, plain, desc.padding)
 
 
 def check_rows(name: str, desc: Any) -> None:

@@ -12,7 +12,6 @@ from tritium.experimental.gluon.language._layouts import layout_of
 from tritium.experimental.gluon.language.nvidia.ampere import mma_v2
 from tritium.language import core as tl
 from tritium.language import emitter
-from tritium.language.builtins import casts
 from tritium.language.decorators import builtin
 from tritium.language.values.base import is_sequence
 from tritium.language.values.tensor import tensor
@@ -26,6 +25,8 @@ def block_layout(rank: int) -> gl.BlockedLayout:
     """The layout of blocks with so many axes: four neighbours a thread, warps along the axis before
     the last."""
     features = emitter.current().features
+    if not features.before_new_axis:  # where blocks of two ranks meet, too
+        features.before_new_axis.append(_sliced)
     warps = features.asked_num_warps()
     lanes = LANES if features.target is None else features.target.warp_size
     if rank == 1:
@@ -34,6 +35,16 @@ def block_layout(rank: int) -> gl.BlockedLayout:
     return gl.BlockedLayout(
         [*ones, 1, 4], [*ones, lanes // 8, 8], [*ones, warps, 1], list(reversed(range(rank)))
     )
+
+
+def _sliced(value: tensor, axis: int) -> tensor:
+    """A block in the layout from which one in `block_layout` gets a new axis; results of reductions
+    keep theirs."""
+    layout: Any = getattr(value.type, "layout", None)
+    if isinstance(layout, gl.SliceLayout) and layout.dim == axis:
+        return value
+    parent = block_layout(len(value.type.shape) + 1)
+    return gl.convert_layout(value, gl.SliceLayout(axis, parent))
 
 
 @builtin
@@ -67,12 +78,7 @@ def zeros(shape: Any, dtype: Any) -> tensor:
 @builtin
 def expand_dims(value: Any, axis: int) -> tensor:
     """A block with a further axis, of size 1."""
-    x = casts.to_tensor(value)
-    if not x.type.is_block():
-        return settle(tl.expand_dims(x, axis))
-    rank = len(x.type.shape) + 1
-    place = axis % rank
-    return tl.expand_dims(gl.convert_layout(x, gl.SliceLayout(place, block_layout(rank))), place)
+    return settle(tl.expand_dims(value, axis))
 
 
 @builtin

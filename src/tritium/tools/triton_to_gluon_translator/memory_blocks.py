@@ -21,6 +21,7 @@ from tritium.language.builtins.descriptors import check_atomic_dtype
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 from tritium.tools.triton_to_gluon_translator.engines import (
+    check_descriptor,
     check_rows,
     combined_out,
     copied_in,
@@ -39,8 +40,8 @@ from tritium.tools.triton_to_gluon_translator.helpers import (
 
 @gluon.aggregate
 class Blocks:
-    """Blocks of `block_shape` of a strided tensor at `base`, from `offsets` on. `padding`: "zero"
-    or "nan", what loads have outside of the tensor."""
+    """Blocks of `block_shape` of a strided tensor at `base`, from `offsets` on; of a block pointer
+    or a descriptor. `padding`: "zero" or "nan", what loads have outside of the tensor."""
 
     base: gl.tensor
     shape: gl.tuple
@@ -48,11 +49,12 @@ class Blocks:
     offsets: gl.tuple
     block_shape: gl.constexpr
     padding: gl.constexpr
+    is_pointer: gl.constexpr
 
     @property
     def dtype(self) -> Any:
-        """The type of an element."""
-        return self.base.dtype.element_ty
+        """The type of an element; of a block pointer that of the pointer."""
+        return self.base.dtype if self.is_pointer.value else self.base.dtype.element_ty
 
 
 def _integers(values: Any, dtype: Any) -> gl.tuple:
@@ -66,7 +68,7 @@ def make_tensor_descriptor(
     """The blocks of a tensor; as `tl.make_tensor_descriptor`."""
     order = list(reversed(range(len(block_shape))))
     made = make_block_ptr(base, shape, strides, [0] * len(block_shape), block_shape, order)
-    return gl.aggregate_replace(made, padding=padding_option or "zero")
+    return gl.aggregate_replace(made, padding=padding_option or "zero", is_pointer=False)
 
 
 @builtin
@@ -75,7 +77,7 @@ def make_block_ptr(
 ) -> Any:
     """A block of a tensor; as `tl.make_block_ptr`."""
     return Blocks(base, _integers(shape, gl.int64), _integers(strides, gl.int64),
-                  _integers(offsets, gl.int32), list(block_shape), "zero")  # fmt: skip
+                  _integers(offsets, gl.int32), list(block_shape), "zero", True)  # fmt: skip
 
 
 @builtin
@@ -139,7 +141,8 @@ def store(
     """`tl.store`, also through block pointers."""
     if isinstance(pointer, Blocks):
         pointers, inside = _places(pointer, pointer.offsets, list(boundary_check))
-        gl.store(pointers, casts.cast(casts.to_tensor(value), pointer.dtype), inside)
+        gl.store(pointers, casts.cast(casts.to_tensor(value), pointer.base.dtype.element_ty),
+                 inside)  # fmt: skip
         return
     gl.store(pointer, value, mask, cache_modifier=cache_modifier, eviction_policy=eviction_policy)
 
@@ -149,6 +152,7 @@ def load_block(blocks: Any, offsets: Any) -> tensor:
     """`blocks.load(offsets)` of a descriptor."""
     if isinstance(blocks, Blocks):
         return _load(blocks, offsets, _every(blocks), blocks.padding.value)
+    check_descriptor(blocks)
     return copied_in(blocks, gl.tuple(list(offsets)), block_layout(len(blocks.block_shape)))
 
 
@@ -160,6 +164,7 @@ def store_block(blocks: Any, offsets: Any, value: Any) -> None:
         pointers, inside = _places(blocks, offsets, _every(blocks))
         gl.store(pointers, x, inside)
         return
+    check_descriptor(blocks)
     copied_out(blocks, gl.tuple(list(offsets)), x)
 
 
@@ -173,6 +178,7 @@ def gather(owner: Any, *args: Any, **options: Any) -> tensor:
         pointers, inside = _row_places(owner, rows, column)
         other = float("nan") if owner.padding.value == "nan" else 0
         return gl.load(pointers, mask=inside, other=other)
+    check_descriptor(owner)
     check_rows("gather", owner)
     return rows_in(owner, rows, column, block_layout(2))
 
@@ -187,6 +193,7 @@ def scatter(owner: Any, value: Any, *args: Any, **options: Any) -> None:
         pointers, inside = _row_places(owner, rows, column)
         gl.store(pointers, x, inside)
         return
+    check_descriptor(owner)
     check_rows("scatter", owner)
     rows_out(owner, rows, column, x)
 
@@ -223,6 +230,7 @@ def _atomic(kind: str) -> Any:
             pointers, inside = _places(desc, offsets, _every(desc))
             getattr(gl, f"atomic_{kind}")(pointers, x, inside, sem="relaxed")
             return
+        check_descriptor(desc)
         if is_amd(desc):
             raise NotImplementedError(f".atomic_{kind}() of descriptors that the host makes, on "
                                       "gfx1250; its engine has no atomic operations")  # fmt: skip
