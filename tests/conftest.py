@@ -18,6 +18,7 @@ import pytest
 
 from tests.support import device
 from tests.support.browser import chromium
+from tests.support.covering import mark_the_rest_slow
 from tests.support.watchdog import Watchdog
 from tritium import knobs
 from tritium.compat import alias
@@ -95,6 +96,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # a part does not change as its tests are recorded
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this machine has no means for, and count it as deselected."""
+    if device.device == "cpu":  # other devices run all, or choose by `--sample`
+        mark_the_rest_slow(items)
     missing: list[str] = []
     if config.getoption("--device") != "cuda":
         missing.append("gpu")
