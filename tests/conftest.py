@@ -18,6 +18,7 @@ import pytest
 
 from tests.support import device
 from tests.support.browser import chromium
+from tests.support.covering import mark_the_rest_slow
 from tests.support.watchdog import Watchdog
 from tritium import knobs
 from tritium.compat import alias
@@ -38,9 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if device.device == "cuda":
         limit, record = config.getoption("--limit"), config.getoption("--record")
         config.pluginmanager.register(Watchdog(limit, record))
-    # Workers of pytest-xdist inherit the folder from the process that starts them, and share it.
+    # Workers of pytest-xdist inherit the folders from the process that starts them, and share them.
     if not hasattr(config, "workerinput"):
         _use_cache(config)
+        _keep_bytecode(config)
     if device.device == "simt":
         # Here, since it loads the GPU's code generation.
         from tests.simt.backend import use
@@ -56,6 +58,20 @@ def _use_cache(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="tritium-test-cache-")
     os.environ[_VARIABLE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Where no bytecode is kept beside sources, keep it in a folder of pytest's.
+
+    Else every process that a test starts compiles the package and all that it imports anew, which
+    takes longer than most of these tests, and each worker rewrites the assertions of all tests.
+    """
+    if not sys.dont_write_bytecode:
+        return
+    folder = config.rootpath / ".pytest_cache" / "bytecode"
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(folder)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,6 +96,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # a part does not change as its tests are recorded
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this machine has no means for, and count it as deselected."""
+    if device.device == "cpu":  # other devices run all, or choose by `--sample`
+        mark_the_rest_slow(items)
     missing: list[str] = []
     if config.getoption("--device") != "cuda":
         missing.append("gpu")

@@ -39,6 +39,7 @@ def multiplied(
     return kernel, out, a.astype(np.float32) @ b.astype(np.float32).T
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize(
     ("stages", "last_first"),

@@ -88,9 +88,9 @@ def test_work_is_linear(name: str) -> None:
     with knobs.compilation.scope():
         knobs.compilation.always_compile = True
         _calls(BODIES[name](2))
-        few, many = (_calls(BODIES[name](count)) for count in (16, 64))
+        few, many = (_calls(BODIES[name](count)) for count in (8, 32))
     # A little more than four times: a value is kept after each 24 moves, in a nest of its own.
-    assert many < 4.4 * few, f"{few} calls for 16, {many} for 64"
+    assert many < 4.4 * few, f"{few} calls for 8, {many} for 32"
 
 
 def test_nested_loops_take_work_for_each() -> None:

@@ -201,6 +201,7 @@ MOST = [
 ]  # fmt: skip
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("level", ["SSE2", "AVX2, FMA, F16C", "AVX-512"])
 @pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ class TileKernel(Kernel):
         self.module, self.printed = module, []
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("count", range(1, len(PASSES) + 1))
 @pytest.mark.parametrize("name", CASES)
 def test_each_pass_keeps_the_meaning(name: str, count: int) -> None:

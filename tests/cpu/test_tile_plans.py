@@ -187,6 +187,7 @@ def test_an_edited_plan_is_what_is_emitted(
     assert before.count(mark) != after.count(mark)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", [(64, 64, 32), (16, 128, 64), (64, 1, 16), (1, 64, 32)])
 @pytest.mark.parametrize("type", TYPES)
 def test_kernels_run_by_any_plan(type: str, shape: Shape) -> None:

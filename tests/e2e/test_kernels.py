@@ -22,6 +22,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + offsets, tl.load(x + offsets, mask) + tl.load(y + offsets, mask), mask)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 1000, 1024])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int32, np.int64])
 def test_vector_add(n, dtype):
@@ -123,6 +124,7 @@ def matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn, BM: tl.constexpr, BN:
     tl.store(c + scm * rows[:, None] + scn * cols[None, :], acc.to(c.dtype.element_ty), mask)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("M, N, K", [(64, 64, 64), (70, 33, 50), (16, 128, 17)])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -205,7 +205,8 @@ def test_pages(window: int | None):
 
 @pytest.mark.parametrize(
     "options",
-    [{"causal": True}, {"window": (2, 1)}, {"dropout": 0.3},
+    [pytest.param({"causal": True}, marks=pytest.mark.slow), {"window": (2, 1)},
+     pytest.param({"dropout": 0.3}, marks=pytest.mark.slow),
      {"score": alibi, "aux": torch.tensor([0.5, 0.25, 0.125, 1.0], dtype=torch.float64)},
      {"score": softcap, "aux": torch.tensor(0.7)}],
 )  # fmt: skip

@@ -15,6 +15,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_kernels_still_compute_the_same(name: str, pipeline: str) -> None:

@@ -61,8 +61,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory):
 LONG = [
     ("linear_attention", "check_chunked_gla"), ("flash_attention", "check_flash_attention"),
     ("assorted", "check_sampling"), ("linear_attention", "check_delta_rule"),
+    ("paged_attention", "check_paged_decode"), ("losses", "check_cross_entropy"),
+    ("parallel_algorithms", "check_hash_table"), ("assorted", "check_convolution"),
+    ("mamba", "check_chunked_scan"), ("descriptors_and_tuples", "check_persistent_matmul"),
+    ("moe", "check_fused_moe"), ("mamba", "check_state_update"), ("norms", "check_rms_norm"),
+    ("moe", "check_grouped_topk"),
 ]  # fmt: skip
-"""Checks that take the interpreter more than 5 s."""
+"""Checks that take the interpreter more than 1 s."""
 
 
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")

@@ -60,10 +60,10 @@ KERNELS = """
 
     from tritium import knobs
     knobs.compilation.always_compile = True
-    compile_some(0, 30)
+    compile_some(0, 20)
     before = resident()
-    compile_some(30, 60)
-    print((resident() - before) // 60)
+    compile_some(20, 30)
+    print((resident() - before) // 30)
 """
 
 

@@ -39,6 +39,7 @@ def run(
     return hardware.barriers.count
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize("depth", [0, 16, 200])
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (8, 3)])
@@ -56,6 +57,7 @@ def test_products(
     np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize(
     "causal,num_warps,depth", [(False, 4, 32), (True, 8, 32), (False, 8, 128), (True, 8, 128)]
@@ -118,6 +120,7 @@ def test_barriers_of_regions_are_needed() -> None:
     assert found[-2:] == [count - 2, count - 1] and len(found) >= 4
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("num_warps,num_stages", [(1, 2), (4, 3), (8, 4)])
 @pytest.mark.parametrize("name", split_loops.RESULTS)
 def test_loops(name: str, num_warps: int, num_stages: int) -> None:

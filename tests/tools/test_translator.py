@@ -14,12 +14,18 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.gluon.support import compiled, launcher
+from tests.gluon.test_amd import compiled as compiled_for_amd
+from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.amd.cdna5 import TensorDescriptor as AMDTensorDescriptor
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.tools.tensor_descriptor import TensorDescriptor as TritonDescriptor
 from tritium.tools.triton_to_gluon_translator import (
+    TranslatorTarget,
     convert_triton_to_gluon,
     translate_paths,
 )
+from tritium.tools.triton_to_gluon_translator.engines import convert_host_descriptor
 
 SCALE = tl.constexpr(2.0)
 
@@ -89,8 +95,50 @@ def given_kernel(source, out, COUNT: tl.constexpr):
 
 
 @tritium.jit
-def reduced_kernel(source, x_ptr):
-    source.atomic_add([0, 0], tl.load(x_ptr + tl.arange(0, 16)))
+def rows_kernel(x_ptr, rows_ptr, out_ptr, m, n, COUNT: tl.constexpr):
+    rows = tl.load(rows_ptr + tl.arange(0, COUNT))
+    source = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [1, 16])
+    out = tl.make_tensor_descriptor(out_ptr, [m, n], [n, 1], [1, 16])
+    out.scatter(source.gather(rows, 8) + 1, rows, 4)
+
+
+@tritium.jit
+def given_rows_kernel(source, out, rows_ptr, COUNT: tl.constexpr):
+    rows = tl.load(rows_ptr + tl.arange(0, COUNT))
+    out.scatter(source.gather(rows, 8) + 1, rows, 4)
+
+
+@tritium.jit
+def combined_kernel(x_ptr, most_ptr, sums_ptr, m, n, at, COUNT: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])
+    sums = tl.make_tensor_descriptor(sums_ptr, [m, n], [n, 1], [16, 16])
+    most = tl.make_tensor_descriptor(most_ptr, [m, n], [n, 1], [16, 16])
+    for k in range(COUNT):
+        sums.atomic_add([at, 8 * k], x)
+        most.atomic_max([at, 8 * k], x + k)
+
+
+@tritium.jit
+def reduced_kernel(sums, x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])
+    sums.atomic_add([-4, 8], x)
+    sums.atomic_add([-4, 16], x)
+
+
+@tritium.jit
+def pointers_kernel(x_ptr, index_ptr, out_ptr, count_ptr, locks_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    index = tl.load(index_ptr + i)
+    x = tl.load(x_ptr + i)
+    tl.atomic_add(out_ptr + index, x, mask=index < 20, sem="relaxed")
+    (out_ptr + 32 + index).atomic_max(x)
+    tl.store(out_ptr + 64 + i, x.gather(index, 0) + tl.gather(x, index, axis=0))
+    seen = tl.atomic_cas(locks_ptr + i, i % 2, 7)
+    tl.atomic_xchg(locks_ptr + N + i, seen)
+    tl.atomic_add(count_ptr, 1)
+    square = tl.reshape(x, (2, N // 2))
+    turned = tl.gather(square, tl.reshape(index % 2, (2, N // 2)), 0)
+    tl.store(out_ptr + 96 + i, tl.reshape(turned, (N,)))
 
 
 @tritium.jit
@@ -120,6 +168,40 @@ def scaled_product_kernel(a_ptr, b_ptr, a_scale, b_scale, out_ptr, FORMAT: tl.co
     a, b = tl.load(a_ptr + i * K + k), tl.load(b_ptr + k.T * 32 + i.T)
     product = tl.dot_scaled(a, tl.load(a_scale + runs), FORMAT, b, tl.load(b_scale + runs), FORMAT)
     tl.store(out_ptr + i * 32 + tl.arange(0, 32)[None, :], product)
+
+
+@tritium.jit
+def any(x, dim):
+    """A function of the name of Python's."""
+    return tl.max(x, dim)
+
+
+@tritium.jit
+def twice(x):
+    return x * 2
+
+
+@tritium.jit
+def outer(x, y):
+    return x + y
+
+
+FUNCTIONS = tl.constexpr([scaled, twice])
+
+
+@tritium.jit
+def ranks_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    """Blocks of two ranks meet, as they may in Triton."""
+    i = tl.arange(0, N)
+    row = tl.load(x_ptr + i)
+    square = tl.load(x_ptr + i[:, None] * N + i[None, :])
+    square = tl.where((i == 1)[:, None], row, outer(row, square)) - row
+    square += tl.broadcast_to(any(square, 1)[:, None], (N, N)) + tl.zeros((1,), tl.float32)
+    for k in tl.static_range(2):
+        square = FUNCTIONS[k](square)
+    kind = tl.core.get_int_dtype(32, signed=True)
+    out = tl.make_block_ptr(out_ptr, (N, N), (N, 1), (0, 0), (N, N), (1, 0))
+    tl.store(out, square.to(kind).to(out.dtype.element_ty))
 
 
 def translated(kernel: Any, folder: Path) -> Any:
@@ -165,6 +247,19 @@ CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = 
         *(np.random.default_rng(i).integers(0, 256, (32, 32)).astype(np.uint8) for i in range(2)),
         *(np.random.default_rng(i).integers(120, 130, (32, 2)).astype(np.uint8) for i in range(2)),
         np.zeros((32, 32), np.float32)], {"FORMAT": "e2m1", "K": 32}, "*u8 *u8 *u8 *u8 *fp32"),
+    "rows": (rows_kernel, (1,), [
+        _floats(7, 12, 40), np.array([3, 0, 11, 7, 20, 5, -1, 2], np.int32),
+        np.zeros((12, 40), np.float32), 12, 40], {"COUNT": 8}, "*fp32 *i32 *fp32 i32 i32"),
+    "combined": (combined_kernel, (2,), [
+        np.random.default_rng(8).integers(-50, 50, (16, 16)).astype(np.int32),
+        *(np.zeros((12, 40), np.int32) for _ in range(2)), 12, 40, -2], {"COUNT": 4},
+        "*i32 *i32 *i32 i32 i32 i32"),
+    "pointers": (pointers_kernel, (1,), [
+        np.random.default_rng(9).integers(-50, 50, 32).astype(np.int32),
+        np.random.default_rng(9).integers(0, 32, 32).astype(np.int32), np.zeros(128, np.int32),
+        np.zeros(1, np.int32), np.zeros(64, np.int32)], {"N": 32}, "*i32 *i32 *i32 *i32 *i32"),
+    "ranks": (ranks_kernel, (1,), [_floats(10, 16, 16), np.zeros((16, 16), np.float32)], {"N": 16},
+              "*fp32 *fp32"),
 }  # fmt: skip
 
 
@@ -198,6 +293,58 @@ def test_descriptors_of_the_host(how: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(out, source + 1)
 
 
+def test_rows_of_descriptors_of_the_host(tmp_path: Path) -> None:
+    """The engine copies them on Blackwell; other targets say so."""
+    source, rows = _floats(7, 12, 40), np.array([3, 0, 11, 7, 20, 5, 4, 2], np.int32)
+    out, layout = np.zeros_like(source), gl.NVMMASharedLayout.get_default_for([8, 16], gl.float32)
+    made = [TensorDescriptor.from_tensor(x, [1, 16], layout) for x in (source, out)]
+    kernel, inside = translated(given_rows_kernel, tmp_path), rows[rows < 12]
+    launcher("sm_100")(kernel, (1,), *made, rows, COUNT=8)
+    wanted = np.zeros_like(source)
+    wanted[inside, 4:20] = source[inside, 8:24] + 1
+    np.testing.assert_array_equal(out, wanted)
+    with pytest.raises(CompilationError, match=r"\.gather\(\) of descriptors .* on sm_90"):
+        launcher("sm_90")(kernel, (1,), *made, rows, COUNT=8)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+def test_atomic_operations_of_descriptors_of_the_host(how: str, tmp_path: Path) -> None:
+    x, out = _floats(8, 16, 16), np.zeros((12, 40), np.float32)
+    layout = gl.NVMMASharedLayout.get_default_for([16, 16], gl.float32)
+    made = TensorDescriptor.from_tensor(out, [16, 16], layout)
+    launcher(how)(translated(reduced_kernel, tmp_path), (1,), made, x)
+    wanted = np.zeros_like(out)
+    for column in (8, 16):
+        wanted[:, column : column + 16] += x[4:]
+    np.testing.assert_allclose(out, wanted, rtol=1e-6)
+
+
+AMD = {"gfx90a": "v_mfma", "gfx942": "v_mfma", "gfx950": "v_mfma", "gfx1100": "v_wmma",
+       "gfx1200": "v_wmma", "gfx1250": "v_wmma"}  # fmt: skip
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("arch", AMD)
+@pytest.mark.parametrize("name", ["matmul", "pointers"])
+def test_translations_for_amd(name: str, arch: str, tmp_path: Path) -> None:
+    """One text is for all targets."""
+    kernel, _, _, constants, types = CASES[name]
+    text = compiled_for_amd(translated(kernel, tmp_path), types, constants, arch).asm["amdgcn"]
+    assert (AMD[arch] in text) == (name == "matmul")
+    assert convert_triton_to_gluon([kernel], arch) == convert_triton_to_gluon([kernel])
+
+
+@pytest.mark.cpu
+def test_descriptors_of_the_host_on_amd(tmp_path: Path) -> None:
+    source, layout = _floats(7, 12, 40), gl.PaddedSharedLayout.with_identity_for(
+        [[16, 4]], [16, 16], [1, 0])  # fmt: skip
+    out = np.zeros_like(source)
+    made = [AMDTensorDescriptor.from_tensor(x, [16, 16], layout) for x in (source, out)]
+    launcher("interpreted")(translated(given_kernel, tmp_path), (1,), *made, COUNT=3)
+    np.testing.assert_array_equal(out, source + 1)
+
+
 def test_the_text_is_readable() -> None:
     text = convert_triton_to_gluon([softmax_kernel, add_kernel])
     assert "@gluon.jit\ndef softmax_kernel(" in text
@@ -221,11 +368,42 @@ def test_functions_under_decorators() -> None:
         convert_triton_to_gluon([print])
 
 
-def test_what_is_not_translated_is_named() -> None:
-    with pytest.raises(NotImplementedError, match=r"reduced_kernel: .atomic_add.. of descriptors"):
-        convert_triton_to_gluon([reduced_kernel])
-    with pytest.raises(ValueError, match="gfx942"):
-        convert_triton_to_gluon([add_kernel], "gfx942")
+@pytest.mark.cpu
+def test_descriptors_of_the_host_are_converted(tmp_path: Path) -> None:
+    source = _floats(7, 12, 40)
+    out, kernel = np.zeros_like(source), translated(given_kernel, tmp_path)
+    made = [TritonDescriptor(x, [12, 40], [40, 1], [16, 16]) for x in (source, out)]
+    with pytest.raises(InterpreterError, match=r"pass what engines.convert_host_descriptor makes"):
+        launcher("interpreted")(kernel, (1,), *made, COUNT=3)
+    for target in ("generic", "gfx1250"):
+        out[:] = 0
+        launcher("interpreted")(
+            kernel, (1,), *(convert_host_descriptor(d, target) for d in made), COUNT=3
+        )
+        np.testing.assert_array_equal(out, source + 1)
+
+
+MIXED = tl.constexpr([scaled, 3])
+
+
+@tritium.jit
+def mixed_kernel(x_ptr):
+    tl.store(x_ptr, MIXED[0](tl.load(x_ptr)))
+
+
+def test_lists_of_functions_and_other_values() -> None:
+    with pytest.raises(NotImplementedError, match="has functions and other values"):
+        convert_triton_to_gluon([mixed_kernel])
+
+
+def test_targets() -> None:
+    for name in ("sm75", "gfx", "gfx9x", "cpu"):
+        with pytest.raises(ValueError, match=name):
+            convert_triton_to_gluon([add_kernel], name)
+    listed, other = TranslatorTarget("gfx942"), TranslatorTarget("gfx1151")
+    assert listed is TranslatorTarget.GFX942 and listed.is_amd and not listed.is_nvidia
+    assert (other.value, other.name, other.is_amd) == ("gfx1151", "GFX1151", True)
+    assert TranslatorTarget.SM90.is_nvidia and not TranslatorTarget.GENERIC.is_amd
 
 
 def test_the_program(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def lowered(
     return kernel
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     "capability,num_warps,num_stages,num_ctas",
     [(90, 4, 3, 1), (80, 8, 2, 1), (90, 1, 1, 1), (90, 4, 3, 2), (100, 4, 2, 8), (100, 4, 3, 1),

@@ -229,6 +229,7 @@ def test_an_extern_function_of_a_dtype_that_it_does_not_have():
         load("07").asin(np.zeros(8, np.int32))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("descriptors", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_grouped_products(dtype: type, descriptors: bool):
@@ -254,6 +255,7 @@ def test_persistent_matmul(variant: str):
     assert check(100, 72, 200, variant, np.float16) < 2e-3
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("format", ["mxfp8", "mxfp4", "nvfp4", "mixed"])
 def test_block_scaled_matmul(format: str, shuffled: bool):

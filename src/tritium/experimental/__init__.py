@@ -7,6 +7,6 @@ from types import ModuleType
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name != "gluon":
+    if name not in ("gluon", "gsan"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.gluon")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -4,6 +4,7 @@ slice may be another part."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,6 +23,31 @@ class Memory(NamedTuple):
     end: int
     first: int
     text: str
+
+
+class Pooled(NamedTuple):
+    """An allocation of a pool whose memory the search for races watches in every launch, whether or
+    not an argument leads there.
+
+    Attributes:
+        begin, end: addresses.
+        number: of the allocation, never that of an earlier one.
+        write_once: each byte may be written once, before it is read.
+    """
+
+    begin: int
+    end: int
+    number: int
+    write_once: bool
+
+
+pools: list[Callable[[], list[Pooled]]] = []
+"""Functions that give the live allocations of a pool (`experimental.gsan`)."""
+
+
+def pooled() -> list[Pooled]:
+    """The live allocations of all pools."""
+    return [allocation for pool in pools for allocation in pool()]
 
 
 UNKNOWN = Memory(0, (1 << 63) - 1, 0, "an extent that is not known")

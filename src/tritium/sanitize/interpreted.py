@@ -27,6 +27,7 @@ from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import access_name
 from tritium.sanitize.exact.interpreted import exact_result
 from tritium.sanitize.extents import Memory as Extent
+from tritium.sanitize.extents import pooled
 from tritium.sanitize.kinds import EXACT, INFINITE, NAN
 from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError, place_of, warn_of_order
 from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
@@ -116,8 +117,9 @@ class Watch:
         self._shadow: NotingShadow | None = None
         if "races" in self._checks:
             granule = min((size for *_, size in arguments), default=1)
-            self._shadow = NotingShadow(self._extents, granule, grid)
+            self._shadow = NotingShadow(self._extents, granule, grid, pooled=pooled())
         self._ordering, self._kernel = Ordering(), kernel
+        self._misused: CheckFailed | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._first: dict[tuple[tuple[int, int, int], int], Origin] = {}
 
@@ -126,13 +128,16 @@ class Watch:
         self._facts[handle] = _Facts(frozenset((number,)))
 
     def finish(self) -> None:
-        """The programs are done. Raises `SanitizerError` for a race."""
+        """The programs are done. Raises `SanitizerError` for a race, or else for a misuse of
+        write-once memory."""
         sites, shadow = self._reports.sites, self._shadow
         race, ordered = self._ordering.race(sites)
         if race is not None and shadow is not None:
             self._reports.raced = Noted(shadow.program(race.programs[1]), race.sites[1])
             failed = CheckFailed(race.sites[0], shadow.program(race.programs[0]), race.address)
             raise self._reports.error(failed, self._extents, self._grid, shadow)
+        if self._misused is not None:
+            raise self._reports.error(self._misused, self._extents, self._grid, shadow)
         if ordered and self._ordering.acquire is not None:
             warn_of_order(self._kernel, self._ordering.acquire)
 
@@ -316,6 +321,9 @@ class Watch:
         for word, address in shadow.note(access, size, mine, program, active).items():
             both = mine, word & (1 << SITE_BITS) - 1
             self._ordering.met(Meeting(both, (number, word >> SITE_BITS), address))
+        misused = shadow.misused(access, size, active)
+        if misused is not None and self._misused is None:
+            self._misused = CheckFailed(mine, program, misused)
 
     def loaded(self, addresses: np.ndarray[Any, Any], values: Any, mask: Any) -> None:
         """These elements were loaded from these addresses."""

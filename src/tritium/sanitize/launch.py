@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
-from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of
+from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of, pooled
 from tritium.sanitize.kinds import NAN
 from tritium.sanitize.shadow import Noted, Shadow
 from tritium.sanitize.sites import Origin
@@ -89,7 +89,7 @@ class Checks:
         if not self.granules:
             return None
         memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
-        return Shadow(memories, self.granules[0], grid, **device)
+        return Shadow(memories, self.granules[0], grid, pooled=pooled(), **device)
 
     def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""
@@ -104,8 +104,11 @@ class Checks:
         site = self.sites[failed.site]
         place = place_of(site)
         if site["kind"] == "races":
+            other = self._other(failed, shadow)
             title = f"race: {site['access']}"
-            details = self._raced(failed, arguments, shadow)
+            if other is None and shadow is not None and shadow.is_write_once(_address(failed)):
+                title = _ONCE.get(site["access"], f"{site['access']} in write-once memory")
+            details = self._raced(failed, arguments, other)
         elif site["kind"] == "unwritten":
             title = "load of memory that was never written"
             details = self._arguments_at(failed, arguments)
@@ -149,9 +152,8 @@ class Checks:
         return lines
 
     def _raced(
-        self, failed: CheckFailed, arguments: Sequence[Any], shadow: Shadow | None
+        self, failed: CheckFailed, arguments: Sequence[Any], other: Noted | None
     ) -> list[str]:
-        other = self._other(failed, shadow)
         lines: list[str] = []
         if other is not None:
             site = self.sites[other.site]
@@ -163,12 +165,12 @@ class Checks:
 
     def _other(self, failed: CheckFailed, shadow: Shadow | None) -> Noted | None:
         """The other access of a race."""
-        address, order = failed.detail & (1 << 64) - 1, self.sites[failed.site]["order"]
-        return shadow and shadow.other(address, failed.program, order)
+        order = self.sites[failed.site]["order"]
+        return shadow and shadow.other(_address(failed), failed.program, order)
 
     def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:
-        """The arguments that an address is in."""
-        address, lines = failed.detail & (1 << 64) - 1, list[str]()
+        """The arguments that an address is in; else the allocation of a pool."""
+        address, lines = _address(failed), list[str]()
         for name, argument in zip(self.names, arguments, strict=True):
             memory = None if np.isscalar(argument) else memory_of(argument)
             if memory and memory is not UNKNOWN and memory.begin <= address < memory.end:
@@ -176,7 +178,10 @@ class Checks:
                 lines.append(
                     f"    {address:#x} is {where} of argument '{name}', which has {memory.text}"
                 )
-        return lines
+        return lines or [
+            f"    {address:#x} is byte {address - p.begin} of an allocation of the pool, which has "
+            f"{p.end - p.begin} bytes" for p in pooled() if p.begin <= address < p.end
+        ]  # fmt: skip
 
     def _outside(self, site: Any, address: int, arguments: Sequence[Any]) -> list[str]:
         indices: list[int] = site["arguments"]
@@ -184,6 +189,16 @@ class Checks:
             _place(address & (1 << 64) - 1, self.names[i], memory_of(arguments[i]), site["size"])
             for i in indices
         ]
+
+
+_ONCE = {
+    "load": "load of write-once memory that was not written before",
+    "store": "second store to write-once memory",
+}
+
+
+def _address(failed: CheckFailed) -> int:
+    return failed.detail & (1 << 64) - 1
 
 
 def warn_of_order(kernel: str, site: Mapping[str, Any]) -> None:

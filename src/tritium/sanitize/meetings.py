@@ -41,6 +41,29 @@ class NotingShadow(Shadow):
                             met.setdefault(word & NUMBER, int(inside[place]))
         return met
 
+    def misused(
+        self, kind: Access, size: int, addresses: np.ndarray[Any, np.dtype[np.uint64]]
+    ) -> int | None:
+        """Note accesses of write-once memory. Returns the address of one that may not be made:
+        bytes are written before they are read, and once, and atomic operations do both."""
+        for p, words in zip(self._once, self._bits, strict=True):
+            inside = addresses[(addresses >= np.uint64(p.begin)) & (addresses < np.uint64(p.end))]
+            if not inside.size:
+                continue
+            if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+                return int(inside[0])
+            offsets = (inside - np.uint64(p.begin)).astype(np.int64)[:, None] + np.arange(size)
+            written = np.unpackbits(words.view(np.uint8), bitorder="little")
+            uses = np.bincount(offsets.reshape(-1), minlength=written.size)
+            wrong = written[offsets] == (0 if kind is Access.READ else 1)
+            if kind is Access.WRITE:
+                wrong |= uses[offsets] > 1
+                written[offsets] = 1
+                words[:] = np.packbits(written, bitorder="little").view(np.int64)
+            if wrong.any():
+                return int(inside[wrong.any(axis=1)][0])
+        return None
+
     def number(self, program: tuple[int, int, int]) -> int:
         """The number of a program in the grid, from 1."""
         nx, ny, _ = self._grid

@@ -4,7 +4,11 @@ The words are the first write, the first read, and the first read by another pro
 word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic
 writes, and the access's `Order` from `ORDER_SHIFT` on. The table that the kernel gets is the binary
 logarithm of the granule's bytes, the number of regions, the address of the launch's report (0 on
-the CPU), and for each region its first address, its bytes, and the address of its words.
+the CPU), the number of regions of write-once memory, and for each region its first address, its
+bytes, and the address of its words; first the regions of accesses, then those of write-once memory.
+
+Write-once memory has one bit for each byte: whether it has been written since it was allocated. The
+bits outlive a launch.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium.ops.ttir.sanitize import Order
-from tritium.sanitize.extents import UNKNOWN, Memory
+from tritium.sanitize.extents import UNKNOWN, Memory, Pooled
 
 ATOMIC = 1 << 62
 SITE_BITS = 16
@@ -24,10 +28,20 @@ ORDER_SHIFT = 60
 NUMBER = (1 << ORDER_SHIFT) - 1
 """The part of a word that names the program and the check."""
 WORDS = 3
-REPORT_AT, HEAD_BYTES, REGION_BYTES = 16, 24, 24
+REPORT_AT, ONCE_AT, HEAD_BYTES, REGION_BYTES = 16, 24, 32, 24
 
 Zeros = Callable[[tuple[int, ...]], "np.ndarray[Any, np.dtype[np.int64]]"]
 _zeros: Zeros = partial(np.zeros, dtype=np.int64)
+
+
+_written: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
+"""The bits of write-once memory, by the number of the allocation."""
+
+
+def forget_allocations(live: Iterable[int] = ()) -> None:
+    """Drop the bits of write-once memory, but for the allocations of these numbers."""
+    for number in _written.keys() - {*live}:
+        del _written[number]
 
 
 class Noted(NamedTuple):
@@ -46,14 +60,23 @@ class Shadow:
         grid: the launch's.
         report: the address of its report.
         zeros: makes arrays of int64 in memory that the device and the host see.
+        pooled: allocations of pools, which are watched, too.
     """
 
     def __init__(
         self, memories: Iterable[Memory], granule: int, grid: Sequence[int], report: int = 0,
-        zeros: Zeros = _zeros,
+        zeros: Zeros = _zeros, pooled: Sequence[Pooled] = (),
     ):  # fmt: skip
         self._shift, self._grid = granule.bit_length() - 1, grid
-        self._regions = _merged([m for m in memories if m is not UNKNOWN and m.end > m.begin])
+        known = [m for m in memories if m is not UNKNOWN and m.end > m.begin]
+        self._regions = _merged([*((m.begin, m.end) for m in known),
+                                 *((p.begin, p.end) for p in pooled)])  # fmt: skip
+        self._once = [p for p in pooled if p.write_once]
+        forget_allocations(p.number for p in self._once)
+        for p in self._once:
+            if p.number not in _written:
+                _written[p.number] = zeros(((p.end - p.begin >> 6) + 2,))
+        self._bits = [_written[p.number] for p in self._once]
         # An access may begin inside, and end behind.
         sizes = [(end - begin >> self._shift) + 8 for begin, end in self._regions]
         self._words = [zeros((size, WORDS)) for size in sizes]
@@ -61,7 +84,14 @@ class Shadow:
             (begin, end - begin, words.ctypes.data)
             for (begin, end), words in zip(self._regions, self._words, strict=True)
         ]
-        flat: list[int] = [self._shift, len(rows), report, *(n for row in rows for n in row)]
+        count = len(rows)
+        rows += [
+            (p.begin, p.end - p.begin, bits.ctypes.data)
+            for p, bits in zip(self._once, self._bits, strict=True)
+        ]
+        flat: list[int] = [
+            self._shift, count, report, len(self._once), *(n for row in rows for n in row)
+        ]  # fmt: skip
         self._table = zeros((len(flat),))
         self._table[:] = flat
 
@@ -69,6 +99,10 @@ class Shadow:
     def address(self) -> int:
         """The address of the table."""
         return self._table.ctypes.data
+
+    def is_write_once(self, address: int) -> bool:
+        """Whether an address is in write-once memory."""
+        return any(p.begin <= address < p.end for p in self._once)
 
     def other(
         self, address: int, program: tuple[int, int, int], order: int = 0
@@ -96,12 +130,12 @@ def may_be_ordered(one: int, other: int) -> bool:
     )
 
 
-def _merged(memories: Sequence[Memory]) -> list[tuple[int, int]]:
+def _merged(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Regions that do not overlap."""
     found: list[tuple[int, int]] = []
-    for memory in sorted(memories, key=lambda m: m.begin):
-        if found and memory.begin < found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], memory.end)
+    for begin, end in sorted(extents):
+        if found and begin < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
         else:
-            found.append((memory.begin, memory.end))
+            found.append((begin, end))
     return found

@@ -48,6 +48,7 @@ def numbers(dtype, count, seed):
     return (rng.standard_normal(count) * 8).astype(dtype)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("scope", ["gpu", "cta"])
 @pytest.mark.parametrize(
     ("op", "dtype"), CASES, ids=[f"{o.__name__}-{np.dtype(d).name}" for o, d in CASES]
@@ -71,6 +72,7 @@ def scattered(x, index, out, old, OP: tl.constexpr, N: tl.constexpr):
     OP(out + at, tl.load(x + i) // 2, keep)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("op", [*BITWISE, *ORDERED], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.__name__)
 def test_elements_that_are_only_looked_at(op, dtype):

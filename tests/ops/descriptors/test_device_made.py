@@ -107,6 +107,7 @@ ASSEMBLED = [
 ]  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("name", ASSEMBLED)

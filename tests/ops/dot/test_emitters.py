@@ -225,6 +225,7 @@ def test_fp32_shapes(engine: Engine, shape: tuple[int, int, int]) -> None:
     run_dot(engine, shape)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("order_b", ["rows", "transposed", "padded", "spread"])
 @pytest.mark.parametrize("order_a", ["rows", "transposed", "spread"])
 @pytest.mark.parametrize(
@@ -236,6 +237,7 @@ def test_strides(
     run_dot(engine, (16, 32, 32), elements, (order_a, order_b))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "elements",
     [
@@ -266,6 +268,7 @@ def test_zero_init_ignores_the_tile(engine: Engine, elements: tuple[str, str, st
     run_dot(engine, (16, 32, 16), elements, zero_init=True)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("order_b", ["rows", "padded"])
 @pytest.mark.parametrize("order_a", ["rows", "transposed", "spread"])
 @pytest.mark.parametrize(
@@ -315,6 +318,7 @@ def wrapped(
     return make
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("contiguity", [1, 4, 16])
 @pytest.mark.parametrize("element", ["float", BFLOAT16])
@@ -671,6 +675,7 @@ def test_amx_takes_each_operand_signed_or_unsigned(signs: tuple[bool, bool]) -> 
 AMX_SHAPES = [(64, 64, 64), (16, 16, 64), (32, 64, 128), (128, 16, 64), (16, 128, 256)]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("order_a", ["rows", "transposed", "padded", "spread"])
 @pytest.mark.parametrize("shape", AMX_SHAPES, ids=str)
 @pytest.mark.parametrize("elements", [(BFLOAT16, "float"), (FLOAT16, "float"), ("i8", "i32")])
@@ -680,6 +685,7 @@ def test_amx_shapes(elements: tuple[str, str], shape: tuple[int, int, int], orde
     assert plan.method.in_tiles
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("room", [8 << 10, 1 << 18])
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def random(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> np.nd
     return rng.integers(-8, 8, shape).astype(TYPES[kind])
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
     ("kind", "sizes", "tile", "masks"),

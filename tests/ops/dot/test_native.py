@@ -82,6 +82,7 @@ TYPES = {"f32": ("f32", np.float32), "f16": ("f32", np.float16), "f64": ("f64", 
 OUT = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("type", TYPES)

@@ -71,6 +71,7 @@ def run(inputs: list[str], arrays: list[np.ndarray], body: str, output: str, dty
     compare(kernel(inputs, body, output), [*arrays, out, SIZE - 5], [3], **tolerance)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("type", FLOATS)
 @pytest.mark.parametrize(
     "op", ["addf", "subf", "mulf", "divf", "minimumf", "maximumf", "minnumf", "maxnumf"]
@@ -81,6 +82,7 @@ def test_float_arithmetic(op: str, type: str) -> None:
         FLOATS[type])  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("type", INTS)
 @pytest.mark.parametrize(
     "op",
@@ -100,6 +102,7 @@ def test_high_product(type: str) -> None:
         INTS[type])  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("type", FLOATS)
 @pytest.mark.parametrize("predicate", ["oeq", "ogt", "ole", "one", "ord", "ueq", "ult", "uno"])
 def test_float_comparisons(predicate: str, type: str) -> None:
@@ -108,6 +111,7 @@ def test_float_comparisons(predicate: str, type: str) -> None:
         "i1", np.bool_)  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("type", FLOATS)
 @pytest.mark.parametrize("op", ["absf", "floor", "ceil", "sqrt", "trunc", "roundeven"])
 def test_unary(op: str, type: str) -> None:
@@ -115,6 +119,7 @@ def test_unary(op: str, type: str) -> None:
         FLOATS[type])  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("type", FLOATS)
 @pytest.mark.parametrize("op", ["exp", "exp2", "log", "log2", "sin", "cos", "erf", "rsqrt", "tanh"])
 def test_elementary_functions(op: str, type: str) -> None:
@@ -140,6 +145,7 @@ def test_float_conversions(source: str, target: str) -> None:
         target, ALL_FLOATS[target])  # fmt: skip
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", INTS)
 @pytest.mark.parametrize("op", ["sitofp", "uitofp"])

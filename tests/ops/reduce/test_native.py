@@ -72,6 +72,7 @@ def data(shape: tuple[int, ...], nan: bool = False) -> np.ndarray:
 SHAPES = [(64,), (1,), (4,), (512,), (4, 32), (32, 4), (2, 128), (64, 2), (2, 4, 16), (4, 1, 8)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["sum", "max", "longest"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [(s, a) for s in SHAPES for a in range(len(s))]
@@ -90,6 +91,7 @@ def test_reduce_with_nan(shape: tuple[int, ...], name: str) -> None:
         compare(program("reduce", shape, axis, COMBINE[name]), [x, np.zeros(x.size, np.float32)])
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("reverse", ["false", "true"])
 @pytest.mark.parametrize("name", ["sum", "max", "last"])
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def text(fn, **args):
     return JITFunction(fn)[(1,)](**args).asm["llir"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("kernel", [transpose, transpose_by_addresses])
 @pytest.mark.parametrize("m, n, tile", [(64, 64, (64, 64)), (50, 27, (16, 32)), (20, 3, (64, 4))])
@@ -91,6 +92,7 @@ def flips(x, out, N: tl.constexpr, ROWS: tl.constexpr):
     tl.store(out + at, tl.flip(tile, 1) - tl.flip(tile, 0))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("n", [1, 2, 8, 16, 32, 64, 512])
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64], ids=lambda d: np.dtype(d).name)
 def test_interleaved_split_and_flipped(n, dtype):

@@ -16,63 +16,10 @@ import pytest
 
 from tritium.native.pool import MAX_TOGETHER
 
+ROOT = Path(__file__).parents[3]
 HEAD = """
-import signal, sys, threading, time, numpy as np, tritium, tritium.language as tl
-
-# Programs that a shell starts in the background ignore the signal.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-def say_when(x, at):
-    def watch():
-        while x[at] == 0:
-            time.sleep(0.001)
-        print("runs", flush=True)
-    threading.Thread(target=watch, daemon=True).start()
-
-@tritium.jit
-def barrier(count, out, G):
-    pid = tl.program_id(0)
-    tl.store(out + pid, pid * 10)
-    tl.atomic_add(count, 1, sem="release")
-    while tl.atomic_add(count, 0, sem="acquire") < G:
-        pass
-    s = 0
-    for i in range(G):
-        s += tl.load(out + i, volatile=True)
-    tl.store(out + G + pid, s)
-
-@tritium.jit
-def volatile_barrier(count, out, G):
-    pid = tl.program_id(0)
-    tl.store(out + pid, pid * 10)
-    tl.atomic_add(count, 1, sem="release")
-    while tl.load(count, volatile=True) < G:
-        pass
-    tl.store(out + G + pid, 45 if G == 10 else 0)
-
-@tritium.jit
-def from_the_end(flags, out, G):
-    pid = tl.program_id(0)
-    if pid < G - 1:
-        while tl.atomic_add(flags + pid + 1, 0) == 0:
-            pass
-    tl.store(out + pid, pid)
-    tl.atomic_xchg(flags + pid, 1)
-
-@tritium.jit
-def for_ever(flag):
-    tl.atomic_xchg(flag + 1, 1)
-    while tl.atomic_add(flag, 0) == 0:
-        pass
-
-@tritium.jit
-def long_programs(x, n):
-    i = tl.arange(0, 1024)
-    v = tl.load(x + i)
-    for k in range(n):
-        v = tl.sin(v + k)
-    tl.store(x + i, v)
-    tl.atomic_add(x + 1024, 1.0)
+import time, numpy as np, tritium, tritium.language as tl
+from tests.runtime.launch.waiting_kernels import *
 """
 
 
@@ -83,9 +30,9 @@ def portable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def start(program: str, interpret: bool = False, threads: int = 2) -> subprocess.Popen[str]:
-    src = str(Path(__file__).parents[3] / "src")
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     env = {
-        **os.environ, "PYTHONPATH": src, "TRITON_INTERPRET": str(int(interpret)),
+        **os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": str(int(interpret)),
         "TRITIUM_NUM_THREADS": str(threads),
     }  # fmt: skip
     file = Path(os.environ["TRITON_CACHE_DIR"]) / f"waiting_{abs(hash(program))}.py"
@@ -104,6 +51,7 @@ def finish(process: subprocess.Popen[str], seconds: float = 100) -> tuple[str, s
     return out, err, process.returncode
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("interpret", "threads"), [(False, 1), (False, 2), (True, 2)])
 def test_all_programs_of_a_grid_wait_for_each_other(interpret, threads):
     program = """
@@ -123,6 +71,7 @@ def test_all_programs_of_a_grid_wait_for_each_other(interpret, threads):
     assert out == "done\n", err
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("interpret", [False, True])
 def test_a_cooperative_grid_has_a_limit(interpret):
     program = f"""
@@ -138,6 +87,7 @@ def test_a_cooperative_grid_has_a_limit(interpret):
     assert all("launch_cooperative_grid" in line and str(MAX_TOGETHER) in line for line in lines)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("interpret", [False, True])
 @pytest.mark.parametrize("programs", [1, 5])
 def test_a_signal_ends_programs_that_wait_for_ever(interpret, programs):
@@ -166,6 +116,7 @@ def test_a_signal_ends_programs_that_wait_for_ever(interpret, programs):
     assert out == "True\n", err
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_signal_ends_a_long_grid_between_its_programs(threads, warm):
@@ -229,6 +180,7 @@ def test_handlers_that_return_do_not_end_a_grid():
     assert out == "seen\n", err
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("interpret", [False, True])
 def test_polls_wait_for_programs_that_have_not_begun(interpret):
     program = """

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tritium.codegen.llvm.writer import Function, Module, Value, const
@@ -11,6 +12,7 @@ from tritium.sanitize.shadow import (
     ATOMIC,
     HEAD_BYTES,
     NUMBER,
+    ONCE_AT,
     ORDER_SHIFT,
     REGION_BYTES,
     REPORT_AT,
@@ -53,25 +55,70 @@ def _write(module: Module, name: str, kind: Access) -> None:
     shadow, address, me, size = f.arguments
     table = f.emit("ptr", f"inttoptr {shadow} to ptr")
     shift, count = f.load("i64", table, 8), f.load("i64", f.offset(table, 8), 8)
-    with f.loop(i64(0), count, i64(1), [_TRUE]) as regions:
-        fine = regions.carried[0]
+
+    def granules(words: Value, offset: Value, fine: Value) -> Value:
+        def note_row(n: Value) -> Value:
+            return _note(f, f.gep("i64", words, f.op("mul", n, i64(WORDS))), me, kind)
+
+        return _for_all(f, offset, size, shift, fine, note_row)
+
+    def bits(words: Value, offset: Value, fine: Value) -> Value:
+        def write_word(n: Value) -> Value:
+            return _write_once(f, f.gep("i64", words, n), n, offset, size, kind)
+
+        return _for_all(f, offset, size, i64(6), fine, write_word)
+
+    once = f.op("add", count, f.load("i64", f.offset(table, ONCE_AT), 8))
+    noted = _in_regions(f, table, (i64(0), count), address, _TRUE, granules)
+    f.ret(_in_regions(f, table, (count, once), address, noted, bits))
+
+
+def _in_regions(
+    f: Function, table: Value, numbers: tuple[Value, Value], address: Value, fine: Value,
+    write: Callable[[Value, Value, Value], Value],
+) -> Value:  # fmt: skip
+    """`write(words, offset, fine)` for the regions of these numbers that an address is in."""
+    with f.loop(*numbers, i64(1), [fine]) as regions:
         at = f.op("mul", regions.index, i64(REGION_BYTES))
         region = f.gep("i8", f.offset(table, HEAD_BYTES), at)
         offset = f.op("sub", address, f.load("i64", region, 8))
         inside = f.icmp("ult", offset, f.load("i64", f.offset(region, 8), 8))
 
-        def granules() -> Value:
-            words = f.load("ptr", f.offset(region, 16), 8)
-            first = f.op("lshr", offset, shift)
-            end = f.op("add", f.op("lshr", f.op("sub", f.op("add", offset, size), i64(1)), shift),
-                       i64(1))  # fmt: skip
-            with f.loop(first, end, i64(1), [fine], at_least_once=True) as loop:
-                row = f.gep("i64", words, f.op("mul", loop.index, i64(WORDS)))
-                loop.next = [f.op("and", loop.carried[0], _note(f, row, me, kind))]
-            return loop.results[0]
+        def found() -> Value:
+            return write(f.load("ptr", f.offset(region, 16), 8), offset, regions.carried[0])
 
-        regions.next = [f.choose(inside, fine, granules)]
-    f.ret(regions.results[0])
+        regions.next = [f.choose(inside, regions.carried[0], found)]
+    return regions.results[0]
+
+
+def _for_all(
+    f: Function, offset: Value, size: Value, shift: Value, fine: Value,
+    write: Callable[[Value], Value],
+) -> Value:  # fmt: skip
+    """Whether `write(number)` holds for all parts of 2^`shift` bytes that `size` bytes touch."""
+    end = f.op("sub", f.op("add", offset, size), i64(1))
+    first, last = f.op("lshr", offset, shift), f.op("lshr", end, shift)
+    with f.loop(first, f.op("add", last, i64(1)), i64(1), [fine], at_least_once=True) as loop:
+        loop.next = [f.op("and", loop.carried[0], write(loop.index))]
+    return loop.results[0]
+
+
+def _write_once(
+    f: Function, word: Value, number: Value, offset: Value, size: Value, kind: Access
+) -> Value:
+    """Note an access in a word of the bits of write-once memory; whether it may be made: bytes are
+    written before they are read, and once. Atomic operations, which do both, may not."""
+    if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+        return _FALSE
+    start = f.op("sub", offset, f.op("shl", number, i64(6)))
+    end = f.op("add", start, size)
+    low = f.select(f.icmp("slt", start, i64(0)), i64(0), start)
+    above = f.select(f.icmp("sgt", end, i64(64)), i64(0), f.op("sub", i64(64), end))
+    mask = f.op("and", f.op("shl", i64(-1), low), f.op("lshr", i64(-1), above))
+    if kind is Access.READ:
+        return f.icmp("eq", f.op("and", _get(f, word), mask), mask)
+    old = f.emit("i64", f"atomicrmw or {word}, {mask} seq_cst, align 8")
+    return f.icmp("eq", f.op("and", old, mask), i64(0))
 
 
 def _note(f: Function, row: Value, me: Value, kind: Access) -> Value:

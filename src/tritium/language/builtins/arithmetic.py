@@ -239,6 +239,8 @@ def expand_dims(value: tensor, axis: int) -> tensor:
     """A new axis of size 1 before `axis`; a scalar becomes a block of one element."""
     if not value.type.is_block():
         return splat(value, (1,))
+    for change in emitter.current().features.before_new_axis:
+        value = change(value, axis)
     return build(ttir.ExpandDimsOp, value, like=value, axis=axis)
 
 

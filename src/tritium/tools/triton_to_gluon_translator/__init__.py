@@ -5,16 +5,17 @@ by hand.
     python -m tritium.tools.triton_to_gluon_translator package.module.kernel -o kernel_gluon.py
 
 Blocks of one rank get one layout (`helpers.block_layout`), and functions whose results have another
-are followed by `helpers.settle`, a change of layout. Products go through mma.sync. Descriptors
-that kernels make, and block pointers, become pointers and masks (`memory_blocks`); those of the
-host are copied by the engine. `NotImplementedError` names what is not translated: gathers, scatters
-and atomic operations of descriptors.
+are followed by `helpers.settle`, a change of layout. Products go through mma.sync, MFMA or WMMA.
+Descriptors that kernels make, and block pointers, become pointers and masks (`memory_blocks`);
+those of the host are copied by the engine (`engines`). The text is the same for all targets: the
+helpers look at the one that the kernel is compiled for.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -31,14 +32,39 @@ from tritium.tools.triton_to_gluon_translator import helpers
 '''
 
 
-class TranslatorTarget(Enum):
-    """The processors that a translation is for: warps of 32 threads, mma.sync."""
+class TranslatorTarget(str, Enum):
+    """The processors that a translation may be for. Any `gfx...` is one, listed or not."""
 
     GENERIC = "generic"
     SM80 = "sm80"
     SM90 = "sm90"
     SM100 = "sm100"
     SM103 = "sm103"
+    SM107 = "sm107"
+    GFX90A = "gfx90a"
+    GFX942 = "gfx942"
+    GFX950 = "gfx950"
+    GFX1100 = "gfx1100"
+    GFX1200 = "gfx1200"
+    GFX1250 = "gfx1250"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TranslatorTarget | None:
+        if not isinstance(value, str) or re.fullmatch(r"gfx[0-9a-f]{3,}", value) is None:
+            return None
+        other = str.__new__(cls, value)
+        other._name_, other._value_ = value.upper(), value
+        return other
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether it is one of AMD's."""
+        return self.value.startswith("gfx")
+
+    @property
+    def is_nvidia(self) -> bool:
+        """Whether it is one of NVIDIA's."""
+        return self.value.startswith("sm")
 
 
 def convert_triton_to_gluon(
@@ -47,12 +73,11 @@ def convert_triton_to_gluon(
     """The text of a module with these functions, and those that they call, in Gluon; of functions
     under `autotune` or `heuristics` without these.
 
-    Raises `NotImplementedError` for what is not translated, `ValueError` for other targets, or two
-    functions of one name.
+    Raises `ValueError` for other targets, or two functions of one name.
     """
     TranslatorTarget(target)
     done: dict[str, tuple[JITCallable, str]] = {}
-    imports, constants = set[str](), dict[str, Any]()
+    imports, constants, tables = set[str](), dict[str, Any](), dict[str, str]()
 
     def add(function: JITCallable) -> None:
         name = function.__name__
@@ -67,6 +92,7 @@ def convert_triton_to_gluon(
             add(callee)
         imports.update(rewriter.imports)
         constants.update(rewriter.constants)
+        tables.update(rewriter.tables)
         del done[name]  # behind those that it calls
         done[name] = function, ast.unparse(tree)
 
@@ -74,7 +100,9 @@ def convert_triton_to_gluon(
         add(plain_function(function))
     head = HEADER + "".join(f"{line}\n" for line in sorted(imports))
     named = "".join(f"{name} = gl.constexpr({value!r})\n" for name, value in constants.items())
-    parts = [head + ("\n" + named if named else ""), *(text for _, text in done.values())]
+    lists = "".join(f"{name} = gl.constexpr({text})\n" for name, text in tables.items())
+    parts = [head + ("\n" + named if named else ""), *(text for _, text in done.values()),
+             *([lists] if lists else [])]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
 

@@ -13,7 +13,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Translate Triton kernels to Gluon.")
     parser.add_argument("kernels", nargs="+", help="package.module.kernel")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--target", choices=[t.value for t in TranslatorTarget], default="generic")
+    parser.add_argument("--target", type=TranslatorTarget, default=TranslatorTarget.GENERIC,
+                        help=", ".join(t.value for t in TranslatorTarget) + "; or another gfx...")
     given = parser.parse_args()
     text = translate_paths(given.kernels, given.target)
     if given.output is None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+import tritium.language as tl
 from tritium.experimental.gluon import language as gl
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import base_type, module_of
@@ -33,10 +34,11 @@ SETTLED = {
     "xor_sum",
 }  # fmt: skip
 """Functions, and methods of blocks, whose results have other layouts than their operands."""
-DESCRIPTORS_ALONE = {
-    "scatter", "atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or", "atomic_xor",
+METHODS = {
+    "gather", "scatter", "atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xor",
 }
-"""Methods that only descriptors have, and no helper."""
+"""Methods of descriptors, and some of blocks, too, that are helpers of the same names."""
 MISSING = object()
 
 
@@ -50,6 +52,20 @@ def of_language(value: Any) -> str | None:
     return name if inside and isinstance(name, str) else None
 
 
+def functions_in(value: Any) -> list[JITCallable]:
+    """The functions of a list or tuple of the program's functions; none of other values.
+
+    Raises `NotImplementedError` for one with other things, too.
+    """
+    members: Any = value.value if isinstance(value, constexpr) else value
+    if not isinstance(members, list | tuple):
+        return []
+    found = [member for member in members if isinstance(member, JITCallable)]  # pyright: ignore
+    if found and len(found) < len(members):  # pyright: ignore
+        raise NotImplementedError(f"{members} has functions and other values")
+    return found
+
+
 class Rewriter(ast.NodeTransformer):
     """Rewrites one function.
 
@@ -57,17 +73,19 @@ class Rewriter(ast.NodeTransformer):
         callees: the program's own functions that it calls, by name.
         imports: the lines by which further names are imported.
         constants: the values of names that the function reads.
+        tables: the texts of lists of `callees` that it reads, by name.
     """
 
     def __init__(self, function: JITCallable, scope: Mapping[str, Any]):
         self.function, self.scope = function, scope
         self.callees: dict[str, JITCallable] = {}
         self.imports, self.constants = set[str](), dict[str, Any]()
+        self.tables: dict[str, str] = {}
         self.locals = set[str]()
         self.has_block_pointers = False
 
     def rewritten(self) -> ast.FunctionDef:
-        """The function in Gluon. Raises `NotImplementedError` for what is not translated."""
+        """The function in Gluon."""
         found: Any = self.function.parse().body[0]
         self.locals = {a.arg for a in ast.walk(found) if isinstance(a, ast.arg)}
         self.locals |= {n.id for n in ast.walk(found) if isinstance(n, ast.Name)
@@ -101,7 +119,8 @@ class Rewriter(ast.NodeTransformer):
             if hasattr(gl, name):
                 return ast.parse(f"gl.{name}", mode="eval").body
             self.imports.add("import tritium.language as tl")  # which works on layouts as well
-            return ast.parse(f"tl.{name}", mode="eval").body
+            place = name if getattr(tl, name, None) is value else f"core.{name}"
+            return ast.parse(f"tl.{place}", mode="eval").body
         root: Any = node
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -111,6 +130,9 @@ class Rewriter(ast.NodeTransformer):
         first = self.scope[root.id]
         if isinstance(first, ModuleType):
             self.imports.add(f"import {first.__name__} as {root.id}")
+        elif functions := functions_in(value):
+            self.callees.update({f.__name__: f for f in functions})
+            self.tables[root.id] = f"[{', '.join(f.__name__ for f in functions)}]"
         elif isinstance(value, constexpr):
             self.constants[root.id] = value.value
         elif isinstance(value, ConstexprFunction) or callable(value):
@@ -127,7 +149,8 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         value = self._resolved(node)
-        if value is MISSING or hasattr(builtins, node.id) or isinstance(value, ModuleType):
+        builtin = getattr(builtins, node.id, MISSING)
+        if value is MISSING or value is builtin or isinstance(value, ModuleType):
             return node
         return self._named(value, node)
 
@@ -149,10 +172,8 @@ class Rewriter(ast.NodeTransformer):
             helper = self._helper("memory_blocks", OF_DESCRIPTORS[attribute])
         elif attribute in HELPED:
             helper = self._helper(HELPED[attribute], attribute)
-        elif attribute in DESCRIPTORS_ALONE:
-            raise NotImplementedError(
-                f"{self.function.__name__}: .{attribute}() of descriptors is not translated"
-            )
+        elif attribute in METHODS:
+            helper = self._helper("memory_blocks", attribute)
         if helper is not None:
             owner: Any = node.func
             return ast.Call(helper, [owner.value, *node.args], node.keywords)
