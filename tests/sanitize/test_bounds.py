@@ -117,7 +117,7 @@ def test_scalar_accesses_and_atomics():
     swap[(1,)](x, 0)
     assert x.tolist() == [1] + [0] * 7 + [1] * 8
     error = failing(lambda: count[(1,)](x, 9))
-    assert "access out of bounds" in str(error) and "index 16 of argument 'x'" in str(error)
+    assert "atomic access out of bounds" in str(error) and "index 16 of argument 'x'" in str(error)
     assert "index -3 of argument 'x'" in str(failing(lambda: swap[(1,)](x, -3)))
 
 
@@ -187,14 +187,22 @@ def fetch(pointer, i):
     return tl.load(pointer + i)
 
 
+@tritium.jit(noinline=True)
+def put(pointer, i, value):
+    tl.store(pointer + i, value)
+
+
 def test_functions_that_are_not_inlined():
     @tritium.jit
-    def caller(x, out, n):
-        tl.store(out, fetch(x, n))
+    def caller(x, out, n, m):
+        put(out, m, fetch(x, n))
 
-    caller[(1,)](zeros(4), zeros(1), 3)
-    error = failing(lambda: caller[(1,)](zeros(4), zeros(1), 4))
-    assert error.site[1] == fetch.fn.__code__.co_firstlineno + 2
+    x, out = np.arange(4, dtype=np.float32), zeros(2)
+    caller[(1,)](x, out, 3, 1)
+    assert out.tolist() == [0, 3]
+    for function, places in ((fetch, (4, 0)), (put, (3, 2))):
+        error = failing(lambda: caller[(1,)](x, out, *places))  # noqa: B023
+        assert error.site[1] == function.fn.__code__.co_firstlineno + 2
 
 
 def test_a_pointer_that_comes_from_one_of_two_arguments():

@@ -131,7 +131,7 @@ def test_a_store_out_of_bounds_is_not_made() -> None:
 
 def test_atomic_operations_and_descriptors_out_of_bounds() -> None:
     out, where = ones(4, dtype=torch.int32), torch.tensor([0, 3, 7], device="cuda")
-    error = failing(lambda: counted[(3,)](out, where, **BOUNDS), "access out of bounds")
+    error = failing(lambda: counted[(3,)](out, where, **BOUNDS), "atomic access out of bounds")
     assert error.address == out.data_ptr() + 4 * 7 and out.tolist() == [2, 1, 1, 2]
     x, to = ones(16, 32), ones(32, 32)
     wrong = TensorDescriptor(x, [32, 32], [32, 1], [32, 32])

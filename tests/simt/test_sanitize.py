@@ -108,7 +108,7 @@ def test_atomic_operations() -> None:
     assert list(out) == [1, 0, 1, 2]
     for wrong in (4, -1, 1 << 20):
         error = failing(lambda: count[(1,)](x, np.array([wrong], np.int32), out),  # noqa: B023
-                        "access", "out", wrong)  # fmt: skip
+                        "atomic access", "out", wrong)  # fmt: skip
         assert error.address == out.ctypes.data + 4 * wrong
     assert list(out) == [1, 0, 1, 2]
 

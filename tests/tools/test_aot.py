@@ -249,6 +249,15 @@ def test_a_library_that_is_cut_off(source: Path):
             aot.load(library)
 
 
+def test_a_library_for_another_machine(source: Path, tmp_path: Path):
+    here = os.uname().machine
+    target, machine = ("x86-64", "x86_64") if here == "aarch64" else ("neoverse-n1", "aarch64")
+    args = tool.CompileArgs(str(source), "add", ADD, "1, 1, 1", f"cpu:{target}",
+                            out_path=tmp_path / "other")  # fmt: skip
+    with pytest.raises(aot.BundleError, match=f"compiled for {machine}; this machine is {here}"):
+        aot.load(tool.compile_kernel(args)[1][1])
+
+
 def test_a_library_that_is_compiled_again_is_another_one(tmp_path: Path):
     def built(number: int) -> aot.Kernel:
         file = tmp_path / f"kernels_{number}.py"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.tools import sample_for_times
-from tritium.cli.compare import Side, both, take
+from tritium.cli.compare import Side, both, report, take
 from tritium.cli.explore import ExploreError
 from tritium.tools.compare import (
     Measured,
@@ -216,12 +216,32 @@ def test_bad_corpora(tmp_path: Path, text: str, message: str):
 def test_launches_are_timed_kernel_by_kernel():
     x, times = np.ones(65536, np.float32), LaunchTimes()
     with times.measuring():
+        first = sample_for_times.once[(64,)](x, 65536, BLOCK=1024)
+        assert times.of(first.hash) is None, "a first launch is not what later ones take"
         kernels = [kernel[(64,)](x, 65536, BLOCK=1024) for _ in range(4)
                    for kernel in (sample_for_times.once, sample_for_times.often)]  # fmt: skip
     once, often = (times.of(kernel.hash) for kernel in kernels[:2])
     assert once and often and 0 < once < often < 1e7
     sample_for_times.once[(64,)](x, 65536, BLOCK=1024)
     assert times.of(kernels[0].hash) == once and times.of("other") is None
+
+
+def test_kernels_that_are_launched_once_have_no_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    Snapshot("a", [FIRST, ONLY]).save(tmp_path / "a.json")
+    side = Side(str(tmp_path / "a.json"), timed=True)
+    report((side, side), 0.1, 0.1, "", None)
+    warnings = capsys.readouterr().err.splitlines()
+    assert [line.partition(" has no time")[0] for line in warnings] == [
+        "tritium: warning: f (N=1)", "tritium: warning: g<x>"
+    ]  # fmt: skip
+
+
+def test_all_lines_of_an_error_are_told(tmp_path: Path):
+    (tmp_path / "bad.ttir").write_text("module {\n  nonsense\n}\n")
+    with pytest.raises(SnapshotError, match=r"nonsense is not registered\n +nonsense\n +\^"):
+        Side(str(tmp_path / "bad.ttir")).snapshot()
 
 
 def test_times_need_a_program_that_runs(file: Path):

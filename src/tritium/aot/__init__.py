@@ -39,6 +39,9 @@ _FLOATS: dict[str, Any] = {
     "fp32": (ctypes.c_float, ctypes.c_uint32), "fp64": (ctypes.c_double, ctypes.c_uint64),
 }  # fmt: skip
 """The type of a number and that of its bits."""
+_ELF = b"\x7fELF"
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+"""By the number in an ELF file's header, the machines for which libraries are written."""
 _NO_MEMORY = 1
 """The status of a launch that got no scratch memory."""
 
@@ -157,7 +160,7 @@ def _opened(place: Path) -> ctypes.CDLL:
 
 def _is_cut_off(data: bytes) -> bool:
     """Whether a segment of an ELF file of 64 bits lies beyond the file's end."""
-    if data[:5] != b"\x7fELF\2":
+    if data[:5] != _ELF + b"\2":
         return False
     if len(data) < 64:
         return True
@@ -173,14 +176,19 @@ def load(path: str | os.PathLike[str]) -> Kernel:
 
     Raises:
         FileNotFoundError: there is no such file.
-        BundleError: it is no such library, or this processor lacks features that it uses.
+        BundleError: it is no such library, or one for another machine, or this processor lacks
+            features that it uses.
     """
     place = Path(path)
     if not place.is_file():
         raise FileNotFoundError(f"{place}: no such file")
     if not sys.platform.startswith("linux"):
         raise NotImplementedError("tritium.aot.load: libraries are written for Linux only")
-    if _is_cut_off(place.read_bytes()):  # the dynamic loader would end the process
+    data, here = place.read_bytes(), os.uname().machine
+    machine = _MACHINES.get(int.from_bytes(data[18:20], "little")) if data[:4] == _ELF else None
+    if machine not in (None, here):
+        raise BundleError(f"{place} is compiled for {machine}; this machine is {here}")
+    if _is_cut_off(data):  # the dynamic loader would end the process
         raise BundleError(f"{place} is no library of a compiled kernel: its end is missing")
     try:
         library = _opened(place)

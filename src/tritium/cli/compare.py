@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -181,11 +182,21 @@ def report(
         ignore: figures, with commas, that never count as regressions.
     """
     first, second = pair[0].kernel, pair[1].kernel
+    found = both(*pair)
+    if any(side.timed for side in pair):
+        _warn_of_untimed(found)
     result = compare(
-        *both(*pair), tolerance=tolerance, time_tolerance=time_tolerance,
+        *found, tolerance=tolerance, time_tolerance=time_tolerance,
         ignore=[word for word in ignore.split(",") if word],
         renamed=(first, second) if first and second and first != second else None,
     )  # fmt: skip
     if html is not None:
         html.write_text(as_html(result), encoding="utf-8")
     return result
+
+
+def _warn_of_untimed(found: tuple[Snapshot, Snapshot]) -> None:
+    kernels = [kernel for side in found for kernel in side.kernels]
+    for name in dict.fromkeys(k.name for k in kernels if "time" not in k.figures):
+        sys.stderr.write(f"tritium: warning: {name} has no time: it is launched once, and the "
+                         "first launch of a kernel is not measured\n")  # fmt: skip

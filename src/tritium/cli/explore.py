@@ -149,10 +149,11 @@ def in_process(
     done = subprocess.run([*words, *program], env=environment, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True)  # fmt: skip
     if done.returncode:
-        *said, last = done.stderr.strip().splitlines() or ["it ended without a word"]
-        sys.stderr.writelines(f"{line}\n" for line in said)
-        reason = last.removeprefix("tritium: error: ").removeprefix(f"{program[0]}: ")
-        raise ExploreError(reason)
+        said, mark, reason = done.stderr.strip().rpartition("tritium: error: ")  # of many lines
+        if not mark:
+            said, _, reason = reason.rpartition("\n")
+        sys.stderr.writelines(f"{line}\n" for line in said.splitlines())
+        raise ExploreError(reason.removeprefix(f"{program[0]}: ") or "it ended without a word")
 
 
 def record(

@@ -157,7 +157,7 @@ def access_name(op: Op) -> str:
     """Name of an op in reports."""
     actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
     if len(actions) > 1:
-        return "access"
+        return "atomic access"
     return "load" if Action.READ in actions else "store"
 
 

@@ -50,7 +50,10 @@ def kernel_of(module: ModuleOp) -> FuncOp:
 
     Raises `NotImplementedError` where a call remains.
     """
-    if any(function.attributes.pop("noinline", None) for function in functions(module)):
+    apart = [function for function in functions(module) if function.noinline]
+    for function in apart:
+        function.attributes.pop("noinline")
+    if apart:
         Inline().run(module)
     call = next(calls_in(module), None)
     if call is not None:
