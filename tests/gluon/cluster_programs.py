@@ -113,5 +113,67 @@ def exchanges(launch: Launch) -> None:
     np.testing.assert_array_equal(out, 2 * source)
 
 
-PROGRAMS: dict[str, Any] = {check.__name__: check for check in (matmul, starts, exchanges)}
+@gluon.jit
+def load_part(a, b, left, right, full, empty, count):
+    for step in range(count):
+        mbarrier.wait(empty, step & 1 ^ 1)
+        mbarrier.expect(full, a.nbytes_per_cta + b.nbytes_per_cta)
+        at = gl.program_id(0) * a.block_shape[0]
+        tma.async_load(a, [at, step * a.block_shape[1]], full, left)
+        tma.async_load(b, [step * a.block_shape[1], 0], full, right, multicast=True)
+
+
+@gluon.jit
+def multiply_part(out, left, right, full, empty, count, cga: gl.constexpr):
+    M: gl.constexpr = left.shape[0]
+    N: gl.constexpr = right.shape[1]
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16], cga)
+    acc = gl.zeros([M, N], gl.float32, mma)
+    for step in range(count):
+        mbarrier.wait(full, step & 1)
+        acc = warpgroup_mma(left, right, acc)
+        cluster.barrier()  # of these warps alone
+        mbarrier.arrive(empty)
+    i = gl.program_id(0) * M + gl.arange(0, M, gl.SliceLayout(1, mma))
+    j = gl.arange(0, N, gl.SliceLayout(0, mma))
+    gl.store(out + i[:, None] * N + j[None, :], acc)
+
+
+@gluon.jit
+def specialized_kernel(a, b, out, K, cga: gl.constexpr, MULTIPLY_FIRST: gl.constexpr):
+    """Warps that load and warps that multiply, in each of the blocks."""
+    left = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
+    right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
+    full, empty = mbarrier.allocate_mbarrier(), mbarrier.allocate_mbarrier(two_ctas=True)
+    mbarrier.init(full, count=1)
+    mbarrier.init(empty, count=1)
+    cluster.barrier(relaxed=True)
+    count = gl.cdiv(K, a.block_shape[1])
+    loads = (load_part, (a, b, left, right, full, empty, count))
+    products = (multiply_part, (out, left, right, full, empty, count, cga))
+    if MULTIPLY_FIRST:
+        gl.warp_specialize([products, loads], [1], [24])
+    else:
+        gl.warp_specialize([loads, products], [4], [160])
+    cluster.barrier()  # no block ends while another may tell it that a buffer is empty
+
+
+def specialized(launch: Launch) -> None:
+    rng = np.random.default_rng(15)
+    cga = [[1, 0]]
+    a = rng.integers(-4, 5, (256, 160)).astype(np.float16)
+    b = rng.integers(-4, 5, (160, 64)).astype(np.float16)
+    left = gl.NVMMASharedLayout(64, 16, 2, cga_layout=cga)
+    right = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]])
+    made = [TensorDescriptor.from_tensor(a, [128, 32], left),
+            TensorDescriptor.from_tensor(b, [32, 64], right)]  # fmt: skip
+    for first in (True, False):
+        out = np.zeros((256, 64), np.float32)
+        launch(specialized_kernel, (2,), *made, out, 160, cga=cga, MULTIPLY_FIRST=first, num_ctas=2)
+        np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
+
+
+PROGRAMS: dict[str, Any] = {
+    check.__name__: check for check in (matmul, starts, exchanges, specialized)
+}
 """The programs that sm_90 can run."""

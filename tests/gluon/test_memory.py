@@ -467,6 +467,22 @@ def test_clusters_share_copies_and_barriers() -> None:
              "mbarrier.arrive.shared::cta.b64 _, ", "bar.sync|barrier.sync")  # fmt: skip
 
 
+@pytest.mark.parametrize("multiply_first", [False, True])
+def test_warps_of_a_region_meet_those_of_other_blocks(multiply_first: bool) -> None:
+    """The barrier of the cluster waits for all warps, so that only the first one is."""
+    a, b = (f"tensordesc<fp16[{m},{n}],{gl.NVMMASharedLayout(64, 16, 2, cga_layout=x)!r}>"
+            for m, n, x in ((128, 32, [[1, 0]]), (32, 64, [[0, 0]])))  # fmt: skip
+    constants = {"cga": [[1, 0]], "MULTIPLY_FIRST": multiply_first}
+    kernel = compiled(cluster_programs.specialized_kernel, f"{a} {b} *fp32 i32", constants,
+                      num_ctas=2)  # fmt: skip
+    ptx = kernel.asm["ptx"]
+    assert ptx.count("barrier.cluster.arrive") == 1
+    places = set(re.findall(r"mbarrier.init.shared::cta.b64 \[(.*?)\], 2;", ptx))
+    in_order(ptx, *["mbarrier.init.*, 2;"] * 2, "barrier.cluster", "setmaxnreg|bar.sync")
+    met = set(re.findall(r"arrive.release.cluster.shared::cta.b64 state, \[(.*?)\]", ptx))
+    assert len(places) >= 2 and len(met) == (1 if multiply_first else 2)
+
+
 def test_layouts_of_other_clusters_are_refused() -> None:
     constants = {"cga": [], "shared": gl.SwizzledSharedLayout(1, 1, 1, [0], [[1]])}
     with pytest.raises(CompilationError, match=r"of 1 thread blocks; .* num_ctas=2"):

@@ -232,6 +232,12 @@ class Barriers:
     def cluster(self, e: Emitter) -> None:
         raise Unsupported(CLUSTERS)
 
+    def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
+        raise Unsupported(CLUSTERS)
+
+    def cluster_at(self, e: Emitter, place: Value) -> None:
+        raise Unsupported(CLUSTERS)
+
 
 class Atomics(LLVMAtomics):
     """Each access counts, and another program runs behind one that releases memory."""

@@ -78,6 +78,8 @@ class Context(Emitter):
         sharing: the functions that use shared memory, by name.
         share: the start of the program's share of global scratch memory, and the places of
             allocations in it; None without any.
+        cluster_place: the place in shared memory of the mbarrier at which the warps that run this
+            code meet those of the cluster's other thread blocks; None where all warps run it.
         at_return: writes what comes before each return.
         plan: which warps run which partitions of a kernel (`partitions.Plan`); None where all run
             the same code.
@@ -97,6 +99,7 @@ class Context(Emitter):
     sharing: frozenset[str] = frozenset()
     share: Any = None
     plan: Any = None
+    cluster_place: int | None = None
     at_return: Callable[[], None] = lambda: None
     _last_barrier: tuple[tuple[int, int], bool, bool] | None = None
 
@@ -195,8 +198,10 @@ class Context(Emitter):
         """Synchronize the threads of the program; each sees what the others wrote to memory."""
         if self.num_ctas == 1:
             self.barrier(everything=True)
-        else:
+        elif self.cluster_place is None:
             self.hardware.barriers.cluster(self)
+        else:
+            self.hardware.barriers.cluster_at(self, self.shared(self.cluster_place))
 
     def shared(self, offset: int) -> Value:
         """The pointer to a place in the program's shared memory, in bytes from its start."""

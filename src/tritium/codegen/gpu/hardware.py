@@ -257,6 +257,14 @@ class Barriers(Protocol):
         """Synchronize a cluster of several blocks, which see what each other wrote."""
         ...
 
+    def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
+        """Make barriers in shared memory for `cluster_at`. All warps of all blocks run this."""
+        ...
+
+    def cluster_at(self, e: Emitter, place: Value) -> None:
+        """`cluster` for the warps that run this code, in each block, by a barrier in memory."""
+        ...
+
 
 class Atomics(Protocol):
     """Atomic accesses to global memory. Results are zero where the condition does not hold."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -18,7 +17,7 @@ from tritium.codegen.gpu.control import lower_function
 from tritium.codegen.gpu.demand import Demand
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.memory.frames import Frames, fitted_frames, frames
-from tritium.codegen.gpu.partitions import STATE_BYTES, enter, in_order, plan_of, write_workers
+from tritium.codegen.gpu.partitions import enter, plan_of, with_memory, write_workers
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
 from tritium.codegen.llvm.debug_info import DebugInfo
@@ -51,8 +50,8 @@ def lower_to_llvm(
     libraries: set[str] = set()
     share = share_of(placed.of)
     plan = plan_of(kernel, num_warps)
-    if plan is not None and not in_order(kernel):
-        plan = replace(plan, state=shared - STATE_BYTES)
+    if plan is not None:
+        plan = with_memory(plan, kernel, shared)
     registers = None if plan is None else hardware.partition_registers(plan, shared, options)
     total = num_warps if plan is None else plan.total
     attributes = hardware.kernel_attributes(
@@ -67,6 +66,7 @@ def lower_to_llvm(
                 function.debug, context.line_of = lines.of_function, lines.of_op
             if plan is not None:
                 context.barrier_number, context.plan = 0, plan
+                context.cluster_place = plan.clusters
             workers = "" if plan is None or op is not kernel else enter(context, plan, registers)
             _body(context, op, placed.of[op].allocation, share)
             if plan is not None and workers:

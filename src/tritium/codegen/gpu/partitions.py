@@ -12,6 +12,9 @@ second, all regions have ended. Where the ops are in loops or branches, workers 
 first barrier they also find the number of the op that is to come, or that the kernel ends. Each
 region synchronizes its own warps with a barrier of its own
 number. Warps that only fill up a group of four, whose registers change together, return at once.
+
+In a cluster of thread blocks a region synchronizes its warps of all blocks at an mbarrier of its
+own, as the cluster's barrier counts all warps. All warps make these ready before they branch.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir.layouts.tensor_memory import TensorEncoding
 from tritium.ir.source_errors import error_at
+from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import Op, is_constant
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
@@ -47,6 +51,8 @@ SLOT = 8
 """Bytes of shared memory for a capture."""
 STATE_BYTES = 16
 """Bytes of shared memory for the number of the op that is to come."""
+MBARRIER_BYTES = 8
+"""Bytes of shared memory for an mbarrier."""
 THE_END = -1
 """The number that stands for the end of the kernel."""
 
@@ -70,6 +76,8 @@ class Plan:
         total: all warps.
         state: the place in shared memory of the number of the op that is to come; None where the
             ops run one after the other.
+        clusters: the place of the mbarriers of regions in a cluster: the default regions', and
+            each partition's; None without a cluster.
     """
 
     ops: tuple[WarpSpecializeOp, ...]
@@ -77,6 +85,11 @@ class Plan:
     workers: tuple[tuple[int, ...], ...]
     total: int
     state: int | None = None
+    clusters: int | None = None
+
+    def regions(self) -> int:
+        """Regions that run at a time, at most."""
+        return 1 + max(len(op.partitions) for op in self.ops)
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """(first warp, end, registers or 0) of all partitions."""
@@ -173,6 +186,27 @@ def in_order(kernel: Any) -> bool:
     return all(op.parent is blocks[0] for op in ops) and (len(blocks) == 1 or not ops)
 
 
+def _cluster_bytes(kernel: Any) -> int:
+    """Shared memory for the mbarriers of a kernel's regions in a cluster."""
+    counts = [len(op.partitions) for op in kernel.walk() if isinstance(op, WarpSpecializeOp)]
+    found = kernel.parent_op().attributes.get(NUM_CTAS)
+    if not counts or found is None or found.value.data == 1:
+        return 0
+    return -(-MBARRIER_BYTES * (1 + max(counts)) // STATE_BYTES) * STATE_BYTES
+
+
+def plan_bytes(kernel: Any) -> int:
+    """Shared memory that a kernel's plan needs, behind all other."""
+    return _cluster_bytes(kernel) + (0 if in_order(kernel) else STATE_BYTES)
+
+
+def with_memory(plan: Plan, kernel: Any, end: int) -> Plan:
+    """The plan with places in the last `plan_bytes` before the end of shared memory."""
+    state = None if in_order(kernel) else end - STATE_BYTES
+    clusters = end - plan_bytes(kernel) if _cluster_bytes(kernel) else None
+    return replace(plan, state=state, clusters=clusters)
+
+
 def hand_over(c: Context, plan: Plan) -> None:
     """All warps that run code synchronize."""
     c.hardware.barriers.named(c, HAND_OVER, plan.active())
@@ -220,6 +254,9 @@ def _as_word(c: Context, value: Value) -> Value:
 
 def enter(c: Context, plan: Plan, registers: Registers | None) -> str:
     """Send workers to the label that is returned; what follows is for the others."""
+    if plan.clusters is not None:
+        places = [c.shared(plan.clusters + MBARRIER_BYTES * n) for n in range(plan.regions())]
+        c.hardware.barriers.prepare_clusters(c, places)
     workers, main = c.f.new_label("workers"), c.f.new_label("main")
     warp = c.hardware.shuffles.index(c, c.warp, c.i32(0))
     c.f.branch_if(c.f.icmp("ult", warp, c.i32(plan.num_warps)), main, workers)
@@ -311,9 +348,10 @@ def _partition(c: Context, op: WarpSpecializeOp, index: int, first: int, warp: V
     with f.when(inside, "partition", "end"):
         thread = f.op("sub", c.thread, c.i32(first * c.hardware.lanes))
         own_warp = f.op("sub", c.warp, c.i32(first))
+        place = None if c.cluster_place is None else c.cluster_place + MBARRIER_BYTES * (1 + index)
         own = replace(  # the section follows the numbers, which what is computed in it may use
             c, entry=f.section(), num_warps=count, thread=thread, warp=own_warp,
-            barrier_number=FIRST_BARRIER + index, share=None,
+            barrier_number=FIRST_BARRIER + index, share=None, cluster_place=place,
         )  # fmt: skip
         block = op.partitions[index].block
         _define(own, op, block.args)

@@ -157,6 +157,12 @@ class WorkgroupBarriers:
     def named(self, e: Emitter, number: int, warps: int) -> None:
         raise Unsupported("barriers of some waves of a workgroup")
 
+    def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
+        raise Unsupported("barriers of some waves of a workgroup")
+
+    def cluster_at(self, e: Emitter, place: Value) -> None:
+        raise Unsupported("barriers of some waves of a workgroup")
+
     def cluster(self, e: Emitter) -> None:
         self.arrive_in_cluster(e)
         self.wait_for_cluster(e)

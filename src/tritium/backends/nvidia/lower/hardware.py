@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -87,6 +88,32 @@ class CudaBarriers:
     def cluster(self, e: Emitter) -> None:
         text = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
         e.asm("void", text, "~{memory}")
+
+    def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
+        first = e.f.icmp("eq", e.thread, e.i32(0))
+        text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {e.num_ctas};"
+        for place in places:
+            e.asm("void", text, "r,b,~{memory}", e.address(place), first)
+        e.asm("void", "fence.mbarrier_init.release.cluster;", "~{memory}")
+        self.cluster(e)
+
+    def cluster_at(self, e: Emitter, place: Value) -> None:
+        """The first thread arrives in all blocks, in its own one last, and waits there."""
+        self.block(e, proxy=False, everything=True)
+        others = "".join(
+            f"mapa.shared::cluster.u32 there, $0, {block}; setp.ne.u32 P, $1, {block}; "
+            "@P mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; "
+            for block in range(e.num_ctas)
+        )
+        text = (
+            "{ .reg .pred P; .reg .b32 there; .reg .b64 state; @!$2 bra DONE; " + others
+            + "mbarrier.arrive.release.cluster.shared::cta.b64 state, [$0]; "
+            "AGAIN: mbarrier.try_wait.acquire.cluster.shared::cta.b64 P, [$0], state; "
+            "@P bra DONE; bra AGAIN; DONE: bar.warp.sync 0xffffffff; }"
+        )
+        first = e.f.icmp("eq", e.thread, e.i32(0))
+        e.asm("void", text, "r,r,b,~{memory}", e.address(place), e.block, first)
+        self.block(e, proxy=False, everything=True)
 
 
 class Shfl:

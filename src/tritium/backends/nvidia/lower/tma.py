@@ -363,7 +363,7 @@ def store_wait(c: Context, op: Any) -> None:
 def cluster_barrier(c: Context, op: Any) -> None:
     if c.num_ctas == 1:
         c.barrier()
-    elif op.relaxed:
+    elif op.relaxed and c.cluster_place is None:
         text = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
         c.asm("void", text, "~{memory}")
     else:

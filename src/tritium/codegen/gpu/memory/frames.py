@@ -14,7 +14,7 @@ from typing import Any
 from tritium.analysis.regions import calls_in
 from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.codegen.gpu.hardware import Hardware
-from tritium.codegen.gpu.partitions import STATE_BYTES, in_order
+from tritium.codegen.gpu.partitions import STATE_BYTES, plan_bytes
 from tritium.ops.attributes import PARTS
 
 LEAST_BYTES = 2048
@@ -129,4 +129,6 @@ def _placed(
 
     place(kernel, 0)
     size = max((f.end for f in placed.values() if f.allocation.size), default=0)
-    return Frames(placed, size if in_order(kernel) else (-(-size // STATE_BYTES) + 1) * STATE_BYTES)
+    if more := plan_bytes(kernel):
+        size = -(-size // STATE_BYTES) * STATE_BYTES + more
+    return Frames(placed, size)
