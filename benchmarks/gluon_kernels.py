@@ -21,29 +21,15 @@ def barriers(count: gl.constexpr, arrivals: gl.constexpr):
 
 
 @gluon.jit
-def copy_blocks(src, out, STAGES: gl.constexpr):
-    """A row of blocks through shared memory, loads `STAGES` - 1 blocks ahead of stores."""
-    BM: gl.constexpr = src.block_type.shape[0]
-    BN: gl.constexpr = src.block_type.shape[1]
-    ring = gl.allocate_shared_memory(src.dtype, [STAGES, BM, BN], src.layout)
-    full = barriers(STAGES, 1)
-    row = gl.program_id(0) * BM
-    count = gl.cdiv(src.shape[1], BN)
-    for i in gl.static_range(STAGES - 1):
-        bar = full.index(i)
-        mbarrier.expect(bar, src.block_type.nbytes, pred=i < count)
-        tma.async_copy_global_to_shared(src, [row, i * BN], bar, ring.index(i), i < count)
-    for step in range(count):
-        slot = step % STAGES
-        mbarrier.wait(full.index(slot), step // STAGES & 1)
-        tma.async_copy_shared_to_global(out, [row, step * BN], ring.index(slot))
-        tma.store_wait(pendings=1)  # the store before this one has left its buffer
-        ahead = step + STAGES - 1
-        bar = full.index(ahead % STAGES)
-        mbarrier.expect(bar, src.block_type.nbytes, pred=ahead < count)
-        tma.async_copy_global_to_shared(
-            src, [row, ahead * BN], bar, ring.index(ahead % STAGES), ahead < count
-        )
+def copy_block(src, out):
+    """A block of rows through shared memory; meanwhile other programs of the processor copy."""
+    memory = gl.allocate_shared_memory(src.dtype, src.block_type.shape, src.layout)
+    bar = barriers(1, 1).index(0)
+    place = [gl.program_id(0) * src.block_type.shape[0], 0]
+    mbarrier.expect(bar, src.block_type.nbytes)
+    tma.async_copy_global_to_shared(src, place, bar, memory)
+    mbarrier.wait(bar, 0)
+    tma.async_copy_shared_to_global(out, place, memory)
     tma.store_wait(pendings=0)
 
 

@@ -114,9 +114,10 @@ def exchanges(launch: Launch) -> None:
 
 
 @gluon.jit
-def load_part(a, b, left, right, full, empty, count):
+def load_part(a, b, left, right, full, empty, everywhere, count):
     for step in range(count):
         mbarrier.wait(empty, step & 1 ^ 1)
+        mbarrier.wait(everywhere, step & 1 ^ 1)  # in the first block, which copies for both
         mbarrier.expect(full, a.nbytes_per_cta + b.nbytes_per_cta)
         at = gl.program_id(0) * a.block_shape[0]
         tma.async_load(a, [at, step * a.block_shape[1]], full, left)
@@ -124,7 +125,7 @@ def load_part(a, b, left, right, full, empty, count):
 
 
 @gluon.jit
-def multiply_part(out, left, right, full, empty, count, cga: gl.constexpr):
+def multiply_part(out, left, right, full, empty, everywhere, count, cga: gl.constexpr):
     M: gl.constexpr = left.shape[0]
     N: gl.constexpr = right.shape[1]
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16], cga)
@@ -134,6 +135,7 @@ def multiply_part(out, left, right, full, empty, count, cga: gl.constexpr):
         acc = warpgroup_mma(left, right, acc)
         cluster.barrier()  # of these warps alone
         mbarrier.arrive(empty)
+        mbarrier.arrive(everywhere)
     i = gl.program_id(0) * M + gl.arange(0, M, gl.SliceLayout(1, mma))
     j = gl.arange(0, N, gl.SliceLayout(0, mma))
     gl.store(out + i[:, None] * N + j[None, :], acc)
@@ -144,13 +146,14 @@ def specialized_kernel(a, b, out, K, cga: gl.constexpr, MULTIPLY_FIRST: gl.const
     """Warps that load and warps that multiply, in each of the blocks."""
     left = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
     right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
-    full, empty = mbarrier.allocate_mbarrier(), mbarrier.allocate_mbarrier(two_ctas=True)
-    mbarrier.init(full, count=1)
-    mbarrier.init(empty, count=1)
+    full, empty = mbarrier.allocate_mbarrier(), mbarrier.allocate_mbarrier()
+    everywhere = mbarrier.allocate_mbarrier(two_ctas=True)
+    for bar in gl.static_range(3):
+        mbarrier.init((full, empty, everywhere)[bar], count=1)
     cluster.barrier(relaxed=True)
     count = gl.cdiv(K, a.block_shape[1])
-    loads = (load_part, (a, b, left, right, full, empty, count))
-    products = (multiply_part, (out, left, right, full, empty, count, cga))
+    loads = (load_part, (a, b, left, right, full, empty, everywhere, count))
+    products = (multiply_part, (out, left, right, full, empty, everywhere, count, cga))
     if MULTIPLY_FIRST:
         gl.warp_specialize([products, loads], [1], [24])
     else:

@@ -27,12 +27,11 @@ def test_products(m: int, n: int, k: int, programs: int, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
-@pytest.mark.parametrize("columns", [32, 200, 640])
-def test_copies(columns: int, how: str) -> None:
-    source = (np.arange(100 * columns) % 1999).astype(np.float16).reshape(100, columns)
+def test_copies(how: str) -> None:
+    source = (np.arange(100 * 64) % 1999).astype(np.float16).reshape(100, 64)
     out = np.zeros_like(source)
     made = [gluon_kernels.described(x, [32, 64]) for x in (source, out)]
-    launcher(how)(gluon_kernels.copy_blocks, (4,), *made, STAGES=4)
+    launcher(how)(gluon_kernels.copy_block, (4,), *made)
     np.testing.assert_array_equal(out, source)
 
 
