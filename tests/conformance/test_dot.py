@@ -32,6 +32,7 @@ def small(name, shape, seed):
     return values.astype(DTYPES[name])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["int8", "uint8", *FLOATS, *FP8])
 def test_dtypes(name, shape):
@@ -108,6 +109,7 @@ def test_several_batch_axes(name):
     batch.run()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     "shape", [(1, 16, 16), (2, 4, 8), (8, 2, 1), (16, 1, 4), (128, 16, 2)], ids=str
 )
@@ -185,6 +187,7 @@ def operand(format_, shape, axis, seed):
     return values, values.astype(np.float64)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("left", ["e2m1", "e4m3", "e5m2", "bf16", "fp16"])
 @pytest.mark.parametrize("right", ["e2m1", "e4m3", "e5m2", "bf16", "fp16"])
 def test_scaled(left, right):

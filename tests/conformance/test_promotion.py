@@ -157,6 +157,7 @@ def weak_type(name, number, divides=False):
     return "float32" if divides and name in ("float16", "bfloat16") else name
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALL)
 def test_python_numbers(name, every):

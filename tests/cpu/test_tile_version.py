@@ -127,6 +127,7 @@ def with_versions(source: Any, keep: Callable[[str], bool]) -> Kernel:
 WITHOUT = ((), ("linear",), ("apart",), ("streaming",), ("unmasked", "streaming"), ("quick",))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("without", [*WITHOUT, NestOp], ids=str)
 @pytest.mark.parametrize("shift", [-3, 0, 3, 300])
 def test_kernels_run_without_versions(without: Any, shift: int) -> None:

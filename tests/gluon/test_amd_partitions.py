@@ -71,6 +71,7 @@ def test_stores_and_loads(case: str, how: str) -> None:
     np.testing.assert_array_equal(out[1], 2 * src.T)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_places(case: str) -> None:
     """The memory between partitions is used."""

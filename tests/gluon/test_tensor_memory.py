@@ -53,6 +53,7 @@ def _some(count: int) -> set[int]:
     return {0, count - 1, *(1 << i for i in range(count.bit_length() - 1))}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("how", [*REACHED, "32x32b_splitn"])
 @pytest.mark.parametrize("warps", [4, pytest.param(8, marks=pytest.mark.slow), 16])
 @pytest.mark.parametrize(("dtype", "element", "shape", "layout"), [

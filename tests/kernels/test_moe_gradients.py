@@ -51,6 +51,7 @@ def by_slice(x: Any, w: Any, b: Any, sizes: Any = SIZES) -> Any:
     return torch.cat([*parts, x.new_zeros(x.shape[0] - first, w.shape[2])])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("activation", [None, SWIGLU])
 def test_rows_of_slices(activation: Any, dtype: Any):

@@ -149,6 +149,7 @@ def most_likely(x, top_k=None, top_p=None):
     return allowed
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", ["normal", "ties", "equal", "holes"])
 @pytest.mark.parametrize("columns", [37, 5000])
 def test_columns_drawn_are_of_the_largest(kind: str, columns: int):

@@ -150,6 +150,7 @@ def test_scalar_operations_happen_once() -> None:
     assert text.count("atom.") == 1
 
 
+@pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("num_ctas", [2, 4])
 @pytest.mark.parametrize("name", ["sums", "moved", "matmul", "attention"])

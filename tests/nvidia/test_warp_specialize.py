@@ -217,6 +217,7 @@ def test_products_in_tensor_memory_assemble(fresh_cache: Path) -> None:
     in_order(kernel.asm["ptx"], ".maxnreg 128", "tcgen05.mma", "tcgen05.ld")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("name", ["matmul_blocks", "persistent", "persistent_made", "halves"])
 @pytest.mark.parametrize("bm,bn,stages,warps", [(128, 256, 4, 8), (128, 128, 4, 4)])
@@ -242,6 +243,7 @@ def test_stores_of_a_tile_overlap_the_next_one(
     in_order(text, wait, "bulk_group", wait, "bulk_group", "wait_group.read 0")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("depth,keys,warps", [(64, 128, 8), (128, 64, 8), (128, 128, 8)])
 @pytest.mark.parametrize("causal", [False, True])

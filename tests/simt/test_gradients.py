@@ -50,6 +50,7 @@ def compiled(arch: int, num_warps: int, depth: int, step: int, num_stages: int) 
     return tritium.compile(source, target=target, options=options).asm["ttgir"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize(
     "arch,num_warps,depth,step,num_stages",

@@ -184,6 +184,7 @@ def arrives(name: str, lanes: int, dropped: int | None = None) -> tuple[bool, in
     return True, kernel.barriers
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("lanes", [32, 64])
 @pytest.mark.parametrize("name", ORDERED)
 def test_each_barrier_around_a_release_or_an_acquire_is_needed(name: str, lanes: int) -> None:

@@ -116,12 +116,14 @@ def run_forward(made: Kernel) -> None:
     np.testing.assert_allclose(out, attended(q, k, v)[1], 1e-2, 1e-2)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_attention(stages: int, arch: int, fresh_cache: Path) -> None:
     run_forward(kernel(forward, stages, arch=arch))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("stages", [1, 2, 4])
 def test_gradients(stages: int, arch: int, fresh_cache: Path) -> None:

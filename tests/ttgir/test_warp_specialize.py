@@ -29,6 +29,7 @@ def test_products(name: str, grid: int, num_warps: int, num_stages: int, depth: 
     np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("keys,depth", [(64, 32), (64, 128), (128, 128)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal: bool, keys: int, depth: int) -> None:

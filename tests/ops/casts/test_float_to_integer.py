@@ -76,6 +76,7 @@ def computed(x, out, V: tl.constexpr, N: tl.constexpr):
     tl.store(out + tl.arange(0, N), v.to(out.dtype.element_ty))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kernel", [chosen, constant, computed])
 @pytest.mark.parametrize("value", [-1.0, 2.0**33, float("nan"), float("-inf")])
 def test_what_the_compiler_knows(kernel: Any, value: float) -> None:

@@ -96,6 +96,7 @@ def _far_apart(bounds: tuple[int, int, int]) -> bool:
     return abs(stop - start) >= (I32 if -I32 <= min(start, stop) <= max(start, stop) < I32 else I64)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("bounds", SIGNED, ids=str)
 @pytest.mark.parametrize("kernel", [constant_step, step_at_run_time, unrolled, tile])
 def test_signed(kernel: Any, bounds: tuple[int, int, int]) -> None:

@@ -37,6 +37,7 @@ def multiply(a, b, c, d, K: tl.constexpr, M: tl.constexpr, B: tl.constexpr, HOW:
     tl.store(d + m[:, None] * B + k[None, :], extra)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("num_stages", [2, 3])
 @pytest.mark.parametrize("how", ["left", "right", "transposed", "plain"])

@@ -81,6 +81,14 @@ def compare(found: np.ndarray, want: np.ndarray, tolerance: float) -> None:
         np.testing.assert_allclose(f, w, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+ASSEMBLED = [
+    name for name in CASES
+    if CASES[name].kernel.__name__ not in ("copy_block", "combine_blocks")
+    or name.endswith(("-2 to 3", "nan", "many rows", "u64", "bf16"))
+]  # fmt: skip
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in ASSEMBLED]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
     """Each op that makes a descriptor has a map of 128 bytes; what is computed is right."""
@@ -92,19 +100,12 @@ def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
     run(kernel, case)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*ASSEMBLED, *REST])
 def test_ampere_uses_pointers(name: str, fresh_cache: Path):
     kernel = kernel_of(name, 80)
     assert kernel.metadata.global_scratch_size == 0
     assert "tensormap" not in kernel.asm["ptx"] and "bulk" not in kernel.asm["ptx"]
     run(kernel, CASES[name])
-
-
-ASSEMBLED = [
-    name for name in CASES
-    if CASES[name].kernel.__name__ not in ("copy_block", "combine_blocks")
-    or name.endswith(("-2 to 3", "nan", "many rows", "u64", "bf16"))
-]  # fmt: skip
 
 
 @pytest.mark.covering(1)

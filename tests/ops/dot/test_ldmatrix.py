@@ -27,6 +27,7 @@ HOPPER = NVMMASharedEncoding.make(swizzlingByteWidth=128, transposed=False, elem
 COLUMNS = SwizzledSharedEncoding.make(vec=8, perPhase=1, maxPhase=8, order=(0, 1))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shared", [SWIZZLED, HOPPER, COLUMNS])
 @pytest.mark.parametrize("operand", [0, 1])
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -36,6 +36,7 @@ def values(dtype: Any, count: int) -> np.ndarray:
     return codes.view(dtype)[:count]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("size", [1, 4, 64])
 def test_every_dtype(dtype: Any, size: int) -> None:

@@ -63,6 +63,7 @@ REFERENCE = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how, dtype", [
     ("sum", "float32"), ("sum", "int32"), ("max", "float32"), ("min", "float64"), ("xor", "int64"),
 ])  # fmt: skip

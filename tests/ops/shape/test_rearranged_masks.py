@@ -99,6 +99,7 @@ def falling_rows(x, o, M: tl.constexpr, N: tl.constexpr):
     tl.store(o + i * N + j, tl.gather(v, M - 1 - i + j * 0, 1))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32])
 @pytest.mark.parametrize("shape", [(4, 8), (16, 32), (32, 32)])
 def test_a_gather_from_a_rearranged_tile(shape: tuple[int, int], dtype: Any) -> None:

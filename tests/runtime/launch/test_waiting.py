@@ -87,7 +87,7 @@ def test_a_cooperative_grid_has_a_limit(interpret):
     assert all("launch_cooperative_grid" in line and str(MAX_TOGETHER) in line for line in lines)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("interpret", [False, True])
 @pytest.mark.parametrize("programs", [1, 5])
 def test_a_signal_ends_programs_that_wait_for_ever(interpret, programs):
@@ -116,7 +116,7 @@ def test_a_signal_ends_programs_that_wait_for_ever(interpret, programs):
     assert out == "True\n", err
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_signal_ends_a_long_grid_between_its_programs(threads, warm):
