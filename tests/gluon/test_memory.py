@@ -590,3 +590,39 @@ def test_stores_to_other_blocks() -> None:
     in_order(ptx, r"expect_tx.*, 4096;", "st.async", "barrier.cluster.arrive.release", "ret;")
     with pytest.raises(CompilationError, match="a cluster of two or more is required"):
         compiled(cluster_programs.exchange_kernel, "*fp32 *fp32", constants)
+
+
+@gluon.jit
+def beside_kernel(source, PRED: gl.constexpr, USE: gl.constexpr):
+    """What the first step of a loop names when it looks at the buffer before its own."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    memory = gl.allocate_shared_memory(source.dtype, [2, *source.block_shape], source.layout)
+    acc = allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for i in gl.static_range(2):
+        mbarrier.init(bars.index(i), count=1)
+    step = gl.program_id(0)
+    bar, block = bars.index((step - 1) % 2), memory.index((step - 1) % 2)
+    pred = step >= PRED
+    if USE == "expect" or USE == "none":
+        mbarrier.expect(bar, source.nbytes_per_cta, pred=pred)
+    if USE == "load" or USE == "none":
+        tma.async_load(source, [0, 0], bar, block, pred=pred)
+    if USE == "wait" or USE == "none":
+        mbarrier.wait(bar, 0, pred=pred)
+    if USE == "product" or USE == "none":
+        tcgen05_mma(block, memory.index(1).permute((1, 0)), acc, use_acc=False, pred=pred)
+    if USE == "arrive" or USE == "none":
+        mbarrier.arrive(bar, count=1, pred=pred)
+    if USE == "read":
+        block.load(rows)
+
+
+@pytest.mark.parametrize("use", ["expect", "load", "wait", "product", "arrive", "read"])
+def test_buffers_beside_an_allocation_may_be_named_and_not_used(use: str) -> None:
+    layout = gl.NVMMASharedLayout(128, 16)
+    desc = TensorDescriptor.from_tensor(np.zeros((128, 64), np.float16), [128, 64], layout)
+    launch = launcher("interpreted")
+    launch(beside_kernel, (1,), desc, PRED=1, USE="none")
+    with pytest.raises(InterpreterError, match="memdesc_index: index -1 of 2 buffers"):
+        launch(beside_kernel, (1,), desc, PRED=0, USE=use)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tritium.ops.effects import Action, Resource
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.model import Buffer, state_of
+from tritium.ops.ttgir.model import Beside, Buffer, state_of
 from tritium.sanitize.sites import Site
 
 _ON_CHIP = {Resource.SHARED: "shared", Resource.TENSOR: "tensor"}
@@ -44,6 +44,8 @@ class Accesses:
     def note(self, op: Any, values: Sequence[Any], site: Site) -> None:
         """An op that works asynchronously has begun, on these operands."""
         for buffer, action, _ in _accessed(op, values):
+            if isinstance(buffer, Beside):  # the op's predicate is false
+                continue
             data, writes = buffer.data, action is Action.WRITE
             key = (site["file"], site["line"], writes, data.__array_interface__["data"],
                    data.shape)  # fmt: skip
@@ -57,7 +59,7 @@ class Accesses:
         written = [copy.target for copy in state.in_flight()]
         read = [data for queues in (state.own, *state.others) for data in queues.readers()]
         for buffer, action, memory in _accessed(op, values):
-            if not buffer.allocation.live:
+            if isinstance(buffer, Beside) or not buffer.allocation.live:
                 continue
             for busy, writes in ((written, True), (read, False)):
                 if action is Action.READ and not writes:

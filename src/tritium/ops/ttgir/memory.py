@@ -31,7 +31,7 @@ from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import i32_array_attr, operand, optional
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.model import Buffer, Pending, state_of
+from tritium.ops.ttgir.model import Beside, Buffer, Pending, state_of
 from tritium.ops.ttgir.types import (
     AsyncTokenType,
     MemDescType,
@@ -208,7 +208,7 @@ class MemDescIndexOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer, index: Any) -> Buffer:
         at = int(index)
         if not 0 <= at < src.data.shape[0]:
-            raise OpError(f"{self.name}: index {at} of {src.data.shape[0]} buffers")
+            return Beside(f"{self.name}: index {at} of {src.data.shape[0]} buffers")
         return src.view(src.data[at])
 
 

@@ -76,6 +76,19 @@ class Buffer:
         return Buffer(data, self.allocation)
 
 
+class Beside(Buffer):
+    """The memory beside an allocation, where an index of no buffer leads. It may be named, as the
+    operand of an op whose predicate is false; any use is an error, with a message."""
+
+    def __init__(self, message: str):
+        object.__setattr__(self, "message", message)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("data", "allocation"):
+            raise EvaluationError(object.__getattribute__(self, "message"))
+        return object.__getattribute__(self, name)
+
+
 class Pending:
     """An accumulator of a dot in flight: not to be looked at, only handed to further dots and to
     the wait."""

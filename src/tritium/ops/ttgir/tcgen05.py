@@ -115,17 +115,16 @@ class TensorCoreProduct(Op):
 
     def start(
         self, context: Context, d: Buffer, product: np.ndarray, operands: Sequence[Buffer],
-        use: Any, pred: Any, barriers: Sequence[Buffer], conditions: Sequence[Any],
+        use: Any, barriers: Sequence[Buffer], conditions: Sequence[Any],
     ) -> None:  # fmt: skip
         """Start the work, and tie it to the barriers."""
         state = state_of(context)
         state.of_pairs = self.two_ctas
-        if pred:
-            before = state.newest(d).astype(product.dtype) if use else 0
-            total = (product + before).astype(d.data.dtype)
-            state.start_tensor_work(d, total, [o.data for o in operands])
+        before = state.newest(d).astype(product.dtype) if use else 0
+        total = (product + before).astype(d.data.dtype)
+        state.start_tensor_work(d, total, [o.data for o in operands])
         for barrier, condition in zip(barriers, conditions, strict=True):
-            if pred and condition:
+            if condition:
                 state.commit_tensor_work(barrier, self.arrivals)
 
     @property
@@ -213,10 +212,12 @@ class TCGen5MMAOp(TensorCoreProduct):
         self, context: Context, a: Buffer, b: Buffer, d: Buffer, use: Any, pred: Any,
         barriers: Sequence[Buffer], conditions: Sequence[Any],
     ) -> None:  # fmt: skip
+        if not pred:
+            return
         left, right = (_read(context, m) for m in (a, b))
         wide = np.int64 if d.data.dtype.kind == "i" else np.float64
         product = np.matmul(left.astype(wide), right.astype(wide))
-        self.start(context, d, product, (a, b), use, pred, barriers, conditions)
+        self.start(context, d, product, (a, b), use, barriers, conditions)
 
 
 class TCGen5MMAScaledOp(TensorCoreProduct):
@@ -278,6 +279,8 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         b_scale: Buffer, use: Any, pred: Any, barriers: Sequence[Buffer],
         conditions: Sequence[Any],
     ) -> None:  # fmt: skip
+        if not pred:
+            return
         left, right, a_scales, b_scales = (
             _read(context, m) for m in (a, b, a_scale, b_scale)
         )
@@ -289,7 +292,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
             right.astype(np.float64) * np.transpose(_factors(b_scales, run)),
         )
         operands = (a, b, a_scale, b_scale)
-        self.start(context, d, product, operands, use, pred, barriers, conditions)
+        self.start(context, d, product, operands, use, barriers, conditions)
 
 
 class TensorDotOp(WarpGroupDotOp):

@@ -191,9 +191,9 @@ class WaitBarrierOp(Op):
     def evaluate(
         self, context: Context, alloc: Buffer, phase: Any, pred: Any, deps: tuple[Any, ...]
     ) -> None:
-        barrier = state_of(context).barrier(alloc)
         if pred is not None and not pred:
             return
+        barrier = state_of(context).barrier(alloc)
         parity = int(phase) & 1
         if not state_of(context).wait(lambda: barrier.phase != parity or barrier.settle()):
             raise EvaluationError(
