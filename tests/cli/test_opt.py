@@ -109,6 +109,19 @@ def test_printing_after_each_pass(file):
     assert "IR Dump" not in done.stdout
 
 
+@pytest.mark.parametrize(("words", "shown"), [
+    (["-debug"], ["cse", "dce"]), (["--mlir-print-ir-after-all"], ["cse", "dce"]),
+    (["-debug-only=dce,triton-loop-unroll"], ["dce"]), (["--print-after", "cse"], ["cse"]),
+    (["-debug-only=triton-loop-aware-cse,dce"], ["cse", "dce"]),
+])  # fmt: skip
+def test_printing_as_the_reference_spells_it(file, words, shown):
+    done = opt(file, "-cse", "-dce", *words)
+    assert done.exit_code == 0, done.output
+    headers = [line for line in done.stderr.splitlines() if "IR Dump After" in line]
+    assert [header.partition("(")[2].partition(")")[0] for header in headers] == shown
+    assert "no pass is called 'xyz'" in opt(file, "-cse", "-debug-only=xyz").stderr
+
+
 def test_the_list_of_passes():
     lines = opt("--list").stdout.splitlines()
     names = [line.split()[0] for line in lines]

@@ -237,13 +237,28 @@ def test_exact_products(dtype: Any, kind: Any) -> None:
     assert ((found - wanted) % 2**32 == 0).all()
 
 
+@tritium.jit
+def sums(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out + i % 8, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_exact_atomic_sums() -> None:
+    x, out = np.random.default_rng(0).random(700, np.float32), np.zeros(8, np.float32)
+    sums[(3,)](x, out, 700, BLOCK=256, instrumentation_mode="exact")
+    added, found = payloads(x, ir.f32), payloads(out, ir.f32)
+    assert [(found[i] - sum(added[i::8])) % 2**32 for i in range(8)] == [0] * 8
+
+
 @pytest.mark.ptxas
 def test_exact_numbers_assemble(fresh_cache: Any) -> None:
     kinds = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32", "B": "constexpr"}
+    added = {"x": "*bf16", "out": "*bf16", "n": "i32", "BLOCK": "constexpr"}
     for target in (GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
-        kernel = tritium.compile(ASTSource(product, kinds, {"B": 32}), target=target,
-                                 options={"instrumentation_mode": "fpsan"})  # fmt: skip
-        assert kernel.kernel and "tt.bitcast" in kernel.asm["ttgir"]
+        for source in (ASTSource(product, kinds, {"B": 32}), ASTSource(sums, added, {"BLOCK": 64})):
+            kernel = tritium.compile(source, target=target,
+                                     options={"instrumentation_mode": "fpsan"})  # fmt: skip
+            assert kernel.kernel and "tt.bitcast" in kernel.asm["ttgir"]
 
 
 @pytest.mark.ptxas

@@ -41,7 +41,7 @@ _FLOATS: dict[str, Any] = {
 """The type of a number and that of its bits."""
 _ELF = b"\x7fELF"
 _MACHINES = {62: "x86_64", 183: "aarch64"}
-"""By the number in an ELF file's header, the machines for which libraries are written."""
+"""The machines for which libraries are written, by their number in the header of an ELF file."""
 _NO_MEMORY = 1
 """The status of a launch that got no scratch memory."""
 

@@ -125,17 +125,14 @@ def pytest(
 
 
 class OptCommand(TyperCommand):
-    """`tritium opt`, which takes passes as `triton-opt` does, too: `-tritongpu-coalesce`."""
+    """`tritium opt`, which takes passes as `triton-opt` does, too: `-tritongpu-coalesce`; and its
+    `-debug` and `-debug-only=a,b`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Passes by name become values of `--pass`."""
-        from tritium.cli.opt import pass_named
+        """The spelling of `triton-opt` becomes that of the options below."""
+        from tritium.cli.opt import options_of
 
-        words: list[str] = []
-        for word in args:
-            named = pass_named(word)
-            words += [word] if named is None else ["--pass", named]
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, [option for word in args for option in options_of(word)])
 
 
 @app.command(cls=OptCommand)
@@ -153,6 +150,12 @@ def opt(
     print_after_all: Annotated[
         bool, typer.Option("--print-after-all", help="Print the IR after each pass, to stderr.")
     ] = False,
+    print_after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--print-after", metavar="NAME", help="Print the IR after this pass, to stderr."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")
     ] = None,
@@ -167,7 +170,8 @@ def opt(
     if file is None:
         raise fail("opt needs a FILE (or - for standard input); --list shows the passes")
     try:
-        text = command.optimize(file, passes or [], print_after_all=print_after_all)
+        text = command.optimize(file, passes or [], print_after_all=print_after_all,
+                                print_after=print_after or [])  # fmt: skip
     except OSError as error:
         raise fail(f"{error.filename}: {error.strerror}") from None
     except TritonError as error:

@@ -46,6 +46,19 @@ def pass_named(word: str) -> str | None:
     return name if prefix else None
 
 
+def options_of(word: str) -> list[str]:
+    """A word of a command line of `triton-opt` as options of ours. There `-debug` and
+    `-debug-only=a,b` show what passes do, all or some of them."""
+    name, equals, values = word.lstrip("-").partition("=")
+    if word[:1] == "-" and name in ("debug", "mlir-print-ir-after-all") and not equals:
+        return ["--print-after-all"]
+    if word[:1] == "-" and name == "debug-only" and equals:
+        named = [pass_named(f"-{value}") or value for value in values.split(",")]
+        return [option for value in named for option in ("--print-after", value)]
+    found = pass_named(word)
+    return [word] if found is None else ["--pass", found]
+
+
 class InvalidIR(TritonError):
     """The file is no text, or parses, but breaks a rule of one of its operations."""
 
@@ -57,7 +70,10 @@ def list_passes() -> None:
         typer.echo(f"{name:24} {text}".rstrip())
 
 
-def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False) -> str:
+def optimize(
+    file: str, passes: Sequence[str], *, print_after_all: bool = False,
+    print_after: Sequence[str] = (),
+) -> str:  # fmt: skip
     """Parse and verify a file, run passes over it, print the result.
 
     Args:
@@ -65,6 +81,7 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
         passes: in order; each a name, with options where needed: `unroll{factor=4}`. Without any,
             the pipeline that a reproducer file names.
         print_after_all: also print the module after each pass, to standard error.
+        print_after: names of passes after which alone it is printed so.
 
     Raises:
         TritonError: the text does not parse or verify, a pass is not known (found out before
@@ -72,6 +89,8 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
     """
     pipeline = ",".join(passes)
     registry.parse_pipeline(pipeline)
+    for name in print_after:
+        registry.get(name)
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -84,8 +103,12 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
         module.verify()
     except VerifyException as error:
         raise InvalidIR(f"{file}: {error}") from error
-    after = _print_after if print_after_all else None
-    registry.run_pipeline(module, pipeline, print_after=after)
+
+    def show(item: Pass, module: ModuleOp) -> None:
+        if print_after_all or item.name in print_after:
+            _print_after(item, module)
+
+    registry.run_pipeline(module, pipeline, print_after=show)
     return print_module(module).rstrip("\n") + "\n"
 
 

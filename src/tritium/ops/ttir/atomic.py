@@ -95,7 +95,7 @@ class AtomicRMWOp(AtomicUpdate):
 
     @property
     def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "none" if self.atomic_rmw_op is AtomicKind.FADD else ""
+        return "atomic sum" if self.atomic_rmw_op is AtomicKind.FADD else ""
 
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
 

@@ -26,6 +26,7 @@ from tritium.ops.arith import AddIOp, CmpFPredicate, MaxSIOp, MinSIOp
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced_along
+from tritium.sanitize.exact.atomic_sums import add_payloads
 from tritium.sanitize.exact.payloads import Payloads
 from tritium.sanitize.exact.ring import ring_of
 from tritium.sanitize.sites import kernel_of
@@ -54,8 +55,8 @@ def _is_real(value: Any) -> bool:
 def _refusal(op: Op) -> NotImplementedError:
     return NotImplementedError(
         f"{op.name} has no meaning in exact comparisons (instrumentation_mode 'exact' or 'fpsan'): "
-        "the hardware would compute with what stands for a float there as if it were one; atomic "
-        "sums of floats, scaled products and products of memory by tensor cores are refused"
+        "the hardware would compute with what stands for a float there as if it were one; scaled "
+        "products and products of memory by tensor cores are refused"
     )
 
 
@@ -168,6 +169,10 @@ class Replacement:
         ring = ring_of(ir.element_type(operand.type))
         return self.own.resized(payload, ring) if ring.bits > self.own.ring.bits else payload
 
+    def atomic_sum(self) -> Any:
+        """The payload of what an atomic sum found in memory, to which it has added."""
+        raise _refusal(self.op)
+
     def ordered(self) -> SSAValue:
         """The same op on payloads, which it orders as signed numbers."""
         op, (operand,) = self.op, self.inputs
@@ -205,6 +210,10 @@ class _Compiled(Replacement):
             assert place is not None
             self.known[value] = Payloads(Builder(place), value.type).embed(value)
         return self.known[value]
+
+    def atomic_sum(self) -> SSAValue:
+        add_payloads(self.op)
+        return self.own.constant(0.0, self.own.embed(self.inputs[1]))  # for the unused result
 
     def unembedded(self, own: Payloads, payload: SSAValue) -> SSAValue:
         """The float of the result's payload, which is known."""
@@ -256,6 +265,7 @@ _RULES: dict[str, _Rule] = {
     "resize": Replacement.resized,
     "dot": Replacement.dot,
     "ordered": Replacement.ordered,
+    "atomic sum": lambda replaced: replaced.atomic_sum(),
     "tag": Replacement.tagged,
 }
 """The rules by `Op.exact`."""

@@ -16,7 +16,7 @@ class Emitting:
     """Makes the ops of `Payloads` through the emitter of a kernel."""
 
     def __init__(self, emitter: Any):
-        self._emitter = emitter
+        self._emitter, self.memory = emitter, emitter.memory
 
     def value(self, cls: Any, *operands: Any, **attrs: Any) -> Any:
         """The only result of an op."""
@@ -33,6 +33,20 @@ class _Interpreted(Replacement):
         kept = [n for i, n in enumerate(ir.shape_of(value.type)) if i != axis]
         total = value.array.sum(axis=axis, dtype=value.array.dtype)
         return Evaluated(ir.tensor_of(tuple(kept), ir.element_type(value.type)), total)
+
+    def atomic_sum(self) -> Any:
+        pointer, value, *mask = self.inputs
+        own: Any = self.own
+        element = ir.element_type(value.type)
+
+        def added(old: Any, where: Any) -> Any:
+            kind = ir.tensor_of((len(where),), element)
+            pair = (Evaluated(kind, a) for a in (old, value.array.reshape(-1)[where]))
+            return own.unembed(own.add(*map(own.embed, pair))).array
+
+        active = mask[0].array if mask else None
+        found = self.at.memory.update(pointer.array, value.array.dtype, active, added)
+        return own.embed(Evaluated(value.type, found))
 
 
 def exact_result(emitter: Any, op: Any, operands: Sequence[Any]) -> Any:

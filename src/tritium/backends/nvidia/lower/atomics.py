@@ -27,7 +27,8 @@ _INSTRUCTION = {
 _FLOAT_SUM = {
     "half": "add.noftz.f16", "bfloat": "add.noftz.bf16", "float": "add.f32", "double": "add.f64",
 }  # fmt: skip
-_BY_EXCHANGE = {"min.s16": "min", "max.s16": "max", "min.u16": "umin", "max.u16": "umax"}
+_BY_EXCHANGE = {"min.s16": "min", "max.s16": "max", "min.u16": "umin", "max.u16": "umax",
+                "exch.b16": "xchg"}  # fmt: skip
 """LLVM's names of what the hardware has for 32 and 64 bits only; small floats come as integers."""
 _CODE = {16: "h", 32: "r", 64: "l"}
 
