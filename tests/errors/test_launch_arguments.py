@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,11 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tritium.backends.amd.options import HIPOptions
+from tritium.backends.base import LAUNCH_OPTIONS
+from tritium.backends.cpu.compiler import CPUOptions
 from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.backends.nvidia.options import CUDAOptions
 
 
 @tritium.jit
@@ -191,3 +196,9 @@ def test_a_grid_that_is_missing():
     source, target = arrays()
     with pytest.raises(TypeError, match="the grid is None; 1 to 3 ints or a function"):
         copy[None](source, target, 8, BLOCK=8)
+
+
+def test_options_of_every_backend_are_accepted() -> None:
+    """A launch for one backend may give options of another (`CUDAOptions` on the CPU)."""
+    for options in (CUDAOptions, HIPOptions, CPUOptions):
+        assert {field.name for field in fields(options)} <= LAUNCH_OPTIONS, options

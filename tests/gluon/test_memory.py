@@ -495,7 +495,7 @@ def test_products_in_tensor_memory() -> None:
     kernel = compiled(blackwell_programs.matmul_kernel, f"{a} {b} *fp32 i32",
                       {"STAGES": 2, "TURNED": False}, 100)  # fmt: skip
     in_order(kernel.asm["ttgir"], "#ttng.tensor_memory_encoding<blockM = 128, blockN = 64, "
-             "colStride = 1>, #ttng.tensor_memory, mutable", "ttng.tc_gen5_mma .* barriers ",
+             "colStride = 1>, #ttng.tensor_memory, mutable", r"ttng.tc_gen5_mma .*, %\w+\[%",
              "ttng.tc_gen5_commit", "ttng.tmem_load")  # fmt: skip
     ptx = kernel.asm["ptx"]
     in_order(ptx, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 .*, 64;",

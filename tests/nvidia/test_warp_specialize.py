@@ -302,3 +302,32 @@ def test_a_loop_that_is_not_split_says_why(
     kernel = product("matmul_blocks", 128, 128, 1, 8)
     assert kernel.metadata.num_warps == 8
     assert "warp_specialize has no effect on this loop: num_stages is 1" in capfd.readouterr().err
+
+
+def test_one_of_several_pieces_of_tensor_memory(fresh_cache: Path) -> None:
+    """A piece that a number known at compile time names, in a kernel with partitions."""
+    memory = (
+        "128x64xf32, #ttng.tensor_memory_encoding<blockM = 128, blockN = 64, colStride = 1>, "
+        "#ttng.tensor_memory, mutable>"
+    )
+    head = (
+        "#rows = #ttg.linear<{register = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16], [0, 32]], "
+        "lane = [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0]], warp = [[32, 0], [64, 0]], block = []}>"
+        "\n"
+    )
+    body = f"""
+    %one = arith.constant 1 : i32
+    %true = arith.constant true
+    %zero = arith.constant dense<0.000000e+00> : tensor<128x64xf32, #rows>
+    %all = ttng.tmem_alloc : () -> !ttg.memdesc<2x{memory}
+    %some = ttg.memdesc_index %all[%one] : !ttg.memdesc<2x{memory} -> !ttg.memdesc<{memory}
+    ttng.tmem_store %zero, %some, %true : tensor<128x64xf32, #rows> -> !ttg.memdesc<{memory}
+    ttg.warp_specialize()
+    default {{
+      ttg.warp_yield
+    }}
+    partition0() num_warps(4) {{
+      ttg.warp_return
+    }} : () -> ()"""
+    text = kernel_text(body, "%p: !tt.ptr<f32>", head=head).replace("cuda:90", "cuda:100")
+    in_order(to_ptx(text, 100), "tcgen05.alloc", "tcgen05.st")

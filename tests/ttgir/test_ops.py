@@ -112,6 +112,8 @@ def test_round_trip(name: str, body: str) -> None:
         (f"%0 = ttng.tensor_dot %m, %m, %acc : {MEMORY} * {MEMORY} -> tensor<64x64xf32, #mma>",
          "32-bit sums in #ttg.linear are required"),
         ("ttng.tmem_copy %m, %m : " + f"{MEMORY}, {MEMORY}", "tensor memory is required"),
+        ("%0 = arith.constant dense<1> : tensor<64x32xi8, #blocked>\n%1 = ttg.fp4_to_fp %0 {axis = "
+         f"0 : i32}} : tensor<64x32xi8, #blocked> -> {TILE}", "i8 to 128x32 elements of"),
         ("%0 = ttng.packed_arith fma %t, %t : (" + f"{TILE}, {TILE}) -> {TILE}", "of 2 operands"),
         (f"ttng.init_barrier %m, 1 : {MEMORY}", "a memdesc of 1xi64 is required"),
         ("%0 = ttg.global_scratch_alloc {alignment = 3 : i32, nbytes = 128 : i32} : !tt.ptr<i8>",

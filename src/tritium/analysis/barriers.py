@@ -230,7 +230,7 @@ class Barriers:
         """The bytes of one of several buffers, where its number is known. Kernels with partitions
         have many barriers, and then do not synchronize between those that one thread makes."""
         owner = value.owner
-        if not isinstance(owner, MemDescIndexOp) or owner.src.owner not in self.allocation.places:
+        if not isinstance(owner, MemDescIndexOp) or not allocates_memory(owner.src.owner):
             return None
         index = constant_int(owner.index)
         if index is None or len(self.allocation.ranges_of(value)) > 1:

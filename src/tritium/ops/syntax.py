@@ -4,6 +4,7 @@ A `syntax` string is made of:
 
     $x          an operand (a variadic one: separated by commas) or an attribute's value; an
                 enumeration is spelled by its keyword, an i32 array as `[1, 0]`
+    pairs(x y)  elements of two variadic operands of the same length: `, %x0[%y0], %x1[%y1]`
     [, $x]      present only if the first `$x` in the brackets is present (and not its default)
     flags(x)    a set of flags, absent when empty: `fastmath<nnan, ninf>`
     attrs       the dictionary of all remaining attributes, sorted by name
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 class Part(NamedTuple):
     """One element of a syntax string. `kind` is "literal", "ref", "type", "pointee", "flags",
-    "glue", "attrs", "functional" or "group"; a group has `parts`, most others a name (or text)."""
+    "glue", "attrs", "functional", "pairs" or "group"; a group has `parts`, pairs the names of two
+    operands, most others a name (or text)."""
 
     kind: str
     name: str = ""
@@ -54,7 +56,8 @@ class Part(NamedTuple):
 
 
 _TOKEN = re.compile(
-    r"\s*(\$\w+|(?:type|pointee|flags)\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=~])"
+    r"\s*(\$\w+|(?:type|pointee|flags)\(\w+\)|pairs\(\w+ \w+\)|'[^']*'|[A-Za-z_]\w*|->"
+    r"|[\[\],:*()<>=~])"
 )
 
 
@@ -142,6 +145,14 @@ def _print_parts(
         elif kind == "flags":
             if flags := op.attr_fields[name].get(op):
                 printer.print_string(f" {_flags_word(name)}<{', '.join(flags)}>")
+        elif kind == "pairs":
+            first, second = (operands[n] for n in name.split())
+            for value, beside in zip(first, second, strict=True):
+                printer.print_string(", ")
+                printer.print_ssa_value(value)
+                printer.print_string("[")
+                printer.print_ssa_value(beside)
+                printer.print_string("]")
         elif kind == "glue":
             glue = True
             continue
@@ -300,6 +311,8 @@ def _parse_parts(
                     parser.Delimiter.ANGLE, parser.parse_identifier
                 )
                 found.attributes[name] = cls.attr_fields[name].encode(tuple(flags))
+        elif kind == "pairs":
+            _parse_pairs(parser, *(found.operands.setdefault(n, []) for n in name.split()))
         elif kind == "functional":
             found.types["results"] = list(parser.parse_function_type().outputs)
         elif kind == "pointee":
@@ -316,6 +329,16 @@ def _parse_parts(
             found.attributes[name] = _parse_value(cls, name, parser)
         elif kind == "ref":
             _parse_operand(cls, name, parser, found)
+
+
+def _parse_pairs(
+    parser: Parser, first: list[UnresolvedOperand], second: list[UnresolvedOperand]
+) -> None:
+    while parser.parse_optional_punctuation(","):
+        first.append(parser.parse_unresolved_operand())
+        parser.parse_punctuation("[")
+        second.append(parser.parse_unresolved_operand())
+        parser.parse_punctuation("]")
 
 
 def _parse_group(cls: type[DeclaredOp], parser: Parser, group: Part, found: _Parsed) -> None:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.codegen.gpu.context import Context
+import numpy as np
+
+from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.elementwise import ELEMENTWISE
-from tritium.codegen.gpu.types import value_type
+from tritium.codegen.gpu.shape import axis_layout, register_coordinates, source_registers
+from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.vmath import convert
-from tritium.codegen.llvm.writer import Value
+from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ops import arith, ttir
+from tritium.ir.layouts.encodings import LANE, WARP
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ops import arith, ttgir, ttir
 from tritium.ops.base import Op
 
 _WIDE = {"half": "fp16", "float": "fp32"}
@@ -95,3 +100,41 @@ def odd_float(c: Context, a: Value, signed: bool = True) -> Value:
     bits = c.f.cast("bitcast", near, "i32")
     odd = c.f.op("or", bits, c.f.cast("zext", inexact, "i32"))
     return c.f.cast("bitcast", odd, "float")
+
+
+_E2M1 = int.from_bytes(np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], ">f2").tobytes()[::2], "little")
+"""The upper bytes of the eight magnitudes of e2m1 in float16; the lower bytes are 0."""
+
+
+@lowers(GPU, ttgir.Fp4ToFpOp)
+def fp4_to_float(c: Context, op: Any) -> None:
+    """A thread has both numbers of each of its bytes."""
+    type, axis = op.results[0].type, op.axis
+    layout = layout_of(type)
+    bases = {
+        name: [[x >> (i == axis) for i, x in enumerate(basis)] for basis in layout.bases(name)]
+        for name in layout.in_names
+    }
+    sizes = {
+        name: layout.out_size(name) >> (i == axis) for i, name in enumerate(layout.out_names)
+    }
+    along = axis_layout(layout, axis)
+    registers = source_registers(layout_of(op.src.type), LinearLayout.of(bases, sizes))
+    if registers is None or any(x & 1 for n in (LANE, WARP) for x in along.columns_of(n)):
+        raise c.unsupported(op, "elements would move between threads")
+    codes = [c.f.cast("zext", byte, "i64") for byte in c.tile(op.src)]
+    c.set(op.results[0], [
+        _from_e2m1(c, codes[r], 4 * (place & 1), FORMATS[ir.element_type(type)])
+        for r, (place,) in zip(registers, register_coordinates(along), strict=True)
+    ])  # fmt: skip
+
+
+def _from_e2m1(c: Context, codes: Value, first: int, target: str) -> Value:
+    """The number whose four bits begin at bit `first`, in a format of `FORMATS`."""
+    code = c.f.op("lshr", codes, const("i64", first))
+    shift = c.f.op("shl", c.f.op("and", code, const("i64", 7)), const("i64", 3))
+    upper = c.f.op("and", c.f.op("lshr", const("i64", _E2M1), shift), const("i64", 255))
+    sign = c.f.op("shl", c.f.op("and", code, const("i64", 8)), const("i64", 12))
+    bits = c.f.op("or", c.f.op("shl", upper, const("i64", 8)), sign)
+    half = c.f.cast("bitcast", c.f.cast("trunc", bits, "i16"), "half")
+    return float_from(c, half, "fp16", target)

@@ -55,6 +55,7 @@ from tritium.ops.ttgir.memory import MemDescReinterpretOp as MemDescReinterpretO
 from tritium.ops.ttgir.memory import MemDescReshapeOp as MemDescReshapeOp
 from tritium.ops.ttgir.memory import MemDescSubsliceOp as MemDescSubsliceOp
 from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
+from tritium.ops.ttgir.packed import Fp4ToFpOp as Fp4ToFpOp
 from tritium.ops.ttgir.packed import PackedArithOp as PackedArithOp
 from tritium.ops.ttgir.packed import PackedKind as PackedKind
 from tritium.ops.ttgir.scheduling import SchedBarrierOp as SchedBarrierOp

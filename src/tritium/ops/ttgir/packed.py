@@ -1,4 +1,5 @@
-"""`ttng.packed_arith`: arithmetic of which one instruction does two elements (Blackwell)."""
+"""Ops on elements in pairs: `ttng.packed_arith`, arithmetic of which one instruction does two
+elements (Blackwell), and `ttg.fp4_to_fp`, bytes that hold two numbers of 4 bits."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_same, describe
-from tritium.ops.fields import enum_attr, variadic
+from tritium.ops.fields import enum_attr, i32_attr, operand, variadic
 from tritium.ops.math import fused
 from tritium.ops.memory import Context
+from tritium.ops.ttir.dot import unpack_fp4
 
 
 class PackedKind(IntEnum):
@@ -69,3 +71,29 @@ class PackedArithOp(Op):
         if self.kind is not PackedKind.FMA:
             return _COMPUTE[self.kind](*values)
         return fused(*values)
+
+
+class Fp4ToFpOp(Op):
+    """The numbers of bytes that hold two e2m1 codes along an axis, the lower half first."""
+
+    name = "ttg.fp4_to_fp"
+    syntax = "$src attrs : type(src) -> type(result)"
+    src = operand()
+    axis = i32_attr()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, axis: int, result: Any) -> ir.Type:
+        shape, allowed = ir.shape_of(src), (ir.f16, ir.bf16, ir.f32)
+        if not 0 <= axis < len(shape):
+            raise OpError(f"{cls.name}: axis {axis} of {describe(src)}")
+        wide = tuple(2 * n if i == axis else n for i, n in enumerate(shape))
+        found = ir.element_type(src), ir.shape_of(result), ir.element_type(result) in allowed
+        if found != (ir.i8, wide, True):
+            raise OpError(
+                f"{cls.name}: from {describe(src)} to {describe(result)}, axis {axis}; i8 to "
+                f"{'x'.join(map(str, wide))} elements of f16, bf16 or f32 is required"
+            )
+        return result
+
+    def evaluate(self, context: Context, src: Any) -> Any:
+        return unpack_fp4(src, self.axis).astype(ir.numpy_dtype(self.result_types[0]))

@@ -19,7 +19,7 @@ from tritium.ir.layouts.tensor_memory import (
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, TENSOR, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import enum_attr, operand, unit_attr, variadic
+from tritium.ops.fields import enum_attr, operand, optional, unit_attr, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.hopper import WarpGroupDotOp
 from tritium.ops.ttgir.model import Buffer, state_of
@@ -186,8 +186,8 @@ class TCGen5MMAOp(TensorCoreProduct):
     capabilities = 100, 119
     reads_operand_types = True
     syntax = (
-        "$a, $b, $d, $useD, $pred [barriers $barriers] [preds $barrierPreds] attrs "
-        ": type(a), type(b), type(d) [, type(barriers)]"
+        "$a, $b, $d, $useD, $pred pairs(barriers barrierPreds) attrs : type(a), type(b), type(d) "
+        "[, type(barriers)]"
     )
     a = operand()
     b = operand()
@@ -228,9 +228,9 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
     name = "ttng.tc_gen5_mma_scaled"
     capabilities = 100, 119
     syntax = (
-        "$a, $b, $d, $a_scale, $b_scale, $useD, $pred [barriers $barriers] [preds $barrierPreds] "
-        "lhs = $a_type rhs = $b_type attrs : type(a), type(b), type(d), type(a_scale), "
-        "type(b_scale) [, type(barriers)]"
+        "$a, $b, $d, $a_scale, $b_scale, $useD, $pred "
+        "lhs = $a_type rhs = $b_type pairs(barriers barrierPreds) attrs "
+        ": type(a), type(b), type(d), type(a_scale), type(b_scale) [, type(barriers)]"
     )
     a = operand()
     b = operand()
@@ -387,10 +387,10 @@ class TCGen5CommitOp(Op):
     name = "ttng.tc_gen5_commit"
     capabilities = 100, 119
     effects = (arrives("barrier"), reads(TENSOR), writes(TENSOR))
-    syntax = "$barrier, $pred [descs $descs] attrs : type(barrier) [, type(descs)]"
+    syntax = "$barrier [, $pred] [descs $descs] attrs : type(barrier) [, type(descs)]"
     reads_operand_types = True
     barrier = operand()
-    pred = operand()
+    pred = optional()
     descs = variadic()
 
     @property
@@ -398,7 +398,7 @@ class TCGen5CommitOp(Op):
         return bool(self.descs)
 
     @classmethod
-    def infer(cls, barrier: ir.Type, pred: ir.Type, descs: Sequence[ir.Type]) -> None:
+    def infer(cls, barrier: ir.Type, pred: ir.Type | None, descs: Sequence[ir.Type]) -> None:
         check_barrier(cls.name, barrier)
         _check_shared(cls.name, [barrier])
         check_flag(cls.name, pred)
@@ -408,7 +408,7 @@ class TCGen5CommitOp(Op):
     def evaluate(
         self, context: Context, barrier: Buffer, pred: Any, descs: Sequence[Buffer]
     ) -> None:
-        if pred:
+        if pred is None or pred:
             state = state_of(context)
             count = blocks_that_commit([m.type for m in self.descs], state.of_pairs)
             state.commit_tensor_work(barrier, count)

@@ -234,7 +234,9 @@ def multiply_scaled(c: Context, op: Any) -> None:
 @lowers(NVIDIA, ttgir.TCGen5CommitOp)
 def commit(c: Context, op: Any) -> None:
     blocks = blocks_together(c, op)
-    go = c.f.op("and", _starter(c, blocks), c.scalar(op.pred))
+    go = _starter(c, blocks)
+    if op.pred is not None:
+        go = c.f.op("and", go, c.scalar(op.pred))
     place, heard = c.address(c.memory(op.barrier).address), _listeners(c, op.descs, blocks)
     mask, code = ("", "") if heard is None else ("$2", "h,")
     c.asm("void", f"@$1 {commit_text('$0', blocks, mask)}", f"r,b,{code}~{{memory}}", place, go,
