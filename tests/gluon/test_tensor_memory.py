@@ -13,7 +13,7 @@ from tests.nvidia.support import in_order
 from tritium.backends.nvidia.lower import tensor_memory
 from tritium.codegen.gpu.context import Memory
 from tritium.codegen.llvm.writer import Value
-from tritium.errors import CompilationError, InterpreterError
+from tritium.errors import CompilationError, InterpreterError, OutOfResources
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.language.nvidia.blackwell import (
@@ -237,3 +237,19 @@ def test_barriers_of_two_blocks() -> None:
 def test_layouts_that_there_are_not(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@gluon.jit
+def allocating_kernel(N: gl.constexpr):
+    layout: gl.constexpr = TensorMemoryLayout([128, 64], col_stride=1)
+    for _ in gl.static_range(N):
+        allocate_tensor_memory(gl.float32, [128, 64], layout)
+
+
+def test_columns_of_a_kernel() -> None:
+    """All of a kernel's columns are in its metadata (a power of two, as the hardware hands them
+    out), and tuning skips a configuration that wants more than there are."""
+    assert compiled(allocating_kernel, "", {"N": 0}, 100).metadata.tmem_size == 0
+    assert compiled(allocating_kernel, "", {"N": 3}, 100).metadata.tmem_size == 256
+    with pytest.raises(OutOfResources, match=r"tensor memory, Required: 576, Hardware limit: 512"):
+        compiled(allocating_kernel, "", {"N": 9}, 100)

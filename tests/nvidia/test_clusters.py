@@ -146,7 +146,7 @@ def test_scalar_operations_happen_once() -> None:
     text = compiled("where_am_i", 2).asm["llir"]
     in_order(text, r"(%v\d+) = call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctarank",
              r"barrier\.cluster\.arrive", r"icmp eq i32 %v\d+, 0", r"icmp eq i32 %v\d+, 0",
-             r"(%v\d+) = and i1 ", r"@\$3 atom\.acq_rel\.gpu.*i1 %v\d+")  # fmt: skip
+             r"(%v\d+) = and i1 ", r"@\$3 atom\.global\.gpu\.acq_rel.*i1 %v\d+")  # fmt: skip
     assert text.count("atom.") == 1
 
 

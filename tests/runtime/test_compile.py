@@ -328,6 +328,7 @@ def test_files_for_cuda(tmp_path: Path) -> None:
         assert list(parsed.signature.values()) == ["*f32", "*f32", "*f32", "i32"]
         kernel = tritium.compile(path, target, options if stage == "ttir" else None)
         assert list(kernel.asm)[:: len(kernel.asm) - 1] == [stage, "cubin"]
+        assert kernel.asm["ptx"] == first.asm["ptx"], stage
         for name in ("num_warps", "shared", "name", "global_scratch_size"):
             assert getattr(kernel.metadata, name) == getattr(first.metadata, name), (stage, name)
 

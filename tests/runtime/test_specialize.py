@@ -171,6 +171,20 @@ def test_one_without_specialization_is_a_value(stub: StubDriver) -> None:
     assert compiled(kernel, np.zeros(1), 1)["signature"]["i"] == "i32"
 
 
+def test_integers_of_annotated_parameters() -> None:
+    """1 and multiples of 16 have their own kernels, by launches in Python and by native ones."""
+
+    @tritium.jit
+    def kernel(out, i: tl.int32):
+        tl.store(out, i)
+
+    out = np.zeros(1, np.int32)
+    for value, kernels in [(8, 1), (17, 1), (8, 1), (1, 2), (1, 2), (16, 3), (1, 3)]:
+        kernel[(1,)](out, value)
+        assert out[0] == value
+        assert len(kernel.device_caches[0][0]) == kernels
+
+
 def _annotated(annotation: Any) -> Any:
     def kernel(x):
         pass

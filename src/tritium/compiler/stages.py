@@ -144,7 +144,8 @@ class _Compilation:
         """Keep the source's own module; returns the one for the first stage."""
         src = self.src
         if isinstance(src, ASTSource):
-            self.metadata["asked_options"] = list(src.asked_options)
+            if src.asked_options:
+                self.metadata["asked_options"] = list(src.asked_options)
             self.keep("source", module)
             return module
         self.metadata.update(src.facts)

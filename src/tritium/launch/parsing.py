@@ -251,6 +251,7 @@ class ParseWriter:
             narrow = f.cast("sext", f.cast("trunc", value, "i32"), "i64")
             wide = f.op("and", f.icmp("ne", narrow, value), free)
             word = f.op("or", self._flag(f, wide, WIDE), self._aligned(f, param, value))
+            word = f.op("or", word, self._flag(f, one, SMALL))
             # An annotation of another type fixes all there is to know.
             other = f.icmp("eq", fixed, i32(2))
             word = f.select(other, i64(0), word)

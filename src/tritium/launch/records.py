@@ -20,7 +20,7 @@ class Tag(IntEnum):
     ARRAY = 2
     """bit 8: aligned; a word more: the dtype object"""
     INTEGER = 3
-    """bit 8: divisible by 16; bit 9: needs 64 bits"""
+    """bit 8: divisible by 16; bit 9: needs 64 bits; bit 10: 1, of an annotated parameter"""
     ONE = 4
     """the integer 1, a constant"""
     BOOL = 5

@@ -108,6 +108,8 @@ class Specializer:
                 raise OverflowError(f"argument '{self.name}': {error}") from None
         elif self.fixed_other:
             return self.fixed, ""
+        elif arg == 1 and self.by_value:
+            return self.fixed, "1"  # a kernel of its own, as without the annotation
         else:
             type_ = self.fixed
         return type_, self.backend.get_int_specialization(arg, align=self.by_alignment)

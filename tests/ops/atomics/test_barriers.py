@@ -35,8 +35,8 @@ def llir(kernel: Any, target: GPUTarget) -> str:
 
 
 TARGETS = {
-    "sm80": (GPUTarget("cuda", 80, 32), r"barrier\.cta\.sync", r"atom\.{}\.gpu"),
-    "sm90": (GPUTarget("cuda", 90, 32), r"barrier\.cta\.sync", r"atom\.{}\.gpu"),
+    "sm80": (GPUTarget("cuda", 80, 32), r"barrier\.cta\.sync", r"atom\.global\.gpu\.{}"),
+    "sm90": (GPUTarget("cuda", 90, 32), r"barrier\.cta\.sync", r"atom\.global\.gpu\.{}"),
     "gfx942": (GPUTarget("hip", "gfx942", 64), r"s\.barrier", r"atomicrmw .* {}"),
     "gfx1201": (GPUTarget("hip", "gfx1201", 32), r"s\.barrier", r"atomicrmw .* {}"),
 }

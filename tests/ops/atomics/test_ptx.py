@@ -32,9 +32,9 @@ def test_sums_of_bfloat(arch: int, native: bool):
 @pytest.mark.parametrize(
     ("kind", "element", "instruction"),
     [
-        ("fadd", "f32", "atom.relaxed.gpu.global.add.f32"),
-        ("max", "i32", "atom.relaxed.gpu.global.max.s32"),
-        ("exch", "i32", "atom.relaxed.gpu.global.exch.b32"),
+        ("fadd", "f32", "atom.global.gpu.relaxed.add.f32"),
+        ("max", "i32", "atom.global.gpu.relaxed.max.s32"),
+        ("exch", "i32", "atom.global.gpu.relaxed.exch.b32"),
         ("umin", "i16", "atom.relaxed.gpu.global.cas.b32"),
         ("max", "i16", "atom.relaxed.gpu.global.cas.b32"),
     ],
@@ -91,7 +91,7 @@ def test_sums_of_neighbours_are_one_instruction(
     for item in pipelines.ttgir(processor(arch), 4, 1):
         item.run(module)
     found = to_ptx(str(module), arch)
-    assert found.count(f"atom.relaxed.gpu.global.{instruction} ") == count
+    assert found.count(f"atom.global.gpu.relaxed.{instruction} ") == count
     assert found.count("atom.") == count
 
 
@@ -102,7 +102,7 @@ def test_scalar_atomic_is_done_once_and_shared():
     %r = tt.atomic_rmw add, acq_rel, gpu, %x, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32
     tt.store %y, %r : !tt.ptr<i32>"""
     text = to_ptx(kernel_text(body, "%x: !tt.ptr<i32>, %y: !tt.ptr<i32>"))
-    in_order(text, r"bar", r"atom\.acq_rel\.gpu\.global\.add\.u32", r"st\.shared",
+    in_order(text, r"bar", r"atom\.global\.gpu\.acq_rel\.add\.u32", r"st\.shared",
              r"bar", r"ld\.shared", r"st\.global")  # fmt: skip
 
 
@@ -113,4 +113,4 @@ def test_compare_and_swap():
     %r = tt.atomic_cas acq_rel, gpu, %x, %zero, %one : (!tt.ptr<i32>, i32, i32) -> i32
     tt.store %y, %r : !tt.ptr<i32>"""
     text = to_ptx(kernel_text(body, "%x: !tt.ptr<i32>, %y: !tt.ptr<i32>"))
-    assert re.search(r"atom\S*\.global\.cas\.b32", text)
+    assert re.search(r"atom\.global\.acq_rel\.gpu\.cas\.b32", text)

@@ -75,6 +75,7 @@ class Context(Emitter):
         demand: the mask of the registers of a tile that are used.
         line_of: the debug metadata of an op's instructions.
         libraries: bitcode files to link.
+        tensor_columns: of tensor memory, that the kernel allocates.
         sharing: the functions that use shared memory, by name.
         share: the start of the program's share of global scratch memory, and the places of
             allocations in it; None without any.
@@ -96,6 +97,7 @@ class Context(Emitter):
     line_of: Callable[[Any], str] = lambda op: ""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
     libraries: set[str] = field(default_factory=set[str])
+    tensor_columns: int = 0
     sharing: frozenset[str] = frozenset()
     share: Any = None
     plan: Any = None

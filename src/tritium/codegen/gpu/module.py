@@ -47,7 +47,7 @@ def lower_to_llvm(
     shared = placed.size
     if shared:
         out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
-    libraries: set[str] = set()
+    libraries, tensor_columns = set[str](), 0
     share = share_of(placed.of)
     plan = plan_of(kernel, num_warps)
     if plan is not None:
@@ -72,11 +72,13 @@ def lower_to_llvm(
             if plan is not None and workers:
                 write_workers(context, plan, workers, registers)
             libraries |= context.libraries
+            tensor_columns = max(tensor_columns, context.tensor_columns)
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernel.body.args],
         "tensordesc_meta": _descriptors(kernel, hardware),
         "shared": shared, "num_warps": total, "num_ctas": num_ctas,
-        "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
+        "cluster_dims": (num_ctas, 1, 1), "tmem_size": tensor_columns,
+        "libraries": sorted(libraries),
         "global_scratch_size": share.size, "global_scratch_align": share.alignment,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip

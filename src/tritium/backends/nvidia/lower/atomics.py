@@ -37,6 +37,13 @@ def _suffix(order: Order) -> str:
     return f"{_SEMANTIC[order.semantic]}.{_SCOPE[order.scope]}"
 
 
+def _prefix(space: str, order: Order, swap: bool = False) -> str:
+    """The start of an `atom`, its qualifiers in the order in which Triton writes them: programs
+    and tests search for that text, and ptxas takes any order."""
+    semantic, scope = _SEMANTIC[order.semantic], _SCOPE[order.scope]
+    return f"atom.{space}.{semantic}.{scope}" if swap else f"atom.{space}.{scope}.{semantic}"
+
+
 class PtxAtomics:
     """`atom`, `ld` and `st` with semantics and a scope. (LLVM's own instructions drop the memory
     semantics on this target.)"""
@@ -78,7 +85,7 @@ class PtxAtomics:
             braced([f"${i}" for i in range(start, start + n)]) for start in (0, n + 1)
         )
         text = (
-            f"atom.{_suffix(order)}.global.{operation}{vector}.{kind}{pair} "
+            f"{_prefix('global', order)}.{operation}{vector}.{kind}{pair} "
             f"{former}, [ ${n} ], {added};"
         )
         arguments, constraints = [pointer, *words], [*["=r"] * n, "l", *["r"] * n]
@@ -157,7 +164,8 @@ def _atom(
     constraints = [f"={code}", "r" if shared else "l", *[code] * len(operands)]
     listed = ", ".join(f"${i + 2}" for i in range(len(operands)))
     space = "shared" if shared else "global"
-    text = f"atom.{_suffix(order)}.{space}.{name} $0, [ $1 ], {listed};"
+    start = _prefix(space, order, swap=name.startswith("cas"))
+    text = f"{start}.{name} $0, [ $1 ], {listed};"
     if condition is not None:
         text = f"@${len(arguments) + 1} {text}"
         arguments += [condition, const(word, 0)]

@@ -17,6 +17,7 @@ from tritium.codegen.gpu.types import memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
+from tritium.errors import OutOfResources
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, linear
 from tritium.ir.layouts.linear import LinearLayout
@@ -75,7 +76,7 @@ def allocate(c: Context, op: Any) -> None:
     places, columns = _places(op)
     first = next(o for o in op.get_toplevel_object().walk() if o in places)
     if columns > COLUMNS:
-        raise c.unsupported(op, f"of {columns} columns in one kernel; there are {COLUMNS}")
+        raise OutOfResources(columns, COLUMNS, "tensor memory")
     if op is first:
         start = _allocate(c, op, max(LEAST_COLUMNS, 1 << (columns - 1).bit_length()))
     else:
@@ -90,6 +91,7 @@ def allocate(c: Context, op: Any) -> None:
 def _allocate(c: Context, op: Any, count: int) -> Value:
     """The first column of so many. Warp 0 allocates and, before the kernel returns, frees."""
     place, first = c.shared(c.offsets[op]), _first_warp(c)
+    c.tensor_columns = count
     if (blocks := blocks_together(c, op)) > 1:
         c.synchronize()  # both blocks run
     text = f"@$1 tcgen05.alloc.cta_group::{blocks}.sync.aligned.shared::cta.b32 [$0], {count};"
