@@ -294,9 +294,9 @@ def _sector_threads(
 
 
 def _run(wish: _Wish, product: TileProduct, processor: Processor, threads: Threads) -> int:
-    """How many elements along the axis of the sum a thread should have: as many as a matrix unit
-    takes. Of a shorter run, what is read at once would be of several instructions, and a thread
-    would hold the operands of all of them."""
+    """The elements along the axis of the sum that a thread should have: as many as a matrix unit
+    takes. With shorter runs, what is read at once would be parts of several instructions' operands,
+    all of which a thread would hold together."""
     shape = ir.shape_of(product.results[0].type)
     units = [u for u in processor.matrix_units if u.takes(product, threads.warps, shape)]
     taken = units[0].neighbours(product) if units else 1
