@@ -7,6 +7,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -263,6 +264,20 @@ def test_instructions(arch: str) -> None:
 def test_operands_of_large_products_are_not_all_in_registers(arch: str, name: str) -> None:
     facts = benchmark(name, arch=arch).metadata
     assert (facts.scratch_bytes, facts.n_spills) == (0, 0)
+
+
+@pytest.mark.parametrize(("depth", "wanted"), [(64, "16x16x64"), (128, "16x16x128")])
+def test_products_of_8_bit_floats_along_all_of_k(depth: int, wanted: str) -> None:
+    kernel = compiled(product, "*fp8e4nv *fp8e4nv *fp32", "gfx1250",
+                      constants={"M": 32, "N": 32, "K": depth, "P": "ieee"})  # fmt: skip
+    text = kernel.asm["amdgcn"]
+    assert set(re.findall(r"v_wmma_f32_(\w+)", text)) == {f"{wanted}_fp8_fp8"}
+    codes = np.random.default_rng(depth).integers(0, 120, (2, 32 * depth)).astype(np.uint8)
+    a, b = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    out = np.empty((32, 32), np.float32)
+    execute(kernel, (1,), (codes[0], codes[1], out))
+    found = a.reshape(32, depth) @ b.reshape(depth, 32)
+    np.testing.assert_allclose(out, found, rtol=1e-6)
 
 
 @tritium.jit
