@@ -190,9 +190,10 @@ class MatrixCores:
 
     def _rows(self, kind: str, exact: bool) -> list[tuple[int, int, str, str]]:
         if self.family == "wmma":
-            row = _WMMA.get((self.version, kind))
-            longer = [_LONG] if (self.version, kind) == (3, "f8") else []
-            return [(16, *found) for found in (*longer, row) if found is not None]
+            key = self.version, kind
+            found = [_LONG] if key == (3, "f8") else []
+            found += [_WMMA[key]] if key in _WMMA else []
+            return [(16, k, name, operand) for k, name, operand in found]
         if not exact:
             return list(_XF32)
         known = sorted(key for key in _MFMA if key[1] == kind and key[0] <= self.version)
