@@ -76,8 +76,21 @@ def test_options_have_their_effects() -> None:
     exact = code(compiled(powers, "*fp32 *fp32", num_warps=2))
     flushed = code(compiled(powers, "*fp32 *fp32", num_warps=2, allow_flush_denorm=True))
     assert "v_ldexp" in exact or exact.count("v_cndmask") > flushed.count("v_cndmask")
-    limited = compiled(powers, "*fp32 *fp32", waves_per_eu=3)
+    limited = compiled(powers, "*fp32 *fp32", waves_per_eu=3, schedule_hint="")
     assert '"amdgpu-waves-per-eu"="3,3"' in limited.asm["llir"]
+    text = "amdgpu-waves-per-eu = 2, amdgpu-sched-strategy=max-ilp, mine"
+    named = compiled(powers, "*fp32 *fp32", waves_per_eu=3, llvm_fn_attrs=text).asm["llir"]
+    assert '"amdgpu-waves-per-eu"="2"' in named and '"3,3"' not in named
+    assert '"amdgpu-sched-strategy"="max-ilp" "mine"' in named
+
+
+@pytest.mark.parametrize(("arch", "paired"), [("gfx1100", True), ("gfx1201", True),
+                                              ("gfx1250", False), ("gfx942", False)])  # fmt: skip
+def test_waves_on_one_or_both_units_of_a_pair(arch: str, paired: bool) -> None:
+    for mode in ("wgp", "cu"):
+        kernel = compiled(calls, "*fp32 *fp32", arch, wgp_cu_mode=mode)
+        found = re.findall(r"workgroup_processor_mode (\d)", kernel.asm["amdgcn"])
+        assert found == [str(int(mode == "wgp"))] * paired, mode
 
 
 @tritium.jit
@@ -170,6 +183,9 @@ def test_bad_targets(target: GPUTarget, message: str) -> None:
         ({"kpack": 3}, ValueError, "1 or 2"),
         ({"waves_per_eu": -1}, ValueError, "0 to 20"),
         ({"schedule_hint": "fast"}, ValueError, "memory-bound-attention"),
+        ({"wgp_cu_mode": "both"}, ValueError, "'wgp' or 'cu' is required"),
+        ({"llvm_fn_attrs": "a=b=c\""}, ValueError, "name=value or a name"),
+        ({"llvm_fn_attrs": 3}, ValueError, "llvm_fn_attrs is 3"),
         ({"extern_libs": "x.bc"}, TypeError, "extern_libs is 'x.bc'"),
     ],
 )

@@ -7,11 +7,14 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tritium
 import tritium.language as tl
+from benchmarks.gpu_sources import compiled as benchmark
+from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS, compiled
 from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
@@ -249,6 +252,55 @@ def test_instructions(arch: str) -> None:
         family = "mfma" if TARGETS[arch] == 64 else "wmma"
         assert found == {f"{family}_{instruction}"}, kind
         assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
+
+
+@pytest.mark.parametrize(("arch", "name"), [
+    ("gfx1100", "matmul 64x256x32"),
+    *(pytest.param(arch, f"matmul {name}", marks=pytest.mark.slow) for arch, names in (
+        ("gfx1100", ("128x256x64", "fp8 128x128x128")), ("gfx1150", ("128x256x64", "64x256x32")),
+        ("gfx1200", ("128x256x64", "64x256x32")),
+    ) for name in names),
+])  # fmt: skip
+def test_operands_of_large_products_are_not_all_in_registers(arch: str, name: str) -> None:
+    facts = benchmark(name, arch=arch).metadata
+    assert (facts.scratch_bytes, facts.n_spills) == (0, 0)
+
+
+@pytest.mark.parametrize(("depth", "wanted"), [(64, "16x16x64"), (128, "16x16x128")])
+def test_products_of_8_bit_floats_along_all_of_k(depth: int, wanted: str) -> None:
+    kernel = compiled(product, "*fp8e4nv *fp8e4nv *fp32", "gfx1250",
+                      constants={"M": 32, "N": 32, "K": depth, "P": "ieee"})  # fmt: skip
+    text = kernel.asm["amdgcn"]
+    assert set(re.findall(r"v_wmma_f32_(\w+)", text)) == {f"{wanted}_fp8_fp8"}
+    codes = np.random.default_rng(depth).integers(0, 120, (2, 32 * depth)).astype(np.uint8)
+    a, b = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    out = np.empty((32, 32), np.float32)
+    execute(kernel, (1,), (codes[0], codes[1], out))
+    found = a.reshape(32, depth) @ b.reshape(depth, 32)
+    np.testing.assert_allclose(out, found, rtol=1e-6)
+
+
+@tritium.jit
+def converted(a, b, out, n, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Operands that the loop converts, before other threads read them."""
+    i, j, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    total = tl.zeros([M, N], tl.float32)
+    for start in range(0, n, K):
+        x = tl.load(a + i * n + start + k[None, :])
+        y = tl.load(b + (start + k[:, None]) * N + j)
+        total = tl.dot(x.to(tl.float16), y.to(tl.float16), total)
+    tl.store(out + i * N + j, total)
+
+
+def test_products_whose_operands_have_shared_memory_of_their_own() -> None:
+    kernel = compiled(converted, "*i8 *i8 *fp32 i32", "gfx1100", num_warps=8,
+                      constants={"M": 128, "N": 128, "K": 64})  # fmt: skip
+    assert kernel.asm["ttgir"].count("ttg.local_alloc") == 2
+    assert kernel.metadata.scratch_bytes == 0
+    a, b = np.random.default_rng(0).integers(-9, 9, (2, 128, 128)).astype(np.int8)
+    out = np.empty((128, 128), np.float32)
+    execute(kernel, (1,), (a, b, out, 128))
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
 @tritium.jit

@@ -24,13 +24,18 @@ class How:
         arch: LLVM's name of the processor.
         optimize: run IR passes.
         packed: let one instruction compute two floats.
+        alone: the waves of a workgroup run on one compute unit of a pair.
         libraries: paths of LLVM bitcode that the module calls.
     """
 
     arch: str
     optimize: bool = True
     packed: bool = True
+    alone: bool = False
     libraries: tuple[str, ...] = ()
+
+    def machine(self) -> Any:
+        return machine(self.arch, self.packed, self.alone)
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,16 @@ class Code:
 
 
 @functools.cache
-def machine(arch: str, packed: bool = True) -> Any:
-    """LLVM's target machine of a processor; `packed`: one instruction computes two floats."""
+def machine(arch: str, packed: bool = True, alone: bool = False) -> Any:
+    """LLVM's target machine of a processor; `packed`, `alone`: as in `How`."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    features = "-real-true16" if arch.startswith("gfx11") else ""
-    if not packed and arch.startswith("gfx9"):
-        features = "-packed-fp32-ops"
+    wanted = {
+        "-real-true16": arch.startswith("gfx11"),
+        "-packed-fp32-ops": not packed and arch.startswith("gfx9"),
+        "+cumode": alone and arch.startswith(("gfx11", "gfx120")),  # which have pairs
+    }
+    features = ",".join(name for name, is_on in wanted.items() if is_on)
     made = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=arch, features=features, opt=3, reloc="pic", codemodel="default"
     )
@@ -74,20 +82,20 @@ def emit(text: str, how: How) -> Code:
     and for functions that are in no library.
     """
     with _optimized(text, how) as module:
-        return Code(text, how, machine(how.arch, how.packed).emit_object(module))
+        return Code(text, how, how.machine().emit_object(module))
 
 
 def assembly(text: str, how: How) -> str:
     """The assembly of the code that `emit` makes."""
     with _optimized(text, how) as module:
-        return machine(how.arch, how.packed).emit_assembly(module)
+        return how.machine().emit_assembly(module)
 
 
 @contextmanager
 def _optimized(text: str, how: How) -> Generator[Any]:
     with lock, llvm.create_context() as context, parse(text, context) as module:
         _link(module, how.libraries, context)
-        _optimize(module, machine(how.arch, how.packed), 1 if how.optimize else 0, how.packed)
+        _optimize(module, how.machine(), 1 if how.optimize else 0, how.packed)
         yield module
 
 

@@ -93,6 +93,8 @@ _WMMA: dict[tuple[int, str], tuple[int, str, str]] = {
     (3, "i8"): (64, "i32.16x16x64.iu8.v8i32.v8i32", "<8 x i32>"),
     (3, "f8"): (64, "f32.16x16x64.{}.{}.v8f32.v8i32", "<8 x i32>"),
 }  # fmt: skip
+_LONG = (128, "f32.16x16x128.{}.{}.v8f32.v16i32", "<16 x i32>")
+"""The products of 8-bit floats along more of K, of version 3."""
 
 
 _SCALED = {("mfma", 4): ((32, 64), (16, 128)), ("wmma", 3): ((16, 128),)}
@@ -188,8 +190,10 @@ class MatrixCores:
 
     def _rows(self, kind: str, exact: bool) -> list[tuple[int, int, str, str]]:
         if self.family == "wmma":
-            row = _WMMA.get((self.version, kind))
-            return [] if row is None else [(16, *row)]
+            key = self.version, kind
+            found = [_LONG] if key == (3, "f8") else []
+            found += [_WMMA[key]] if key in _WMMA else []
+            return [(16, k, name, operand) for k, name, operand in found]
         if not exact:
             return list(_XF32)
         known = sorted(key for key in _MFMA if key[1] == kind and key[0] <= self.version)

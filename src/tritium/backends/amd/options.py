@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,6 +33,10 @@ class HIPOptions:
             gfx950.
         schedule_hint: hints to LLVM's scheduler, with commas between them:
             "memory-bound-attention" chooses another strategy, "attention" has no effect.
+        llvm_fn_attrs: attributes of the kernel's LLVM function, name=value or a name alone, with
+            commas between them (after make_options pairs); they replace those of the same names.
+        wgp_cu_mode: "wgp": a workgroup's waves run on both compute units of a pair; "cu": on one of
+            them. Processors but gfx11 and gfx120x have no pairs.
         allow_flush_denorm: float32 arithmetic may take subnormal numbers for zero.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         debug: compile in `device_assert`.
@@ -49,6 +54,8 @@ class HIPOptions:
     matrix_instr_nonkdim: int = 0
     kpack: int = 1
     schedule_hint: str = "none"
+    llvm_fn_attrs: tuple[tuple[str, str], ...] = ()
+    wgp_cu_mode: str = "wgp"
     allow_flush_denorm: bool = False
     enable_fp_fusion: bool = True
     launch_cooperative_grid: bool = False
@@ -81,6 +88,8 @@ class HIPOptions:
             )
         if self.kpack not in (1, 2):
             raise ValueError(f"kpack is {self.kpack!r}; 1 or 2 is required")
+        if self.wgp_cu_mode not in ("wgp", "cu"):
+            raise ValueError(f"wgp_cu_mode is {self.wgp_cu_mode!r}; 'wgp' or 'cu' is required")
         if not 0 <= self.waves_per_eu <= 20:
             raise ValueError(f"waves_per_eu is {self.waves_per_eu!r}; 0 to 20 is required")
         if not set(self.hints) <= set(_HINTS):
@@ -91,11 +100,30 @@ class HIPOptions:
     @property
     def hints(self) -> list[str]:
         """Each of the hints to the scheduler."""
-        return [hint.strip() for hint in self.schedule_hint.split(",")]
+        return [hint.strip() for hint in self.schedule_hint.split(",") if hint.strip()]
 
     def hash(self) -> str:
         """A digest of all options and of the contents of the linked libraries."""
         return digest_of_options(self)
+
+
+_ATTRIBUTE = re.compile(r'[\w.-]+=[^"\\\s]*')
+
+
+def function_attributes(given: Any) -> tuple[tuple[str, str], ...]:
+    """Names and values of LLVM attributes, from text (`llvm_fn_attrs`) or pairs. Raises
+    `ValueError`."""
+    pairs = given
+    if isinstance(given, str):
+        pairs = [part.partition("=")[::2] for part in given.split(",") if part.strip()]
+    try:
+        found = tuple((name.strip(), value.strip()) for name, value in pairs)
+    except (AttributeError, TypeError, ValueError):
+        found = (("", ""),)
+    if not all(_ATTRIBUTE.fullmatch(f"{name}={value}") for name, value in found):
+        why = "name=value or a name, with commas between them, is required"
+        raise ValueError(f"llvm_fn_attrs is {given!r}; {why}")
+    return found
 
 
 def compiled_arch(arch: str) -> str:
@@ -137,6 +165,7 @@ def make_options(given: dict[str, Any], arch: str) -> HIPOptions:
     own number of lanes replaces a given one."""
     known = option_values(HIPOptions, given)
     known.update(arch=arch, warp_size=facts_of(arch).lanes)
+    known["llvm_fn_attrs"] = function_attributes(known.get("llvm_fn_attrs", ""))
     if arch == "gfx950" and known.get("kpack", 1) != 1:
         warnings.warn(f"kpack is {known['kpack']}; gfx950 uses 1", stacklevel=2)
         known["kpack"] = 1

@@ -84,7 +84,7 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
     libraries = (path for _, path in options.extern_libs)
     how = amdgcn.How(
         options.arch, not knobs.compilation.disable_llvm_opt, not knobs.amd.scalarize_packed_fops,
-        (*libraries, *metadata.get("libraries", ())),
+        options.wgp_cu_mode == "cu", (*libraries, *metadata.get("libraries", ())),
     )  # fmt: skip
     result = amdgcn.emit(text, how)
     metadata.update(amdgcn.report(result.object), code=asdict(how))

@@ -61,8 +61,8 @@ from tritium.target import Processor
 MANY_ROWS = 32
 """Rows whose addresses, of 64 bits, take a quarter of a thread's registers."""
 WORD_BYTES, RUN_BYTES = 4, 8
-"""The least and the most bytes of a run of an operand along the axis of the sum: a thread can write
-them at once to shared memory in which the run is together, as products read it."""
+"""The least bytes of a run of an operand along the axis of the sum, and those of longer ones: a
+thread can write them at once to shared memory in which the run is together, as products read it."""
 ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
 
@@ -90,8 +90,9 @@ class Coalesce(Pass):
             wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
             products = _summed(function) if self.transpose or self.direct else {}
             loops = counted_loops(function)
-            for key, (axis, _) in products.items() if self.transpose else ():
-                wishes[key] = replace(wishes[key], summed=axis)
+            for key, (axis, product) in products.items() if self.transpose else ():
+                run = _run(wishes[key], product, processor, threads_of(module))
+                wishes[key] = replace(wishes[key], summed=axis, run=run)
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
@@ -119,7 +120,7 @@ class _Wish:
     """The wishes of one access: the axes' order, and how many elements of `size` bytes at
     once, of `most` that an instruction takes; `least` even where threads are left without work
     then. So many as `together` are neighbours in memory. `summed`: the axis along which a product
-    sums, and of which a thread takes a run, too."""
+    sums, and of which a thread takes `run` elements, too."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -129,6 +130,7 @@ class _Wish:
     least: int = 1
     together: int = 1
     summed: int | None = None
+    run: int = 1
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -271,8 +273,7 @@ def _encoding(
     if wish.summed not in (None, wish.order[0]):
         word = max(WORD_BYTES // wish.size, 1)
         width = per_thread[wish.order[0]] = min(width, max(share // word, word))
-        run = min(share // width, RUN_BYTES // wish.size, part[wish.summed])
-        per_thread[wish.summed] = max(run, 1)
+        per_thread[wish.summed] = max(min(share // width, wish.run, part[wish.summed]), 1)
     along = _sector_threads(part, wish, width, processor, threads)
     return blocked_for(wish.shape, tuple(per_thread), wish.order, threads, cluster, along)
 
@@ -290,6 +291,16 @@ def _sector_threads(
     if not narrow or wish.together * wish.size < sector or rows < MANY_ROWS:
         return None
     return sector // piece
+
+
+def _run(wish: _Wish, product: TileProduct, processor: Processor, threads: Threads) -> int:
+    """The elements along the axis of the sum that a thread should have: as many as a matrix unit
+    takes. With shorter runs, what is read at once would be parts of several instructions' operands,
+    all of which a thread would hold together."""
+    shape = ir.shape_of(product.results[0].type)
+    units = [u for u in processor.matrix_units if u.takes(product, threads.warps, shape)]
+    taken = units[0].neighbours(product) if units else 1
+    return max(RUN_BYTES // wish.size, min(taken, processor.access_bytes // wish.size))
 
 
 def _for_lanes(

@@ -232,16 +232,18 @@ class AMDGPU(Hardware):
     def kernel_attributes(
         self, num_warps: int, num_ctas: int, options: Any, registers: int | None
     ) -> str:
-        threads = self.lanes * num_warps
-        parts = [
-            self.function_attributes, f'"amdgpu-flat-work-group-size"="{threads},{threads}"',
-            '"uniform-work-group-size"="true"',
-        ]  # fmt: skip
-        if facts_of(self.arch).cluster > 1:
-            parts.append(f'"amdgpu-cluster-dims"="{num_ctas},1,1"')
-        if options.waves_per_eu:
-            parts.append(f'"amdgpu-waves-per-eu"="{options.waves_per_eu},{options.waves_per_eu}"')
-        if "memory-bound-attention" in options.hints:
-            parts.append('"amdgpu-sched-strategy"="iterative-ilp"')
+        threads, waves = self.lanes * num_warps, options.waves_per_eu
         mode = "preserve-sign" if options.allow_flush_denorm else "ieee"
-        return " ".join([*parts, f'"denormal-fp-math-f32"="{mode},{mode}"'])
+        found = {
+            "amdgpu-flat-work-group-size": f"{threads},{threads}",
+            "uniform-work-group-size": "true", "denormal-fp-math-f32": f"{mode},{mode}",
+        }  # fmt: skip
+        if facts_of(self.arch).cluster > 1:
+            found["amdgpu-cluster-dims"] = f"{num_ctas},1,1"
+        if waves:
+            found["amdgpu-waves-per-eu"] = f"{waves},{waves}"
+        if "memory-bound-attention" in options.hints:
+            found["amdgpu-sched-strategy"] = "iterative-ilp"
+        found |= dict(options.llvm_fn_attrs)
+        named = [f'"{name}"="{value}"' if value else f'"{name}"' for name, value in found.items()]
+        return " ".join([self.function_attributes, *named])

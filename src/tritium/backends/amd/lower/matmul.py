@@ -88,7 +88,7 @@ class MatrixProducts:
         if self._unit.version < 3:
             return c.f.call(total.type, name, a.value, b.value, total)
         whole, reuse = const("i16", 0), [no, no]
-        if chosen.operand == "<8 x i32>":  # fp8, which has no signs to change
+        if scalar(chosen.operand) == "i32":  # fp8, which has no signs to change
             return c.f.call(total.type, name, a.value, b.value, whole, total, *reuse)
         return c.f.call(total.type, name, no, a.value, no, b.value, whole, total, *reuse)
 

@@ -15,12 +15,15 @@ after:
 A loop's registers are estimated: the tiles that it carries, those from before it that it uses, and
 the operands and the result of its largest product. Where a thread has fewer, the largest operands
 that do not change in the loop are read again, until the rest fits. What spills goes to memory
-as well, but by more and smaller accesses, and accumulators may be among it.
+as well, but by more and smaller accesses, and accumulators may be among it. If that is not enough,
+operands that the loop brings into their layout have shared memory of their own, where there is room
+for it: what goes through scratch is read at once, as the next operand needs the same place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -28,8 +31,10 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.loops import innermost_loops
 from tritium.analysis.regions import defined_inside, functions
+from tritium.analysis.shared_memory import allocate
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, MatrixEncoding, linear
+from tritium.ops.base import Op
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import TileProduct
@@ -75,7 +80,7 @@ def operands_to_reload(module: ModuleOp) -> dict[SSAValue, list[ForOp]]:
     budget = min(most, all_registers // threads) - SPARE
     for function in functions(module):
         for loop in innermost_loops(function):
-            for operand in _too_many(loop, budget):
+            for operand in _too_many(loop, budget, function, processor.max_shared):
                 found.setdefault(operand, []).append(loop)
     return found
 
@@ -89,27 +94,46 @@ def registers_of(value: SSAValue) -> int:
     return -(-bits // 32)
 
 
-def _too_many(loop: ForOp, budget: int) -> list[SSAValue]:
-    """The operands, largest first, without which a loop's tiles fit the registers."""
+def _too_many(loop: ForOp, budget: int, function: Op, most: int) -> list[SSAValue]:
+    """The operands, largest first, without which a loop's tiles fit the registers. `most`: bytes of
+    shared memory."""
     used = {
         v: None for op in loop.body.walk() for v in op.operands
         if is_tile(v) and not defined_inside(v, loop) and not _is_source(v)
     }  # fmt: skip
     candidates = list(filter(_can_reload, used))
-    if not candidates:
+    products = [op for op in loop.body.walk() if isinstance(op, TileProduct)]
+    changing = _changing(products, loop)
+    if not candidates and not changing:
         return []
-    needed = sum(map(registers_of, [*loop.body.args, *used]))
-    needed += max(
+    least = sum(map(registers_of, loop.body.args)) + max(
         (sum(registers_of(v) for v in (*op.operands[:2], op.results[0]) if defined_inside(v, loop))
-         for op in loop.body.walk() if isinstance(op, TileProduct)), default=0,
+         for op in products), default=0,
     )  # fmt: skip
-    chosen = list[SSAValue]()
+    needed, chosen = least + sum(map(registers_of, used)), list[SSAValue]()
     for value in sorted(candidates, key=registers_of, reverse=True):
         if needed <= budget:
             break
         needed -= registers_of(value)
         chosen.append(value)
+    if not chosen and least > budget:
+        size = allocate(function.regions[0].blocks, lambda _: 0).size
+        if size + sum(map(_bytes, changing)) <= most:
+            chosen = changing
     return chosen
+
+
+def _changing(products: list[TileProduct], loop: ForOp) -> list[SSAValue]:
+    """The operands that a loop brings into their layout, if both operands of a product are."""
+    found = dict[SSAValue, None]()
+    for op in products:
+        if all(defined_inside(v, loop) and _can_reload(v) for v in op.operands[:2]):
+            found |= dict.fromkeys(op.operands[:2])
+    return list(found)
+
+
+def _bytes(value: SSAValue) -> int:
+    return prod(ir.shape_of(value.type)) * ir.bit_width(value.type) // 8
 
 
 def _is_source(value: SSAValue) -> bool:
