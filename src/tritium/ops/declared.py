@@ -6,12 +6,14 @@ from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr
-from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue, SSAValues, Use
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.errors import OpError
+from tritium.ir.graph import Result, set_operands
 from tritium.ops.fields import AttrField, OperandField, i32_array
 
 OpT = TypeVar("OpT", bound="DeclaredOp")
@@ -30,6 +32,11 @@ class OpMeta(ABCMeta):
 
 class DeclaredOp(Operation, metaclass=OpMeta):
     """An op whose class declares operands, attributes and their text; `Op` adds what it does."""
+
+    __hash__, __eq__ = object.__hash__, object.__eq__  # as xDSL's, without running Python code
+    operands: Any = property(attrgetter("_operands"), set_operands)
+    next_op: Any = property(attrgetter("_next_op"))
+    prev_op: Any = property(attrgetter("_prev_op"))
 
     syntax: ClassVar[str | None] = None
     """The custom syntax, in the notation of `ops/syntax.py`; None for MLIR's generic form."""
@@ -155,11 +162,8 @@ class DeclaredOp(Operation, metaclass=OpMeta):
     ) -> OpT:
         """As xDSL's, which takes twice as long for the setters that it goes through."""
         op = cls.__new__(cls)
-        uses = [Use(op, index) for index in range(len(operands))]
-        for operand, use in zip(operands, uses, strict=True):
-            operand.add_use(use)
-        op._operands, op._operand_uses = SSAValues(operands), tuple(uses)
-        op.results = SSAValues([OpResult(type, op, i) for i, type in enumerate(result_types)])
+        set_operands(op, operands)
+        op.results = tuple([Result(type, op, i) for i, type in enumerate(result_types)])
         op.properties, op.attributes = dict(properties), dict(attributes)
         op.location = UNKNOWN_LOC if location is None else location
         op.regions = ()
