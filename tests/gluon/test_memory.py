@@ -594,7 +594,7 @@ def test_stores_to_other_blocks() -> None:
 
 @gluon.jit
 def beside_kernel(source, PRED: gl.constexpr, USE: gl.constexpr):
-    """What the first step of a loop names when it looks at the buffer before its own."""
+    """The first step of a loop names the buffer before its own."""
     rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     memory = gl.allocate_shared_memory(source.dtype, [2, *source.block_shape], source.layout)
     acc = allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))

@@ -204,6 +204,13 @@ def ranks_kernel(x_ptr, out_ptr, N: tl.constexpr):
     tl.store(out, square.to(kind).to(out.dtype.element_ty))
 
 
+@tritium.jit
+def batch_kernel(a_ptr, b_ptr, out_ptr, B: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, B)[:, None, None], tl.arange(0, N)
+    at = i * N * N + j[None, :, None] * N + j[None, None, :]
+    tl.store(out_ptr + at, tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at)))
+
+
 def translated(kernel: Any, folder: Path) -> Any:
     """The Gluon kernel, from a file."""
     path = folder / f"gluon_{kernel.__name__}.py"
@@ -258,6 +265,10 @@ CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = 
         np.random.default_rng(9).integers(-50, 50, 32).astype(np.int32),
         np.random.default_rng(9).integers(0, 32, 32).astype(np.int32), np.zeros(128, np.int32),
         np.zeros(1, np.int32), np.zeros(64, np.int32)], {"N": 32}, "*i32 *i32 *i32 *i32 *i32"),
+    "batch": (batch_kernel, (1,), [_floats(11, 4, 32, 32).astype(np.float16),
+                                   _floats(12, 4, 32, 32).astype(np.float16),
+                                   np.zeros((4, 32, 32), np.float32)], {"B": 4, "N": 32},
+              "*fp16 *fp16 *fp32"),
     "ranks": (ranks_kernel, (1,), [_floats(10, 16, 16), np.zeros((16, 16), np.float32)], {"N": 16},
               "*fp32 *fp32"),
 }  # fmt: skip
@@ -326,12 +337,12 @@ AMD = {"gfx90a": "v_mfma", "gfx942": "v_mfma", "gfx950": "v_mfma", "gfx1100": "v
 
 @pytest.mark.cpu
 @pytest.mark.parametrize("arch", AMD)
-@pytest.mark.parametrize("name", ["matmul", "pointers"])
+@pytest.mark.parametrize("name", ["matmul", "batch", "pointers"])
 def test_translations_for_amd(name: str, arch: str, tmp_path: Path) -> None:
     """One text is for all targets."""
     kernel, _, _, constants, types = CASES[name]
     text = compiled_for_amd(translated(kernel, tmp_path), types, constants, arch).asm["amdgcn"]
-    assert (AMD[arch] in text) == (name == "matmul")
+    assert (AMD[arch] in text) == (name in ("matmul", "batch"))
     assert convert_triton_to_gluon([kernel], arch) == convert_triton_to_gluon([kernel])
 
 

@@ -83,7 +83,7 @@ class TargetFeatures:
     before_new_axis: list[Callable[[Any, int], Any]] = field(
         default_factory=list[Callable[[Any, int], Any]], compare=False
     )
-    """What is done to a block, in this kernel, before it gets a new axis; one function or none."""
+    """The change of a block, in this kernel, before it gets a new axis: one function or none."""
 
     def asked_num_warps(self) -> int:
         """`num_warps`, for the kernel: its code depends on the option from now on."""

@@ -86,25 +86,25 @@ def dot(
     a: tensor, b: tensor, acc: Any = None, input_precision: Any = None, allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None, out_dtype: Any = None,
 ) -> tensor:  # fmt: skip
-    """`a @ b + acc` of matrices, by the matrix unit where it takes the operands, else by
-    multiplications of each thread."""
-    (m, _), (_, n) = a.type.shape, b.type.shape
+    """`a @ b + acc` of matrices or batches of them, by the matrix unit where it takes the operands,
+    else by multiplications of each thread."""
+    *batch, m, _ = a.type.shape
     wanted = gl.float32 if out_dtype is None else out_dtype
     wanted = gl.int32 if a.dtype.is_int() else wanted
-    total = full([m, n], 0, wanted) if acc is None else acc
+    total = full([*batch, m, b.type.shape[-1]], 0, wanted) if acc is None else acc
     bits = a.dtype.primitive_bitwidth
     exact = input_precision == "ieee" or allow_tf32 is False
     features = emitter.current().features
     if features.target is not None and features.target.backend == "hip":
         chosen = _amd_layout(a, b, total, "ieee" if exact else input_precision)
-    elif bits == 64 or (bits == 32 and exact):
+    elif bits == 64 or (bits == 32 and exact) or batch:
         chosen = None
     else:
         warps = features.asked_num_warps()
         down = min(warps, max(m // 16, 1))
         layout = gl.NVMMADistributedLayout([2, 0], [down, warps // down], [16, 8])
         chosen = layout, max(32 // bits, 1)
-    parent, width = chosen or (block_layout(2), 0)
+    parent, width = chosen or (block_layout(len(batch) + 2), 0)
     left, right = (gl.convert_layout(x, gl.DotOperandLayout(i, parent, width))
                    for i, x in enumerate((a, b)))  # fmt: skip
     if chosen is None:
@@ -124,7 +124,7 @@ def _amd_layout(
     features: Any = emitter.current().features
     precision = input_precision or features.default_dot_input_precision
     product: Any = SimpleNamespace(
-        a=a.handle, b=b.handle, c=acc.handle, results=[acc.handle], k=a.type.shape[1],
+        a=a.handle, b=b.handle, c=acc.handle, results=[acc.handle], k=a.type.shape[-1],
         has_scales=False, inputPrecision=InputPrecision[precision.upper()],
     )  # fmt: skip
     cores, warps = matrix_cores(features.target.arch), features.asked_num_warps()
