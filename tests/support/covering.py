@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 Case = dict[Any, Any]
-"""What a case has for each parametrization of its test."""
+"""The value that a case has for each parametrization of its test."""
 
 
 def covering(cases: Sequence[Case], strength: int) -> set[int]:
@@ -21,7 +21,7 @@ def covering(cases: Sequence[Case], strength: int) -> set[int]:
     been taken least.
     """
     parts = [set(combinations(case.items(), strength)) for case in cases]
-    missing: set[Any] = set().union(*parts)
+    missing = set[Any]().union(*parts)
     taken = Counter[tuple[Any, Any]]()
     chosen: set[int] = set()
 
@@ -52,9 +52,10 @@ def mark_the_rest_slow(items: Sequence[pytest.Item]) -> None:
     """Of a test marked `covering(strength)`, leave those cases in the normal group."""
     tests = defaultdict[tuple[Path, str], list[pytest.Function]](list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("covering"):
-            if not item.get_closest_marker("slow"):
-                tests[item.path, item.originalname].append(item)
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("slow"):
+            continue
+        if item.get_closest_marker("covering"):
+            tests[item.path, item.originalname].append(item)
     for members in tests.values():
         marker = members[0].get_closest_marker("covering")
         assert marker is not None

@@ -190,23 +190,6 @@ def test_workers_run_side_by_side(tmp_path: Path) -> None:
     assert len({pid for _, pid in results}) == 3, "they live on"
 
 
-@pytest.fixture
-def begun_long_ago(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Numbers of jobs whose time is up when they begin: no test waits for a limit, and no limit is
-    short for what ends on a busy machine."""
-    worker, numbers = children._Worker, set[int]()  # pyright: ignore[reportPrivateUsage]
-    told = worker.told
-
-    def long_ago(self: Any) -> Any:
-        found = told(self)
-        if self.job in numbers:
-            self.since -= 1000
-        return found
-
-    monkeypatch.setattr(worker, "told", long_ago)
-    return numbers
-
-
 @pytest.mark.usefixtures("crashing")
 def test_a_worker_that_crashes_or_hangs_is_replaced(begun_long_ago: set[int]) -> None:
     jobs: dict[Any, Any] = {n: partial(int, n) for n in range(6)}

@@ -16,6 +16,7 @@ def say_when(x, at):
         while x[at] == 0:
             time.sleep(0.001)
         print("runs", flush=True)
+
     threading.Thread(target=watch, daemon=True).start()
 
 
