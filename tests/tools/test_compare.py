@@ -238,6 +238,12 @@ def test_kernels_that_are_launched_once_have_no_time(
     ]  # fmt: skip
 
 
+def test_both_files_are_looked_for_first(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Side, "snapshot", lambda side: pytest.fail(f"{side.source} is compiled"))
+    with pytest.raises(SnapshotError, match=r"nothing\.py: no such file"):
+        both(Side(str(file)), Side(str(file.with_name("nothing.py"))))
+
+
 def test_all_lines_of_an_error_are_told(tmp_path: Path):
     (tmp_path / "bad.ttir").write_text("module {\n  nonsense\n}\n")
     with pytest.raises(SnapshotError, match=r"nonsense is not registered\n +nonsense\n +\^"):

@@ -144,6 +144,9 @@ ROUNDS = 3
 
 def both(first: Side, second: Side) -> tuple[Snapshot, Snapshot]:
     """The snapshots of both sides."""
+    for side in (first, second):  # before either is compiled
+        if not side.source.startswith("@") and not Path(side.source).exists():
+            raise SnapshotError(f"{side.source}: no such file")
     a, b = first.snapshot(), second.snapshot()
     for _ in range(ROUNDS - 1 if first.timed or second.timed else 0):
         a = fastest(a, first.snapshot()) if not first.source.endswith(".json") else a
