@@ -88,6 +88,22 @@ def test_round_trip(name: str, body: str) -> None:
     assert again.is_structurally_equivalent(module)
 
 
+def test_buffer_accesses_without_the_pointers_type() -> None:
+    """Triton 3.6 writes the type of the tile alone."""
+    tile = "tensor<64x64xf16, #blocked>"
+    body = (
+        f"%0 = amdg.buffer_load %h[%w], %c, %t : POINTER{tile}\n"
+        f"%1 = amdg.buffer_atomic_rmw fadd, acq_rel, gpu, %0, %h[%w], %c : POINTER{tile}\n"
+        f"amdg.buffer_store %1, %h[%w] : POINTER{tile}"
+    )
+    short, long = (
+        parse_module(wrap(body.replace("POINTER", text))) for text in ("", "!tt.ptr<f16> -> ")
+    )
+    assert short.is_structurally_equivalent(long)
+    with pytest.raises(ParseError, match="f16>"):
+        parse_module(wrap(body.replace("POINTER", "!tt.ptr<f16>, ")))
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

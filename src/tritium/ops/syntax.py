@@ -7,6 +7,7 @@ A `syntax` string is made of:
     pairs(x y)  elements of two variadic operands of the same length: `, %x0[%y0], %x1[%y1]`
     [, $x]      present only if the first `$x` in the brackets is present (and not its default)
     flags(x)    a set of flags, absent when empty: `fastmath<nnan, ninf>`
+    [type(x) -> ]  the first of two types around an arrow, which text may leave out with the arrow
     attrs       the dictionary of all remaining attributes, sorted by name
     type(x)     the type of operand x or (x = `result`, unless an operand is called so) of the only
                 result; for a variadic operand or `results` a list
@@ -231,6 +232,8 @@ class _Parsed:
     operands: dict[str, list[UnresolvedOperand]] = field(default_factory=lambda: {})
     attributes: dict[str, Attribute] = field(default_factory=lambda: {})
     types: dict[str, list[Attribute]] = field(default_factory=lambda: {})
+    #: A type that was read where another one, which is absent, could have been.
+    ahead: Attribute | None = None
 
 
 def parse_op(cls: type[DeclaredOp], parser: Parser) -> DeclaredOp:
@@ -321,7 +324,8 @@ def _parse_parts(
             many = name == "results" or (
                 name in cls.operand_names() and cls.operand_kind(name) == "variadic"
             )
-            types: list[Attribute] = [parser.parse_type()]
+            types: list[Attribute] = [found.ahead or parser.parse_type()]
+            found.ahead = None
             while many and parser.parse_optional_punctuation(","):
                 types.append(parser.parse_type())
             found.types[name] = types
@@ -347,6 +351,12 @@ def _parse_group(cls: type[DeclaredOp], parser: Parser, group: Part, found: _Par
     if first.kind == "literal":
         if not _parse_literal(parser, first.name, optional=True):
             return
+    elif first.kind == "type":
+        found.ahead = parser.parse_type()
+        if not _parse_literal(parser, group.parts[1].name, optional=True):
+            return
+        found.types[first.name], found.ahead = [found.ahead], None
+        return
     elif first.name in cls.attr_fields:
         _parse_optional_word(cls, first.name, parser, found)
         return

@@ -43,8 +43,8 @@ class BufferLoadOp(CachedOp):
     placed_by = "offsets"
     effects = (reads(GLOBAL, "ptr"),)
     syntax = (
-        "$ptr ~ '[' $offsets ']' [mask $mask] [other $other] [cacheModifier = $cache] "
-        "[evictionPolicy = $evict] attrs : type(ptr), type(offsets) -> type(results)"
+        "$ptr ~ '[' $offsets ']' [, $mask] [, $other] [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : [type(ptr) -> ] type(results)"
     )
     ptr = operand()
     offsets = operand()
@@ -73,8 +73,8 @@ class BufferStoreOp(CachedOp):
     name = "amdg.buffer_store"
     effects = (writes(GLOBAL, "ptr"),)
     syntax = (
-        "$value, $ptr ~ '[' $offsets ']' [mask $mask] [cacheModifier = $cache] "
-        "[evictionPolicy = $evict] attrs : type(value), type(ptr), type(offsets)"
+        "$value, $ptr ~ '[' $offsets ']' [, $mask] [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : [type(ptr) -> ] type(value)"
     )
     value = operand()
     ptr = operand()
@@ -132,8 +132,8 @@ class BufferAtomicRMWOp(AtomicOp):
     updates = True
     placed_by = "offsets"
     syntax = (
-        "$atomic_rmw_op, $sem, $scope, $value, $ptr ~ '[' $offsets ']' [mask $mask] attrs "
-        ": type(value), type(ptr), type(offsets) -> type(results)"
+        "$atomic_rmw_op, $sem, $scope, $value, $ptr ~ '[' $offsets ']' [, $mask] attrs "
+        ": [type(ptr) -> ] type(results)"
     )
     value = operand()
     offsets = operand()

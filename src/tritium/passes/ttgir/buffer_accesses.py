@@ -9,7 +9,7 @@ before:
 after:
     %0 = arith.muli %pid, %stride : i32
     %1 = tt.addptr %x, %0 : !tt.ptr<f32>, i32
-    %4 = amdg.buffer_load %1[%i], %mask : !tt.ptr<f32>, tensor<1024xi32, #blocked> -> ...
+    %4 = amdg.buffer_load %1[%i], %mask : !tt.ptr<f32> -> ...
 
 for tiles of addresses that are a scalar pointer, an argument, and offsets. Offsets have to stay
 within 2 GiB of the pointer:
