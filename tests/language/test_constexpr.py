@@ -173,3 +173,18 @@ def test_dtypes_unwrapped_in_a_kernel() -> None:
     x = np.ones(1, np.float32)
     bits_of[(1,)](x, tl.uint32)
     assert x[0] == 2
+
+
+@tritium.jit
+def names_of(x, F: tl.constexpr):
+    tl.static_assert(getattr(F, "__name__") == F.__name__ == "one_more")  # noqa: B009
+    tl.static_assert(hasattr(F, "__module__") and not hasattr(F, "other"))
+    tl.store(x, F(2))
+
+
+@pytest.mark.cpu
+def test_names_of_functions_in_a_kernel() -> None:
+    """Names of Python's own are looked up on what the value holds, by `getattr` too."""
+    x = np.zeros(1, np.int32)
+    names_of[(1,)](x, one_more)
+    assert x[0] == 3

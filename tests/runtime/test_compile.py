@@ -318,8 +318,7 @@ def test_a_file_of_another_maker(tmp_path: Path) -> None:
 
 @pytest.mark.ptxas
 def test_files_for_cuda(tmp_path: Path) -> None:
-    target = GPUTarget("cuda", 90, 32)
-    options = {"num_warps": 8}
+    target, options = GPUTarget("cuda", 90, 32), {"num_warps": 8}
     first = tritium.compile(source(512), target, options)
     for stage in ("ttir", "ttgir", "llir", "ptx"):
         path = tmp_path / f"add_kernel.{stage}"

@@ -234,8 +234,6 @@ class Expressions(Part):
         owner = owner_of(self.visit(node.value), node.attr)
         if isinstance(owner, tl.tensor) and node.attr == "T":
             return tl.trans(owner)
-        if isinstance(owner, constexpr) and node.attr != "value" and not hasattr(owner, node.attr):
-            owner = owner.value
         if not hasattr(owner, node.attr):
             kind = f"a {type(owner).__name__}"
             if isinstance(owner, base_value):

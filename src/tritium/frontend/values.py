@@ -62,10 +62,13 @@ TENSOR_ATTRIBUTES = frozenset(
 
 def owner_of(value: Any, attribute: str) -> Any:
     """The object on which `value.attribute` is looked up: for a number that stands for a scalar,
-    that scalar where tensors have the attribute."""
-    if isinstance(value, constexpr) and attribute in TENSOR_ATTRIBUTES and is_assigned(value.value):
+    that scalar where tensors have the attribute; for another compile-time value, what it holds
+    where `constexpr` has no such attribute."""
+    if not isinstance(value, constexpr):
+        return value
+    if attribute in TENSOR_ATTRIBUTES and is_assigned(value.value):
         return to_tensor(value)
-    return value
+    return value if attribute == "value" or hasattr(value, attribute) else value.value
 
 
 def declared(value: Any) -> constexpr:
