@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import itertools
 import os
 import re
 import sys
@@ -343,11 +344,17 @@ class NvidiaTool:
         return NvidiaTool(path, version[1]) if version else None
 
 
+@functools.cache
+def _packaged_tools(binary: str) -> list[str]:
+    """The places of a CUDA tool in PyPI packages of NVIDIA."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = (spec.submodule_search_locations or ()) if spec else ()
+    return [str(p) for r in roots for p in sorted(Path(r).glob(f"*/bin/{binary}"), reverse=True)]
+
+
 def _nvidia_tool_candidates(binary: str) -> Iterator[str]:
     """The places of a CUDA tool: PyPI packages of NVIDIA, `CUDA_HOME`, `PATH`, the usual prefix."""
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        yield from map(str, sorted(Path(root).glob(f"*/bin/{binary}"), reverse=True))
+    yield from _packaged_tools(binary)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := getenv(variable):
             yield os.path.join(home, "bin", binary)
@@ -375,7 +382,7 @@ class env_nvidia_tool(env_base["NvidiaTool | None"]):
 
     def find(self, path: str | None) -> NvidiaTool | None:
         """The tool at `path`, or else an installed one."""
-        for candidate in (path, *_nvidia_tool_candidates(self.binary)):
+        for candidate in itertools.chain((path,), _nvidia_tool_candidates(self.binary)):
             if candidate and (tool := NvidiaTool.from_path(candidate)):
                 return tool
         return None

@@ -38,19 +38,21 @@ class Intervals(Algebra, ABC):
 
     def of(self, value: SSAValue) -> Interval:
         """The interval of an integer or of a tile of integers."""
+        known = self._known
         stack, by_ops = [value], dict[SSAValue, bool]()
         while stack:  # operands first: chains may be long
             current = stack[-1]
-            if current not in self._known and current not in by_ops:
+            if current in known:
+                stack.pop()
+            elif current in by_ops:
+                known[current] = self._find(current, by_ops[current])
+                stack.pop()
+            else:
                 by_ops[current] = self.from_op(current)
                 if by_ops[current]:
                     self._walked += 1
-                    stack.extend(v for v in _integers(current) if v not in self._known)
-                continue
-            if current not in self._known:
-                self._known[current] = self._find(current, by_ops[current])
-            stack.pop()
-        return self._known[value]
+                    stack += [v for v in _integers(current) if v not in known]
+        return known[value]
 
     def _find(self, value: SSAValue, by_op: bool) -> Interval:
         if not by_op:
@@ -60,7 +62,8 @@ class Intervals(Algebra, ABC):
 
     def of_operands(self, op: Op) -> list[Interval]:
         """The intervals of the operands of an op, as its hook gets them."""
-        return [self.of(v) for v in op.operands]
+        known = self._known
+        return [known[v] if v in known else self.of(v) for v in op.operands]
 
     assumes = False
 
@@ -76,7 +79,7 @@ def has_interval(value: SSAValue) -> bool:
 
 def is_number(value: SSAValue) -> bool:
     """True if a value is an integer, or a tile of integers, of more than one bit."""
-    return ir.is_integer(value.type) and ir.element_type(value.type) != ir.i1
+    return ir.is_integer(value.type) and ir.bit_width(value.type) > 1
 
 
 def unordered(value: SSAValue) -> Interval:

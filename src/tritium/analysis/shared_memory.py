@@ -78,9 +78,9 @@ def _parts(op: Operation) -> tuple[int, ...]:
 
 def allocates_memory(op: Operation) -> bool:
     """Whether the op's result is new shared memory."""
-    return isinstance(op, Op) and any(
-        e.action is Action.ALLOCATE and e.resource is SHARED for e in op.effects
-    )
+    if not isinstance(op, Op) or not op.effects:
+        return False
+    return any(e.action is Action.ALLOCATE and e.resource is SHARED for e in op.effects)
 
 
 def allocate(
@@ -178,7 +178,9 @@ class _Liveness(Lifetimes[Any]):
 
 def _read_until_the_end(op: Operation) -> bool:
     """True if a copy reads the memory after the op: the wait names no memory."""
-    return isinstance(op, Op) and any(
+    if not isinstance(op, Op) or not op.effects:
+        return False
+    return any(
         e.is_read and e.resource is SHARED and e.queue is not None and e.queue.reads_for_long
         for e in op.effects
     )

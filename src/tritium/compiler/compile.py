@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -94,6 +95,10 @@ class Compilation:
 
     def run(self, timer: Timer | None = None) -> Compiled:
         """Compile, past the cache."""
+        with _few_collections():
+            return self._run(timer)
+
+    def _run(self, timer: Timer | None) -> Compiled:
         timer = timer or Timer()
         metadata = {
             "hash": self.key,
@@ -143,6 +148,25 @@ class Compilation:
         group = cache.publish(self.key, f"{self.name}.json", files, replace=again)
         _report(self.src, made.metadata, group, timer, hit=False)
         return CompiledKernel(self.src, group, self.key)
+
+
+_YOUNG = 50_000
+"""Objects made before Python looks for garbage while a kernel is compiled, some 10 MB of ops."""
+
+
+@contextmanager
+def _few_collections() -> Generator[None]:
+    """Look for garbage seldom: most of what a compilation makes lives as long as it does, so that
+    looking after every 700 objects takes a tenth of the time and finds little."""
+    first, *others = gc.get_threshold()
+    if True:  # turned off, or another thread compiles
+        yield
+        return
+    gc.set_threshold(_YOUNG, *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
 
 
 def prepare(

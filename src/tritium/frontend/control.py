@@ -536,8 +536,10 @@ def assigned_names(loop: ast.For | ast.While) -> list[str]:
             and is_constexpr_annotation(node.annotation)
         ):
             constant.add(node.target.id)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names[node.id] = None
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                names[node.id] = None
+            return
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             root: ast.expr = node.value
             while isinstance(root, (ast.Attribute, ast.Subscript)):

@@ -13,6 +13,9 @@ from typing import Any, SupportsIndex
 
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, Use
 
+by_identity: tuple[Any, Any] = object.__hash__, object.__eq__
+"""The methods of values and ops that hash and compare."""
+
 
 class Operands(tuple[SSAValue, ...]):
     """The operands that an op has at the moment. To assign to an element changes the op, whose
@@ -47,14 +50,11 @@ class Result(OpResult):
     """A result of an op."""
 
     # Slots, which hide the properties that they are named after, are read as fast as can be.
-    __slots__ = ("owner", "type")
-    __hash__, __eq__ = object.__hash__, object.__eq__
+    __slots__ = ("owner", "type")  # pyright: ignore[reportIncompatibleMethodOverride]
+    __hash__, __eq__ = by_identity
+    op: Any = property(attrgetter("owner"))
+    _type: Any = property(attrgetter("type"), lambda value, type: setattr(value, "type", type))
 
     def __init__(self, type: Attribute, op: Operation, index: int) -> None:
-        self.type, self.owner, self.index = type, op, index
-
-    def _set_type(self, type: Attribute) -> None:
-        self.type = type
-
-    op: Any = property(attrgetter("owner"))
-    _type: Any = property(attrgetter("type"), _set_type)
+        result: Any = self
+        result.type, result.owner, result.index = type, op, index

@@ -134,7 +134,7 @@ class IRPrinter(Printer):
         start = len(self._parts)
         if type(attribute) in LOCATIONS:
             self._print_location(attribute)
-        elif (alias := alias_of(attribute)) is not None:
+        elif (alias := alias_of(type(attribute))) is not None:
             self._print_alias(attribute, alias)
         else:
             self._print_text(attribute)

@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     Float8E5M2FNUZType,
     Float8E5M2Type,
     IntegerType,
-    Signedness,
     TensorType,
     bf16,
     f16,
@@ -43,7 +42,7 @@ Encoding: TypeAlias = Attribute
 
 f8e5m2, f8e4m3fn = Float8E5M2Type(), Float8E4M3FNType()
 f8e4m3fnuz, f8e5m2fnuz = Float8E4M3FNUZType(), Float8E5M2FNUZType()
-_FLOATS = frozenset({f16, bf16, f32, f64, f8e5m2, f8e4m3fn, f8e4m3fnuz, f8e5m2fnuz})
+_FLOATS = frozenset(map(type, (f16, bf16, f32, f64, f8e5m2, f8e4m3fn, f8e4m3fnuz, f8e5m2fnuz)))
 
 
 @irdl_attr_definition
@@ -198,12 +197,13 @@ def with_shape(type: Type, shape: tuple[int, ...]) -> Type:
 
 def is_float(type: Type) -> bool:
     """Whether the elements are floating-point numbers."""
-    return element_type(type) in _FLOATS
+    return element_type(type).__class__ in _FLOATS
 
 
 def is_integer(type: Type) -> bool:
     """Whether the elements are integers (i1 and `index` included)."""
-    return isinstance(element_type(type), (IntegerType, builtin.IndexType))
+    kind = element_type(type).__class__
+    return kind is IntegerType or kind is builtin.IndexType
 
 
 def is_pointer(type: Type) -> bool:
@@ -227,22 +227,25 @@ def bit_width(type: Type) -> int:
     return numpy_dtype(element).itemsize * 8
 
 
-_NUMPY: dict[Type, np.dtype] = {
-    i1: np.dtype(np.bool_),
-    i8: np.dtype(np.int8),
-    i16: np.dtype(np.int16),
-    i32: np.dtype(np.int32),
-    i64: np.dtype(np.int64),
-    f16: np.dtype(np.float16),
-    bf16: np.dtype(ml_dtypes.bfloat16),
-    f32: np.dtype(np.float32),
-    f64: np.dtype(np.float64),
-    f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
-    f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
-    builtin.IndexType(): np.dtype(np.int64),
+# By class and by width, as hashing a type takes several calls.
+_NUMPY: dict[type[Attribute], np.dtype] = {
+    f16.__class__: np.dtype(np.float16),
+    bf16.__class__: np.dtype(ml_dtypes.bfloat16),
+    f32.__class__: np.dtype(np.float32),
+    f64.__class__: np.dtype(np.float64),
+    f8e5m2.__class__: np.dtype(ml_dtypes.float8_e5m2),
+    f8e4m3fn.__class__: np.dtype(ml_dtypes.float8_e4m3fn),
+    f8e4m3fnuz.__class__: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    f8e5m2fnuz.__class__: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    builtin.IndexType: np.dtype(np.int64),
+    PointerType: np.dtype(np.uint64),
 }
+_INTEGERS: dict[int, np.dtype] = {
+    type.width.data: np.dtype(dtype)
+    for type, dtype in (
+        (i1, np.bool_), (i8, np.int8), (i16, np.int16), (i32, np.int32), (i64, np.int64),
+    )
+}  # fmt: skip
 
 
 def numpy_dtype(type: Type) -> np.dtype:
@@ -251,12 +254,10 @@ def numpy_dtype(type: Type) -> np.dtype:
     Raises `OpError` for a type that no array can hold (a descriptor, `i7`).
     """
     element = element_type(type)
-    kind = element.__class__
-    if kind is PointerType:
-        return np.dtype(np.uint64)
-    if kind is IntegerType and element.signedness.data is not Signedness.SIGNLESS:  # pyright: ignore
-        element = IntegerType(element.width.data)  # pyright: ignore
-    known = _NUMPY.get(element)  # pyright: ignore[reportUnknownArgumentType]
+    if element.__class__ is IntegerType:
+        known = _INTEGERS.get(element.width.data)  # pyright: ignore
+    else:
+        known = _NUMPY.get(element.__class__)
     if known is None:
         raise OpError(f"type {element} has no NumPy equivalent")
     return known

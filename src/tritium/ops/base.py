@@ -217,7 +217,7 @@ class Op(DeclaredOp):
         if not region_first:
             yield self
         owner: Operation = self
-        blocks, op = _blocks(self, reverse), cast("Operation | None", None)
+        blocks, op = _blocks(self, reverse), cast("Any", None)
         pending: list[tuple[Operation, Iterator[Block], Operation | None]] = []
         while True:
             if op is None:
@@ -231,12 +231,15 @@ class Op(DeclaredOp):
                     return
                 owner, blocks, op = pending.pop()
                 continue
-            here, op = op, op.prev_op if reverse else op.next_op
-            if not (here.regions and region_first):
+            # The fields behind `prev_op` and `next_op`: this is what most passes begin with.
+            here, op = op, op._prev_op if reverse else op._next_op
+            if not here.regions:
                 yield here
-            if here.regions:
-                pending.append((owner, blocks, op))
-                owner, blocks, op = here, _blocks(here, reverse), None
+                continue
+            if not region_first:
+                yield here
+            pending.append((owner, blocks, op))
+            owner, blocks, op = here, _blocks(here, reverse), None
 
     def own_effects(self) -> Effects:
         """The effects of this op without those of its regions; attributes may add to `effects`."""
@@ -417,9 +420,11 @@ class Op(DeclaredOp):
     def verify(self, verify_nested_ops: bool = True) -> None:
         """Check the op and those in its regions, however deep they are nested."""
         for op in self.walk(region_first=True) if verify_nested_ops else (self,):
-            single = (region.blocks[0] for region in op.regions if len(region.blocks) == 1)
-            if any(block.is_empty for block in single) and not op.has_trait(NoTerminator):
-                raise VerifyException(f"{op.name}: a region has no terminator")
+            for region in op.regions:
+                block = region.first_block
+                empty = block is not None and block is region.last_block and block.is_empty
+                if empty and not op.has_trait(NoTerminator):
+                    raise VerifyException(f"{op.name}: a region has no terminator")
             block = op.parent
             last = block is None or block.last_op is op
             if last or op.successors or ErasedSSAValue in map(type, op.operands):

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.errors import OpError
-from tritium.ir.graph import Result, set_operands
+from tritium.ir.graph import Result, by_identity, set_operands
 from tritium.ops.fields import AttrField, OperandField, i32_array
 
 OpT = TypeVar("OpT", bound="DeclaredOp")
@@ -33,10 +33,18 @@ class OpMeta(ABCMeta):
 class DeclaredOp(Operation, metaclass=OpMeta):
     """An op whose class declares operands, attributes and their text; `Op` adds what it does."""
 
-    __hash__, __eq__ = object.__hash__, object.__eq__  # as xDSL's, without running Python code
+    __hash__, __eq__ = by_identity
     operands: Any = property(attrgetter("_operands"), set_operands)
     next_op: Any = property(attrgetter("_next_op"))
     prev_op: Any = property(attrgetter("_prev_op"))
+
+    @property
+    def operand_types(self) -> tuple[Attribute, ...]:
+        return tuple([operand.type for operand in self.operands])
+
+    @property
+    def result_types(self) -> tuple[Attribute, ...]:
+        return tuple([result.type for result in self.results])
 
     syntax: ClassVar[str | None] = None
     """The custom syntax, in the notation of `ops/syntax.py`; None for MLIR's generic form."""
@@ -163,7 +171,8 @@ class DeclaredOp(Operation, metaclass=OpMeta):
         """As xDSL's, which takes twice as long for the setters that it goes through."""
         op = cls.__new__(cls)
         set_operands(op, operands)
-        op.results = tuple([Result(type, op, i) for i, type in enumerate(result_types)])
+        results = tuple([Result(type, op, i) for i, type in enumerate(result_types)])
+        op.results = cast(Any, results)
         op.properties, op.attributes = dict(properties), dict(attributes)
         op.location = UNKNOWN_LOC if location is None else location
         op.regions = ()

@@ -145,7 +145,7 @@ def opaque(resource: Resource = Resource.HOST) -> Effect:
 
 def only_read(effects: Effects) -> bool:
     """Whether all effects are reads (also where there are none)."""
-    return all(effect.action is Action.READ for effect in effects)
+    return not effects or all(effect.action is Action.READ for effect in effects)
 
 
 def observes(effects: Effects) -> bool:

@@ -198,8 +198,9 @@ class Constants:
         """Bring every constant of the function here, merging equal ones."""
         changed = False
         here = set(self._pool.values())
-        for op in list(function.walk()):
-            if not isinstance(op, ConstantOp) or op in here:
+        found = [op for op in function.walk() if isinstance(op, ConstantOp)]
+        for op in found:
+            if op in here:
                 continue
             changed = True
             known = self._pool.get(compact(op))

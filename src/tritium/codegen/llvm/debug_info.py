@@ -32,6 +32,8 @@ class DebugInfo:
     def __init__(self, module: Module, name: str, location: Attribute | None):
         self._module = module
         self._known: dict[Any, str] = {}
+        self._suffixes: dict[int, tuple[Attribute | None, str]] = {}
+        """Of locations of ops, by identity: their hash takes long. They are kept alive."""
         place = None if location is None else _place(location)
         self._scope = ""
         if place is not None:
@@ -48,6 +50,12 @@ class DebugInfo:
         if not self._scope:
             return ""
         location = getattr(op, "location", None)
+        known = self._suffixes.get(id(location))
+        if known is None:
+            known = self._suffixes[id(location)] = location, self._suffix(location)
+        return known[1]
+
+    def _suffix(self, location: Attribute | None) -> str:
         reference = "" if location is None else self._location(location, self._scope, "")
         if not reference:
             reference = self._node(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -39,22 +39,27 @@ def dim(axis: int) -> str:
     return f"dim{axis}"
 
 
+@lru_cache(maxsize=4096)
+def _integer(value: int) -> Attribute:
+    return IntegerAttr(value, i64)
+
+
 def _encode(value: Any) -> Attribute:
     if isinstance(value, Attribute):
         return value
     if isinstance(value, bool):
         return BoolAttr.from_bool(value)
     if isinstance(value, int):
-        return IntegerAttr(value, i64)
+        return _integer(value)
     return ArrayAttr([_encode(v) for v in value])
 
 
 def _decode(attribute: Attribute) -> Any:
+    if attribute.__class__ is ArrayAttr:
+        return tuple([_decode(a) for a in attribute.data])  # pyright: ignore
     if isinstance(attribute, IntegerAttr):
         value: int = attribute.value.data
         return bool(value) if attribute.type != i64 else value  # pyright: ignore
-    if isinstance(attribute, ArrayAttr):
-        return tuple(_decode(a) for a in attribute.data)  # pyright: ignore
     return attribute
 
 
@@ -584,11 +589,12 @@ _ALIASES: dict[type[Attribute], str] = {
 }  # fmt: skip
 
 
-def alias_of(attribute: Attribute) -> str | None:
-    """The stem of the alias under which an encoding is printed, if it is given one."""
-    if isinstance(attribute, SharedEncoding):
+@cache
+def alias_of(kind: type[Attribute]) -> str | None:
+    """The stem of the alias under which encodings of a class are printed, if they are given one."""
+    if issubclass(kind, SharedEncoding):
         return "shared"
-    return "mma" if isinstance(attribute, MatrixEncoding) else _ALIASES.get(type(attribute))
+    return "mma" if issubclass(kind, MatrixEncoding) else _ALIASES.get(kind)
 
 
 ENCODINGS: tuple[type[ParametrizedAttribute], ...] = (

@@ -83,7 +83,9 @@ class ConstantOp(Op):
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         number = splat_number(self.value)
-        held = attr_value(self.value) if number is None else number
+        if number is not None:
+            return intervals.known(int(number), int(number))
+        held = attr_value(self.value)
         return intervals.known(int(held.min()), int(held.max()))
 
     def print(self, printer: Printer) -> None:

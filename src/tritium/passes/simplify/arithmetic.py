@@ -231,8 +231,8 @@ _COMPARED = 12
 def compare_ranges(op: CmpIOp, rewriter: Rewriter) -> bool:
     """A comparison that the ranges of its operands decide -> a constant."""
     kind = op.predicate.name
-    left = range_of(op.operands[0], _COMPARED)
-    right = range_of(op.operands[1], _COMPARED) if left is not None else None
+    right = range_of(op.operands[1], _COMPARED)  # first, as nothing is known of most bounds
+    left = range_of(op.operands[0], _COMPARED) if right is not None else None
     if left is None or right is None or ir.element_type(op.operands[0].type) == ir.i1:
         return False
     (low, high), (first, last) = left, right

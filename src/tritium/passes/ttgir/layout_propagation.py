@@ -39,7 +39,7 @@ from tritium.target import Processor, processor_named
 
 def with_encoding(type: Attribute, encoding: Attribute | None) -> Attribute:
     """A tile's type with another encoding; other types as they are."""
-    if not isinstance(type, ir.TensorType):
+    if type.__class__ is not ir.TensorType:
         return type
     return ir.tensor_of(ir.shape_of(type), ir.element_type(type), encoding)  # pyright: ignore
 
@@ -49,14 +49,14 @@ def retype(value: SSAValue, encoding: Attribute) -> None:
     value._type = with_encoding(value.type, encoding)  # pyright: ignore
     owner = value.owner
     held: Any = owner.properties.get("value") if isinstance(owner, Operation) else None
-    if isinstance(held, DenseIntOrFPElementsAttr):
+    if held.__class__ is DenseIntOrFPElementsAttr:
         tile: Any = value.type
         owner.properties["value"] = DenseIntOrFPElementsAttr(tile, held.data)  # pyright: ignore
 
 
 def is_tile(value: SSAValue) -> bool:
     """Whether a value is a tile."""
-    return isinstance(value.type, ir.TensorType)
+    return value.type.__class__ is ir.TensorType
 
 
 def is_source(op: Operation) -> bool:

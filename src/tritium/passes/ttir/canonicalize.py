@@ -56,13 +56,16 @@ def all_patterns() -> dict[type[Op], tuple[Pattern, ...]]:
 
 def canonicalize(function: Op) -> bool:
     """Canonicalize one function; returns whether it changed."""
-    changed = False
+    changed = cleaned = False
     while True:
         rewriter = Rewriter(function, all_patterns())
-        changed |= rewriter.constants.hoist_all(function)
+        hoisted = rewriter.constants.hoist_all(function)
         again = rewriter.run()
         again |= control.simplify_blocks(function.regions[0])
-        again |= remove_dead(function)
+        changed |= hoisted
+        if hoisted or again or not cleaned:
+            again |= remove_dead(function)
+            cleaned = True
         changed |= again
         if not again or not _worth_another(function):
             break

@@ -46,7 +46,7 @@ Edge: TypeAlias = "tuple[SSAValue, SSAValue]"
 
 def is_descriptor(value: SSAValue) -> bool:
     """Whether a value is a tensor descriptor."""
-    return isinstance(value.type, ir.TensorDescType)
+    return value.type.__class__ is ir.TensorDescType
 
 
 def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
