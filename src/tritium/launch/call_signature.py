@@ -3,6 +3,7 @@ it found out about such calls."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 from collections.abc import Callable
@@ -10,21 +11,26 @@ from typing import Any
 
 from tritium.launch.native import link
 from tritium.native import pyobjects
+from tritium.native.loader import Image
 from tritium.native.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
 from tritium.native.records import Record, allocate
 
 CAPSULE = b"tritium.signature"
 SYMBOL = "tritium_signature"
-WORDS = 512
+WORDS = 4096
 """Room on the stack for a signature."""
 
-STATE = Record(("types", "ptr"), ("requires_grad", "ptr"))
-"""The `TYPES` record, and the name of the attribute as an interned string."""
+STATE = Record(
+    ("types", "ptr"), ("requires_grad", "ptr"), ("functions", "ptr"), ("count", "i64"),
+    ("address_mask", "i64"),
+)  # fmt: skip
+"""The `TYPES` record, the name of the attribute as an interned string, functions that tell of the
+program's state and how many, and the bits of an address that are told."""
 
 API = (
     "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyErr_Clear", "PyFloat_AsDouble",
-    "PyLong_AsLongLongAndOverflow", "PyLong_AsLong", "PyObject_GetAttr", "PyTuple_GetItem",
-    "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+    "PyLong_AsLongLongAndOverflow", "PyLong_AsLong", "PyObject_CallFunctionObjArgs",
+    "PyObject_GetAttr", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 
@@ -35,15 +41,17 @@ def _native_ir() -> str:
     return native_ir()
 
 
-@functools.cache
-def make_signature() -> Callable[..., bytes | None]:
+def make_signature(
+    *state: Callable[[], Any], addresses: bool = False
+) -> Callable[..., bytes | None]:
     """The function `signature(*args, **kwargs)`; it needs torch, which the caller has loaded.
 
-    It tells a tensor's type, device, shape, strides, whether its memory begins at a multiple of 16
-    bytes and whether it requires grad; the value of an int of 64 bits or a float; the same of a
-    tuple's members; the identity of any other object, which whoever keeps a signature has to keep
-    alive; and the names of keywords. None: an argument is a list, a larger int or a tensor without
-    strides or memory, or there are too many.
+    It tells a tensor's type, device, shape, strides, whether it requires grad and the low four bits
+    of its address, or all with `addresses`; the value of an int of 64 bits or a float; the same of
+    a tuple's members; the identity of any other object, which whoever keeps a signature has to keep
+    alive; the names of keywords; and the identity of what the functions `state` give: None, bools
+    or small integers. None: an argument is a list, a larger int or a tensor without strides or
+    memory, there are too many, or a function raised.
     """
     if not pyobjects.supported():
         return _unknown
@@ -51,12 +59,22 @@ def make_signature() -> Callable[..., bytes | None]:
     types = pyobjects.known_types()
     types.learn(torch.empty(0))
     address, memory = allocate(STATE.size)
+    functions, listed = allocate(8 * max(len(state), 1))
+    (ctypes.c_uint64 * len(state)).from_address(functions)[:] = [id(f) for f in state]
     name = sys.intern("requires_grad")
-    STATE.write(address, types=types.address, requires_grad=id(name))
-    image = link(_native_ir, [SYMBOL], pyobjects.api_addresses(API))
+    STATE.write(
+        address, types=types.address, requires_grad=id(name), functions=functions,
+        count=len(state), address_mask=-1 if addresses else 15,
+    )  # fmt: skip
+    image = _image()
     flags = METH_FASTCALL | METH_KEYWORDS
     method = MethodDef(b"signature", image[SYMBOL], flags, None)
-    return builtin(method, address, CAPSULE, (method, memory, name, image))
+    return builtin(method, address, CAPSULE, (method, memory, listed, state, name, image))
+
+
+@functools.cache
+def _image() -> Image:
+    return link(_native_ir, [SYMBOL], pyobjects.api_addresses(API))
 
 
 def _unknown(*_: Any, **__: Any) -> None:

@@ -8,6 +8,7 @@ from tritium.launch.parsing import NO, YES
 from tritium.launch.records import Tag
 from tritium.native.pyobjects import DLTENSOR, TYPES
 from tritium.native.pyobjects_writer import (
+    call_object,
     export_tensor,
     is_null,
     is_type,
@@ -54,8 +55,9 @@ class SignatureWriter:
         grad = f.call("i64", "PyLong_AsLong", wanted)
         f.call("void", "Py_DecRef", wanted)
         word = i64(Tag.TENSOR)
-        low = f.op("and", tensor_address(f, tensor), i64(15))
-        parts = ((low, 8), (grad, 12), (rank, 16))
+        mask = f.read(state, STATE, "address_mask")
+        address = f.op("and", tensor_address(f, tensor), mask)
+        parts = ((grad, 12), (rank, 16))
         for value, place in parts:
             word = f.op("or", word, f.op("shl", value, i64(place)))
         dtype, kind, number = (
@@ -64,7 +66,7 @@ class SignatureWriter:
         )
         word = f.op("or", word, f.op("shl", dtype, i64(32)))
         device = f.op("or", kind, f.op("shl", number, i64(32)))
-        self._push(f, end, word, device)
+        self._push(f, end, word, device, address)
         size = f.op("shl", rank, i64(3))
         for source in (shape, strides):
             at = f.get("ptr", end)
@@ -119,12 +121,21 @@ class SignatureWriter:
             f.ret(NULL)
         words = f.variable("", size=8 * WORDS)
         end = f.variable("ptr", words)
-        last = f.offset(words, 8 * (WORDS - 2 * MAX_RANK - 2))
+        last = f.offset(words, 8 * (WORDS - 2 * MAX_RANK - 3))
         none = f.read(f.read(state, STATE, "types"), TYPES, "none")
         named = f.variable("i64", i64(0))
         with f.when(f.icmp("ne", names, NULL)):
             f.put(named, f.call("i64", "PyTuple_Size", names))
         self._push(f, end, nargs)
+        functions = f.read(state, STATE, "functions")
+        with f.counted(f.read(state, STATE, "count")) as (i, _):
+            found = call_object(f, f.get("ptr", f.gep("ptr", functions, i)))
+            with f.when(is_null(f, found)):
+                f.call("void", "PyErr_Clear")
+                f.call("void", "Py_IncRef", none)
+                f.ret(none)
+            self._push(f, end, f.cast("ptrtoint", found, "i64"))
+            f.call("void", "Py_DecRef", found)
         with f.counted(f.get("i64", named)) as (i, _):
             with f.when(f.icmp("ugt", f.get("ptr", end), last)):
                 f.call("void", "Py_IncRef", none)
@@ -147,5 +158,3 @@ def native_ir() -> str:
     module = Module()
     SignatureWriter(module).write()
     return module.text()
-
-

@@ -120,8 +120,7 @@ class Operator:
             return self._follow(route, args)
         output = self.function(*args)
         if self._mutated:
-            written = [args[i] for i in self._mutated]
-            _C._increment_version(_flat(written) if self._lists else written)
+            increment_version(*_flat(args[i] for i in self._mutated))
         return output
 
     def _run_primary(self, *args: Any) -> Tensor:
@@ -186,6 +185,11 @@ _transformation = _C._functorch.maybe_current_level
 _is_traced = _C._is_tracing
 _is_left_over = _C._functorch.is_dead_tensor_wrapper
 """True if a tensor is one that a transformation of torch.func passed on, and has ended since."""
+
+
+def increment_version(*written: Tensor) -> None:
+    """Tell autograd that tensors were written to."""
+    _C._increment_version(written)
 
 
 def _is_eager() -> bool:

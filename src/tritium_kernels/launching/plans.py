@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tritium.launch.call_signature import make_signature
 from tritium.runtime import driver
 from tritium.runtime.jit import watch_launches
+from tritium.tools.tensor_descriptor import TensorDescriptor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +42,8 @@ _modes = _C._len_torch_dispatch_stack
 _transformation = _C._functorch.maybe_current_level
 _is_traced = _C._is_tracing
 _autocasts = _C._is_any_autocast_enabled
-_has_gradients = torch.is_grad_enabled
+STATE = (torch.is_grad_enabled, _modes, _transformation, _is_traced, _autocasts)
+"""Functions that tell what of torch's state has a part in what a call does."""
 
 
 def is_watched() -> bool:
@@ -92,7 +94,7 @@ class Record(TorchDispatchMode):
         for name, value in zip((*self.parameters, *kwargs), (*args, *kwargs.values()), strict=True):
             if isinstance(value, Tensor):
                 self._name(value, name)
-                self.device = value.device.index if value.is_cuda else None
+                self.device = value.device.index if value.is_cuda else self.device
         # Launches on another device than the current one need more than is noted.
         if self.device is not None and self.device != torch.cuda.current_device():
             self.possible = False
@@ -112,7 +114,7 @@ class Record(TorchDispatchMode):
             return f"({''.join(f'{self._text(v)}, ' for v in members)})"
         if value is None or type(value) in (int, bool):
             return repr(value)
-        if hasattr(value, "block_shape"):  # a descriptor: of a tensor
+        if isinstance(value, (list, dict, tuple, TensorDescriptor)):  # what may have tensors in it
             self.possible = False
         name = f"_v{len(self.values)}"
         self.values[name] = value
@@ -195,6 +197,15 @@ class Record(TorchDispatchMode):
         return self.values["repeat"]
 
 
+_kept: list[dict[bytes, Any]] = []
+
+
+def forget_records() -> None:
+    """Forget all records: something has changed that no signature tells."""
+    for by_signature in _kept:
+        by_signature.clear()
+
+
 def _memory_of(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
 
@@ -210,8 +221,9 @@ def repeated(function: F) -> F:
     among them, are all that its work depends on."""
     seen: dict[bytes, Any] = {}
     runs: dict[bytes, Callable[..., Any]] = {}
+    _kept.extend((seen, runs))
     get, drivers = runs.get, driver
-    signature = make_signature()
+    signature, levels = make_signature(*STATE), cast(Any, forward_ad)
     is_compiling = torch.compiler.is_compiling
 
     def learn(key: bytes | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -240,10 +252,8 @@ def repeated(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return function(*args, **kwargs)
-        key = signature(drivers.active, _has_gradients(), *args, **kwargs)
+        key = signature(drivers.active, levels._current_level, *args, **kwargs)
         run = get(key)  # pyright: ignore[reportArgumentType]
-        if run is None or is_watched():
-            return learn(key, args, kwargs)
-        return run(*args, **kwargs)
+        return learn(key, args, kwargs) if run is None else run(*args, **kwargs)
 
     return cast(F, call)
