@@ -12,7 +12,7 @@ from typing import Any
 from tritium.launch.native import link
 from tritium.native import pyobjects
 from tritium.native.loader import Image
-from tritium.native.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
+from tritium.native.pyobjects import METH_FASTCALL, METH_KEYWORDS, TYPES, MethodDef, builtin
 from tritium.native.records import Record, allocate
 
 CAPSULE = b"tritium.signature"
@@ -49,15 +49,15 @@ def make_signature(
     It tells a tensor's type, device, shape, strides, whether it requires grad and the low four bits
     of its address, or all with `addresses`; the value of an int of 64 bits or a float; the same of
     a tuple's members; the identity of any other object, which whoever keeps a signature has to keep
-    alive; the names of keywords; and the identity of what the functions `state` give: None, bools
-    or small integers. None: an argument is a list, a larger int or a tensor without strides or
-    memory, there are too many, or a function raised.
+    alive; the names of keywords; and the identity of what the functions `state` give. None: an
+    argument is a list, a larger int or a tensor without strides or memory, there are too many, or a
+    function raised; or this torch or this Python is one that native code cannot read.
     """
-    if not pyobjects.supported():
-        return _unknown
     torch: Any = sys.modules["torch"]
     types = pyobjects.known_types()
     types.learn(torch.empty(0))
+    if not pyobjects.supported() or not TYPES.read(types.address, "export"):
+        return _unknown
     address, memory = allocate(STATE.size)
     functions, listed = allocate(8 * max(len(state), 1))
     (ctypes.c_uint64 * len(state)).from_address(functions)[:] = [id(f) for f in state]

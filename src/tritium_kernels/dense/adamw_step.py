@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 import tritium.language as tl
-from tritium.launch.call_signature import make_signature
 from tritium.runtime import driver
 from tritium_kernels.dense.kernels.adamw import adamw as kernel
 from tritium_kernels.dense.kernels.adamw import adamw_of_many
@@ -28,7 +27,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import cdiv, device_class, on
 from tritium_kernels.launching.operators import increment_version, operator
-from tritium_kernels.launching.plans import STATE, is_watched
+from tritium_kernels.launching.plans import is_watched, signer
 from tritium_kernels.launching.tables import FLAT, plan_flat
 
 
@@ -204,6 +203,7 @@ class Prepared(NamedTuple):
     table: Tensor
     count: int
     constants: dict[str, Any]
+    driver: Any
 
     def launch(
         self, step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float,
@@ -232,7 +232,7 @@ def _prepare(
         "ALIGNED": not functools.reduce(or_, addresses) % 16, "BLOCK": block,
         "STEP": _STEP if kind == "cpu" else block, "num_warps": warps,
     }  # fmt: skip
-    return Prepared((programs,), table, len(sizes), constants)
+    return Prepared((programs,), table, len(sizes), constants, driver.active)
 
 
 @adamw_foreach_op.register_fake
@@ -264,18 +264,24 @@ def adamw_foreach_(
     """`adamw_` of each parameter, with its gradient and moments: one launch for all that have the
     same types, in place of one for each. Tensors whose elements are in different orders, or do not
     fill their memory, have a launch of their own."""
-    op = "adamw_foreach_"
     lists = [list(given) for given in (parameters, gradients, firsts, seconds)]
-    key = None
-    if not torch.compiler.is_compiling():
-        sizes = map(len, lists)
-        key = _signature(driver.active, *sizes, *chain.from_iterable(lists))
+    is_compiled = torch.compiler.is_compiling()
+    key = None if is_compiled else _sign(*map(len, lists), *chain.from_iterable(lists))
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
+    if known is None:
+        _check_lists(*lists)
+    check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
+    if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
+        known = _remember(key, lists)
     if known is not None:
-        check_options(op, step, lr, betas, eps, weight_decay)
         known.launch(step, lr, *betas, eps, weight_decay, maximize)
-        return increment_version(*lists[0], *lists[2], *lists[3])
-    parameters, *others = lists
+        increment_version(*lists[0], *lists[2], *lists[3])
+    elif lists[0]:
+        adamw_foreach_op(*lists, step, lr, *betas, eps, weight_decay, maximize)
+
+
+def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:
+    op = "adamw_foreach_"
     given = dict(zip(("gradients", "firsts", "seconds"), others, strict=True))
     for name, tensors in given.items():
         if len(tensors) != len(parameters):
@@ -285,22 +291,18 @@ def adamw_foreach_(
         for i, parameter in enumerate(parameters):
             beside = {f"{name}[{i}]": tensors[i] for name, tensors in given.items()}
             check_operands(op, f"parameters[{i}]", parameter, beside)
-    check_options(op, step, lr, betas, eps, weight_decay)
-    if parameters:
-        adamw_foreach_op(*lists, step, lr, *betas, eps, weight_decay, maximize)
-    _remember(key, lists)
 
 
 _known: dict[bytes, Prepared] = {}
-_signature = make_signature(*STATE, addresses=True)
+"""By the signatures of the tensors, with their addresses."""
+_sign = signer(addresses=True)
 
 
-def _remember(key: bytes | None, lists: Sequence[Sequence[Tensor]]) -> None:
-    """Have the next steps of the same tensors launched without another look at them."""
-    if key is None or not lists[0] or is_watched() or not _fit(*lists):
-        return
+def _remember(key: bytes, lists: Sequence[Sequence[Tensor]]) -> Prepared | None:
+    """The launch for all tensors, if one does for them, which the next steps find."""
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     prepared = _prepare_all(lists)
     if prepared is not None:
         _known[key] = prepared
+    return prepared

@@ -42,8 +42,17 @@ _modes = _C._len_torch_dispatch_stack
 _transformation = _C._functorch.maybe_current_level
 _is_traced = _C._is_tracing
 _autocasts = _C._is_any_autocast_enabled
-STATE = (torch.is_grad_enabled, _modes, _transformation, _is_traced, _autocasts)
-"""Functions that tell what of torch's state has a part in what a call does."""
+_STATE = (
+    torch.is_grad_enabled, _modes, _transformation, _is_traced, _autocasts,
+    functools.partial(getattr, forward_ad, "_current_level"),
+    functools.partial(getattr, driver, "active"),
+)  # fmt: skip
+"""Functions that tell what of the program's state has a part in what a call does."""
+
+
+def signer(addresses: bool = False) -> Callable[..., bytes | None]:
+    """A function that gives a call's signature, with the state that has a part in what it does."""
+    return make_signature(*_STATE, addresses=addresses)
 
 
 def is_watched() -> bool:
@@ -51,7 +60,7 @@ def is_watched() -> bool:
     return bool(
         _modes() or _transformation() is not None or _is_traced() or _autocasts()
         or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
-    )
+    )  # fmt: skip
 
 
 class _Here(threading.local):
@@ -222,8 +231,7 @@ def repeated(function: F) -> F:
     seen: dict[bytes, Any] = {}
     runs: dict[bytes, Callable[..., Any]] = {}
     _kept.extend((seen, runs))
-    get, drivers = runs.get, driver
-    signature, levels = make_signature(*STATE), cast(Any, forward_ad)
+    get, sign = runs.get, signer()
     is_compiling = torch.compiler.is_compiling
 
     def learn(key: bytes | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -236,7 +244,7 @@ def repeated(function: F) -> F:
                 runs.clear()
             # The signature tells these by their identity.
             constants = [v for v in values if not isinstance(v, Tensor)]
-            seen[key] = (drivers.active, constants, [*kwargs])
+            seen[key] = (driver.active, constants, [*kwargs])
             return function(*args, **kwargs)
         record = Record(args, kwargs)
         _here.record = record
@@ -252,7 +260,7 @@ def repeated(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return function(*args, **kwargs)
-        key = signature(drivers.active, levels._current_level, *args, **kwargs)
+        key = sign(*args, **kwargs)
         run = get(key)  # pyright: ignore[reportArgumentType]
         return learn(key, args, kwargs) if run is None else run(*args, **kwargs)
 
