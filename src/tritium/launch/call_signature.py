@@ -1,5 +1,5 @@
-"""What a call of a function of tensors looks like, as bytes: a key under which a program keeps what
-it found out about such calls."""
+"""Signatures of calls of functions of tensors, as bytes: keys under which a program keeps what it
+found out about such calls."""
 
 from __future__ import annotations
 
@@ -10,28 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.launch.native import link
+from tritium.launch.records import (
+    SIGNATURE,
+    SIGNATURE_API,
+    SIGNATURE_CAPSULE,
+    SIGNATURE_STATE,
+)
 from tritium.native import pyobjects
 from tritium.native.loader import Image
 from tritium.native.pyobjects import METH_FASTCALL, METH_KEYWORDS, TYPES, MethodDef, builtin
-from tritium.native.records import Record, allocate
-
-CAPSULE = b"tritium.signature"
-SYMBOL = "tritium_signature"
-WORDS = 4096
-"""Room on the stack for a signature."""
-
-STATE = Record(
-    ("types", "ptr"), ("requires_grad", "ptr"), ("functions", "ptr"), ("count", "i64"),
-    ("address_mask", "i64"),
-)  # fmt: skip
-"""The `TYPES` record, the name of the attribute as an interned string, functions that tell of the
-program's state and how many, and the bits of an address that are told."""
-
-API = (
-    "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyErr_Clear", "PyFloat_AsDouble",
-    "PyLong_AsLongLongAndOverflow", "PyLong_AsLong", "PyObject_CallFunctionObjArgs",
-    "PyObject_GetAttr", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
-)  # fmt: skip
+from tritium.native.records import allocate
 
 
 def _native_ir() -> str:
@@ -58,23 +46,23 @@ def make_signature(
     types.learn(torch.empty(0))
     if not pyobjects.supported() or not TYPES.read(types.address, "export"):
         return _unknown
-    address, memory = allocate(STATE.size)
+    address, memory = allocate(SIGNATURE_STATE.size)
     functions, listed = allocate(8 * max(len(state), 1))
     (ctypes.c_uint64 * len(state)).from_address(functions)[:] = [id(f) for f in state]
     name = sys.intern("requires_grad")
-    STATE.write(
+    SIGNATURE_STATE.write(
         address, types=types.address, requires_grad=id(name), functions=functions,
         count=len(state), address_mask=-1 if addresses else 15,
     )  # fmt: skip
     image = _image()
     flags = METH_FASTCALL | METH_KEYWORDS
-    method = MethodDef(b"signature", image[SYMBOL], flags, None)
-    return builtin(method, address, CAPSULE, (method, memory, listed, state, name, image))
+    method = MethodDef(b"signature", image[SIGNATURE], flags, None)
+    return builtin(method, address, SIGNATURE_CAPSULE, (method, memory, listed, state, name, image))
 
 
 @functools.cache
 def _image() -> Image:
-    return link(_native_ir, [SYMBOL], pyobjects.api_addresses(API))
+    return link(_native_ir, [SIGNATURE], pyobjects.api_addresses(SIGNATURE_API))
 
 
 def _unknown(*_: Any, **__: Any) -> None:

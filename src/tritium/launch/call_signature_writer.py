@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from tritium.codegen.llvm.writer import Module, Value
-from tritium.launch.call_signature import CAPSULE, STATE, SYMBOL, WORDS
 from tritium.launch.parsing import NO, YES
-from tritium.launch.records import Tag
+from tritium.launch.records import (
+    SIGNATURE,
+    SIGNATURE_CAPSULE,
+    SIGNATURE_STATE,
+    SIGNATURE_WORDS,
+    Tag,
+)
 from tritium.native.pyobjects import DLTENSOR, TYPES
 from tritium.native.pyobjects_writer import (
     call_object,
@@ -39,7 +44,7 @@ class SignatureWriter:
 
     def _tensor(self, f: Code, state: Value, obj: Value, end: Value) -> None:
         """The words of a tensor; returns from the function."""
-        exported, tensor = export_tensor(f, f.read(state, STATE, "types"), obj)
+        exported, tensor = export_tensor(f, f.read(state, SIGNATURE_STATE, "types"), obj)
         with f.when(f.op("xor", exported, YES)):
             f.call("void", "PyErr_Clear")
             f.ret(NO)
@@ -48,14 +53,15 @@ class SignatureWriter:
         unknown = f.op("or", f.icmp("sgt", rank, i64(MAX_RANK)), is_null(f, strides))
         with f.when(unknown):
             f.ret(NO)
-        wanted = f.call("ptr", "PyObject_GetAttr", obj, f.read(state, STATE, "requires_grad"))
+        attribute = f.read(state, SIGNATURE_STATE, "requires_grad")
+        wanted = f.call("ptr", "PyObject_GetAttr", obj, attribute)
         with f.when(is_null(f, wanted)):
             f.call("void", "PyErr_Clear")
             f.ret(NO)
         grad = f.call("i64", "PyLong_AsLong", wanted)
         f.call("void", "Py_DecRef", wanted)
         word = i64(Tag.TENSOR)
-        mask = f.read(state, STATE, "address_mask")
+        mask = f.read(state, SIGNATURE_STATE, "address_mask")
         address = f.op("and", tensor_address(f, tensor), mask)
         parts = ((grad, 12), (rank, 16))
         for value, place in parts:
@@ -82,7 +88,7 @@ class SignatureWriter:
         state, obj, end, last = f.arguments
         with f.when(f.icmp("ugt", f.get("ptr", end), last)):
             f.ret(NO)
-        types, kind = f.read(state, STATE, "types"), type_of(f, obj)
+        types, kind = f.read(state, SIGNATURE_STATE, "types"), type_of(f, obj)
         with f.when(is_type(f, kind, types, "tensor", "parameter")):
             self._tensor(f, state, obj, end)
         with f.when(is_type(f, kind, types, "int")):
@@ -112,23 +118,23 @@ class SignatureWriter:
     def _signature(self) -> None:
         """object tritium_signature(capsule, args, nargs, names)."""
         arguments = [("ptr", "capsule"), ("ptr", "args"), ("i64", "nargs"), ("ptr", "names")]
-        f = Code(self.module, SYMBOL, arguments, "ptr", exported=True)
+        f = Code(self.module, SIGNATURE, arguments, "ptr", exported=True)
         capsule, args, nargs, names = f.arguments
-        text = 'c"' + CAPSULE.decode() + '\\00"'
-        name = self.module.constant(f"[{len(CAPSULE) + 1} x i8]", text)
+        text = 'c"' + SIGNATURE_CAPSULE.decode() + '\\00"'
+        name = self.module.constant(f"[{len(SIGNATURE_CAPSULE) + 1} x i8]", text)
         state = f.call("ptr", "PyCapsule_GetPointer", capsule, name)
         with f.when(is_null(f, state)):
             f.ret(NULL)
-        words = f.variable("", size=8 * WORDS)
+        words = f.variable("", size=8 * SIGNATURE_WORDS)
         end = f.variable("ptr", words)
-        last = f.offset(words, 8 * (WORDS - 2 * MAX_RANK - 3))
-        none = f.read(f.read(state, STATE, "types"), TYPES, "none")
+        last = f.offset(words, 8 * (SIGNATURE_WORDS - 2 * MAX_RANK - 3))
+        none = f.read(f.read(state, SIGNATURE_STATE, "types"), TYPES, "none")
         named = f.variable("i64", i64(0))
         with f.when(f.icmp("ne", names, NULL)):
             f.put(named, f.call("i64", "PyTuple_Size", names))
         self._push(f, end, nargs)
-        functions = f.read(state, STATE, "functions")
-        with f.counted(f.read(state, STATE, "count")) as (i, _):
+        functions = f.read(state, SIGNATURE_STATE, "functions")
+        with f.counted(f.read(state, SIGNATURE_STATE, "count")) as (i, _):
             found = call_object(f, f.get("ptr", f.gep("ptr", functions, i)))
             with f.when(is_null(f, found)):
                 f.call("void", "PyErr_Clear")

@@ -420,7 +420,7 @@ class _Launch(NamedTuple):
 Watcher = Callable[[JITFunction[Any], Grid, tuple[Any, ...], dict[str, Any]], None]
 """Takes a kernel, the grid, the arguments and the options of a launch."""
 _watchers: dict[int, Watcher] = {}
-"""By thread."""
+"""Watchers by the number of the thread."""
 
 
 @contextmanager

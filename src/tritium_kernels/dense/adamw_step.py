@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, or_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -196,14 +197,16 @@ def _prepare_all(lists: Sequence[Sequence[Tensor]]) -> Prepared | None:
     return _prepare(lists[0][0].device, [kind.pop() for kind in kinds], lists)
 
 
-class Prepared(NamedTuple):
-    """What launches for the same tensors have in common."""
+@dataclass
+class Prepared:
+    """A launch for known tensors, and the options of the last one, which have been looked at."""
 
     grid: tuple[int]
     table: Tensor
     count: int
     constants: dict[str, Any]
     driver: Any
+    options: tuple[Any, ...] = ()
 
     def launch(
         self, step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float,
@@ -270,14 +273,17 @@ def adamw_foreach_(
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
     if known is None:
         _check_lists(*lists)
-    check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
+    options = lr, *betas, eps, weight_decay, maximize
+    if known is None or known.options != options or step.__class__ is not int or step < 1:
+        check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
         known = _remember(key, lists)
     if known is not None:
-        known.launch(step, lr, *betas, eps, weight_decay, maximize)
-        increment_version(*lists[0], *lists[2], *lists[3])
+        known.options = options
+        known.launch(step, *options)
+        increment_version(lists[0] + lists[2] + lists[3])
     elif lists[0]:
-        adamw_foreach_op(*lists, step, lr, *betas, eps, weight_decay, maximize)
+        adamw_foreach_op(*lists, step, *options)
 
 
 def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:
@@ -294,7 +300,7 @@ def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:
 
 
 _known: dict[bytes, Prepared] = {}
-"""By the signatures of the tensors, with their addresses."""
+"""Launches by the signatures of their tensors, with addresses."""
 _sign = signer(addresses=True)
 
 

@@ -120,7 +120,7 @@ class Operator:
             return self._follow(route, args)
         output = self.function(*args)
         if self._mutated:
-            increment_version(*_flat(args[i] for i in self._mutated))
+            increment_version(_flat(args[i] for i in self._mutated))
         return output
 
     def _run_primary(self, *args: Any) -> Tensor:
@@ -187,7 +187,7 @@ _is_left_over = _C._functorch.is_dead_tensor_wrapper
 """True if a tensor is one that a transformation of torch.func passed on, and has ended since."""
 
 
-def increment_version(*written: Tensor) -> None:
+def increment_version(written: list[Tensor]) -> None:
     """Tell autograd that tensors were written to."""
     _C._increment_version(written)
 

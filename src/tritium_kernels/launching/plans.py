@@ -64,7 +64,7 @@ def is_watched() -> bool:
 
 
 class _Here(threading.local):
-    """What this thread records."""
+    """The record that a thread makes."""
 
     record: Record | None = None
 
@@ -78,7 +78,7 @@ def current_record() -> Record | None:
 
 
 class Record(TorchDispatchMode):
-    """What a call does, as lines of Python.
+    """A record of what a call does, as lines of Python.
 
     Attributes:
         names: the name of each tensor by its identity; `kept` keeps all alive meanwhile.
