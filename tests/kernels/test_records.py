@@ -86,6 +86,32 @@ def test_signatures_are_told_apart() -> None:
     assert call(x.detach().requires_grad_()).requires_grad
 
 
+def test_a_tensor_given_twice_is_not_recorded() -> None:
+    call, entered = counted(lambda a, b: matmul(a, b))
+    x, y = (normal(8, 8, seed=s) for s in (1, 2))
+    for a, b in [(x, x)] * 4 + [(x, y)] * 4 + [(y, x), (y, y)]:
+        close(call(a, b), a.double() @ b.double())
+    assert entered == [6]
+
+
+def test_state_is_told_apart() -> None:
+    call, entered = counted(lambda x: softmax_op(x, False))
+    x = normal(4, 8)
+    for _ in range(3):
+        call(x)
+    torch.use_deterministic_algorithms(True)
+    try:
+        call(x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.set_default_dtype(torch.float64)
+    try:
+        call(x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert entered == [4]
+
+
 def test_gradients_of_repeated_calls() -> None:
     for seed in range(4):
         given = [normal(*s, seed=seed).requires_grad_() for s in ((6, 16), (16,), (16,))]

@@ -29,8 +29,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST = 4096
 """Signatures of a function that are kept; then all are forgotten."""
 
-_CONSTANTS = (Tensor, Parameter, int, float, bool, type(None), str, torch.dtype)
-"""Types of arguments of calls that are recorded; members of tuples are of these, too."""
+_CONSTANTS = (int, float, bool, type(None), str, torch.dtype)
+"""Types of recorded calls' arguments besides tensors; members of tuples are of these."""
 
 _ops = torch.ops.aten
 _EMPTY = {_ops.empty.memory_format, _ops.empty_like.default, _ops.new_empty.default}
@@ -44,6 +44,7 @@ _is_traced = _C._is_tracing
 _autocasts = _C._is_any_autocast_enabled
 _STATE = (
     torch.is_grad_enabled, _modes, _transformation, _is_traced, _autocasts,
+    torch.are_deterministic_algorithms_enabled, torch.get_default_dtype,
     functools.partial(getattr, forward_ad, "_current_level"),
     functools.partial(getattr, driver, "active"),
 )  # fmt: skip
@@ -219,6 +220,13 @@ def _memory_of(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
 
 
+def _can_be_told(values: Sequence[Any]) -> bool:
+    """Whether a record can tell the arguments apart: a tensor that is given twice has one name."""
+    tensors = [v for v in values if type(v) in (Tensor, Parameter)]
+    others = [v for v in values if type(v) not in (Tensor, Parameter)]
+    return len({*map(id, tensors)}) == len(tensors) and all(map(_is_constant, others))
+
+
 def _is_constant(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(_is_constant, cast("tuple[Any, ...]", value)))
@@ -236,7 +244,7 @@ def repeated(function: F) -> F:
 
     def learn(key: bytes | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = (*args, *kwargs.values())
-        if key is None or is_watched() or not all(map(_is_constant, values)):
+        if key is None or is_watched() or not _can_be_told(values):
             return function(*args, **kwargs)
         if key not in seen:
             if len(seen) >= MOST:
