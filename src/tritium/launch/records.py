@@ -120,3 +120,21 @@ DESCRIPTOR_FIELDS = ("base", "shape", "strides", "block_shape", "padding")
 
 HASH_START, HASH_FACTOR = 0x243F6A8885A308D3, 0x9E3779B97F4A7C15 - (1 << 64)
 """Digits of pi and of the golden ratio (an odd number), as signed integers."""
+
+SIGNATURE_CAPSULE = b"tritium.signature"
+SIGNATURE = "tritium_signature"
+SIGNATURE_WORDS = 4096
+"""Room on the stack for a signature."""
+
+SIGNATURE_STATE = Record(
+    ("types", "ptr"), ("requires_grad", "ptr"), ("functions", "ptr"), ("count", "i64"),
+    ("address_mask", "i64"),
+)  # fmt: skip
+"""The `TYPES` record, the name of the attribute as an interned string, functions that tell of the
+program's state and how many, and the bits of an address that are told."""
+
+SIGNATURE_API = (
+    "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyErr_Clear", "PyFloat_AsDouble",
+    "PyLong_AsLongLongAndOverflow", "PyLong_AsLong", "PyObject_CallFunctionObjArgs",
+    "PyObject_GetAttr", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+)  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any, NamedTuple, overload
 
@@ -186,9 +188,15 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def __getitem__(self, grid: Grid) -> Any:
         """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""
         try:
+            if _watchers and threading.get_ident() in _watchers:
+                return functools.partial(self._launch_watched, grid)
             return MethodType(self._launch, grid)
         except TypeError:
             raise TypeError("the grid is None; 1 to 3 ints or a function are required") from None
+
+    def _launch_watched(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
+        _watchers[threading.get_ident()](self, grid, args, kwargs)
+        return self._launch(grid, *args, **kwargs)
 
     def _launch_by_run(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         return self.run(*args, grid=grid, warmup=False, **kwargs)
@@ -407,6 +415,27 @@ class _Launch(NamedTuple):
     values: Sequence[Any]
     options: dict[str, Any]
     warmup: bool
+
+
+Watcher = Callable[[JITFunction[Any], Grid, tuple[Any, ...], dict[str, Any]], None]
+"""Takes a kernel, the grid, the arguments and the options of a launch."""
+_watchers: dict[int, Watcher] = {}
+"""Watchers by the number of the thread."""
+
+
+@contextmanager
+def watch_launches(watcher: Watcher) -> Generator[None]:
+    """Tell `watcher` of each launch by `kernel[grid]` of this thread, before it happens, inside of
+    a `with` block."""
+    thread = threading.get_ident()
+    before = _watchers.get(thread)
+    _watchers[thread] = watcher
+    try:
+        yield
+    finally:
+        del _watchers[thread]
+        if before is not None:
+            _watchers[thread] = before
 
 
 _PRIVATE = frozenset({"_launch", "_teacher", "used_global_vals", "_hash"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, or_
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 import tritium.language as tl
+from tritium.runtime import driver
 from tritium_kernels.dense.kernels.adamw import adamw as kernel
 from tritium_kernels.dense.kernels.adamw import adamw_of_many
 from tritium_kernels.errors import (
@@ -25,7 +27,8 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.launch import cdiv, device_class, on
-from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.operators import increment_version, operator
+from tritium_kernels.launching.plans import is_watched, signer
 from tritium_kernels.launching.tables import FLAT, plan_flat
 
 
@@ -133,6 +136,9 @@ _STEP = 256
 """Elements of a step of a program on CPUs; the last one's lanes without an element take time."""
 
 
+_MOST_KNOWN = 64
+
+
 @lru_cache(maxsize=64)
 def _table(
     device: torch.device, addresses: tuple[int, ...], sizes: tuple[int, ...], block: int
@@ -167,11 +173,9 @@ def adamw_foreach_op(
 ) -> None:  # fmt: skip
     options = (step, rate, beta1, beta2, eps, decay, maximize)
     lists = (parameters, gradients, firsts, seconds)
-    kinds = [set(map(_DTYPE, tensors)) for tensors in lists]
-    if max(map(len, kinds)) == 1 and len(set(map(_DEVICE, parameters))) == 1 and all(
-        map(Tensor.is_contiguous, chain.from_iterable(lists))
-    ):  # fmt: skip
-        return _launch(parameters[0].device, [kind.pop() for kind in kinds], lists, *options)
+    together = _prepare_all(lists)
+    if together is not None:
+        return together.launch(*options)
     groups: dict[Any, list[tuple[Tensor, ...]]] = {}
     for tensors in zip(parameters, gradients, firsts, seconds, strict=True):
         if not _is_plain(tensors):
@@ -180,28 +184,58 @@ def adamw_foreach_op(
             kind = (tensors[0].device, *(t.dtype for t in tensors))
             groups.setdefault(kind, []).append(tensors)
     for (device, *dtypes), group in groups.items():
-        _launch(device, dtypes, [*zip(*group, strict=True)], *options)
+        _prepare(device, dtypes, [*zip(*group, strict=True)]).launch(*options)
 
 
-def _launch(
-    device: torch.device, dtypes: Sequence[torch.dtype], lists: Sequence[Sequence[Tensor]],
-    step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float, maximize: bool,
-) -> None:  # fmt: skip
-    """The step of tensors of the same types: lists of parameters, gradients and moments."""
+def _prepare_all(lists: Sequence[Sequence[Tensor]]) -> Prepared | None:
+    """The launch for all tensors, if one does for them."""
+    kinds = [set(map(_DTYPE, tensors)) for tensors in lists]
+    if max(map(len, kinds)) > 1 or len(set(map(_DEVICE, lists[0]))) > 1 or not all(
+        map(Tensor.is_contiguous, chain.from_iterable(lists))
+    ):  # fmt: skip
+        return None
+    return _prepare(lists[0][0].device, [kind.pop() for kind in kinds], lists)
+
+
+@dataclass
+class Prepared:
+    """A launch for known tensors, and the options of the last one, which have been looked at."""
+
+    grid: tuple[int]
+    table: Tensor
+    count: int
+    constants: dict[str, Any]
+    driver: Any
+    options: tuple[Any, ...] = ()
+
+    def launch(
+        self, step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float,
+        maximize: bool,
+    ) -> None:  # fmt: skip
+        corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
+        with on("adamw_foreach_", "parameters", self.table):
+            adamw_of_many[self.grid](
+                self.table, self.count, rate, beta1, beta2, eps, rate * decay, *corrections,
+                -1.0 if maximize else 1.0, **self.constants,
+            )  # fmt: skip
+
+
+def _prepare(
+    device: torch.device, dtypes: Sequence[torch.dtype], lists: Sequence[Sequence[Tensor]]
+) -> Prepared:
+    """The launch for tensors of the same types: lists of parameters, gradients and moments."""
     addresses = tuple(map(Tensor.data_ptr, chain.from_iterable(lists)))
     sizes = tuple(map(Tensor.numel, lists[0]))
     kind = device_class(device)
     block, warps = FLAT[kind].block, FLAT[kind].warps
     table, programs = _table(device, addresses, sizes, block)
     parameter, gradient, first, second = (_TYPES[dtype] for dtype in dtypes)
-    corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
-    with on("adamw_foreach_", "parameters", lists[0][0]):
-        adamw_of_many[(programs,)](
-            table, len(sizes), rate, beta1, beta2, eps, rate * decay, *corrections,
-            -1.0 if maximize else 1.0, P=parameter, G=gradient, M=first, V=second,
-            ALIGNED=not functools.reduce(or_, addresses) % 16, BLOCK=block,
-            STEP=_STEP if kind == "cpu" else block, num_warps=warps,
-        )  # fmt: skip
+    constants = {
+        "P": parameter, "G": gradient, "M": first, "V": second,
+        "ALIGNED": not functools.reduce(or_, addresses) % 16, "BLOCK": block,
+        "STEP": _STEP if kind == "cpu" else block, "num_warps": warps,
+    }  # fmt: skip
+    return Prepared((programs,), table, len(sizes), constants, driver.active)
 
 
 @adamw_foreach_op.register_fake
@@ -233,19 +267,48 @@ def adamw_foreach_(
     """`adamw_` of each parameter, with its gradient and moments: one launch for all that have the
     same types, in place of one for each. Tensors whose elements are in different orders, or do not
     fill their memory, have a launch of their own."""
+    lists = [list(given) for given in (parameters, gradients, firsts, seconds)]
+    is_compiled = torch.compiler.is_compiling()
+    key = None if is_compiled else _sign(*map(len, lists), *chain.from_iterable(lists))
+    known = _known.get(key)  # pyright: ignore[reportArgumentType]
+    if known is None:
+        _check_lists(*lists)
+    options = lr, *betas, eps, weight_decay, maximize
+    if known is None or known.options != options or step.__class__ is not int or step < 1:
+        check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
+    if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
+        known = _remember(key, lists)
+    if known is not None:
+        known.options = options
+        known.launch(step, *options)
+        increment_version(lists[0] + lists[2] + lists[3])
+    elif lists[0]:
+        adamw_foreach_op(*lists, step, *options)
+
+
+def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:
     op = "adamw_foreach_"
-    parameters = list(parameters)
-    given = {"gradients": list(gradients), "firsts": list(firsts), "seconds": list(seconds)}
+    given = dict(zip(("gradients", "firsts", "seconds"), others, strict=True))
     for name, tensors in given.items():
         if len(tensors) != len(parameters):
             raise refuse(op, name, f"has {len(tensors)} tensors", f"{len(parameters)}, as many as "
                          "parameters")  # fmt: skip
     if torch.compiler.is_compiling() or not _fit(parameters, *given.values()):
         for i, parameter in enumerate(parameters):
-            others = {f"{name}[{i}]": tensors[i] for name, tensors in given.items()}
-            check_operands(op, f"parameters[{i}]", parameter, others)
-    check_options(op, step, lr, betas, eps, weight_decay)
-    if parameters:
-        adamw_foreach_op(
-            parameters, *given.values(), step, lr, *betas, eps, weight_decay, maximize
-        )
+            beside = {f"{name}[{i}]": tensors[i] for name, tensors in given.items()}
+            check_operands(op, f"parameters[{i}]", parameter, beside)
+
+
+_known: dict[bytes, Prepared] = {}
+"""Launches by the signatures of their tensors, with addresses."""
+_sign = signer(addresses=True)
+
+
+def _remember(key: bytes, lists: Sequence[Sequence[Tensor]]) -> Prepared | None:
+    """The launch for all tensors, if one does for them, which the next steps find."""
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    prepared = _prepare_all(lists)
+    if prepared is not None:
+        _known[key] = prepared
+    return prepared

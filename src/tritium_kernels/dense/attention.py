@@ -27,6 +27,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.operators import autocast, operator
+from tritium_kernels.launching.plans import repeated
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 """Types of paged attention. Attention takes float64 too, on CPUs."""
@@ -99,10 +100,9 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:6], *output)
     ctx.options = inputs[6:]
-    ctx.mark_non_differentiable(output[1])
 
 
-def _backward(ctx: Any, do: Tensor, _: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, do: Tensor, *_: Tensor) -> tuple[Any, ...]:
     q, k, v, q_offsets, k_offsets, aux, o, lse = ctx.saved_tensors
     operands = (q, k, v, o, lse, do, q_offsets, k_offsets, aux)
     return *attention_backward_op(*operands, *ctx.options), *(11 * [None])
@@ -173,6 +173,7 @@ def _check_offsets(name: str, offsets: Tensor, rows: int, most: int) -> None:
         raise refuse(op, limit, f"is {most}", accepted)
 
 
+@repeated
 def attention(
     q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
     window: tuple[int, int] | None = None, score: ScoreModifier | None = None,
@@ -202,10 +203,10 @@ def attention(
     check_range("attention", "dropout", dropout, 0, 1)
     check_integer("attention", "seed", seed, *SEEDS)
     scale = _check_scale("attention", scale, q)
-    return attention_op(
+    return attention_op.primary(
         q, k, v, None, None, aux, scale, left, right, None if score is None else score.name,
         float(dropout), seed, q.shape[2], k.shape[2],
-    )[0]  # fmt: skip
+    )  # fmt: skip
 
 
 def attention_packed(
@@ -241,7 +242,7 @@ def attention_packed(
     check_integer(op, "most_keys", most_keys, 0)
     scale = _check_scale(op, scale, q)
     heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
-    o, _ = attention_op(
+    o = attention_op.primary(
         *heads_first, q_offsets.contiguous(), k_offsets.contiguous(), aux, scale, left, right,
         None if score is None else score.name, float(dropout), seed, most_queries, most_keys,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import as_rows, device_class, empty_like, on
 from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -126,10 +127,9 @@ def _(
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     logits, target, *ctx.options = inputs
     ctx.save_for_backward(logits, target, output[1])
-    ctx.mark_non_differentiable(output[1])
 
 
-def _backward(ctx: Any, dloss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     logits, target, lse = ctx.saved_tensors
     dx = cross_entropy_backward_op(logits, target, lse, dloss, *ctx.options, None)
     return dx, None, None, None, None
@@ -191,7 +191,6 @@ def _(
 def _save_total(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     logits, target, *ctx.options, _ = inputs
     ctx.save_for_backward(logits, target, *output[1:])
-    ctx.mark_non_differentiable(*output[1:])
 
 
 def _backward_total(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -217,6 +216,7 @@ def check_loss(
     check_choice(op, "reduction", reduction, REDUCTIONS)
 
 
+@repeated
 def cross_entropy(
     logits: Tensor, target: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0,
     z_loss: float = 0.0, reduction: str = "mean",
@@ -234,7 +234,7 @@ def cross_entropy(
         reduction,
     )  # fmt: skip
     if reduction == "none":
-        return cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)[0]
+        return cross_entropy_op.primary(logits, target, ignore_index, label_smoothing, z_loss)
     mean = reduction == "mean"
     return cross_entropy_total_op.primary(
         logits, target, ignore_index, label_smoothing, z_loss, mean

@@ -11,6 +11,7 @@ from tritium_kernels.dense.kernels import embedding as kernels
 from tritium_kernels.errors import INDICES, check_integer, check_like, check_rank, check_tensor
 from tritium_kernels.launching.launch import cdiv, matrix_of, on, power_of_two
 from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 NO_PADDING = -1
@@ -85,6 +86,7 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[None, Tensor, None]:
 embedding_op.register_autograd(_backward, setup_context=_save)
 
 
+@repeated
 def embedding(index: Tensor, table: Tensor, padding_idx: int | None = None) -> Tensor:
     """table[index]: (..., columns) for index (...) and table (rows, columns).
 

@@ -11,6 +11,7 @@ from tritium_kernels.dense.kernels import activation as kernels
 from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
 from tritium_kernels.launching.launch import cdiv, constant, empty_like, matrix_of, on
 from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 
@@ -95,11 +96,13 @@ def _gated(op: str, gate: Tensor, up: Tensor, activation: str) -> Tensor:
     return gated_op(gate, up, activation)
 
 
+@repeated
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """gate * sigmoid(gate) * up."""
     return _gated("swiglu", gate, up, "silu")
 
 
+@repeated
 def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     """gelu(gate) * up; `approximate`: "none" (erf) or "tanh"."""
     check_choice("geglu", "approximate", approximate, ("none", "tanh"))

@@ -19,6 +19,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import cdiv, device_class, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import autocast_wide, operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 _LEAST_POSITIONS = 16
@@ -127,7 +128,6 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
     x, _, weight, bias, _ = inputs
     ctx.bias = None if bias is None else bias.dtype
     ctx.save_for_backward(x, weight, *output[1:])
-    ctx.mark_non_differentiable(*output[1:])
 
 
 def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Any, ...]:
@@ -141,6 +141,7 @@ group_norm_op.register_autograd(_backward, setup_context=_save)
 group_norm_op.register_primary(_forward)
 
 
+@repeated
 def group_norm(
     x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,

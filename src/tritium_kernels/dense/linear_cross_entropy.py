@@ -118,7 +118,6 @@ def _(
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.has_bias = inputs[2] is not None
     ctx.save_for_backward(*output[1:])
-    ctx.mark_non_differentiable(*output[1:])
 
 
 def _backward(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -178,10 +177,9 @@ def _(
 def _save_rows(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.ignored, ctx.smoothing, ctx.z = inputs
     ctx.save_for_backward(*tensors, output[1])
-    ctx.mark_non_differentiable(output[1])
 
 
-def _backward_rows(ctx: Any, dloss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _backward_rows(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, bias, target, lse = ctx.saved_tensors
     dx, dw, db = linear_cross_entropy_rows_backward_op(
         x, weight, bias, target, lse, dloss, ctx.ignored, ctx.smoothing, ctx.z

@@ -21,6 +21,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import cdiv, constant, empty_like, on
 from tritium_kernels.launching.operators import autocast, operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_flat
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -179,7 +180,6 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     a, b, bias, residual, _, _, ctx.activation, _, ctx.precision, _ = inputs
     ctx.bias, ctx.residual = (None if t is None else (t.dtype, t.shape) for t in (bias, residual))
     ctx.save_for_backward(a, b, output[1])
-    ctx.mark_non_differentiable(output[1])
 
 
 def _product(a: Tensor, b: Tensor, like: Tensor, precision: str) -> Tensor:
@@ -188,7 +188,7 @@ def _product(a: Tensor, b: Tensor, like: Tensor, precision: str) -> Tensor:
     return y if y.shape == like.shape else y.sum_to_size(like.shape)
 
 
-def _backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Any, ...]:
     a, b, inner = ctx.saved_tensors
     dresidual = dbias = da = db = None
     if ctx.residual is not None and ctx.needs_input_grad[3]:
@@ -247,6 +247,7 @@ def _check(a: Tensor, b: Tensor, activation: str | None, precision: str) -> tupl
         raise refuse("matmul", "b", found, accepted) from None
 
 
+@repeated
 def matmul(
     a: Tensor, b: Tensor, bias: Tensor | None = None, activation: str | None = None,
     residual: Tensor | None = None, a_scale: Tensor | None = None, b_scale: Tensor | None = None,

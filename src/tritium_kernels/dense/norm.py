@@ -25,6 +25,7 @@ from tritium_kernels.launching.launch import (
     power_of_two,
 )
 from tritium_kernels.launching.operators import autocast_wide, operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import ROWS, RowPlan, plan_rows
 
 _SMALL = 1 << 15
@@ -193,7 +194,6 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
     x, weight, bias, _, ctx.center = inputs
     ctx.has_bias = bias is not None
     ctx.save_for_backward(x, weight, *output[1:])
-    ctx.mark_non_differentiable(*output[1:])
 
 
 def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -220,6 +220,7 @@ def _check(op: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: 
     check_eps(op, eps)
 
 
+@repeated
 def layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -229,6 +230,7 @@ def layer_norm(
     return norm_op.primary(x, weight, bias, float(eps), True)
 
 
+@repeated
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
     """x / sqrt(mean of squares + eps) * weight over the last dimension."""
     _check("rms_norm", x, weight, None, eps)

@@ -27,6 +27,7 @@ from tritium_kernels.launching.launch import (
     power_of_two,
 )
 from tritium_kernels.launching.operators import autocast_wide, operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_flat, plan_rows
 
 MOST_SORTED = 16384
@@ -139,7 +140,6 @@ def _cumsum_backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
 
 def _save_sort(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1])
-    ctx.mark_non_differentiable(output[1])
 
 
 def _sort_backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor, None]:
@@ -161,6 +161,7 @@ def _back(y: Tensor, dim: int) -> Tensor:
     return y if dim == -1 or dim == y.ndim - 1 else y.movedim(-1, dim)
 
 
+@repeated
 def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
     """The sum of the elements up to each one along `dim`; `reverse`: from each one on.
 
@@ -171,6 +172,7 @@ def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
     return _back(cumsum_op(_last("cumsum", x, dim), reverse), dim)
 
 
+@repeated
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """(values, where each comes from) along `dim`.
 

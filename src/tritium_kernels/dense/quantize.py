@@ -16,6 +16,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import cdiv, matrix_of, on
 from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -78,6 +79,7 @@ def _groups(op: str, x: Tensor, group: int | None) -> tuple[int, ...]:
     return (*x.shape[:-1], x.shape[-1] // group, group)
 
 
+@repeated
 def quantize(
     x: Tensor, dtype: torch.dtype = torch.int8, group: int | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -97,6 +99,7 @@ def quantize(
     return q.view(x.shape), scale
 
 
+@repeated
 def dequantize(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """q * scale in `dtype`: scale (float32) has a number for each row of q, or for each of as many
     groups of columns as its last dimension has."""

@@ -18,6 +18,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import cdiv, empty_like, on, power_of_two
 from tritium_kernels.launching.operators import operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 
@@ -68,6 +69,7 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None, None, None]:
 rope_op.register_autograd(_backward, setup_context=_save)
 
 
+@repeated
 def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
     """Rotate pairs of elements of x by the angle of their position.
 

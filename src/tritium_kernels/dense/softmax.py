@@ -10,6 +10,7 @@ from tritium_kernels.dense.kernels import softmax as kernels
 from tritium_kernels.errors import check_axis, check_tensor
 from tritium_kernels.launching.launch import cdiv, empty_like, matrix_of, on
 from tritium_kernels.launching.operators import autocast_wide, operator
+from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 
@@ -78,6 +79,7 @@ def _along(op: str, x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
     return softmax_op(x.movedim(dim, -1), log).movedim(-1, dim)
 
 
+@repeated
 def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """exp(x) / sum(exp(x)) along `dim`, computed in float32 (float64 for float64).
 
@@ -86,6 +88,7 @@ def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     return _along("softmax", x, dim, log=False)
 
 
+@repeated
 def log_softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """log(softmax(x)) along `dim`, without the loss of small probabilities."""
     return _along("log_softmax", x, dim, log=True)

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
+from tritium_kernels.launching.plans import current_record, repeated
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -82,56 +84,58 @@ class Operator:
         code = function.__code__
         self._mutated = [code.co_varnames[: code.co_argcount].index(name) for name in mutates]
         self._apply: Callable[..., Any] = self.op
+        self._apply_primary: Callable[..., Any] = self._first_of_op
+        is_repeated = not self._lists and not mutates
+        self._call = repeated(self._run) if is_repeated else self._run
+        self.primary = repeated(self._run_primary)
+        """The result's first tensor; where no gradient is asked for, the others, which only serve
+        gradients, are not computed."""
 
     def register_autograd(
         self, backward: Callable[..., Any], *, setup_context: Callable[..., None]
     ) -> None:
-        """Give the op's gradients as `torch.library.register_autograd` takes them."""
-        self.op.register_autograd(backward, setup_context=setup_context)
-        function = self.function
+        """Give the op's gradients as `torch.library.register_autograd` takes them; all results but
+        the first have none, which is not for `setup_context` to say."""
 
-        class Gradient(torch.autograd.Function):
-            """The function with its gradients."""
+        def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            setup_context(ctx, inputs, output)
+            if isinstance(output, tuple):
+                ctx.mark_non_differentiable(*output[1:])
 
-            @staticmethod
-            def forward(ctx: Any, *args: Any) -> Any:
-                output = function(*args)
-                setup_context(ctx, args, output)
-                ctx.set_materialize_grads(False)
-                return output
-
-            @staticmethod
-            def backward(ctx: Any, *gradients: Any) -> Any:
-                if gradients[0] is None:
-                    return (None,) * len(ctx.needs_input_grad)
-                return backward(ctx, *gradients)
-
-        Gradient.__name__ = Gradient.__qualname__ = self.name
-        # Past `Function.apply`, which asks again what `_route` has asked.
-        base: Any = super(torch.autograd.Function, Gradient)
-        self._apply = base.apply
+        self.op.register_autograd(backward, setup_context=setup)
+        compute = repeated(self.function)
+        self._apply = _differentiated(self.name, compute, setup, backward)
+        self._apply_primary = _differentiated(self.name, compute, setup_context, backward, 1)
 
     def register_primary(self, function: Callable[..., Tensor]) -> None:
         """Give a function of the same arguments that computes the result's first tensor alone."""
         self._primary = function
 
     def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+    def _run(self, *args: Any) -> Any:
         route = self._route(args)
         if route is not None:
-            return route(*args)
+            return self._follow(route, args)
         output = self.function(*args)
         if self._mutated:
-            written = [args[i] for i in self._mutated]
-            _C._increment_version(_flat(written) if self._lists else written)
+            increment_version(_flat(args[i] for i in self._mutated))
         return output
 
-    def primary(self, *args: Any) -> Tensor:
-        """The result's first tensor; where no gradient is asked for, the others, which only serve
-        gradients, are not computed."""
+    def _run_primary(self, *args: Any) -> Tensor:
         route = self._route(args)
         if route is not None:
-            return route(*args)[0]
+            first = self._apply_primary if route is self._apply else self._first_of_op
+            return self._follow(first, args)
         return self.function(*args)[0] if self._primary is None else self._primary(*args)
+
+    def _first_of_op(self, *args: Any) -> Tensor:
+        return self.op(*args)[0]
+
+    def _follow(self, route: Callable[..., Any], args: Sequence[Any]) -> Any:
+        record = current_record()
+        return route(*args) if record is None else record.call(route, args)
 
     def _route(self, args: Sequence[Any]) -> Callable[..., Any] | None:
         """torch's op or the differentiated function, where a call has to go there."""
@@ -183,9 +187,41 @@ _is_left_over = _C._functorch.is_dead_tensor_wrapper
 """True if a tensor is one that a transformation of torch.func passed on, and has ended since."""
 
 
+def increment_version(written: list[Tensor]) -> None:
+    """Tell autograd that tensors were written to."""
+    _C._increment_version(written)
+
+
 def _is_eager() -> bool:
-    """Whether no mode, transformation or tracer looks at a call."""
-    return not _modes() and _transformation() is None and not _is_traced()
+    """Whether no mode but our own record, no transformation and no tracer looks at a call."""
+    modes = 0 if current_record() is None else 1
+    return _modes() == modes and _transformation() is None and not _is_traced()
+
+
+def _differentiated(
+    name: str, compute: Callable[..., Any], setup: Callable[..., None],
+    backward: Callable[..., Any], results: int | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """The function `compute` with its gradients; `results`: 1 if only the first one is given."""
+
+    class Gradient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            output = compute(*args)
+            setup(ctx, args, output)
+            ctx.set_materialize_grads(False)
+            return output if results is None else output[0]
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            if gradients[0] is None:
+                return (None,) * len(ctx.needs_input_grad)
+            return backward(ctx, *gradients)
+
+    Gradient.__name__ = Gradient.__qualname__ = name
+    # Past `Function.apply`, which asks again what `Operator._route` has asked.
+    base: Any = super(torch.autograd.Function, Gradient)
+    return base.apply
 
 
 def _places(op: Any, types: Sequence[str]) -> list[int]:

@@ -1,0 +1,51 @@
+"""Signatures of calls: what they tell apart, and what has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+
+from tritium.launch.call_signature import make_signature  # noqa: E402
+
+
+def test_equal_calls_have_equal_signatures() -> None:
+    signature, x = make_signature(), torch.zeros(4, 8)
+    key = signature(x, 3, 0.5, None, (1, 2.0), log=True)
+    assert key is not None
+    assert key == signature(torch.ones(4, 8), 3, 0.5, None, (1, 2.0), log=True)
+
+
+def test_differences() -> None:
+    signature, x = make_signature(), torch.zeros(4, 8)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((x,), {}), ((x[:2],), {}), ((x.view(8, 4),), {}), ((x.view(8, 4).T,), {}),
+        ((x.double(),), {}), ((x.clone().requires_grad_(),), {}), ((x.flatten()[1:],), {}),
+        ((x, x), {}), ((x,), {"y": x}), ((x,), {"z": x}), ((x, 1), {}), ((x, True), {}),
+        ((x, 1.0), {}), ((x, 0.0), {}), ((x, -0.0), {}), ((x, None), {}), ((x, (1,)), {}),
+        ((x, (1, 2)), {}), ((x, (1, (2,))), {}), ((x, torch.float32), {}), ((), {}),
+    ]  # fmt: skip
+    keys = [signature(*args, **kwargs) for args, kwargs in calls]
+    assert None not in keys and len(set(keys)) == len(calls)
+
+
+def test_addresses_and_state() -> None:
+    given = [0]
+    signature = make_signature(lambda: given[0], addresses=True)
+    x, y = torch.zeros(64), torch.zeros(64)
+    assert signature(x) == signature(x) != signature(y)
+    before, given[0] = signature(x), 1
+    assert signature(x) != before
+
+
+def test_what_has_no_signature() -> None:
+    def fail() -> None:
+        raise RuntimeError
+
+    signature, x = make_signature(), torch.zeros(4)
+    for args in (([x],), (1 << 70,), (x.to_sparse(),), (x.to("meta"),), (x,) * 4000):
+        assert signature(*args) is None
+    assert make_signature(fail)(x) is None
+    assert signature(x) is not None  # no error is left behind
