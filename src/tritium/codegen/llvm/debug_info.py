@@ -33,7 +33,7 @@ class DebugInfo:
         self._module = module
         self._known: dict[Any, str] = {}
         self._suffixes: dict[int, tuple[Attribute | None, str]] = {}
-        """Of locations of ops, by identity: their hash takes long. They are kept alive."""
+        """Suffixes for locations of ops, by identity: their hash takes long. Kept alive."""
         place = None if location is None else _place(location)
         self._scope = ""
         if place is not None:
