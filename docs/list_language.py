@@ -98,9 +98,9 @@ the CPU. The interpreter cannot run it.",
     "range": "`disallow_acc_multi_buffer` has no effect, as the sums of a product have one place \
 in any case, `warp_specialize` one on Hopper and Blackwell for loads by descriptors, `num_stages` \
 and `flatten` none on the CPU. On GPUs loads of a product's operands may pass stores to other \
-arguments. Counts as Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA GPUs only while the \
-bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes wrong numbers of \
-turns.",
+arguments. Counts as Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
+GPUs only while the bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes \
+wrong numbers of turns.",
     "debug_barrier": "Nothing to wait for on the CPU: a program is one thread's work.",
     "multiple_of": f"A hint: {_HINT}.", "max_contiguous": f"A hint: {_HINT}.",
     "max_constancy": f"A hint: {_HINT}.",

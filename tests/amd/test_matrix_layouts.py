@@ -4,9 +4,10 @@ instructions' model (`execution.matrix`), with which lowering is tested, and of 
 gfx9: the formulas that AMD's matrix instruction calculator prints ("Matrix element to register
 mapping with no modifiers", github.com/ROCm/amd_matrix_instruction_calculator); gfx950's longer
 products and scaled ones: "Matrix Core Programming on AMD CDNA3 and CDNA4 architecture" (ROCm
-blogs), whose kernels load operands by these indices. gfx11: the calculator, for waves of 32;
-gfx12: "Using the Matrix Cores of AMD RDNA 4 architecture GPUs" (GPUOpen). Of gfx1250 nothing is
-published: its results are as gfx12's, and K is in an order that both operands share.
+blogs), whose kernels load operands by these indices. gfx11: the calculator, for waves of 32.
+Without a source of AMD's: scaled products of 16x16x128 are as those of 32x32x64, gfx12's layouts
+are those that LLVM's instructions imply, and gfx1250's results are as gfx12's, with K in an order
+that both operands share.
 """
 
 from __future__ import annotations
