@@ -51,11 +51,17 @@ def test_the_architecture_is_in_the_metadata(arch: int, fresh_cache: Path) -> No
     assert "wgmma" not in compiled(90, arch="sm80").asm["ptx"]
 
 
-def test_wgmma_can_be_turned_off(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "wgmma.mma_async" in compiled().asm["ptx"]
-    monkeypatch.setenv("DISABLE_MMA_V3", "1")
-    text = compiled().asm["ptx"]
-    assert "wgmma" not in text and "mma.sync" in text
+@pytest.mark.parametrize(
+    ("arch", "name", "instruction"),
+    [(90, "DISABLE_MMA_V3", "wgmma.mma_async"), (100, "DISABLE_MMA_V5", "tcgen05.mma")],
+)
+def test_products_from_shared_memory_can_be_turned_off(
+    arch: int, name: str, instruction: str, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert instruction in compiled(arch).asm["ptx"]
+    monkeypatch.setenv(name, "1")
+    text = compiled(arch).asm["ptx"]
+    assert instruction not in text and "mma.sync" in text
 
 
 def test_a_library_that_an_op_and_an_option_name(tmp_path: Path) -> None:

@@ -37,12 +37,13 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     computed, registers = has_computed_operands(module, processor(arch)), False
     again = asking or automatic or stores or computed
     target, original = hardware(arch), module.clone() if again else None
+    off = knobs.nvidia.disable_mma_v3 if arch < 100 else knobs.nvidia.disable_mma_v5
     flatten, spare = any(FLATTEN in op.attributes for op in asking), 0
     tight = list[Any]()
     while True:
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
-            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, spare=spare,
+            wgmma=not off, flatten=flatten, spare=spare,
             automatic=automatic, late=late[0], registers=registers, reload=False,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
