@@ -16,11 +16,11 @@ class Emitting:
     """Makes the ops of `Payloads` through the emitter of a kernel."""
 
     def __init__(self, emitter: Any):
-        self._emitter, self.memory = emitter, emitter.memory
+        self.emitter = emitter
 
     def value(self, cls: Any, *operands: Any, **attrs: Any) -> Any:
         """The only result of an op."""
-        return self._emitter.emit(cls, *operands, **attrs)[0]
+        return self.emitter.emit(cls, *operands, **attrs)[0]
 
     def constant(self, value: Any, like: Any) -> Any:
         """A constant of the type `like`, or the type of that value."""
@@ -45,7 +45,7 @@ class _Interpreted(Replacement):
             return own.unembed(own.add(*map(own.embed, pair))).array
 
         active = mask[0].array if mask else None
-        found = self.at.memory.update(pointer.array, value.array.dtype, active, added)
+        found = self.at.emitter.memory.update(pointer.array, value.array.dtype, active, added)
         return own.embed(Evaluated(value.type, found))
 
 
