@@ -159,7 +159,7 @@ def _few_collections() -> Generator[None]:
     """Look for garbage seldom: most of what a compilation makes lives as long as it does, so that
     looking after every 700 objects takes a tenth of the time and finds little."""
     first, *others = gc.get_threshold()
-    if True:  # turned off, or another thread compiles
+    if not 0 < first < _YOUNG:  # turned off, or another thread compiles
         yield
         return
     gc.set_threshold(_YOUNG, *others)
