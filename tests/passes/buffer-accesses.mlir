@@ -9,8 +9,8 @@ module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "hip:gfx942", "ttg.th
 // CHECK: %[[I:.*]] = tt.make_range
 // CHECK: %[[P:.*]] = tt.addptr %x, %row
 // CHECK: %[[Q:.*]] = tt.addptr %[[P]], %n
-// CHECK: %[[V:.*]] = amdg.buffer_load %[[Q]][%[[I]]] mask %m other %o cacheModifier = cg : !tt.ptr<f32>, tensor<1024xi32, #blocked>
-// CHECK: amdg.buffer_store %[[V]], %{{.*}}[%[[I]]] mask %m
+// CHECK: %[[V:.*]] = amdg.buffer_load %[[Q]][%[[I]]], %m, %o cacheModifier = cg : !tt.ptr<f32> -> tensor<1024xf32, #blocked>
+// CHECK: amdg.buffer_store %[[V]], %{{.*}}[%[[I]]], %m
 tt.func public @bounded(%x: !tt.ptr<f32>, %row: i32, %n: i32, %m: tensor<1024xi1, #blocked>, %o: tensor<1024xf32, #blocked>) {
   %i = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32, #blocked>
   %s = tt.splat %n : i32 -> tensor<1024xi32, #blocked>
@@ -84,7 +84,7 @@ tt.func public @loaded(%x: !tt.ptr<f32> {tt.pointer_range = 32 : i32}, %n: !tt.p
 // CHECK-LABEL: @moved
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[A:.*]] = %{{.*}}) -> (tensor<64x64xf32, #blocked1>, i32)
 // CHECK: %[[P:.*]] = tt.addptr %x, %[[A]]
-// CHECK: amdg.buffer_load %[[P]][%{{.*}}] : !tt.ptr<f32>, tensor<64x64xi32, #blocked1>
+// CHECK: amdg.buffer_load %[[P]][%{{.*}}] : !tt.ptr<f32> -> tensor<64x64xf32, #blocked1>
 tt.func public @moved(%x: !tt.ptr<f32>, %out: tensor<64x64x!tt.ptr<f32>, #tile>) {
   %lo = arith.constant 0 : i32
   %hi = arith.constant 8 : i32
@@ -110,7 +110,7 @@ tt.func public @moved(%x: !tt.ptr<f32>, %out: tensor<64x64x!tt.ptr<f32>, #tile>)
 
 // Atomic operations on the types that are told, but those that all devices take part in.
 // CHECK-LABEL: @atomics
-// CHECK: %[[V:.*]] = amdg.buffer_atomic_rmw fadd, acq_rel, gpu, %v, %x[%i] mask %m : tensor<1024xf32, #blocked>, !tt.ptr<f32>, tensor<1024xi32, #blocked> -> tensor<1024xf32, #blocked>
+// CHECK: %[[V:.*]] = amdg.buffer_atomic_rmw fadd, acq_rel, gpu, %v, %x[%i], %m : !tt.ptr<f32> -> tensor<1024xf32, #blocked>
 // CHECK: tt.atomic_rmw fadd, relaxed, sys
 // CHECK: tt.atomic_rmw fadd, relaxed, gpu, {{.*}}tensor<1024x!tt.ptr<f16>, #blocked>
 tt.func public @atomics(%x: !tt.ptr<f32> {tt.pointer_range = 32 : i32}, %y: !tt.ptr<f16> {tt.pointer_range = 32 : i32}, %i: tensor<1024xi32, #blocked>, %v: tensor<1024xf32, #blocked>, %w: tensor<1024xf16, #blocked>, %m: tensor<1024xi1, #blocked>) {

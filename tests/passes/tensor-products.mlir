@@ -15,7 +15,7 @@
 // CHECK-NOT: tmem_load
 // CHECK: %[[SLOT:.*]] = arith.andi %[[COUNT]], %c1
 // CHECK: %[[NOW:.*]] = ttg.memdesc_index %[[BAR]][%[[SLOT]]]
-// CHECK: ttng.tc_gen5_mma %a, %b, %[[M]], %true, %true barriers %[[NOW]] preds %true {is_async}
+// CHECK: ttng.tc_gen5_mma %a, %b, %[[M]], %true, %true, %[[NOW]][%true] {is_async}
 // CHECK: %[[LAST:.*]] = arith.subi %[[COUNT]], %c1
 // CHECK: %[[OLD:.*]] = arith.andi %[[LAST]], %c1
 // CHECK: %[[TURN:.*]] = arith.shrsi %[[LAST]], %c1

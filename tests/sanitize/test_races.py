@@ -218,7 +218,7 @@ def test_programs_that_order_their_accesses_are_right() -> None:
     assert x[0] == 8
     with pytest.warns(UserWarning, match="'last_adds_up' may order"):
         last_adds_up[(8,)](x, lock, x[:1].copy(), 8, False)
-    with pytest.warns(UserWarning, match="'waits' may order themselves by the access at"):
+    with pytest.warns(UserWarning, match="'waits' may order themselves by the load at"):
         waits[(4,)](np.zeros(8, np.int32), lock)
     failing(lambda: relaxed_ticket[(8,)](np.zeros(1, np.int32), x))
 

@@ -164,7 +164,8 @@ LAUNCH_OPTIONS = frozenset({
     "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "default_dot_input_precision",
     "allowed_dot_input_precisions", "max_num_imprecise_acc_default", "minRegAutoWS",
     "maxRegAutoWS", "pingpongAutoWS", "allow_fp8e4nv", "num_buffers_warp_spec",
-    "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer",
+    "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer", "clc", "sched4reg",
+    "min_shared_mem", "fpsan_homomorphic_casts", "llvm_fn_attrs", "wgp_cu_mode",
 })  # fmt: skip
 """Options of some backend or release; each backend takes those that it knows."""
 
