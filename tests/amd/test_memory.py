@@ -435,7 +435,9 @@ def running_sums(x, out, stride, B: tl.constexpr, C: tl.constexpr, REVERSE: tl.c
     tl.store(out + place, tl.cumsum(tl.load(x + place) * 2, 1, reverse=REVERSE))
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    "arch", ["gfx90a", "gfx942", pytest.param("gfx1100", marks=pytest.mark.slow)]
+)
 def test_scans_take_the_layout_of_what_is_loaded(arch: str) -> None:
     for reverse in (False, True):
         constants = {"B": 32, "C": 128, "REVERSE": reverse}

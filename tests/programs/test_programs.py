@@ -87,7 +87,7 @@ def test_interpreted(loaded, monkeypatch: pytest.MonkeyPatch, program: str, chec
     getattr(loaded(program, True), check)(torch.device("cpu"))
 
 
-@pytest.mark.parametrize("interpret", ["0", "1"])
+@pytest.mark.parametrize("interpret", ["0", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("program", ["attention"])
 def test_as_it_is(program: str, interpret: str):
     """In a process of its own, without a change: `tritium run PROGRAM`."""

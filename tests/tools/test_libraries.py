@@ -106,6 +106,7 @@ def test_what_ends_the_process_is_counted(library: Path, tmp_path: Path):
     assert "KeyError: 'gone'" in done.stderr
 
 
+@pytest.mark.slow
 def test_beside_another_compiler(library: Path, tmp_path: Path):
     pytest.importorskip("torch")
     (library / "mine" / "apart.py").write_text(APART)

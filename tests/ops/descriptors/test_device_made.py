@@ -298,7 +298,7 @@ def test_descriptors_of_the_host_and_of_the_kernel_are_the_same_to_functions():
 
 @tritium.jit
 def too_large(a, o, N):
-    s = tl.make_tensor_descriptor(a, [N, N], [N, 1], [512, 256])
+    s = tl.make_tensor_descriptor(a, [N, N], [N, 1], [256, 256])
     t = tl.make_tensor_descriptor(o, [N, N], [N, 1], [8, 8])
     t.store([0, 0], tl.sum(s.load([0, 0])).to(tl.float32) + tl.zeros([8, 8], tl.float32))
 

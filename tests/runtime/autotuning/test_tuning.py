@@ -675,6 +675,7 @@ REMOTE = """
 """
 
 
+@pytest.mark.slow
 def test_dask_workers(tmp_path: Path) -> None:
     """A cluster compiles; its workers and the program share a remote cache."""
     pytest.importorskip("distributed", reason="needs the extra `distributed`")
