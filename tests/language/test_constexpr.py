@@ -177,7 +177,8 @@ def test_dtypes_unwrapped_in_a_kernel() -> None:
 
 @tritium.jit
 def names_of(x, F: tl.constexpr):
-    tl.static_assert(getattr(F, "__name__") == F.__name__ == "one_more")  # noqa: B009
+    name: tl.constexpr = "__name__"
+    tl.static_assert(getattr(F, name) == F.__name__ == "one_more")
     tl.static_assert(hasattr(F, "__module__") and not hasattr(F, "other"))
     tl.store(x, F(2))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+from tritium.launch.call_signature import make_signature
 
-from tritium.launch.call_signature import make_signature  # noqa: E402
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
 
 def test_equal_calls_have_equal_signatures() -> None:

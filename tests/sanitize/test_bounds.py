@@ -201,7 +201,7 @@ def test_functions_that_are_not_inlined():
     caller[(1,)](x, out, 3, 1)
     assert out.tolist() == [0, 3]
     for function, places in ((fetch, (4, 0)), (put, (3, 2))):
-        error = failing(lambda: caller[(1,)](x, out, *places))  # noqa: B023
+        error = failing(partial(caller[(1,)], x, out, *places))
         assert error.site[1] == function.fn.__code__.co_firstlineno + 2
 
 

@@ -162,7 +162,7 @@ def access_name(op: Op) -> str:
 
 
 def combines(op: Op) -> bool:
-    """Whether an op that reads and writes takes a value to write; atomic and volatile loads, which
+    """True if an op that reads and writes takes a value to write; atomic and volatile loads, which
     order other accesses, do not."""
     return "val" in op.operand_names()
 

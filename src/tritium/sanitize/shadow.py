@@ -101,7 +101,7 @@ class Shadow:
         return self._table.ctypes.data
 
     def is_write_once(self, address: int) -> bool:
-        """Whether an address is in write-once memory."""
+        """True if an address is in write-once memory."""
         return any(p.begin <= address < p.end for p in self._once)
 
     def other(

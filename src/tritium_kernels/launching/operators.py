@@ -193,7 +193,7 @@ def increment_version(written: list[Tensor]) -> None:
 
 
 def _is_eager() -> bool:
-    """Whether no mode but our own record, no transformation and no tracer looks at a call."""
+    """True if no mode but our own record, no transformation and no tracer looks at a call."""
     modes = 0 if current_record() is None else 1
     return _modes() == modes and _transformation() is None and not _is_traced()
 

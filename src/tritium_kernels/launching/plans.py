@@ -57,7 +57,7 @@ def signer(addresses: bool = False) -> Callable[..., bytes | None]:
 
 
 def is_watched() -> bool:
-    """Whether a mode, a transformation, a tracer or autocast has a part in what a call does."""
+    """True if a mode, a transformation, a tracer or autocast has a part in what a call does."""
     return bool(
         _modes() or _transformation() is not None or _is_traced() or _autocasts()
         or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
@@ -221,7 +221,7 @@ def _memory_of(tensor: Tensor) -> int:
 
 
 def _can_be_told(values: Sequence[Any]) -> bool:
-    """Whether a record can tell the arguments apart: a tensor that is given twice has one name."""
+    """True if a record can tell the arguments apart: a tensor that is given twice has one name."""
     tensors = [v for v in values if type(v) in (Tensor, Parameter)]
     others = [v for v in values if type(v) not in (Tensor, Parameter)]
     return len({*map(id, tensors)}) == len(tensors) and all(map(_is_constant, others))

@@ -95,7 +95,7 @@ def _for_all(
     f: Function, offset: Value, size: Value, shift: Value, fine: Value,
     write: Callable[[Value], Value],
 ) -> Value:  # fmt: skip
-    """Whether `write(number)` holds for all parts of 2^`shift` bytes that `size` bytes touch."""
+    """True if `write(number)` holds for all parts of 2^`shift` bytes that `size` bytes touch."""
     end = f.op("sub", f.op("add", offset, size), i64(1))
     first, last = f.op("lshr", offset, shift), f.op("lshr", end, shift)
     with f.loop(first, f.op("add", last, i64(1)), i64(1), [fine], at_least_once=True) as loop:

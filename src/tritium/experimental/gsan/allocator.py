@@ -59,7 +59,7 @@ def create_mem_pool(*, write_once: bool = False) -> Any:
 
 
 def has_live_allocations() -> bool:
-    """Whether memory of a pool is allocated, or kept by torch for later tensors."""
+    """True if memory of a pool is allocated, or kept by torch for later tensors."""
     return any(library.holds() for library in _loaded)
 
 
@@ -98,11 +98,11 @@ class NativeAllocator:
                     granularity=granularity)  # fmt: skip
 
     def is_used(self) -> bool:
-        """Whether there has been an allocation."""
+        """True if there has been an allocation."""
         return STATE.read(self._state, "allocations") > 0
 
     def holds(self) -> bool:
-        """Whether there is an allocation now."""
+        """True if there is an allocation now."""
         return any(ENTRY.read(entry, "state") != FREE for entry in self._places())
 
     def live(self) -> list[Pooled]:

@@ -65,7 +65,7 @@ class State:
 
     @property
     def frozen(self) -> bool:
-        """Whether the settings stay as they are."""
+        """True if the settings stay as they are."""
         return self._frozen or (self.in_use is not None and self.in_use())
 
     def freeze(self) -> None:

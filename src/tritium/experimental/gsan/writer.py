@@ -169,7 +169,7 @@ class _Writer:
         place = f.cast("ptrtoint", pointer, "i64")
         with f.when(f.icmp("eq", place, i64(0))):
             f.ret()
-        with f.counted(f.read(self.state, STATE, "capacity")) as (i, _):
+        with f.counted(f.read(self.state, STATE, "used")) as (i, _):
             entry = self._entry(f, i)
             at = f.at(entry, ENTRY, "state")
             live = f.icmp("eq", f.atomic_load("i64", at), i64(LIVE))

@@ -58,12 +58,12 @@ class TranslatorTarget(str, Enum):
 
     @property
     def is_amd(self) -> bool:
-        """Whether it is one of AMD's."""
+        """True if it is one of AMD's."""
         return self.value.startswith("gfx")
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether it is one of NVIDIA's."""
+        """True if it is one of NVIDIA's."""
         return self.value.startswith("sm")
 
 
