@@ -199,7 +199,8 @@ class Program:
         name = self.name(letter)
         for there in self.pointers:
             if there.name == name:
-                if (there.base.data.size, there.start) != (base.data.size, start):
+                held = there.base.data
+                if (held.size, held.dtype, there.start) != (base.data.size, base.data.dtype, start):
                     raise Unlike(name)
                 return there
         made = Pointer(name, base, start)
