@@ -38,7 +38,9 @@ def work(given: argparse.Namespace) -> None:
     """Run seeds `seed`, `seed + step`, ...; a line of JSON before and after each."""
     from tools.tile_programs.running import check
     from tools.tile_programs.schedules import random_schedules
+    from tritium.runtime import driver
 
+    driver.set_active_to_cpu()
     for seed in range(given.seed, given.seed + given.programs * given.step, given.step):
         if time.time() > given.until:
             break

@@ -174,12 +174,13 @@ class Program:
         return fit[max(self.source.randrange(len(fit)) for _ in range(2))]
 
     def scalar(self, value: int) -> str:
-        """A run-time argument of type i32."""
+        """A run-time argument of type i32; in a later iteration of a loop, of the same value."""
         for name, held in self.scalars.items():
             if held == value:
                 return name
         name = self.name("n")
-        self.scalars[name] = value
+        if self.scalars.setdefault(name, value) != value:
+            raise Unlike(name)
         return name
 
     def pointer(self, dtype: Any, length: int, values: np.ndarray | None = None) -> Pointer:
