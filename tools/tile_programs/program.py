@@ -175,10 +175,10 @@ class Program:
 
     def scalar(self, value: int) -> str:
         """A run-time argument of type i32; in a later iteration of a loop, of the same value."""
-        for name, held in self.scalars.items():
+        name = self.name("n")  # taken in each iteration, so that what follows is named alike
+        for there, held in self.scalars.items():
             if held == value:
-                return name
-        name = self.name("n")
+                return there
         if self.scalars.setdefault(name, value) != value:
             raise Unlike(name)
         return name
