@@ -116,7 +116,7 @@ class Worker:
     def _count(self, found: dict[str, object]) -> None:
         outcome = str(found["outcome"])
         self.outcomes[outcome] += 1
-        if outcome not in ("right", "too large"):
+        if outcome not in ("right", "too large", "too small"):
             self.faults.append(found)
             print(json.dumps(found), flush=True)
 

@@ -46,6 +46,14 @@ def use(device: str) -> None:
         from tests.amd.execution.backend import use as use_model
 
         use_model(device)
+    else:
+        import torch
+
+        from tritium.launch.allocation import set_allocator
+
+        set_allocator(
+            lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda")
+        )
     if device != "cpu":
         knobs.language.fp32_default = "ieee"
 
