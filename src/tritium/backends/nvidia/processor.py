@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar
 
+from tritium.analysis.regions import function_of
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     WARP,
@@ -27,7 +28,6 @@ from tritium.ops.ttir.dot import (
     ScaleFormat,
     TileProduct,
 )
-from tritium.ops.ttir.function import FuncOp
 from tritium.target import BulkCopies, MatrixUnit, Processor
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
@@ -197,9 +197,7 @@ class Tcgen05Scaled(Tcgen05):
     def _has_room(product: Any) -> bool:
         """True if the sums, and the scales, of all products of the kernel find room in tensor
         memory."""
-        function: Any = product.parent_op()
-        while not isinstance(function, FuncOp):
-            function = function.parent_op()
+        function = function_of(product)
         found = [op for op in function.walk() if isinstance(op, TileProduct)]
         total = sum(sums_columns(op) for op in found)
         return function.sym_visibility != "private" and total <= COLUMNS

@@ -64,6 +64,7 @@ class ElementwiseInlineAsmOp(Op):
 
     name = "tt.elementwise_inline_asm"
     exact = "bits"
+    may_wait = True
     cost = 20
     syntax = "$asm_string attrs [$arguments : type(arguments)] -> type(results)"
     arguments = variadic()

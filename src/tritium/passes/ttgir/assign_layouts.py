@@ -34,10 +34,9 @@ from tritium.analysis.shared_memory import allocates_memory
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
-from tritium.ops.base import Op
+from tritium.ops.base import Op, changes_layout
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -147,7 +146,7 @@ class _Homes:
                 self._while(op)
             elif isinstance(op, IfOp):
                 self._if(op)
-            elif not isinstance(op, ConvertLayoutOp):
+            elif not changes_layout(op):
                 self._op(op)
 
     def _op(self, op: Operation) -> None:
@@ -326,7 +325,7 @@ class _Rewrite:
 
     def run(self) -> None:
         """Change types, then operands, in program order."""
-        ops = [op for op in self.function.walk() if not isinstance(op, ConvertLayoutOp)]
+        ops = [op for op in self.function.walk() if not changes_layout(op)]
         needs = [[required(op, i) for i in range(len(op.operands))] for op in ops]
         for value, home in list(self.homes.home.items()):
             retype(value, home)
@@ -456,7 +455,7 @@ def _before_memory(user: Operation, value: SSAValue) -> Operation:
     place, former = user, user.prev_op if isinstance(user, TileProduct) else None
     while former is not None and former is not value.owner:
         allocates = allocates_memory(former)
-        if not allocates and not isinstance(former, ConvertLayoutOp):
+        if not allocates and not changes_layout(former):
             break
         place, former = former if allocates else place, former.prev_op
     return place
