@@ -308,6 +308,17 @@ def test_docstrings_say_what_a_thing_is():
     assert not found, "\n".join(found)
 
 
+def test_what_is_not_built_is_named():
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in ALL_FILES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Raise) and node.exc is not None
+        and ast.unparse(node.exc) in ("NotImplementedError", "NotImplementedError()")
+    ]  # fmt: skip
+    assert not found, "say what is not built:\n" + "\n".join(found)
+
+
 def tracked_text() -> Iterator[tuple[Path, str]]:
     """Every text file of the repository that is not ignored."""
     skipped = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis", ".pytest_cache"}
