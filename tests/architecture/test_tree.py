@@ -309,13 +309,13 @@ def test_docstrings_say_what_a_thing_is():
 
 
 def test_what_is_not_built_is_named():
+    bare = re.compile(r"raise NotImplementedError(\(\))?$")
     found = [
-        f"{file.relative_to(ROOT)}:{node.lineno}"
+        f"{file.relative_to(ROOT)}:{number}"
         for file in ALL_FILES
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Raise) and node.exc is not None
-        and ast.unparse(node.exc) in ("NotImplementedError", "NotImplementedError()")
-    ]  # fmt: skip
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if bare.search(line)
+    ]
     assert not found, "say what is not built:\n" + "\n".join(found)
 
 
