@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -25,7 +24,6 @@ from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
 from tritium.ops.attributes import POINTER_RANGE
-from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
 from tritium.sanitize.kinds import EXACT
@@ -191,12 +189,3 @@ class SimtBackend(BaseBackend):
         assert not facts["global_scratch_size"], "only copy engines use it"
         metadata.update(facts)
         return text + entry(hardware.symbol(metadata["name"]), facts["kernel_signature"])
-
-    def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        return parse_module(text, "<override>") if stage in ("ttir", "ttgir") else text
-
-    def load_dialects(self, context: Any) -> None:
-        """The dialects are known to every context."""
-
-    def get_module_map(self) -> Mapping[str, ModuleType]:
-        return {}
