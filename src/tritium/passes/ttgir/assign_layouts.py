@@ -22,7 +22,7 @@ home it is computed again if that is cheaper than moving it, else converted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, ClassVar, TypeGuard
@@ -194,7 +194,7 @@ class _Homes:
         for result in op.results:  # of one encoding, which `result_layout` gives
             self._set(result, home, level)
 
-    def best(self, values: Any) -> tuple[int, Encoding]:
+    def best(self, values: Iterable[SSAValue]) -> tuple[int, Encoding]:
         """(how dear, home) of the dearest of some values."""
         return max((self.of(v) for v in values if is_tile(v)), key=lambda pair: pair[0])
 
