@@ -19,7 +19,7 @@ from tritium.analysis.writes import written_arguments
 from tritium.backends.amd.matrix import MatrixCores
 from tritium.backends.base import SANITIZERS, BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.compiler import CPUOptions
-from tritium.backends.nvidia.processor import LEAST_DEPTH, MmaSync
+from tritium.backends.nvidia.processor import LEAST_K_BYTES, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
@@ -134,7 +134,7 @@ class SimtBackend(BaseBackend):
         wide, mfma = target.arch == 64, MatrixCores("mfma", 3)
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
-            least_depth=LEAST_DEPTH, matrix_units=(mfma if wide else MmaSync(float8=True),),
+            least_k_bytes=LEAST_K_BYTES, matrix_units=(mfma if wide else MmaSync(float8=True),),
             float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
             copy_bytes=() if wide else (4, 16), ahead_in_registers=wide,
             transposes_in_threads=wide, lane_copy_bytes=(4, 16), buffers=wide,
