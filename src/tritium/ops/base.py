@@ -323,6 +323,15 @@ class Op(DeclaredOp):
         """The ways of control into, between and out of the op's regions, or to other blocks."""
         return iter(())
 
+    def tied_values(self) -> list[tuple[SSAValue, ...]]:
+        """The arguments of blocks and the results that always take the same value from
+        `control_edges`, such as what a loop carries and what it gives."""
+        targets: dict[Operation, list[Sequence[SSAValue]]] = {}
+        for edge in self.control_edges():
+            targets.setdefault(edge.source, []).append(edge.targets)
+        tied = (values for lists in targets.values() for values in zip(*lists, strict=True))
+        return list(dict.fromkeys(tied))
+
     @property
     def controls(self) -> bool:
         """True if control goes into, between or out of the op's regions: of loops and choices."""
