@@ -21,9 +21,9 @@ after:
     }
     ttg.async_wait {num = 0}; ttg.local_dealloc %ring
 
-Loads are taken that feed a product, in loops without nested loops, and that read nothing that the
-loop writes (`analysis.loop_writes`); with the attribute `tt.num_stages` on the loop, all loads, and
-as many stages as that says. What computes their addresses and masks is computed ahead as well; it
+Loads are taken that feed a product, or all with the attribute `tt.num_stages` on the loop, which
+says how many stages then; in loops without nested loops, if they read nothing that the loop writes
+(`analysis.loop_writes`). What computes their addresses and masks is computed ahead as well; it
 must have no effects and not depend on what is loaded. A copy moves at least 4 bytes at a time, so
 that narrow loads stay.
 """
@@ -139,8 +139,6 @@ def plan_of(
             continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
-    if told:
-        return ahead
     free = unwritten(loop, [s.load for s in ahead])
     return [s for s in ahead if s.load in free]
 
