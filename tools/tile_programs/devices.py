@@ -73,7 +73,7 @@ class Array:
         self._memory = Guarded(data, at_end)
 
     def argument(self, start: int) -> Any:
-        """What a kernel is given for a pointer to the element `start`."""
+        """The argument that stands for a pointer to the element `start`."""
         return self._memory.array[start:]
 
     def found(self) -> np.ndarray:
@@ -96,7 +96,7 @@ class Tensor:
         self._tensor = self._bytes.view(getattr(torch, _TORCH.get(data.dtype, data.dtype.name)))
 
     def argument(self, start: int) -> Any:
-        """What a kernel is given for a pointer to the element `start`."""
+        """The argument that stands for a pointer to the element `start`."""
         return self._tensor[start:]
 
     def found(self) -> np.ndarray:

@@ -17,9 +17,9 @@ from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ops import scf, ttir
+from tritium.ops import scf
 from tritium.ops.base import Op
-from tritium.ops.terminators import is_terminator, terminator
+from tritium.ops.terminators import RegionEnd, is_terminator, terminator
 
 
 def lower_block(c: Context, block: Block) -> None:
@@ -163,7 +163,7 @@ def lower_function(c: Context, blocks: Sequence[Block]) -> None:
                 c.set(argument, value)
         lower_block(c, block)
         op: Any = block.last_op
-        if isinstance(op, ttir.ReturnOp):
+        if isinstance(op, RegionEnd):
             c.at_return()
             if c.num_ctas > 1 and reaches_blocks(op):
                 c.synchronize()  # the others' accesses to this block's memory must be done

@@ -50,11 +50,8 @@ class ConvertLayoutOp(Op):
     movement = Movement.IN_ORDER
     syntax = "$src attrs : type(src) -> type(result)"
     takes_any_layout = True
+    changes_layout = True
     src = operand()
-
-    @property
-    def keeps_places(self) -> bool:
-        return True
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:

@@ -62,10 +62,10 @@ from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
 from tritium.ops.arith import is_zero
 from tritium.ops.attributes import NUM_STAGES
-from tritium.ops.base import Op, permutes
+from tritium.ops.base import Op, changes_layout, permutes
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
+from tritium.ops.ttgir import LocalAllocOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
@@ -175,7 +175,7 @@ def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     chosen = _chosen(load)
     tile = (chosen or load).results[0]
     users = [use.operation for use in tile.uses]
-    if not any(permutes(u) or isinstance(u, (ConvertLayoutOp, LocalAllocOp)) for u in users):
+    if not any(permutes(u) or changes_layout(u) or isinstance(u, LocalAllocOp) for u in users):
         return Stage(load, None, 0, 0)
     wanted = _read_layout(tile)
     if wanted is None:
@@ -203,7 +203,7 @@ def _chosen(load: Operation) -> Operation | None:
 def _read_layout(tile: SSAValue) -> LinearLayout | None:
     """The layout in which a matrix unit wants a tile, perhaps after its axes were permuted."""
     for user in [use.operation for use in tile.uses]:
-        if isinstance(user, ConvertLayoutOp):
+        if changes_layout(user):
             kind = user.results[0].type
             encoding = cast("Encoding", ir.encoding_of(kind))
             return linear(encoding, ir.shape_of(kind)) if _by_matrix_unit(encoding) else None
@@ -230,7 +230,7 @@ def _stays_in_memory(load: Operation) -> bool:
         for use in pending.pop().uses:
             if isinstance(use.operation, LocalAllocOp):
                 return True
-            if permutes(use.operation) or isinstance(use.operation, ConvertLayoutOp):
+            if permutes(use.operation) or changes_layout(use.operation):
                 pending += use.operation.results
     return False
 
@@ -289,7 +289,7 @@ def _memory_for(load: Operation, stages: int, processor: Processor) -> tuple[Any
             kind: Any = user.results[0].type
             return kind.encoding, stages
     kind = load.results[0].type
-    feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
+    feeds_dot = any(changes_layout(user) for user in uses)
     return operand_encoding(kind, processor, feeds_dot), stages - 1
 
 

@@ -6,12 +6,10 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.regions import is_argument
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops.arith import MulIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.numeric import BitcastOp
 
 
 def base_of(pointer: SSAValue) -> SSAValue:
@@ -21,12 +19,6 @@ def base_of(pointer: SSAValue) -> SSAValue:
         if not isinstance(owner, Op) or len(owner.memory_operands) != 1:
             return pointer
         (pointer,) = owner.operand_values(owner.memory_operands[0])
-
-
-def _is_argument(value: SSAValue) -> bool:
-    owner = value.owner
-    parent = owner.parent_op() if isinstance(owner, Block) else None
-    return isinstance(parent, FuncOp)
 
 
 def in_step(
@@ -53,7 +45,7 @@ def in_step(
     first, second = base_of(load.ptr), base_of(store.ptr)
     if first is second:
         return False
-    return _is_argument(first) and _is_argument(second)
+    return is_argument(first) and is_argument(second)
 
 
 def is_regular(pointer: SSAValue) -> bool:
@@ -69,7 +61,7 @@ def is_regular(pointer: SSAValue) -> bool:
         if not isinstance(value.type, ir.TensorType):
             continue
         regular = owner.tile_source or owner.weights or owner.source_axes() is not None
-        if not (regular or isinstance(owner, MulIOp) or retypes_pointers(owner)):
+        if not (regular or owner.multiplies or retypes_pointers(owner)):
             return False
         stack.extend(owner.operands)
     return True
@@ -78,7 +70,7 @@ def is_regular(pointer: SSAValue) -> bool:
 def retypes_pointers(op: Any) -> bool:
     """Whether the op gives pointers another type of elements of the same size, as it takes to
     store booleans: the same tile of memory."""
-    if not isinstance(op, BitcastOp):
+    if not op.is_elementwise or len(op.operands) != 1:
         return False
     before, after = ir.element_type(op.operands[0].type), ir.element_type(op.results[0].type)
     if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):
