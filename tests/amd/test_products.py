@@ -16,6 +16,7 @@ import tritium.language as tl
 from benchmarks.gpu_sources import compiled as benchmark
 from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS, compiled
+from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.codegen.gpu.context import layout_of
@@ -264,6 +265,46 @@ def test_instructions(arch: str) -> None:
 def test_operands_of_large_products_are_not_all_in_registers(arch: str, name: str) -> None:
     facts = benchmark(name, arch=arch).metadata
     assert (facts.scratch_bytes, facts.n_spills) == (0, 0)
+
+
+@pytest.mark.parametrize(("arch", "name"), [
+    ("gfx1200", "128"),  # which LLVM does not give as many registers as there are at once
+    *(pytest.param(arch, name, marks=pytest.mark.slow)
+      for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1150", "gfx1200", "gfx1250")
+      for name in ("64", "128", "64 causal", "128 causal")),
+])  # fmt: skip
+def test_attention_uses_no_scratch(arch: str, name: str) -> None:
+    facts = benchmark(f"attention {name}", arch=arch).metadata
+    assert (facts.scratch_bytes, facts.n_spills) == (0, 0)
+
+
+@tritium.jit
+def placed(a, b, out, n, stride, M: tl.constexpr):
+    i, j = tl.arange(0, M), tl.arange(0, M)
+    places = i.to(tl.int64)[:, None] * stride + j[None, :]
+    first = tl.load(a + places, mask=i[:, None] < n)
+    total = tl.zeros((M, M), tl.float32)
+    for k in range(0, n, M):
+        total = tl.dot(first, tl.load(b + k * M + i[:, None] * M + j[None, :]), total)
+    tl.store(out + places, total.to(tl.float16), mask=i[:, None] < n)
+
+
+def test_places_are_computed_again_behind_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+
+    def made() -> Any:
+        return compiled(placed, "*fp16 *fp16 *fp16 i32 i64", "gfx1200", constants={"M": 64})
+
+    found = made()
+    a, b = np.random.default_rng(3).integers(-4, 4, (2, 64, 64)).astype(np.float16)
+    out = np.full((64, 64), 7, np.float16)
+    execute(found, (1,), (a, b, out, 60, 64))
+    a[60:] = 0
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    wanted[60:] = 7
+    np.testing.assert_array_equal(out, wanted.astype(np.float16))
+    monkeypatch.setattr(AMDGPU, "recomputes", False)
+    assert found.metadata.n_regs < made().metadata.n_regs
 
 
 @pytest.mark.parametrize(("depth", "wanted"), [(64, "16x16x64"), (128, "16x16x128")])

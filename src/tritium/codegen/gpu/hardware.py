@@ -385,6 +385,9 @@ class Hardware(ABC):
     reserved_names: ClassVar[re.Pattern[str]]
     """Names that no function of a program may have."""
 
+    recomputes: ClassVar[bool] = False
+    """Whether what is cheap to compute is computed again behind loops, because the compiler of the
+    LLVM IR would hold it in registers, or spill it, over the loop."""
     grid: Grid
     shuffles: Shuffles
     memory: GlobalMemory
