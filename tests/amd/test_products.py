@@ -344,6 +344,18 @@ def test_products_whose_operands_have_shared_memory_of_their_own() -> None:
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
+def test_operands_are_converted_behind_shared_memory_that_is_short() -> None:
+    """As float16 both operands would take 96 KiB, of 64."""
+    kernel = compiled(converted, "*i8 *i8 *fp32 i32", "gfx90a", num_warps=8,
+                      constants={"M": 128, "N": 256, "K": 128})  # fmt: skip
+    assert re.search(r"local_load .*xi8, #shared.*tensor<128x256xi8", kernel.asm["ttgir"])
+    assert kernel.metadata.scratch_bytes == 0 and kernel.metadata.n_regs < 200
+    a, b = (np.random.default_rng(n).integers(-9, 9, (128, n)).astype(np.int8) for n in (128, 256))
+    out = np.empty((128, 256), np.float32)
+    execute(kernel, (1,), (a, b, out, 128))
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
 @tritium.jit
 def products(a, b, out, B: tl.constexpr, M: tl.constexpr):
     z, i, j = tl.arange(0, B)[:, None, None] * M * M, tl.arange(0, M)[:, None], tl.arange(0, M)
