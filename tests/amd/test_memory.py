@@ -261,6 +261,9 @@ def test_operands_in_lds(arch: str, kind: str, monkeypatch: pytest.MonkeyPatch) 
     apart = compiled(products, kinds, arch, constants=constants, small=True)
     narrow = min(size for size, _ in shared_accesses(apart, arch))
     assert apart.asm["ttgir"] != kernel.asm["ttgir"] and (kind != "i8" or narrow < 4)
+    sought = "ds_" if kind == "i8" else "v_(?:perm|pack|bfi|lshl_or)_b"
+    joined, single = (len(re.findall(rf"\t{sought}", code(k))) for k in (kernel, apart))
+    assert joined < single, "threads put words together where they load, not where all read"
 
 
 @pytest.mark.parametrize("first", [True, False])
