@@ -9,9 +9,9 @@ from tritium.backends.amd.matrix import matrix_cores
 from tritium.target import Banks, Processor
 
 SIMDS = 4
-"""Those that run a workgroup."""
+"""SIMDs that run a workgroup."""
 MOST_WAVES = 8
-"""The most waves of a SIMD of any processor that LLVM is asked for; those of gfx9 have no more."""
+"""The most waves of a SIMD that LLVM is asked for. Those of gfx9 have no more."""
 
 
 @dataclass(frozen=True)

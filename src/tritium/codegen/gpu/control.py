@@ -21,7 +21,6 @@ from tritium.ir import types as ir
 from tritium.ops import scf, ttir
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator, terminator
-from tritium.ops.ttir.function import FuncOp
 
 
 def lower_block(c: Context, block: Block) -> None:
@@ -94,17 +93,18 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
         lower_block(c, op.body)
         loop.next = list(compress(_flat(c, terminator(op.body).operands), used))
     _define(c, op.results, _spread(loop.results, used), forms)
-    if c.hardware.recomputes and c.plan is None and _dominates_rest(op):
+    if c.hardware.handed_on and c.plan is None and _dominates_rest(op):
         # LLVM, which would merge what is computed from the same number, does not see that it is.
-        c.place_anew(c.hardware.shuffles.xor(c, c.thread, 0, 0))
+        c.place_anew(c.asm("i32", "", c.hardware.handed_on, c.thread, effects=False))
         for again in computed_again(op):
             _lower(c, again)
 
 
 def _dominates_rest(op: Op) -> bool:
-    """Whether all that is written behind an op comes after it in each run of the function."""
-    region = op.parent_region()
-    return region is not None and len(region.blocks) == 1 and isinstance(op.parent_op(), FuncOp)
+    """Whether all that is written behind an op comes after it in each run of the function: it is in
+    the only block of that."""
+    function: Any = op.parent_op()
+    return len(function.body.parent.blocks) == 1 and function.parent_op().parent is None
 
 
 def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:

@@ -194,7 +194,7 @@ class AMDGPU(Hardware):
     kernel_linkage = "amdgpu_kernel"
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
-    recomputes = True
+    handed_on = "=v,0"
     reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")
 
     def __init__(self, arch: str):
