@@ -5,9 +5,10 @@ gfx9: the formulas that AMD's matrix instruction calculator prints ("Matrix elem
 mapping with no modifiers", github.com/ROCm/amd_matrix_instruction_calculator); gfx950's longer
 products and scaled ones: "Matrix Core Programming on AMD CDNA3 and CDNA4 architecture" (ROCm
 blogs), whose kernels load operands by these indices. gfx11: the calculator, for waves of 32.
-Without a source of AMD's: scaled products of 16x16x128 are as those of 32x32x64, gfx12's layouts
-are those that LLVM's instructions imply, and gfx1250's results are as gfx12's, with K in an order
-that both operands share.
+gfx12 and gfx1250: the traits of WMMA in AMD's Composable Kernel (`WmmaTraitsBase`,
+`LayoutFromDataType` in warp_gemm_attribute_wmma_impl_base_traits.hpp). Where these have runs of 8
+along K on gfx1250, ours has halves, an order that both operands share.
+Without a source of AMD's: scaled products of 16x16x128 on gfx950 are as those of 32x32x64.
 """
 
 from __future__ import annotations
