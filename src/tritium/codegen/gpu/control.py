@@ -96,7 +96,7 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
     if c.hardware.handed_on and c.plan is None and _dominates_rest(op):
         # LLVM, which would merge what is computed from the same number, does not see that it is.
         c.place_anew(c.asm("i32", "", c.hardware.handed_on, c.thread, effects=False))
-        for again in computed_again(op):
+        for again in computed_again(op, c.hardware):
             _lower(c, again)
 
 
