@@ -93,7 +93,8 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
     result = amdgcn.emit(text, how)
     report = amdgcn.report(result.object)
     if report["scratch_bytes"] and amdgcn.WAVES not in text:
-        waves = waves_beside_lds(options.arch, metadata["num_warps"], metadata["shared"])
+        warps = metadata.get("num_warps", options.num_warps)  # of llir from a file alone
+        waves = waves_beside_lds(options.arch, warps, metadata.get("shared", 0))
         other = amdgcn.emit(text, replace(how, waves=waves))
         found = amdgcn.report(other.object)
         if found["scratch_bytes"] < report["scratch_bytes"]:
