@@ -14,6 +14,8 @@ from tritium.codegen.llvm.bitcode import link_files, make_internal, optimize
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
+WAVES, _SIZE = '"amdgpu-waves-per-eu"', '"amdgpu-flat-work-group-size"'
+"""Attributes of kernels; all have the second one."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class How:
         optimize: run IR passes.
         packed: let one instruction compute two floats.
         alone: the waves of a workgroup run on one compute unit of a pair.
+        waves: LLVM's attribute of kernels that says for how many waves a SIMD is to have room; ""
+            leaves it to LLVM.
         libraries: paths of LLVM bitcode that the module calls.
     """
 
@@ -32,6 +36,7 @@ class How:
     optimize: bool = True
     packed: bool = True
     alone: bool = False
+    waves: str = ""
     libraries: tuple[str, ...] = ()
 
     def machine(self) -> Any:
@@ -93,6 +98,8 @@ def assembly(text: str, how: How) -> str:
 
 @contextmanager
 def _optimized(text: str, how: How) -> Generator[Any]:
+    if how.waves:
+        text = text.replace(_SIZE, f'{WAVES}="{how.waves}" {_SIZE}')
     with lock, llvm.create_context() as context, parse(text, context) as module:
         _link(module, how.libraries, context)
         optimize(module, how.machine(), 1 if how.optimize else 0, how.packed)

@@ -17,8 +17,8 @@ from tritium.ir.layouts.encodings import (
     OFFSET,
     Encoding,
     NVMMASharedEncoding,
+    PermutedSharedEncoding,
     SharedEncoding,
-    SwizzledSharedEncoding,
     linear,
 )
 from tritium.ir.layouts.moves import permuted
@@ -68,6 +68,13 @@ class ConvertLayoutOp(Op):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return operands[0]
+
+
+class InThreadTransposeOp(ConvertLayoutOp):
+    """The same tile with the registers of each thread in another order: what it holds is then in
+    runs along the other axis."""
+
+    name = "amdg.in_thread_transpose"
 
 
 class LocalAllocOp(Op):
@@ -231,7 +238,7 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
             return encoding
         return _changed(encoding, transposed=not encoding.get("transposed"),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
-    if isinstance(encoding, SwizzledSharedEncoding):
+    if isinstance(encoding, PermutedSharedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
@@ -407,6 +414,6 @@ def _in_same_order(before: Any, after: Any) -> bool:
 
 def _rank(type: Any) -> int:
     """The axes that the encoding is about; those before are buffers."""
-    if isinstance(type.encoding, SwizzledSharedEncoding):
+    if isinstance(type.encoding, PermutedSharedEncoding):
         return len(type.encoding.get("order"))
     return min(2, len(type.get_shape()))

@@ -17,9 +17,9 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     NVMMASharedEncoding,
+    PermutedSharedEncoding,
     SharedEncoding,
     SharedMemorySpace,
-    SwizzledSharedEncoding,
     part_of,
 )
 from tritium.ops.elementwise import describe
@@ -163,7 +163,7 @@ def blocks_of_barrier(type: Any) -> int:
     """The bits of a block's number in its cluster that do not tell which barrier is its own: blocks
     that differ in them share one, which is the first's."""
     encoding: Any = type.encoding
-    cluster = encoding.get("CGALayout") if isinstance(encoding, SwizzledSharedEncoding) else ()
+    cluster = encoding.get("CGALayout") if isinstance(encoding, PermutedSharedEncoding) else ()
     return sum(1 << bit for bit, basis in enumerate(cluster) if not any(basis))
 
 
