@@ -10,7 +10,7 @@ after:
     linear     index arithmetic does not wrap around (tested: bounds of its scalars)
     apart      accesses are apart in memory, or the same element by element (tested: addresses);
                otherwise they are done one whole after the other
-    unmasked   all masks are true (tested: both ends of the tile)
+    unmasked   all masks are true (tested: the corners of the tile)
     streaming  stores bypass the caches, where the launch writes more than they hold, and not what
                it has read
     quick      a search for the largest or smallest float does not look for NaN, and is done again,
@@ -93,11 +93,11 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
         yield "linear"
     if not nest.is_sequential and found.meetings:
         yield "apart"
-    if is_long(nest) and all(signed_compares(mask) is not None for mask in found.masks):
-        if found.masks:
+    if all(signed_compares(mask) is not None for mask in found.masks):
+        if found.masks and may_be_unmasked(nest):
             yield "unmasked"
-        lines = lines_fit(nest) and _is_consecutive(found) and not _needs_alignment(found)
-        if lines and not _is_in_place(found):
+        lines = is_long(nest) and lines_fit(nest) and _is_consecutive(found)
+        if lines and not _needs_alignment(found) and not _is_in_place(found):
             yield "streaming"
     if is_long(nest) and any(extreme_of(root) for root in nest.roots):
         yield "quick"
@@ -130,6 +130,15 @@ def is_long(nest: Nest) -> bool:
     return bool(nest.others) and all(map(is_reduction, nest.others))
 
 
+def may_be_unmasked(nest: Nest) -> bool:
+    """Whether a nest is worth a version without masks: a long one, or one that stores tiles of
+    several dimensions: a masked store of AVX2 takes tens of cycles on a Zen 3."""
+    if is_long(nest):
+        return True
+    several = nest.shape is not None and nest.shape.width > 1 and prod(nest.domain) >= _LONG
+    return several and all(root.stores_elements for root in nest.roots)
+
+
 def lines_fit(nest: Nest) -> bool:
     """Whether a nest stores elements of one size, by chunks that lines of the caches consist of."""
     if nest.shape is None or not all(root.stores_elements for root in nest.roots):
@@ -139,9 +148,9 @@ def lines_fit(nest: Nest) -> bool:
 
 
 def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
-    """The comparisons of signed numbers that a mask is the conjunction of, beside scalars; None if
-    it is anything else. If what they compare is linear, it is true everywhere where it is true at
-    both ends."""
+    """The comparisons of signed numbers that a mask is the conjunction of, repeated along axes,
+    beside scalars; None if it is anything else. If what they compare is linear, it is true
+    everywhere where it is true at the corners."""
     found, stack = list[CmpIOp](), [mask]
     while stack:
         value = stack.pop()
@@ -150,8 +159,12 @@ def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
             stack.extend(reversed(owner.operands))
         elif isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S":
             found.append(owner)
-        elif splat_source(value) is None:
+        elif splat_source(value) is not None:
+            continue
+        elif isinstance(owner, Block) or owner.source_axes() is None:
             return None
+        else:
+            stack.extend(owner.operands)
     return found
 
 
@@ -207,7 +220,7 @@ def verify_versions(function: TileFunction, waits: bool) -> None:
         nest = found.nest
         possible = {
             "apart": nest.stores and not nest.is_sequential,
-            "unmasked": is_long(nest),
+            "unmasked": may_be_unmasked(nest),
             "streaming": is_long(nest) and lines_fit(nest)
             and (not found.masks or "unmasked" in nest.versions),
             "quick": is_long(nest) and any(map(extreme_of, nest.roots)),
