@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter, or_
-from typing import Any
+from operator import attrgetter, is_, or_
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -100,8 +100,15 @@ def check_rates(
     """The numbers that stay the same from step to step."""
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
         check_range(op, name, value, 0, float("inf"))
-    for value in betas:
+    for value in pair(op, betas):
         check_range(op, "betas", value, 0, 1)
+
+
+def pair(op: str, betas: Any) -> Sequence[float]:
+    """The two of `betas`."""
+    if not isinstance(betas, (tuple, list)) or len(cast("Sequence[Any]", betas)) != 2:
+        raise refuse(op, "betas", f"is {betas!r}", "two numbers")
+    return cast("Sequence[float]", betas)
 
 
 def adamw_(
@@ -273,8 +280,10 @@ def adamw_foreach_(
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
     if known is None:
         _check_lists(*lists)
-    options = lr, *betas, eps, weight_decay, maximize
-    if known is None or known.options != options or step.__class__ is not int or step < 1:
+    options = lr, *pair("adamw_foreach_", betas), eps, weight_decay, maximize
+    # By identity: to compare a tensor of many elements is an error of torch's.
+    same = known is not None and len(known.options) == len(options) and all(map(is_, known.options, options))
+    if not same or step.__class__ is not int or step < 1:
         check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
         known = _remember(key, lists)
