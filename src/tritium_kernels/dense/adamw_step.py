@@ -282,7 +282,8 @@ def adamw_foreach_(
         _check_lists(*lists)
     options = lr, *pair("adamw_foreach_", betas), eps, weight_decay, maximize
     # By identity: to compare a tensor of many elements is an error of torch's.
-    same = known is not None and len(known.options) == len(options) and all(map(is_, known.options, options))
+    before = () if known is None else known.options
+    same = len(before) == len(options) and all(map(is_, before, options))
     if not same or step.__class__ is not int or step < 1:
         check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
