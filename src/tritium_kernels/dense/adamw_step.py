@@ -104,11 +104,12 @@ def check_rates(
         check_range(op, "betas", value, 0, 1)
 
 
-def pair(op: str, betas: Any) -> Sequence[float]:
+def pair(op: str, betas: Any) -> tuple[float, float]:
     """The two of `betas`."""
     if not isinstance(betas, (tuple, list)) or len(cast("Sequence[Any]", betas)) != 2:
         raise refuse(op, "betas", f"is {betas!r}", "two numbers")
-    return cast("Sequence[float]", betas)
+    low, high = cast("Sequence[float]", betas)
+    return low, high
 
 
 def adamw_(
@@ -280,7 +281,8 @@ def adamw_foreach_(
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
     if known is None:
         _check_lists(*lists)
-    options = lr, *pair("adamw_foreach_", betas), eps, weight_decay, maximize
+    low, high = pair("adamw_foreach_", betas)
+    options = lr, low, high, eps, weight_decay, maximize
     # By identity: to compare a tensor of many elements is an error of torch's.
     before = () if known is None else known.options
     same = len(before) == len(options) and all(map(is_, before, options))
