@@ -79,8 +79,12 @@ def check_operands(
     check_tensor(op, name, parameter)
     for other, value in others.items():
         check_operand(op, other, value, parameter.shape, name, parameter)
+    _, *moments = others.items()
+    for written, value in ((name, parameter), *moments):
+        if not torch.compiler.is_compiling() and value.is_neg():
+            accepted = "a tensor whose numbers are those in its memory, as resolve_neg() gives it"
+            raise refuse(op, written, "is a negative view", accepted)
     if torch.is_grad_enabled():
-        _, *moments = others.items()
         for written, value in ((name, parameter), *moments):
             if value.requires_grad:
                 accepted = "a call under torch.no_grad(): it is written to in place"
@@ -125,8 +129,9 @@ def adamw_(
     check_operands("adamw_", "parameter", parameter, gradients)
     check_options("adamw_", step, lr, betas, eps, weight_decay)
     adamw_op(
-        parameter, gradient, first, second, step, lr, *betas, eps, weight_decay, maximize
-    )
+        parameter, gradient.resolve_neg(), first, second, step, lr, *betas, eps, weight_decay,
+        maximize,
+    )  # fmt: skip
 
 
 _TYPES = {
@@ -263,6 +268,7 @@ def _fit(*lists: Sequence[Any]) -> bool:
         and len(set(map(_DEVICE, chain.from_iterable(lists)))) == 1
         and set(map(_LAYOUT, chain.from_iterable(lists))) == {torch.strided}
         and not (torch.is_grad_enabled() and any(map(_GRAD, chain.from_iterable(lists))))
+        and not any(map(Tensor.is_neg, chain.from_iterable(lists)))
     )  # fmt: skip
 
 
@@ -295,6 +301,7 @@ def adamw_foreach_(
         known.launch(step, *options)
         increment_version(lists[0] + lists[2] + lists[3])
     elif lists[0]:
+        lists[1] = [gradient.resolve_neg() for gradient in lists[1]]
         adamw_foreach_op(*lists, step, *options)
 
 
