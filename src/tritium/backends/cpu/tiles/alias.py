@@ -21,6 +21,13 @@ def base_of(pointer: SSAValue) -> SSAValue:
         (pointer,) = owner.operand_values(owner.memory_operands[0])
 
 
+def _is_fixed(value: SSAValue) -> bool:
+    """A scalar that no loop steps on: an argument of the kernel, or computed or loaded."""
+    if isinstance(value.owner, Block):
+        return is_argument(value)
+    return not isinstance(value.type, ir.TensorType)
+
+
 def in_step(
     load: Any, store: Any, rearranged: bool = False, regular: dict[SSAValue, bool] | None = None
 ) -> bool:
@@ -28,10 +35,11 @@ def in_step(
 
     They may if both go through the same pointers, so that each element is read before it is
     written; unless what is loaded is `rearranged` on its way to where it is stored, so that a chunk
-    takes elements of others. Pointers that come from different arguments of the kernel are taken to
-    be either equal, element by element, or disjoint (an output may overwrite its input in place).
-    That is tested when the program runs, and that no two pointers of a tile are equal
-    (`lower/nests/overlap.py`). Addresses of no regular form are not known well enough for that.
+    takes elements of others. Pointers that come from different arguments of the kernel, or from
+    other scalars, such as addresses in a table, are taken to be either equal, element by element,
+    or disjoint (an output may overwrite its input in place). That is tested when the program runs,
+    and that no two pointers of a tile are equal (`lower/nests/overlap.py`). Addresses of no regular
+    form are not known well enough for that.
     `regular` holds the answers of `is_regular` for who asks about many pairs.
     """
     regular = {} if regular is None else regular
@@ -45,7 +53,7 @@ def in_step(
     first, second = base_of(load.ptr), base_of(store.ptr)
     if first is second:
         return False
-    return is_argument(first) and is_argument(second)
+    return _is_fixed(first) and _is_fixed(second)
 
 
 def is_regular(pointer: SSAValue) -> bool:
