@@ -218,7 +218,7 @@ PROFILES = ("default", "mma")
 
 REFERENCE_CHECKS = {
     "gsan": ("races", ""),
-    "consan": ("races", "shared memory is watched in the interpreter only"),
+    "consan": ("races", "compiled for a GPU, shared memory of one thread block is watched, not tensor memory"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("exact", ""),
 }  # fmt: skip
