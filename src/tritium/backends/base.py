@@ -218,7 +218,7 @@ PROFILES = ("default", "mma")
 
 REFERENCE_CHECKS = {
     "gsan": ("races", ""),
-    "consan": ("races", "compiled for a GPU, shared memory of one thread block is watched, not tensor memory"),
+    "consan": ("races", "on GPUs tensor memory and shared memory of clusters are not watched"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("exact", ""),
 }  # fmt: skip

@@ -407,7 +407,7 @@ class Op(DeclaredOp):
 
     @property
     def phase_arrivals(self) -> int | None:
-        """The arrivals that end a phase of the mbarrier that the op makes; None if it makes none."""
+        """The arrivals that end a phase of the mbarrier that the op makes, if it makes one."""
         return None
 
     @property

@@ -222,8 +222,9 @@ def _blocks_of(data: Any, **other: int | None) -> Occupancy | None:
     for CUDA, the GPU's limits are not known, or these numbers are not."""
     if data.target.backend != "cuda" or None in other.values():
         return None
-    known: Any = {"registers": getattr(data, "n_regs", 0), "shared": data.shared}
-    return occupancy(data.target.arch, data.num_warps, **{**known, **other})
+    given: dict[str, Any] = {"registers": getattr(data, "n_regs", 0), "shared": data.shared}
+    given.update(other)
+    return occupancy(data.target.arch, data.num_warps, **given)
 
 
 def _share(found: Occupancy | None) -> str:
