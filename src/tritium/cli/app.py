@@ -138,7 +138,7 @@ class OptCommand(TyperCommand):
 @app.command(cls=OptCommand)
 def opt(
     file: Annotated[
-        str | None, typer.Argument(help="A .ttir, .ttgir or reproducer file; - for standard input.")
+        str | None, typer.Argument(help="A .ttir, .ttgir, .llir or reproducer file; - for stdin.")
     ] = None,
     passes: Annotated[
         list[str] | None,
