@@ -224,7 +224,7 @@ PROFILES = ("default", "mma")
 
 REFERENCE_CHECKS = {
     "gsan": ("races", ""),
-    "consan": ("races", "shared memory is watched in the interpreter only"),
+    "consan": ("races", "on GPUs tensor memory and shared memory of clusters are not watched"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("exact", ""),
 }  # fmt: skip

@@ -124,6 +124,10 @@ class Op(DeclaredOp):
     """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in
     any order, and does no more."""
 
+    changes_memory: ClassVar[bool] = False
+    """True if an op that reads and writes memory leaves a value there. Atomic and volatile loads,
+    which count as writes in order to stay where they are, do not."""
+
     movement: ClassVar[Movement | None] = None
     """The order in which the op places elements of its operands; None for one that computes."""
 
@@ -417,6 +421,21 @@ class Op(DeclaredOp):
     def most_arrivals(self) -> float:
         """The most arrivals of the op at a barrier that an effect of it names."""
         return inf
+
+    def expected_bytes(self) -> int:
+        """The bytes that a phase of the barrier which the op arrives at has to wait for because of
+        the op; less than 0 for those that the op brings."""
+        return 0
+
+    @property
+    def phase_arrivals(self) -> int | None:
+        """The arrivals that end a phase of the mbarrier that the op makes, if it makes one."""
+        return None
+
+    @property
+    def left_in_flight(self) -> int:
+        """The newest groups of a queue that may stay in flight when the op has waited for it."""
+        return 0
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and

@@ -156,15 +156,9 @@ def accessed(op: Op) -> list[SSAValue]:
 def access_name(op: Op) -> str:
     """Name of an op in reports."""
     actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
-    if len(actions) > 1 and combines(op):
+    if len(actions) > 1 and op.changes_memory:
         return "atomic access"
     return "load" if Action.READ in actions else "store"
-
-
-def combines(op: Op) -> bool:
-    """True if an op that reads and writes takes a value to write; atomic and volatile loads, which
-    order other accesses, do not."""
-    return "val" in op.operand_names()
 
 
 def accessed_bytes(pointer: SSAValue) -> int:
