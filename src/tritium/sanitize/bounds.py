@@ -57,7 +57,7 @@ from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp
-from tritium.ops.ttir.shape import SplatOp
+from tritium.ops.ttir.shape import SplatOp, splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
 from tritium.sanitize.intervals import (
@@ -271,10 +271,10 @@ class _Check:
         if len(self.extents) > 1:
             self._one_of_several()
         elif (
-            isinstance(made, AddPtrOp) and isinstance(made.ptr.owner, SplatOp)
+            isinstance(made, AddPtrOp) and (start := splat_source(made.ptr)) is not None
             and ir.element_type(made.offset.type) == ir.i32
         ):  # fmt: skip
-            self._offsets(made.ptr.owner.src, made.offset)
+            self._offsets(start, made.offset)
         else:
             self._addresses()
 

@@ -45,7 +45,7 @@ from tritium.sanitize.launch import (
 )
 from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
 from tritium.sanitize.races import WORDS, access_of, orders, releases
-from tritium.sanitize.shadow import SITE_BITS, Noted, Shadow
+from tritium.sanitize.shadow import NUMBER, SITE_BITS, Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
@@ -147,6 +147,19 @@ class Watch:
             raise self._reports.error(self._misused, self._extents, self._grid, shadow)
         if ordered and self._ordering.acquire is not None:
             warn_of_order(self._kernel, self._ordering.acquire)
+        if shadow is not None:
+            self._tell(shadow)
+
+    def _tell(self, shadow: NotingShadow) -> None:
+        sites, ordering = self._reports.sites, self._ordering
+
+        def order_of(word: int) -> int:
+            site = sites[word & (1 << SITE_BITS) - 1]
+            return ordering.order(site, (word & NUMBER) >> SITE_BITS)
+
+        launch = Launch(self._kernel, sites, shadow, ordering.all, order_of)
+        for watcher in watchers:
+            watcher(launch)
 
     # Ops
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
+from tritium.ops.ttir.sanitize import Order
 from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of, pooled
 from tritium.sanitize.kinds import NAN
-from tritium.sanitize.shadow import Noted, Shadow
+from tritium.sanitize.shadow import Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
@@ -77,6 +78,11 @@ class Checks:
             warn_of_order(kernel, site)
         for what in data.get("unwatched", []):
             warnings.warn(f"races: of kernel '{kernel}' {what}", stacklevel=2)
+        self.orders = 0
+        for site in self.sites:
+            self.orders |= site.get("order", 0)
+        if data.get("ordering") and not self.granules:  # volatile loads: any store is a release
+            self.orders = Order.BEFORE | Order.LATER
 
     @property
     def parameters(self) -> list[str]:
@@ -94,6 +100,13 @@ class Checks:
             return None
         memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
         return Shadow(memories, self.granules[0], grid, pooled=pooled(), **device)
+
+    def done(self, shadow: Shadow | None) -> None:
+        """Tell the watchers of launches of one without a failed check."""
+        if watchers and (shadow is not None or self.orders):
+            launch = Launch(self.kernel, self.sites, shadow, self.orders)
+            for watcher in watchers:
+                watcher(launch)
 
     def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""

@@ -61,3 +61,4 @@ def run_checked(
         raise checks.error(found, given, grid, shadow) from error
     if error is not None:
         raise error
+    checks.done(shadow)

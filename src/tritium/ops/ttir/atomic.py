@@ -210,6 +210,7 @@ class AtomicPollOp(AtomicOp):
     since the op began; which ones were seen to be equal. Each is read once at least."""
 
     name = "tt.atomic_poll"
+    may_wait = True
     syntax = (
         "$sem, $scope, $ptr, $expected [timeout $timeout] attrs "
         ": type(ptr), type(expected) -> type(result)"
