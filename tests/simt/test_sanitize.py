@@ -166,7 +166,7 @@ def turned(x, out, N: tl.constexpr):
 
 
 def test_checked_programs_keep_their_barriers() -> None:
-    """What one step has in shared memory, the next one may not overwrite too early."""
+    """No step overwrites what another one still reads in shared memory."""
     x = np.random.default_rng(1).integers(0, 99, (4, 64, 64)).astype(np.int32)
     out = np.zeros_like(x)
     turned[(1,)](x, out, 64, instrumentation_mode="races")

@@ -12,8 +12,8 @@ after:
     } do { yield }
 
 A program takes out what memory holds, and puts the sum back. What others have put there meanwhile
-it takes along, and adds it in turn; nothing is lost, and 0 adds nothing. (`tt.atomic_cas` takes no
-mask.) Memory may be 0 for a moment.
+it takes along, and adds it in turn; nothing is lost, and 0 adds nothing. (A compare-and-swap takes
+no mask.) Memory may be 0 for a moment.
 
 Where the program uses what the sum finds, and there is no mask, a loop compares and exchanges:
 
@@ -21,7 +21,7 @@ Where the program uses what the sum finds, and there is no mask, a loop compares
       scf.condition(any of %left) %guess, %left
     } do {
       %sum = (the float with the sum of the payloads of %guess and %x)
-      %seen = tt.atomic_cas relaxed, gpu, %p, %guess, %sum        (0.0, 0.0 where not %left)
+      %seen = (compare and swap) %p, %guess, %sum        (0.0, 0.0 where not %left)
       yield (%seen where %left, else %guess), %left and %seen is not %guess
     }
 """
@@ -65,7 +65,7 @@ def add_payloads(op: AtomicUpdate) -> None:
 
 def find_and_add(op: AtomicUpdate) -> SSAValue:
     """Put the loop before an atomic sum whose result is used; what it finds, 0 where the mask is
-    false. Raises `NotImplementedError` for a tile with a mask, which `tt.atomic_cas` does not
+    false. Raises `NotImplementedError` for a tile with a mask, which a compare-and-swap does not
     take."""
     at, mask = Builder(op), op.mask
     if mask is not None and ir.shape_of(mask.type):
