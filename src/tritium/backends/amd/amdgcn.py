@@ -10,7 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium.codegen.llvm.bitcode import link_files, make_internal
+from tritium.codegen.llvm.bitcode import link_files, make_internal, optimize
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -102,7 +102,7 @@ def _optimized(text: str, how: How) -> Generator[Any]:
         text = text.replace(_SIZE, f'{WAVES}="{how.waves}" {_SIZE}')
     with lock, llvm.create_context() as context, parse(text, context) as module:
         _link(module, how.libraries, context)
-        _optimize(module, how.machine(), 1 if how.optimize else 0, how.packed)
+        optimize(module, how.machine(), 1 if how.optimize else 0, how.packed)
         yield module
 
 
@@ -118,14 +118,6 @@ def _link(module: Any, libraries: Sequence[str], context: Any) -> None:
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} in none of the libraries "
             f"({', '.join(libraries) or 'there are none'}); extern_libs names them"
         )
-
-
-def _optimize(module: Any, target: Any, level: int, packed: bool) -> None:
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.loop_unrolling = False
-    tuning.slp_vectorization = packed
-    builder = llvm.create_pass_builder(target, tuning)
-    builder.getModulePassManager().run(module, builder)
 
 
 _COUNTS = {"n_regs": ".vgpr_count", "n_spills": ".vgpr_spill_count",

@@ -94,5 +94,5 @@ def processor(arch: str) -> Processor:
         buffers=True, even_accesses=True, ahead_in_registers=True, transposes_in_threads=True,
         lane_copy_bytes=facts.copies, registers=facts.registers, bfloat_by_float=arch != "gfx1250",
         buffer_atomics=("i32", "i64", "f32", *(["f64"] if facts.lanes == 64 else [])),
-        least_depth=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
+        least_k_bytes=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
     )  # fmt: skip

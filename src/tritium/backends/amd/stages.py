@@ -64,7 +64,7 @@ def _optimize(module: Any, facts: Processor, options: HIPOptions, num_stages: in
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
     run_pipeline(module, pipelines.gluon(tensor_maps=False), "gluon_to_ttgir")
-    instrument(module, metadata, options.instrumentation_mode)
+    instrument(module, metadata, options.instrumentation_mode, gluon=True)
     return module
 
 

@@ -228,7 +228,7 @@ class MatrixEncoding(Encoding):
     def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
         """The part of an operand that one instruction takes from a warp: the axis `k` is summed
         over, `width` elements along it are neighbours in a thread."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.operand_part")
 
     def warp_order(self, rank: int) -> tuple[int, ...]:
         """The axes over which consecutive warps run, the last first."""

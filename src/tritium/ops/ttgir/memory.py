@@ -50,11 +50,8 @@ class ConvertLayoutOp(Op):
     movement = Movement.IN_ORDER
     syntax = "$src attrs : type(src) -> type(result)"
     takes_any_layout = True
+    changes_layout = True
     src = operand()
-
-    @property
-    def keeps_places(self) -> bool:
-        return True
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
@@ -279,7 +276,11 @@ class MemDescTransOp(MemDescView):
     ) -> ir.Type:
         memory = check_memory(cls.name, src)
         if sorted(order) != list(range(len(memory.get_shape()))):
-            raise OpError(f"{cls.name}: order {tuple(order)} does not permute {describe(src)}")
+            last = len(memory.get_shape()) - 1
+            raise OpError(
+                f"{cls.name}: order {tuple(order)} does not permute {describe(src)}; a permutation "
+                f"of 0 to {last} is required"
+            )
         inferred = memdesc_of(
             tuple(memory.get_shape()[i] for i in order), memory.element_type,
             transposed_encoding(memory.encoding, tuple(order)), memory.mutable,
