@@ -35,25 +35,19 @@ from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
 from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops import cf, scf
 from tritium.ops.arith import AndIOp, CmpIOp, MaxNumFOp, MinNumFOp
-from tritium.ops.base import Movement, is_constant
+from tritium.ops.base import Movement, Op, is_constant
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import is_tile
-from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
-from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
+from tritium.ops.ttir.atomic import AtomicOp, MemScope
 from tritium.ops.ttir.reduction import combining_op, is_reduction
-from tritium.ops.ttir.shape import ReshapeOp, SplatOp
+from tritium.ops.ttir.shape import ReshapeOp, splat_source
 from tritium.passes.base import Pass
 
 LINE = 64
 """Bytes of a line of the caches; a store of part of one must not pass its end."""
 _LONG = 64
 """Elements from which on a nest is worth versions that differ in masks and stores."""
-_WAITING = frozenset(
-    {AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp}
-)
-"""Ops with which a program may wait for another one."""
 _EXTREMES: dict[type[BinaryOp] | None, tuple[str, float]] = {
     MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
 }  # fmt: skip
@@ -81,9 +75,8 @@ class Version(Pass):
 
 def may_wait(module: ModuleOp) -> bool:
     """Whether it is not certain that a kernel ends without another one."""
-    return any(
-        op.__class__ in _WAITING for function in functions_of(module) for op in function.order
-    )
+    ops = (op for function in functions_of(module) for op in function.order)
+    return any(isinstance(op, Op) and op.may_wait for op in ops)
 
 
 def gains(root: object) -> bool:
@@ -160,14 +153,17 @@ def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
     everywhere where it is true at the corners."""
     found, stack = list[CmpIOp](), [mask]
     while stack:
-        owner: Any = stack.pop().owner
+        value = stack.pop()
+        owner: Any = value.owner
         if isinstance(owner, AndIOp):
             stack.extend(reversed(owner.operands))
         elif isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S":
             found.append(owner)
+        elif splat_source(value) is not None:
+            continue
         elif isinstance(owner, Block) or owner.source_axes() is None:
             return None
-        elif not isinstance(owner, SplatOp):
+        else:
             stack.extend(owner.operands)
     return found
 
