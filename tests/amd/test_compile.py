@@ -356,3 +356,21 @@ def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     texts = [str(warning.message) for warning in told]
     assert any(t.startswith("TRITON_SWAP_MIR (knobs.amd.swap_mir) has no") for t in texts)
     assert any("TRITON_HIP_USE_EXPERT_SCHEDULING" in t for t in texts)
+
+
+@tritium.jit
+def loops_in_control(x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + i)
+    if n > 3:
+        for k in range(n):
+            v += tl.cumsum(v, 0) + k
+    while tl.sum(v, 0) > 0:
+        for k in range(n):
+            v -= tl.load(x + k * B + i)
+    tl.store(x + i, v)
+
+
+def test_loops_in_branches_and_loops(arch: str) -> None:
+    kernel = compiled(loops_in_control, "*i32 i32", arch, constants={"B": 256})
+    assert kernel.metadata.scratch_bytes == 0 and "s_cbranch" in code(kernel)

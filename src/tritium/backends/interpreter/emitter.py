@@ -228,6 +228,10 @@ class EagerEmitter:
 
     checks_fences = True
 
+    @property
+    def num_ctas(self) -> int:
+        return self.features.num_ctas
+
     def place(self) -> Place:
         frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame is not None and frame.f_globals.get("__name__", "").startswith(_INTERNAL):
