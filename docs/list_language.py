@@ -127,10 +127,10 @@ What holds everywhere:
   kernels (`make fuzz MINUTES=10`).
 - Integer arithmetic wraps around. What the reference leaves undefined is defined on the CPU: a
   division by zero gives 0, shifts by the width or more give 0 (or the sign).
-- A float that an integer type cannot hold becomes, on the CPU, the smallest signed integer; of
-  unsigned types negative numbers and NaN become what they are as signed integers of that width, and
-  what is too large 0. Integers of 8 and 16 bits are the low bits of that of 32. (So does NumPy on
-  x86-64. GPUs saturate, and NaN becomes 0.)
+- A float that an integer type cannot hold becomes, on the CPU, the smallest signed integer. For
+  unsigned types, negative numbers and NaN are converted to the signed type of that width, and a
+  number that is too large becomes 0. Results of 8 and 16 bits are the low bits of that of 32 bits.
+  (So does NumPy on x86-64. GPUs saturate, and NaN becomes 0.)
 - A number that a kernel assigns to a name (one not declared `tl.constexpr`) promotes with the dtype
   that it has alone, as the scalar tensor that it is in the reference; but its value stays known at
   compile time, so that it may be a shape or a condition, and is exact in float64.

@@ -110,6 +110,10 @@ class WarpGroupDotWaitOp(Op):
     inputs = variadic()
     pendings = i32_attr()
 
+    @property
+    def left_in_flight(self) -> int:
+        return self.pendings
+
     @classmethod
     def infer(cls, inputs: Sequence[ir.Type], *, pendings: int) -> Sequence[ir.Type]:
         if pendings < 0 or not inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,7 +54,7 @@ class TensorCoreProduct(Op):
     exact = "none"
     effects = (
         reads(SHARED, "a", Queue.TENSOR_DOT), reads(SHARED, "b", Queue.TENSOR_DOT),
-        reads(TENSOR), writes(TENSOR, "d"), arrives("barriers"),
+        reads(TENSOR), writes(TENSOR, "d"), arrives("barriers", Queue.TENSOR_DOT),
     )  # fmt: skip
     a: Any
     b: Any
@@ -136,6 +136,9 @@ class TensorCoreProduct(Op):
         """The number of blocks whose products arrive at a barrier."""
         memories: list[Any] = [self.a.type, self.b.type] if self.multicast else []
         return blocks_that_commit(memories, self.two_ctas)
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 1
 
 
 def blocks_that_commit(memories: Sequence[Any], two_ctas: bool) -> int:
@@ -398,7 +401,7 @@ class TCGen5CommitOp(Op):
 
     name = "ttng.tc_gen5_commit"
     capabilities = 100, 119
-    effects = (arrives("barrier"), reads(TENSOR), writes(TENSOR))
+    effects = (arrives("barrier", Queue.TENSOR_DOT), reads(TENSOR), writes(TENSOR))
     syntax = "$barrier [, $pred] [descs $descs] attrs : type(barrier) [, type(descs)]"
     reads_operand_types = True
     barrier = operand()
@@ -408,6 +411,9 @@ class TCGen5CommitOp(Op):
     @property
     def reachesblocks_of_memory(self) -> bool:
         return bool(self.descs)
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 1
 
     @classmethod
     def infer(cls, barrier: ir.Type, pred: ir.Type | None, descs: Sequence[ir.Type]) -> None:

@@ -79,6 +79,10 @@ class InitBarrierOp(Op):
         if count < 1:
             raise OpError(f"{cls.name}: count is {count}; 1 or more is required")
 
+    @property
+    def phase_arrivals(self) -> int:
+        return self.count
+
     def evaluate(self, context: Context, alloc: Buffer) -> None:
         state_of(context).new_barrier(alloc, self.count)
 
@@ -139,6 +143,9 @@ class BarrierExpectOp(RoutedArrival):
 
     def most_arrivals(self) -> float:
         return inf if self.reaches_blocks else 1
+
+    def expected_bytes(self) -> int:
+        return self.size
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred:
@@ -279,6 +286,9 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         """None: its bytes count, beside the arrivals."""
         return inf if self.reaches_blocks else 0
 
+    def expected_bytes(self) -> int:
+        return -bytes_of(self.result.type)
+
     @classmethod
     def infer(
         cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
@@ -398,6 +408,10 @@ class AsyncTMAStoreWaitOp(Op):
     @classmethod
     def infer(cls, *, pendings: int, complete: bool) -> tuple[ir.Type, ...]:
         return ()
+
+    @property
+    def left_in_flight(self) -> int:
+        return self.pendings
 
     def evaluate(self, context: Context) -> None:
         stores = state_of(context).own.stores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,12 @@ class AsyncTMAGatherOp(HintedOp):
     @property
     def reaches_blocks(self) -> bool:
         return self.multicast or bool(blocks_of_barrier(self.barrier.type))
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 0
+
+    def expected_bytes(self) -> int:
+        return -bytes_of(self.result.type)
 
     @classmethod
     def infer(

@@ -18,9 +18,9 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     BLOCK,
     NVMMASharedEncoding,
+    PermutedSharedEncoding,
     SharedEncoding,
     SharedMemorySpace,
-    SwizzledSharedEncoding,
     linear,
     part_of,
 )
@@ -165,7 +165,7 @@ def blocks_of_barrier(type: Any) -> int:
     """The bits of a block's number in its cluster that do not tell which barrier is its own: blocks
     that differ in them share one, which is the first's."""
     encoding: Any = type.encoding
-    cluster = encoding.get("CGALayout") if isinstance(encoding, SwizzledSharedEncoding) else ()
+    cluster = encoding.get("CGALayout") if isinstance(encoding, PermutedSharedEncoding) else ()
     return sum(1 << bit for bit, basis in enumerate(cluster) if not any(basis))
 
 
