@@ -7,6 +7,7 @@ from time import monotonic_ns
 from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -85,6 +86,12 @@ class AtomicUpdate(AtomicOp):
     val = operand()
     mask = optional()
     atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
+
+    def exchange(self, expected: SSAValue, new: SSAValue) -> AtomicOp:
+        """A compare-and-swap of the same memory, with the order of this op."""
+        return AtomicCASOp.build(
+            self.ptr, expected, new, sem=self.sem, scope=self.scope, location=self.location
+        )
 
 
 class AtomicRMWOp(AtomicUpdate):

@@ -38,8 +38,8 @@ from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, OrIOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.scf import ConditionOp, WhileOp, YieldOp
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicUpdate
-from tritium.passes.rewriting import Builder, erase, reduced
+from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate
+from tritium.passes.rewriting import Builder, erase, insert_before, reduced
 from tritium.sanitize.exact.payloads import Payloads
 
 
@@ -84,11 +84,9 @@ def find_and_add(op: AtomicUpdate) -> SSAValue:
         own, zero = Payloads(within, op.val.type), within.constant(0.0, guess)
         old = own.embed(guess)
         total = own.unembed(own.add(old, own.embed(op.val)))
-        seen = within.value(
-            AtomicCASOp, op.ptr, within.chosen(left, guess, zero), within.chosen(left, total, zero),
-            sem=op.sem, scope=op.scope,
-        )  # fmt: skip
-        now = within.chosen(left, seen, guess)
+        swap = op.exchange(within.chosen(left, guess, zero), within.chosen(left, total, zero))
+        insert_before(within.before, swap)
+        now = within.chosen(left, swap.result, guess)
         missed = within.value(AndIOp, left, own.compare("ne", own.embed(now), old))
         within.make(YieldOp, (now, missed))
     start = at.constant(0.0, op.val), mask
