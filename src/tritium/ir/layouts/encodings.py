@@ -407,7 +407,7 @@ class PermutedSharedEncoding(SharedEncoding):
 
     def phase(self, row: int) -> int:
         """The number to which those of a row's groups are XORed, below `maxPhase`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.phase")
 
     def _part(self, shape: tuple[int, ...]) -> LinearLayout:
         """The part of a tile that one thread block of a cluster holds."""

@@ -7,6 +7,7 @@ from time import monotonic_ns
 from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -86,6 +87,12 @@ class AtomicUpdate(AtomicOp):
     mask = optional()
     atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
+    def exchange(self, expected: SSAValue, new: SSAValue) -> AtomicOp:
+        """A compare-and-swap of the same memory, with the order of this op."""
+        return AtomicCASOp.build(
+            self.ptr, expected, new, sem=self.sem, scope=self.scope, location=self.location
+        )
+
 
 class AtomicRMWOp(AtomicUpdate):
     """Combine memory with `val` where the mask is true; the result is what memory held before
@@ -153,12 +160,6 @@ class AtomicCASOp(AtomicOp):
             return np.where(equal, val.reshape(-1)[at], old)
 
         return context.memory.update(ptr, val.dtype, None, change)
-
-
-def swapped_like(op: AtomicUpdate, cmp: Any, val: Any) -> AtomicOp:
-    """A new op, in no block, that replaces memory by `val` where it holds `cmp`, at the addresses
-    of an update and ordered as that is."""
-    return AtomicCASOp.build(op.ptr, cmp, val, sem=op.sem, scope=op.scope, location=op.location)
 
 
 def _check_semantic(name: str, sem: MemSemantic, allowed: MemSemantic) -> None:

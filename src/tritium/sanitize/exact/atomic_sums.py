@@ -38,7 +38,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, OrIOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.scf import ConditionOp, WhileOp, YieldOp
-from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate, swapped_like
+from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate
 from tritium.passes.rewriting import Builder, erase, insert_before, reduced
 from tritium.sanitize.exact.payloads import Payloads
 
@@ -84,10 +84,9 @@ def find_and_add(op: AtomicUpdate) -> SSAValue:
         own, zero = Payloads(within, op.val.type), within.constant(0.0, guess)
         old = own.embed(guess)
         total = own.unembed(own.add(old, own.embed(op.val)))
-        chosen = (within.chosen(left, value, zero) for value in (guess, total))
-        insert_before(within.before, swap := swapped_like(op, *chosen))
-        seen = swap.results[0]
-        now = within.chosen(left, seen, guess)
+        swap = op.exchange(within.chosen(left, guess, zero), within.chosen(left, total, zero))
+        insert_before(within.before, swap)
+        now = within.chosen(left, swap.result, guess)
         missed = within.value(AndIOp, left, own.compare("ne", own.embed(now), old))
         within.make(YieldOp, (now, missed))
     start = at.constant(0.0, op.val), mask
