@@ -21,7 +21,6 @@ from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.terminators import RegionEnd, is_terminator, terminator
-from tritium.ops.ttir.function import FuncOp
 
 
 def lower_block(c: Context, block: Block) -> None:
@@ -104,8 +103,9 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
 def _dominates_rest(op: Op) -> bool:
     """Whether all that is written behind an op comes after it in each run of the function: it is in
     the only block of that."""
-    region = op.parent_region()
-    return region is not None and len(region.blocks) == 1 and isinstance(op.parent_op(), FuncOp)
+    region, around = op.parent_region(), op.parent_op()
+    alone = region is not None and len(region.blocks) == 1
+    return alone and around is not None and "sym_name" in around.properties
 
 
 def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:
