@@ -5,7 +5,8 @@
 For each kernel, forward and backward: its rate, torch's, the ratio, the share of the floor: the
 bandwidth of a copy of 256 MB for kernels that memory limits, torch's product of large matrices for
 the others; products with experts are limited by both, their roofline. On GPUs attention's peer is
-that of cuDNN, where it takes the problem. `--quick`: fewer and shorter samples. Each figure is the
+that of cuDNN, where it takes the problem. Kernels of Liger and FLA are further peers where they are
+installed (`benchmarks.published`). `--quick`: fewer and shorter samples. Each figure is the
 median of rounds that alternate between the two. On the CPU both use the same number of threads.
 Results are compared with torch's in float64 first.
 """
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tritium
+from benchmarks.published import fla_linear_attention, liger
 from tritium_kernels import dense
 from tritium_kernels.matmul import PrecisionConfig
 from tritium_kernels.matmul import matmul as experts_matmul
@@ -64,6 +66,7 @@ class Case:
         inputs: those that want a gradient come first.
         wanting: how many do; 0: only the forward pass is run.
         moved: bytes moved at least by products that memory may limit.
+        is_exact: the peer takes float64, with which ours is compared.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Case:
     inputs: list[torch.Tensor]
     wanting: int
     moved: float = 0.0
+    is_exact: bool = True
 
 
 def random(*shape: int, dtype: torch.dtype, device: str) -> torch.Tensor:
@@ -275,6 +279,13 @@ def fused_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
     yield Case(f"linear_attention {length}, d={d}", (work, 0), "TFLOP/s",
                lambda q: dense.linear_attention(q, k, v), lambda q: torch_linear_attention(q, k, v),
                [q], 0)  # fmt: skip
+    theirs = fla_linear_attention()
+    if theirs is not None:
+        # Both take them with heads inside of rows, as FLA wants them.
+        rows = [random(1, length, heads, d, dtype=dtype, device=device) for _ in range(3)]
+        yield Case(f"linear_attention {length}, d={d}, FLA", (work, 0), "TFLOP/s",
+                   lambda *x: dense.linear_attention(*(t.transpose(1, 2) for t in x)),
+                   lambda *x: theirs(*x).transpose(1, 2), rows, 0)  # fmt: skip
 
 
 def torch_linear_attention(
@@ -354,6 +365,15 @@ def experts_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
             )  # fmt: skip
 
 
+def published(case: Case) -> Iterator[Case]:
+    """The same beside a kernel in Triton that others have published."""
+    peer, has_gradient = liger().get(case.name.split()[0], (None, False))
+    if peer is not None:
+        wanting = case.wanting if has_gradient else 0
+        name = f"{case.name}, Liger"
+        yield replace(case, name=name, peer=peer, wanting=wanting, is_exact=False)
+
+
 def error(found: torch.Tensor, right: torch.Tensor) -> float:
     """Relative, of the Frobenius norms."""
     right = right.double()
@@ -368,7 +388,8 @@ def passes(case: Case) -> Iterator[tuple[str, float, Callable[[], Any], Callable
         yield "step", case.work[0], *(lambda f=f: f(*case.inputs) for f in (case.ours, case.peer))
         return
     is_large = case.unit == "TFLOP/s" and case.inputs[0].numel() > 1 << 24
-    right = case.peer(*(case.inputs if is_large or case.wanting == 0 else exact))
+    plain = is_large or case.wanting == 0 or not case.is_exact
+    right = case.peer(*(case.inputs if plain else exact))
     worst = error(case.ours(*case.inputs), right)
     assert worst < tolerance, f"{case.name}: forward differs by {worst}"
     yield "forward", case.work[0], *(lambda f=f: f(*case.inputs) for f in (case.ours, case.peer))
@@ -450,7 +471,7 @@ def measure(case: Case, dtype: torch.dtype, limits: dict[str, float], options: A
         row = rows[-1]
         print(
             f"{row.kernel:34} {row.phase:9} {row.dtype:9} {row.rate:9.2f} {row.unit:8} "
-            f"torch {row.peer:9.2f}  ratio {row.ratio:6.2f}  of the floor {row.floor:5.2f}",
+            f"peer {row.peer:9.2f}  ratio {row.ratio:6.2f}  of the floor {row.floor:5.2f}",
             flush=True,
         )  # fmt: skip
     return rows
@@ -484,7 +505,8 @@ def main(options: Any) -> None:
         for family in (rows_cases, element_cases, product_cases, experts_cases):
             for case in family(options.device, dtype):
                 if not options.only or any(part in case.name for part in options.only):
-                    rows += measure(case, dtype, limits, options)
+                    for peer in (case, *published(case)):
+                        rows += measure(peer, dtype, limits, options)
     if options.out:
         command = " ".join(["python -m benchmarks.kernels", *sys.argv[1:]])
         made = [asdict(row) for row in rows]

@@ -97,8 +97,9 @@ those outside undefined).",
 the CPU. The interpreter cannot run it.",
     "range": "`disallow_acc_multi_buffer` has no effect, as the sums of a product have one place \
 in any case, `warp_specialize` one on Hopper and Blackwell for loads by descriptors, `num_stages` \
-and `flatten` none on the CPU. On GPUs loads of a product's operands may pass stores to other \
-arguments. Counts as Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
+and `flatten` none on the CPU. On GPUs loads of a product's operands, with `num_stages` all loads, \
+may pass stores to other arguments; none passes a store to its own, or a barrier. Counts as \
+Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
 GPUs only while the bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes \
 wrong numbers of turns.",
     "debug_barrier": "Nothing to wait for on the CPU: a program is one thread's work.",

@@ -140,8 +140,8 @@ def main() -> None:
         f"of {', '.join(ARCHS)} whose code runs here"
     )  # fmt: skip
     parser.add_argument(
-        "--device", default="cpu", help="cuda, or a model that executes the code of a GPU here: "
-        "simt32, simt64, or the name of an AMD processor"
+        "--device", default="cpu", help="cuda, interpreter, or a model that executes the code of "
+        "a GPU here: simt32, simt64, or the name of an AMD processor"
     )  # fmt: skip
     parser.add_argument("--out", type=Path, help="a file for the summary")
     parser.add_argument("--show", action="store_true", help="print the programs")

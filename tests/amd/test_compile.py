@@ -13,7 +13,7 @@ import tritium
 import tritium.language as tl
 from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tests.ir.test_reference_runs import REFERENCE
-from tritium.backends.amd import disassembly
+from tritium.backends.amd import amdgcn, disassembly
 from tritium.backends.base import make_backend
 from tritium.language.extra import hip
 from tritium.language.extra.hip import libdevice
@@ -356,3 +356,46 @@ def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     texts = [str(warning.message) for warning in told]
     assert any(t.startswith("TRITON_SWAP_MIR (knobs.amd.swap_mir) has no") for t in texts)
     assert any("TRITON_HIP_USE_EXPERT_SCHEDULING" in t for t in texts)
+
+
+@tritium.jit
+def loops_in_control(x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + i)
+    if n > 3:
+        for k in range(n):
+            v += tl.cumsum(v, 0) + k
+    while tl.sum(v, 0) > 0:
+        for k in range(n):
+            v -= tl.load(x + k * B + i)
+    tl.store(x + i, v)
+
+
+def test_loops_in_branches_and_loops(arch: str) -> None:
+    kernel = compiled(loops_in_control, "*i32 i32", arch, constants={"B": 256})
+    assert kernel.metadata.scratch_bytes == 0 and "s_cbranch" in code(kernel)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "wide", "narrow"),
+    [
+        ("%c = fadd contract float %a, %b", True, False),
+        ("%c = call float @llvm.fma.f32(float %a, float %b, float %a)", True, False),
+        ("%c = fmul half %a, %b", True, True),
+        ("%c = shl nuw i16 %a, %b", True, True),
+        ("%c = phi half [ %a, %x ], [ %b, %y ]", False, False),
+        ("%c = add i32 %a, %b", False, False),
+    ],
+)
+def test_packed_instructions_are_looked_for_where_there_may_be_some(
+    instruction: str, wide: bool, narrow: bool
+) -> None:
+    found = {a: amdgcn.may_pack(instruction, amdgcn.How(a)) for a in ("gfx942", "gfx1200")}
+    assert found == {"gfx942": wide, "gfx1200": narrow}
+    assert not amdgcn.may_pack(instruction, amdgcn.How("gfx942", packed=False))
+    assert amdgcn.may_pack(instruction, amdgcn.How("gfx1200", libraries=("library.bc",)))
+
+
+def test_packed_addition() -> None:
+    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", "gfx942", constants={"BLOCK": 1024})
+    assert "v_pk_add_f32" in code(kernel)

@@ -58,8 +58,8 @@ def test_one_address_for_each_wide_access():
 
 
 def test_tiles_that_loops_hand_to_each_other():
-    """What is needed of a tile carried for another one is needed of what becomes it, whatever the
-    order of the two."""
+    """The registers that are needed of a carried tile are needed of the tile that becomes it in the
+    next iteration, whatever the order of the two."""
     for order in ("%a, %b, %c", "%c, %a, %b"):
         first = order.split(", ")
         following = {"%a": "%moved", "%b": "%a", "%c": "%b"}

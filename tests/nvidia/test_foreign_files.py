@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tritium
+from tests.nvidia.support import in_order, kernel_text
 from tritium.backends.nvidia.launch_facts import PTXError, launch_facts
 from tritium.target import GPUTarget
 
@@ -148,3 +149,25 @@ def test_reshapes_that_move_elements(
     """Of 128 elements, several threads hold copies in the first layout."""
     with pytest.raises(NotImplementedError, match="elements would move between threads"):
         compiled(tmp_path, reordered(size, (4, 1), order), "ttgir")
+
+
+def test_tensor_memory_in_a_branch(tmp_path: Path, fresh_cache: Path) -> None:
+    """It is allocated in front of the branch, by all threads."""
+    head = (
+        "#rows = #ttg.linear<{register = [[0, 1], [0, 2], [0, 4], [0, 8]], lane = [[1, 0], [2, 0], "
+        "[4, 0], [8, 0], [16, 0]], warp = [[32, 0], [64, 0]], block = []}>\n"
+    )
+    memory = (
+        "!ttg.memdesc<128x16xf32, #ttng.tensor_memory_encoding<blockM = 128, blockN = 16, "
+        "colStride = 1>, #ttng.tensor_memory, mutable>"
+    )
+    body = f"""
+    %zero = arith.constant dense<0.000000e+00> : tensor<128x16xf32, #rows>
+    scf.if %c {{
+      %m = ttng.tmem_alloc %zero : (tensor<128x16xf32, #rows>) -> {memory}
+    }}"""
+    text = kernel_text(body, "%c: i1", head=head).replace("cuda:90", "cuda:100")
+    (file := tmp_path / "k.ttgir").write_text(text)
+    made = tritium.compile(str(file), target=GPUTarget("cuda", 100, 32))
+    in_order(made.asm["ptx"], "tcgen05.alloc", r"@%p\d+ bra", "tcgen05.st", "tcgen05.dealloc")
+    assert "tmem_alloc %zero" in made.asm["ttgir"]

@@ -157,6 +157,23 @@ def shift(x, n, BLOCK: tl.constexpr):
 
 
 @tritium.jit
+def turned(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    for step in range(4):
+        tile = tl.load(x + step * N * N + at)
+        tl.store(out + step * N * N + at, tl.trans(tile))
+
+
+def test_checked_programs_keep_their_barriers() -> None:
+    """No step overwrites what another one still reads in shared memory."""
+    x = np.random.default_rng(1).integers(0, 99, (4, 64, 64)).astype(np.int32)
+    out = np.zeros_like(x)
+    turned[(1,)](x, out, 64, instrumentation_mode="races")
+    np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
+
+
+@tritium.jit
 def total(x, out, ATOMIC: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     rows = tl.load(x + tl.program_id(0) * BLOCK * BLOCK + i[:, None] * BLOCK + i[None, :])

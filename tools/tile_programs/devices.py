@@ -31,13 +31,15 @@ def ordered(text: str) -> str:
 
 
 def use(device: str) -> None:
-    """Run kernels on a device from now on: `cpu`, `cuda`, `simt32`, `simt64`, or the name of an AMD
-    processor, whose model executes the code."""
+    """Run kernels on a device from now on: `cpu`, `interpreter`, `cuda`, `simt32`, `simt64`, or the
+    name of an AMD processor, whose model executes the code."""
     from tritium import knobs
     from tritium.runtime import driver
 
     if device == "cpu":
         driver.set_active_to_cpu()
+    elif device == "interpreter":
+        knobs.runtime.interpret = True
     elif device.startswith("simt"):
         from tests.simt.backend import use as use_simt
 

@@ -41,7 +41,7 @@ CACHES = ((512 << 10, 4 << 20), (1 << 20, 32 << 20), (4 << 10, 16 << 10), (1 << 
 the caches and that packed operands do not fit."""
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 3, 2), (2, 2, 2), (7, 1, 1))
 _TOO_SMALL = "Input shapes should have M >="
-"""What says that a matrix unit has no instruction for so small a product."""
+"""The error's words where a matrix unit has no instruction for so small a product."""
 SECONDS, CHARACTERS = 2.0, 1 << 20
 """Budgets of compiling one program."""
 

@@ -21,6 +21,10 @@ from tritium.passes import pipelines
 from tritium.passes.ttgir.accelerate_matmul import has_computed_operands
 from tritium.passes.ttgir.descriptors_to_tma import LATE, has_stores_in_loops
 from tritium.passes.ttgir.operands.reload_operands import ReloadOperands, operands_to_reload
+from tritium.passes.ttgir.tensor_cores.hoist_tensor_memory import (
+    HoistTensorMemory,
+    nested_allocations,
+)
 from tritium.passes.ttgir.warp_specialize import may_split
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -92,6 +96,8 @@ def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOpti
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
     line_info = not knobs.compilation.disable_line_info
+    if next(nested_allocations(module), None) is not None:
+        module = run_pipeline(module.clone(), [HoistTensorMemory()], "make_llir")
     text, facts = lower_to_llvm(module, hardware(arch), options, line_info=line_info)
     metadata.update(facts)
     return text

@@ -21,6 +21,7 @@ from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.terminators import RegionEnd, is_terminator, terminator
+from tritium.ops.ttir.function import FuncOp
 
 
 def lower_block(c: Context, block: Block) -> None:
@@ -103,8 +104,8 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
 def _dominates_rest(op: Op) -> bool:
     """Whether all that is written behind an op comes after it in each run of the function: it is in
     the only block of that."""
-    function: Any = op.parent_op()
-    return len(function.body.parent.blocks) == 1 and function.parent_op().parent is None
+    region = op.parent_region()
+    return region is not None and len(region.blocks) == 1 and isinstance(op.parent_op(), FuncOp)
 
 
 def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:

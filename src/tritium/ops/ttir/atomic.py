@@ -155,6 +155,12 @@ class AtomicCASOp(AtomicOp):
         return context.memory.update(ptr, val.dtype, None, change)
 
 
+def swapped_like(op: AtomicUpdate, cmp: Any, val: Any) -> AtomicOp:
+    """A new op, in no block, that replaces memory by `val` where it holds `cmp`, at the addresses
+    of an update and ordered as that is."""
+    return AtomicCASOp.build(op.ptr, cmp, val, sem=op.sem, scope=op.scope, location=op.location)
+
+
 def _check_semantic(name: str, sem: MemSemantic, allowed: MemSemantic) -> None:
     if sem not in (allowed, MemSemantic.RELAXED):
         words = f"{allowed.name.lower()} or relaxed"

@@ -12,8 +12,8 @@ after:
     } do { yield }
 
 A program takes out what memory holds, and puts the sum back. What others have put there meanwhile
-it takes along, and adds it in turn; nothing is lost, and 0 adds nothing. (`tt.atomic_cas` takes no
-mask.) Memory may be 0 for a moment.
+it takes along, and adds it in turn; nothing is lost, and 0 adds nothing. (A compare-and-swap takes
+no mask.) Memory may be 0 for a moment.
 
 Where the program uses what the sum finds, and there is no mask, a loop compares and exchanges:
 
@@ -21,7 +21,7 @@ Where the program uses what the sum finds, and there is no mask, a loop compares
       scf.condition(any of %left) %guess, %left
     } do {
       %sum = (the float with the sum of the payloads of %guess and %x)
-      %seen = tt.atomic_cas relaxed, gpu, %p, %guess, %sum        (0.0, 0.0 where not %left)
+      %seen = (compare and swap) %p, %guess, %sum        (0.0, 0.0 where not %left)
       yield (%seen where %left, else %guess), %left and %seen is not %guess
     }
 """
@@ -38,8 +38,8 @@ from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, OrIOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.scf import ConditionOp, WhileOp, YieldOp
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicUpdate
-from tritium.passes.rewriting import Builder, erase, reduced
+from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate, swapped_like
+from tritium.passes.rewriting import Builder, erase, insert_before, reduced
 from tritium.sanitize.exact.payloads import Payloads
 
 
@@ -65,7 +65,7 @@ def add_payloads(op: AtomicUpdate) -> None:
 
 def find_and_add(op: AtomicUpdate) -> SSAValue:
     """Put the loop before an atomic sum whose result is used; what it finds, 0 where the mask is
-    false. Raises `NotImplementedError` for a tile with a mask, which `tt.atomic_cas` does not
+    false. Raises `NotImplementedError` for a tile with a mask, which a compare-and-swap does not
     take."""
     at, mask = Builder(op), op.mask
     if mask is not None and ir.shape_of(mask.type):
@@ -84,10 +84,9 @@ def find_and_add(op: AtomicUpdate) -> SSAValue:
         own, zero = Payloads(within, op.val.type), within.constant(0.0, guess)
         old = own.embed(guess)
         total = own.unembed(own.add(old, own.embed(op.val)))
-        seen = within.value(
-            AtomicCASOp, op.ptr, within.chosen(left, guess, zero), within.chosen(left, total, zero),
-            sem=op.sem, scope=op.scope,
-        )  # fmt: skip
+        chosen = (within.chosen(left, value, zero) for value in (guess, total))
+        insert_before(within.before, swap := swapped_like(op, *chosen))
+        seen = swap.results[0]
         now = within.chosen(left, seen, guess)
         missed = within.value(AndIOp, left, own.compare("ne", own.embed(now), old))
         within.make(YieldOp, (now, missed))
