@@ -97,8 +97,9 @@ those outside undefined).",
 the CPU. The interpreter cannot run it.",
     "range": "`disallow_acc_multi_buffer` has no effect, as the sums of a product have one place \
 in any case, `warp_specialize` one on Hopper and Blackwell for loads by descriptors, `num_stages` \
-and `flatten` none on the CPU. On GPUs loads of a product's operands may pass stores to other \
-arguments. Counts as Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
+and `flatten` none on the CPU. On GPUs loads of a product's operands, with `num_stages` all loads, \
+may pass stores to other arguments; none passes a store to its own, or a barrier. Counts as \
+Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
 GPUs only while the bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes \
 wrong numbers of turns.",
     "debug_barrier": "Nothing to wait for on the CPU: a program is one thread's work.",
@@ -127,10 +128,10 @@ What holds everywhere:
   kernels (`make fuzz MINUTES=10`).
 - Integer arithmetic wraps around. What the reference leaves undefined is defined on the CPU: a
   division by zero gives 0, shifts by the width or more give 0 (or the sign).
-- A float that an integer type cannot hold becomes, on the CPU, the smallest signed integer; of
-  unsigned types negative numbers and NaN become what they are as signed integers of that width, and
-  what is too large 0. Integers of 8 and 16 bits are the low bits of that of 32. (So does NumPy on
-  x86-64. GPUs saturate, and NaN becomes 0.)
+- A float that an integer type cannot hold becomes, on the CPU, the smallest signed integer. For
+  unsigned types, negative numbers and NaN are converted to the signed type of that width, and a
+  number that is too large becomes 0. Results of 8 and 16 bits are the low bits of that of 32 bits.
+  (So does NumPy on x86-64. GPUs saturate, and NaN becomes 0.)
 - A number that a kernel assigns to a name (one not declared `tl.constexpr`) promotes with the dtype
   that it has alone, as the scalar tensor that it is in the reference; but its value stays known at
   compile time, so that it may be a shape or a condition, and is exact in float64.

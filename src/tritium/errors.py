@@ -157,3 +157,10 @@ class InternalError(TritonError, RuntimeError):
 
 class AutotunerError(TritonError):
     """Autotuning could not choose a configuration."""
+
+
+def message_of(error: object) -> str:
+    """The text of an error for a command's user: of a file, its name and what is wrong with it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -129,7 +129,7 @@ class Processor:
         lanes: the threads of a warp, a power of two.
         max_shared: the most bytes of shared memory that a thread block may have.
         sum_widths: how many neighbours one atomic instruction adds to, by element type; 1 else.
-        least_depth: the least bytes along K of a product by matrix units.
+        least_k_bytes: the least bytes along K of a product by matrix units.
         matrix_units: the best first.
         float8_products: the names of the 8-bit floats that matrix units multiply.
         product_part: the least rows and columns of a product that a block of a cluster gets.
@@ -157,7 +157,7 @@ class Processor:
     lanes: int
     max_shared: int
     sum_widths: tuple[tuple[str, int], ...] = ()
-    least_depth: int = 1
+    least_k_bytes: int = 1
     matrix_units: tuple[MatrixUnit, ...] = ()
     float8_products: tuple[str, ...] = ()
     product_part: tuple[int, int] = (1, 1)

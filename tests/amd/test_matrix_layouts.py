@@ -5,14 +5,16 @@ gfx9: the formulas that AMD's matrix instruction calculator prints ("Matrix elem
 mapping with no modifiers", github.com/ROCm/amd_matrix_instruction_calculator); gfx950's longer
 products and scaled ones: "Matrix Core Programming on AMD CDNA3 and CDNA4 architecture" (ROCm
 blogs), whose kernels load operands by these indices. gfx11: the calculator, for waves of 32.
-Without a source of AMD's: scaled products of 16x16x128 are as those of 32x32x64, gfx12's layouts
-are those that LLVM's instructions imply, and gfx1250's results are as gfx12's, with K in an order
-that both operands share.
+gfx12 and gfx1250: the traits of WMMA in AMD's Composable Kernel (`WmmaTraitsBase`,
+`LayoutFromDataType` in warp_gemm_attribute_wmma_impl_base_traits.hpp). Where these have runs of 8
+along K on gfx1250, ours has halves, an order that both operands share.
+Without a source of AMD's: scaled products of 16x16x128 on gfx950 are as those of 32x32x64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +22,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tritium
 from tests.amd.execution import matrix as model
 from tests.amd.execution.parse import Instruction, Reader
+from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
+from tritium.ir.layouts.encodings import AMDRotatingSharedEncoding
+from tritium.target import GPUTarget
 
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
           "i8": np.int8, "xf32": np.float32}  # fmt: skip
@@ -214,3 +220,25 @@ def test_layouts_of_results_and_operands(arch: str) -> None:
                 i, along = np.meshgrid(np.arange(size), np.arange(k), indexing="ij")
                 np.testing.assert_array_equal(found["outer"], i)
                 np.testing.assert_array_equal(found["k"], along)
+
+
+@pytest.mark.parametrize(("vec", "per_phase", "max_phase"), [(1, 1, 4), (4, 1, 16), (4, 2, 8)])
+def test_rows_of_rotating_memory(vec: int, per_phase: int, max_phase: int) -> None:
+    """Groups of a row are XORed with its phase in its block, and with the block's number."""
+    encoding: Any = AMDRotatingSharedEncoding.make(
+        vec=vec, perPhase=per_phase, maxPhase=max_phase, order=(1, 0)
+    )
+    places = encoding.to_linear((64, 64)).apply({"offset": np.arange(64 * 64), "block": 0})
+    row, column = np.divmod(np.arange(64 * 64), 64)
+    phase = row // per_phase % max_phase ^ row // (per_phase * max_phase) % max_phase
+    np.testing.assert_array_equal(places["dim0"], row)
+    np.testing.assert_array_equal(places["dim1"], column ^ phase * vec % 64)
+
+
+def test_transposing_through_rotating_memory() -> None:
+    path = Path(__file__).parent / "execution" / "transposed.ttgir"
+    kernel = tritium.compile(str(path), target=GPUTarget("hip", "gfx942", 64))
+    assert kernel.metadata.shared == 2 * 64 * 64, "registers are exchanged in a thread"
+    x, out = np.arange(64 * 64).astype(np.float16), np.empty(64 * 64, np.float16)
+    execute(kernel, (1,), (x, out))
+    np.testing.assert_array_equal(out.reshape(64, 64), x.reshape(64, 64).T)

@@ -65,6 +65,37 @@ def test_without_buffers(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search("global_load_(dwordx4|b128)", code(kernel))
 
 
+def test_masked_loads_leave_their_branches_as_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each half that leaves alone takes a register, and the branch waits for the load."""
+    monkeypatch.setenv("AMDGCN_USE_BUFFER_OPS", "0")
+    kernel = compiled(add, "*fp16 *fp16 *fp16 i32", "gfx1200", constants={"BLOCK": 2048})
+    assert "phi i32" in kernel.asm["llir"] and "phi half" not in kernel.asm["llir"]
+    for branch in code(kernel).split("s_cbranch_execz")[1:]:
+        before, _, behind = branch.partition(".LBB")[0].partition("global_load_b128")
+        assert "s_wait_loadcnt" not in behind, before
+
+
+@tritium.jit
+def passed_on(x, out, BLOCK: tl.constexpr, ALL: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    later = tl.load(x + BLOCK + i)
+    tl.store(out + i, tl.sum(tl.load(x + i), 0) + later)
+    if ALL:
+        tl.debug_barrier()
+        tl.store(out + BLOCK + i, tl.load(out + (i ^ 127)))
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1200"])
+def test_barriers_for_lds_leave_loads_under_way(arch: str) -> None:
+    """The waves of a workgroup have several caches, which only barriers for all memory empty."""
+    constants = {"BLOCK": 128, "ALL": False}
+    for everything in (False, True):
+        text = code(compiled(passed_on, "*fp32 *fp32", arch,
+                             constants=constants | {"ALL": everything}))  # fmt: skip
+        empties = "buffer_gl0_inv" if arch == "gfx1100" else "global_inv"
+        assert "s_barrier" in text and (empties in text) == everything
+
+
 @tritium.jit
 def hinted(x, y, out):
     i = tl.arange(0, 256)
@@ -230,6 +261,9 @@ def test_operands_in_lds(arch: str, kind: str, monkeypatch: pytest.MonkeyPatch) 
     apart = compiled(products, kinds, arch, constants=constants, small=True)
     narrow = min(size for size, _ in shared_accesses(apart, arch))
     assert apart.asm["ttgir"] != kernel.asm["ttgir"] and (kind != "i8" or narrow < 4)
+    sought = "ds_" if kind == "i8" else "v_(?:perm|pack|bfi|lshl_or)_b"
+    joined, single = (len(re.findall(rf"\t{sought}", code(k))) for k in (kernel, apart))
+    assert joined < single, "threads put words together where they load, not where all read"
 
 
 @pytest.mark.parametrize("first", [True, False])

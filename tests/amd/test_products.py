@@ -16,6 +16,7 @@ import tritium.language as tl
 from benchmarks.gpu_sources import compiled as benchmark
 from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS, compiled
+from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.codegen.gpu.context import layout_of
@@ -266,6 +267,46 @@ def test_operands_of_large_products_are_not_all_in_registers(arch: str, name: st
     assert (facts.scratch_bytes, facts.n_spills) == (0, 0)
 
 
+@pytest.mark.parametrize(("arch", "name"), [
+    ("gfx1200", "128"),  # which LLVM does not give as many registers as there are at once
+    *(pytest.param(arch, name, marks=pytest.mark.slow)
+      for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1150", "gfx1200", "gfx1250")
+      for name in ("64", "128", "64 causal", "128 causal")),
+])  # fmt: skip
+def test_attention_uses_no_scratch(arch: str, name: str) -> None:
+    facts = benchmark(f"attention {name}", arch=arch).metadata
+    assert (facts.scratch_bytes, facts.n_spills) == (0, 0)
+
+
+@tritium.jit
+def placed(a, b, out, n, stride, M: tl.constexpr):
+    i, j = tl.arange(0, M), tl.arange(0, M)
+    places = i.to(tl.int64)[:, None] * stride + j[None, :]
+    first = tl.load(a + places, mask=i[:, None] < n)
+    total = tl.zeros((M, M), tl.float32)
+    for k in range(0, n, M):
+        total = tl.dot(first, tl.load(b + k * M + i[:, None] * M + j[None, :]), total)
+    tl.store(out + places, total.to(tl.float16), mask=i[:, None] < n)
+
+
+def test_places_are_computed_again_behind_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+
+    def made() -> Any:
+        return compiled(placed, "*fp16 *fp16 *fp16 i32 i64", "gfx1200", constants={"M": 64})
+
+    found = made()
+    a, b = np.random.default_rng(3).integers(-4, 4, (2, 64, 64)).astype(np.float16)
+    out = np.full((64, 64), 7, np.float16)
+    execute(found, (1,), (a, b, out, 60, 64))
+    a[60:] = 0
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    wanted[60:] = 7
+    np.testing.assert_array_equal(out, wanted.astype(np.float16))
+    monkeypatch.setattr(AMDGPU, "handed_on", "")
+    assert found.metadata.n_regs < made().metadata.n_regs
+
+
 @pytest.mark.parametrize(("depth", "wanted"), [(64, "16x16x64"), (128, "16x16x128")])
 def test_products_of_8_bit_floats_along_all_of_k(depth: int, wanted: str) -> None:
     kernel = compiled(product, "*fp8e4nv *fp8e4nv *fp32", "gfx1250",
@@ -299,6 +340,18 @@ def test_products_whose_operands_have_shared_memory_of_their_own() -> None:
     assert kernel.metadata.scratch_bytes == 0
     a, b = np.random.default_rng(0).integers(-9, 9, (2, 128, 128)).astype(np.int8)
     out = np.empty((128, 128), np.float32)
+    execute(kernel, (1,), (a, b, out, 128))
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_operands_are_converted_behind_shared_memory_that_is_short() -> None:
+    """As float16 both operands would take 96 KiB, of 64."""
+    kernel = compiled(converted, "*i8 *i8 *fp32 i32", "gfx90a", num_warps=8,
+                      constants={"M": 128, "N": 256, "K": 128})  # fmt: skip
+    assert re.search(r"local_load .*xi8, #shared.*tensor<128x256xi8", kernel.asm["ttgir"])
+    assert kernel.metadata.scratch_bytes == 0 and kernel.metadata.n_regs < 200
+    a, b = (np.random.default_rng(n).integers(-9, 9, (128, n)).astype(np.int8) for n in (128, 256))
+    out = np.empty((128, 256), np.float32)
     execute(kernel, (1,), (a, b, out, 128))
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.utils.test_value import create_ssa_value
 
 import tritium
 import tritium.language as tl
+from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS, compiled
 from tests.amd.test_products import Model, Parts, held
 from tritium.backends.amd.lower.matmul import MatrixProducts
@@ -134,6 +136,29 @@ def scaled(a, sa, b, sb, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
     ax = tl.load(sa + i[:, None] * (K // 32) + s[None, :])
     bx = tl.load(sb + j[:, None] * (K // 32) + s[None, :])
     tl.store(out + i[:, None] * N + j[None, :], tl.dot_scaled(x, ax, P, y, bx, F))
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1250"])
+def test_values_of_scaled_products(arch: str) -> None:
+    """With a model of the instructions that follows AMD's sources."""
+    rng, (m, n, k) = np.random.default_rng(4), (32, 32, 256)
+    kernel = compiled(scaled, "*u8 *u8 *u8 *u8 *fp32", arch,
+                      constants={"M": m, "N": n, "K": k, "F": "e4m3", "P": "e2m1"})  # fmt: skip
+    assert "scale_f32_" in kernel.asm["amdgcn"]
+    fours, right = rng.integers(0, 16, (m, k)), rng.integers(0, 120, (n, k)).astype(np.uint8)
+    left = (fours[:, ::2] | fours[:, 1::2] << 4).astype(np.uint8)
+    exponents = [rng.integers(124, 130, (size, k // 32)).astype(np.uint8) for size in (m, n)]
+    out = np.empty((m, n), np.float32)
+    execute(kernel, (1,), (left, exponents[0], right, exponents[1], out))
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    x, y = (
+        numbers * np.repeat(2.0 ** (scale.astype(int) - 127), 32, axis=1)
+        for numbers, scale in zip(
+            (values[fours], right.view(ml_dtypes.float8_e4m3fn).astype(np.float64)), exponents,
+            strict=True,
+        )
+    )  # fmt: skip
+    np.testing.assert_allclose(out, x @ y.T, rtol=1e-5)
 
 
 WANTED = [

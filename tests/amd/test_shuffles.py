@@ -136,3 +136,4 @@ def test_reductions_in_a_wave(arch: str, wanted: dict[str, int]) -> None:
              "v_permlanex16")  # fmt: skip
     counts = {kind: len(re.findall(rf"\t{kind}", code)) for kind in kinds}
     assert {k: n for k, n in counts.items() if n} == wanted
+    assert len(re.findall(r"_dpp .* (?:row_|quad_perm)", code)) >= 12, "in each row of 16 lanes"

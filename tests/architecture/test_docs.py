@@ -29,6 +29,16 @@ def test_files_that_a_page_names_exist(page: Path):
     assert not missing
 
 
+def test_the_tree_of_the_page_is_that_of_the_package():
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## The tree")[2]
+    named = set(re.findall(r"[\w/]+(?=/)", text.split("```")[1]))
+    folders = {f.parent.name for f in PACKAGE.glob("*/*.py")}
+    backends = {f.parent.name for f in PACKAGE.glob("backends/*/__init__.py")}
+    assert folders | backends <= named
+    places = [PACKAGE, *(PACKAGE / folder for folder in folders)]
+    assert all(any((place / name).is_dir() for place in places) for name in named)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path):
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)

@@ -332,7 +332,9 @@ aligned = {{(i,): [["tt.divisibility", 16]] for i in range(3)}}
 source = ASTSource(scale, kinds, {{"BLOCK": 1024}}, attrs=aligned)
 texts = dict(tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
 texts |= tritium.compile(source, target=GPUTarget("cpu", "skylake-avx512", 1)).asm
-print(json.dumps([texts[s] for s in ("ttir", "tile", "ttgir", "ptx")]))
+amd = tritium.compile(source, target=GPUTarget("hip", "gfx942", 64)).asm
+shown = [texts[s] for s in ("ttir", "tile", "ttgir", "ptx")] + [amd["ttgir"], amd["amdgcn"]]
+print(json.dumps(shown))
 """
 
 

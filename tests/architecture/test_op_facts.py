@@ -84,8 +84,10 @@ def test_no_more_files_name_an_op(op_class: str, op_name: str, function: str, mo
     assert len(found) <= most, "\n".join(found)
 
 
-BUILDERS = {"become", "build", "create", "emit", "insert", "make", "of", "value"}
-MOST_BEYOND = 105
+BUILDERS = {"become", "build", "create", "emit", "insert", "make", "of", "reduced",
+            "reduced_along", "value"}
+GENERICS = {"Iterator", "Sequence", "dict", "list", "set", "tuple"}
+MOST_BEYOND = 70
 """Of all ops, the files that ask for one beyond the first four; the number may only fall. Half of
 it are control flow, constants and conversions of layouts, which many passes rewrite; the
 rest are mostly questions about index arithmetic and the shapes of tiles."""
@@ -102,11 +104,14 @@ def _used(tree: ast.AST) -> set[int]:
                 parts.append(function.value)
             if getattr(function, "attr", getattr(function, "id", "")) in BUILDERS:
                 parts += node.args[:1]
+                parts += [a for a in node.args[1:] if isinstance(a, ast.Name | ast.Attribute)]
         elif isinstance(node, ast.FunctionDef):
             arguments = (*node.args.args, *node.args.kwonlyargs)
             parts += [node.returns, *(argument.annotation for argument in arguments)]
         elif isinstance(node, ast.AnnAssign):
             parts.append(node.annotation)
+        elif isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in GENERICS:
+            parts.append(node.slice)
         found |= {id(inner) for part in parts if part is not None for inner in ast.walk(part)}
     return found
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tritium.cli.app import app
+from tritium.cli.opt_llvm import list_passes, optimize
 from tritium.ir.printing import print_module
 from tritium.ops.parsing import parse_module
 
@@ -156,3 +157,49 @@ def test_a_file_that_is_no_text(tmp_path):
     place.write_bytes(b"\x8d\x00")
     result = opt(str(place))
     assert result.exit_code == 1 and "kernel.ttir is no text" in result.stderr
+
+
+LLVM = """define i32 @f(i32 %x) {
+  %p = alloca i32
+  store i32 %x, ptr %p
+  %v = load i32, ptr %p
+  %w = mul i32 %v, 2
+  ret i32 %w
+}
+"""
+
+
+@pytest.fixture
+def llir(tmp_path):
+    path = tmp_path / "kernel.llir"
+    path.write_text(LLVM)
+    return str(path)
+
+
+@pytest.mark.parametrize("words", [
+    ("--pass", "sroa", "-p", "instcombine"), ("-passes=sroa,instcombine",), ("-O2",),
+    ("-sroa", "-instcombine", "--print-after", "sroa"),
+])  # fmt: skip
+def test_passes_of_llvm(llir: str, words: tuple[str, ...]):
+    done = opt(llir, *words)
+    assert done.exit_code == 0, done.output
+    assert "alloca" not in done.stdout and "shl i32 %x, 1" in done.stdout
+    assert ("IR Dump After sroa" in done.stderr) == ("--print-after" in words)
+    assert "mul i32" in done.stderr or "--print-after" not in words
+
+
+def test_what_the_user_got_wrong_about_llvm(llir: str, tmp_path):
+    done = opt(llir, "-p", "canonicalize")
+    assert done.exit_code == 1 and "no pass of LLVM that is called 'canonicalize'" in done.stderr
+    assert "instcombine" in done.stderr
+    wrong = tmp_path / "wrong.ll"
+    wrong.write_text(LLVM.replace("ret i32 %w", "ret i32 %no"))
+    done = opt(str(wrong), "-O1")
+    assert done.exit_code == 1 and "wrong.ll: invalid LLVM IR" in done.stderr
+    wrong.write_text('target triple = "abacus-none"\n' + LLVM)
+    assert "wrong.ll: " in opt(str(wrong), "-O1").stderr
+
+
+def test_every_pass_of_llvm_has_its_method():
+    for name in list_passes():
+        assert "@f" in optimize(LLVM, "f.ll", [name]) or name == "internalize"

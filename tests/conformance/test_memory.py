@@ -310,3 +310,29 @@ def kernel(x, o, r, rows, columns):
     expected[:8, 8:12] += 3
     expected[:8, 4:12] = np.maximum(expected[:8, 4:12], 20)
     np.testing.assert_array_equal(found["o"], expected)
+
+
+@pytest.mark.parametrize("through", ["pointers", "a block"])
+def test_loops_that_read_what_they_write(through):
+    """`num_stages` starts loads ahead, but none before the stores that come first: each row is the
+    reverse of the one before plus one, turned again, by threads that read what others wrote."""
+    stores = {"pointers": "tl.store(x + (i + 1) * 32 + j, {})", "a block": "tl.store(b, {})"}
+    source = f"""
+def kernel(x, n):
+    j = tl.arange(0, 32)
+    b = tl.make_block_ptr(x + 32, (32 * n,), (1,), (0,), (32,), (0,))
+    for i in tl.range(0, n, num_stages=3):
+        row = tl.load(x + i * 32 + 31 - j)
+        tl.debug_barrier()
+        {stores[through].format("row + 1")}
+        tl.debug_barrier()
+        turned = tl.load(x + i * 32 + 63 - j)
+        tl.debug_barrier()
+        {stores[through].format("turned")}
+        tl.debug_barrier()
+        b = tl.advance(b, (32,))
+"""
+    x = np.zeros((9, 32), np.int32)
+    x[0] = np.arange(32)
+    found = both(source, {"x": x.ravel(), "n": 8})["x"]
+    np.testing.assert_array_equal(found.reshape(9, 32), np.arange(32) + np.arange(9)[:, None])

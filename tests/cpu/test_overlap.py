@@ -59,6 +59,32 @@ def test_stores_come_after_all_loads(count: int, where: str) -> None:
     np.testing.assert_array_equal(memory, expected)
 
 
+@tritium.jit
+def all_loaded_first_of_a_table(table, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    a = tl.load(table).to(tl.pointer_type(tl.float32))
+    b = tl.load(table + 1).to(tl.pointer_type(tl.float32))
+    c = tl.load(table + 2).to(tl.pointer_type(tl.float32))
+    d = tl.load(table + 3).to(tl.pointer_type(tl.float32))
+    x, y = tl.load(a + i, mask=i < n, other=0), tl.load(b + i, mask=i < n, other=0)
+    tl.store(c + i, x * 2 + x, mask=i < n)
+    tl.store(d + i, y * 2 + x, mask=i < n)
+
+
+@pytest.mark.parametrize("where", ["apart", "in place", "shifted", "twice", "others in place"])
+def test_addresses_from_a_table(where: str) -> None:
+    """One nest has all of it: nothing is kept in a buffer for the case that they overlap."""
+    ins, outs = places(2, where)
+    memory = np.random.default_rng(0).standard_normal(4 * SIZE + BLOCK).astype(np.float32)
+    expected, loaded = memory.copy(), [memory[a : a + SIZE].copy() for a in ins]
+    for at, value in zip(outs, loaded, strict=True):
+        expected[at : at + SIZE] = value * 2 + loaded[0]
+    table = memory.ctypes.data + 4 * np.array([*ins, *outs], dtype=np.int64)
+    made = all_loaded_first_of_a_table[(1,)](table, SIZE, BLOCK=BLOCK)
+    np.testing.assert_array_equal(memory, expected)
+    assert made.asm["tile"].count("tile.nest") == 1
+
+
 def test_a_tile_loaded_twice_in_two_orders() -> None:
     memory = np.arange(BLOCK, dtype=np.float32)
     expected = memory + memory[::-1]

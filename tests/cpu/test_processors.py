@@ -11,6 +11,7 @@ import json
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,24 @@ def test_runs_where_the_machine_has_all_features(arch: str) -> None:
     c = np.zeros((32, 32), np.float32)
     product[(2,)](a.astype(np.float16), b.astype(np.float16), c, M=32, N=32, K=64, arch=arch)
     np.testing.assert_array_equal(c, 2 * (a @ b))
+
+
+@tritium.jit
+def sorted_block(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.flip(tl.sort(tl.load(x + i))))
+
+
+def test_runs_where_the_cache_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scratch beyond the second cache costs time, and stops nothing: also not where a processor
+    with a larger one was compiled for."""
+    small = replace(host(), l2=4096)
+    monkeypatch.setattr("tritium.backends.cpu.driver.host", lambda: small)
+    x = np.random.default_rng(3).standard_normal(4096).astype(np.float32)
+    out = np.zeros_like(x)
+    kernel = sorted_block[(1,)](x, out, 4096)
+    assert kernel.metadata.shared > small.l2
+    np.testing.assert_array_equal(out, np.sort(x)[::-1])
 
 
 def test_the_knob_goes_before_the_target(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,20 @@ def counted(p, o, n, BLOCK: tl.constexpr):
     tl.atomic_add(o + (x > 0).to(tl.int32), 1.0)
 
 
+@tritium.jit
+def corner(p, o, n, BLOCK: tl.constexpr):
+    rows, columns = tl.arange(0, 8)[:, None], tl.program_id(0) * 32 + tl.arange(0, 32)[None, :]
+    at = rows * 64 + columns
+    mask = (rows < n // 32) & (columns < n % 64)
+    tl.store(o + at, tl.load(p + at, mask=mask) + 1, mask=mask)
+
+
+@tritium.jit
+def bent(p, o, n, BLOCK: tl.constexpr):
+    rows, columns = tl.arange(0, 8)[:, None], tl.arange(0, 32)[None, :]
+    tl.store(o + rows * 32 + columns, 1.0, mask=31 * columns - columns * columns < n + rows)
+
+
 def text_of(kernel: Any, stage: str = "tile") -> str:
     x = np.ones(4096, np.float32)
     return kernel.warmup(x, x.copy(), 200, BLOCK=256, grid=(1,), arch="skylake-avx512").asm[stage]
@@ -89,6 +103,8 @@ REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
         (chosen, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (scattered, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (updated, f"CHECK: {SCHEDULE} versions [apart] {{"),
+        (corner, "CHECK: tile.nest [8, 32] lane 1 width 16 unroll 2 versions [linear, apart, "
+         "unmasked] {"),
         (running, "CHECK: tile.nest [256] along 0 lane 0 width 16 unroll 1 versions [linear] {"),
         (counted, "CHECK: tile.nest [256] versions [exclusive] {"),
     ],
@@ -145,6 +161,27 @@ def test_kernels_run_without_versions(without: Any, shift: int) -> None:
     kernel = with_versions(masked, keep)
     kernel.run([memory[start:], memory[start + shift :], 300], (2,))
     np.testing.assert_array_equal(memory, expected)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9])
+@pytest.mark.parametrize("columns", [31, 32, 33, 63])
+def test_tiles_with_a_corner_outside(rows: int, columns: int) -> None:
+    """`n` is 32 times the rows and, modulo 64, the columns that the mask leaves."""
+    n = 32 * rows + columns % 32
+    columns = n % 64
+    memory = np.arange(512, dtype=np.float32)
+    out, expected = np.zeros(512, np.float32), np.zeros((8, 64), np.float32)
+    expected[:rows, :columns] = memory.reshape(8, 64)[:rows, :columns] + 1
+    corner[(2,)](memory, out, n, BLOCK=256)
+    np.testing.assert_array_equal(out.reshape(8, 64), expected)
+
+
+def test_a_mask_that_is_true_at_the_corners_alone() -> None:
+    out, expected = np.zeros(256, np.float32), np.zeros((8, 32), np.float32)
+    rows, columns = np.arange(8)[:, None], np.arange(32)[None, :]
+    expected[31 * columns - columns * columns < 1 + rows] = 1
+    bent[(1,)](out, out, 1, BLOCK=256)
+    np.testing.assert_array_equal(out.reshape(8, 32), expected)
 
 
 @pytest.mark.parametrize("versions", [True, False])

@@ -215,6 +215,43 @@ def test_dot_scaled_of_less_than_a_run_of_scales(make: Any) -> None:
     make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=32)
 
 
+def range_of_four(out):
+    for i in range(0, 1, 2, 3):  # pyright: ignore
+        tl.store(out, i)
+
+
+def hinted_range(out):
+    for i in range(0, 8, 3, num_stages=2):  # pyright: ignore
+        tl.store(out, i)
+
+
+def test_range_takes_what_that_of_python_takes_and_hints(make: Any) -> None:
+    out = np.zeros(1, np.int32)
+    with pytest.raises(TritonError, match=r"\^(.|\n)*range takes 1 to 3 arguments; got 4"):
+        make(range_of_four)[(1,)](out)
+    make(hinted_range)[(1,)](out)
+    assert out[0] == 6
+
+
+def constant(out, N: tl.constexpr):
+    tl.store(out, N)
+
+
+@pytest.mark.parametrize("option", ["do_not_specialize", "do_not_specialize_on_alignment"])
+def test_a_constant_is_always_specialized_for(make: Any, option: str) -> None:
+    listed = make(constant, **{option: [1]})
+
+    def calls_it(out):
+        listed(out, 3)
+
+    for kernel, given in ((listed, (3,)), (make(calls_it), ())):
+        with pytest.raises(TritonError, match="N marked as constexpr and listed in") as caught:
+            kernel[(1,)](np.zeros(1, np.int32), *given)
+        assert "at 1:18:\ndef constant(out, N: tl.constexpr)" in str(
+            caught.value.__cause__ or caught.value
+        )
+
+
 def sort_of_a_scalar(out):
     tl.store(out, tl.sort(tl.load(out)))
 

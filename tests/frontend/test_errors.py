@@ -298,17 +298,6 @@ def test_errors_carry_their_cause():
     assert causes_of(failure(formats, x=np.zeros(1))) == [TypeError]
 
 
-@pytest.mark.parametrize("option", ["do_not_specialize", "do_not_specialize_on_alignment"])
-def test_a_constant_is_always_specialized_for(option):
-    def kernel(x, N: tl.constexpr):
-        tl.store(x, N)
-
-    for named in ("N", 1):
-        error = failure(tritium.jit(kernel, **{option: [named]}), x=np.zeros(1), N=3)
-        assert "N marked as constexpr and listed in do_not_specialize" in str(error)
-        assert str(error).startswith("at 1:14:")
-
-
 def test_a_tensor_is_made_of_a_value_of_the_ir():
     @jit
     def of_a_number():

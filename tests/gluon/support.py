@@ -23,6 +23,8 @@ from tritium.experimental.gluon._runtime import InterpretedGluonFunction
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 from tritium.launch.signature import canonical_dtype
 from tritium.ops.parsing import parse_module
+from tritium.sanitize.launch import Checks
+from tritium.sanitize.report import REPORT, run_checked
 from tritium.target import GPUTarget
 
 DESCRIPTORS = TensorDescriptor, TensorDescriptorIm2Col
@@ -53,7 +55,8 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
     warps = constants.get("num_warps", 4)
     types = " ".join(_type(a) for a in arguments)
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
-    text = compiled(kernel, types, own, num_warps=warps).asm["ttgir"]
+    mode = {n: v for n, v in constants.items() if n == "instrumentation_mode"}
+    made = compiled(kernel, types, own, num_warps=warps, **mode)
     slots: list[Any] = []
     kept = [descriptor(a) for a in arguments if isinstance(a, DESCRIPTORS)]
     described = iter(kept)
@@ -64,7 +67,17 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
             if isinstance(argument, float):
                 argument = np.float32(argument).view(np.uint32)
             slots.append(argument.ctypes.data if isinstance(argument, np.ndarray) else argument)
-    run_ttgir(parse_module(text), warps, slots, grid, Simt(32))
+
+    def run(more: Sequence[int] = ()) -> None:
+        run_ttgir(parse_module(made.asm["ttgir"]), warps, [*slots, *more], grid, Simt(32))
+
+    data = getattr(made.metadata, "sanitizer", None)
+    if not data:
+        return run()
+    bases = [a.base if isinstance(a, DESCRIPTORS) else a for a in arguments]
+    names = [name for name in kernel.arg_names if name not in own]
+    checks, record = Checks(data, names, made.metadata.name), np.zeros(1, REPORT)
+    run_checked(checks, bases, grid, record.ctypes.data, run)
 
 
 def _type(argument: Any) -> str:

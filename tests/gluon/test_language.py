@@ -238,6 +238,21 @@ def test_blocks_of_different_layouts(kernel: Any) -> None:
 
 
 @gluon.jit
+def ranks_kernel(out, a: gl.constexpr, b: gl.constexpr):
+    gl.store(out + gl.zeros([4, 128], gl.int32, a) + gl.arange(0, 128, b), 1)
+
+
+@pytest.mark.parametrize("b", [gl.SliceLayout(1, ROWS), BLOCKED])
+def test_blocks_of_different_ranks(b: Any) -> None:
+    message = (r"different ranks, <\[128\], .*Layout.*> and <\[4, 128\], .*BlockedLayout.*"
+               r"must be SliceLayout\(0, that of the other")
+    with pytest.raises(CompilationError, match=message):
+        compiled(ranks_kernel, "*i32", {"a": ROWS, "b": b})
+    with pytest.raises(InterpreterError, match=message):
+        launcher("interpreted")(ranks_kernel, (1,), np.zeros(128, np.int32), a=ROWS, b=b)
+
+
+@gluon.jit
 def one_block(out, layout: gl.constexpr, N: gl.constexpr):
     i = gl.arange(0, N, layout)
     gl.store(out + i, i)

@@ -20,6 +20,7 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
     TensorMemoryScalesLayout,
     allocate_tensor_memory,
+    cluster,
     get_tmem_reg_layout,
     mbarrier,
     tcgen05_mma,
@@ -155,6 +156,7 @@ def test_too_few_arrivals_of_other_blocks() -> None:
         acc = allocate_tensor_memory(gl.float32, [256, 64], TensorMemoryLayout([128, 64], 1, CGA))
         done = mbarrier.allocate_mbarrier()
         mbarrier.init(done, count=1)
+        cluster.barrier()
         tcgen05_mma(left, right, acc, use_acc=False, multicast=True, mbarriers=[done])
 
     with pytest.raises(InterpreterError, match="more than 1 arrivals in one phase"):

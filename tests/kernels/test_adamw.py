@@ -156,11 +156,18 @@ def test_many_tensors_are_arguments_of_an_op() -> None:
          r"parameters\[1\] requires grad; accepted: a call under"),
         (lambda p: adamw_foreach_(p, p, p, p, 0), "step is 0; accepted: step >= 1"),
         (lambda p: adamw_foreach_(p, p, p, p, 1, betas=(0.9, 1.0)), "betas is 1.0; accepted: 0 <="),
+        (lambda p: adamw_foreach_(p, p, p, p, 1, betas=0.9), "betas is 0.9; accepted: two"),
+        (lambda p: adamw_foreach_(p, p, p, p, 1, betas=(0.9,)), r"betas is \(0.9,\); accepted: t"),
+        (lambda p: adamw_foreach_(p, p, p, p, 1, lr=p[0]), r"lr is tensor\(.*; accepted: 0 <= lr"),
+        (lambda p: adamw_foreach_(p, p, p, p, 1, eps=p[0][:1]), "eps is tensor"),
     ],
 )  # fmt: skip
 def test_errors(call: Any, message: str) -> None:
-    with pytest.raises(ArgumentError, match="adamw_foreach_: " + message):
-        call([normal(3), normal(2, 2)])
+    """Also of tensors whose launch is known from a good step."""
+    given = [normal(3), normal(2, 2)]
+    adamw_foreach_(given, given, given, given, 1)
+    with pytest.raises(ArgumentError, match="(?s)adamw_foreach_: " + message):
+        call(given)
 
 
 def test_no_tensors() -> None:

@@ -37,17 +37,12 @@ def test_group_norm():
     assert group_norm(torch.empty(2, 4, 0, device=place()), 2).shape == (2, 4, 0)
 
 
-def test_gradients_of_group_norm_do_not_cancel_where_means_are_large():
-    """Means of groups are 4096, with no rounding: differences from them are exact."""
-    half = (normal(2, 8, 20) * 8).round() / 4
-    given = [torch.cat([half, -half], -1) + 4096, normal(8, seed=2), normal(8, seed=3)]
-    dy, found = normal(2, 8, 40, seed=1) + 1, []
-    for kind in (torch.float32, torch.float64):
-        inputs = [t.to(kind).requires_grad_() for t in given]
-        y = (group_norm if kind == torch.float32 else F.group_norm)(inputs[0], 4, *inputs[1:])
-        found.append(torch.autograd.grad(y, inputs, dy.to(kind)))
-    for ours, exact in zip(*found, strict=True):
-        assert (ours.double() - exact).norm() < 2e-6 * exact.norm()
+@pytest.mark.parametrize("shape", [(2, 8, 40), (2, 8, 3), (2, 8, 600)])
+def test_group_norm_where_means_are_large(shape):
+    """Rounded means are off by more than a tenth of the deviation."""
+    inputs = [normal(*shape) + 5e6, normal(8, seed=2), normal(8, seed=3)]
+    compare(lambda x, w, b: group_norm(x, 4, w, b), lambda x, w, b: F.group_norm(x, 4, w, b),
+            inputs)  # fmt: skip
 
 
 @pytest.mark.slow

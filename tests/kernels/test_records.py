@@ -7,12 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.support import close, normal, torch
-from tritium_kernels.dense import adamw_foreach_, layer_norm, matmul, rms_norm, softmax, swiglu
+from tests.kernels.support import close, normal, torch, with_copy_engine
+from tritium_kernels.dense import (
+    adamw_foreach_,
+    attention,
+    attention_launch,
+    layer_norm,
+    matmul,
+    matmul_launch,
+    rms_norm,
+    softmax,
+    swiglu,
+)
 from tritium_kernels.dense.adamw_step import _known
+from tritium_kernels.dense.kernels.softmax import softmax_forward
 from tritium_kernels.dense.softmax import softmax_op
 from tritium_kernels.errors import ArgumentError
-from tritium_kernels.launching.plans import repeated
+from tritium_kernels.launching.plans import forget_records, repeated
 
 
 def counted(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[int]]:
@@ -37,20 +48,58 @@ def test_from_the_third_call_on_a_record_is_repeated() -> None:
     assert len({y.data_ptr() for y in found}) == 4
 
 
+def launch_softmax(x: Any, y: Any) -> Any:
+    """Of rows of 8 or 16 elements; gives y."""
+    softmax_forward[(x.shape[0],)](
+        x, y, *x.shape, x.shape[1], x.shape[1], LOG=False, WHOLE=True, ROWS=1, BLOCK=16, EVEN=False
+    )
+    return y
+
+
 def test_parts_of_new_memory_are_repeated() -> None:
     def halves(x: Any) -> Any:
-        both = x.new_empty(2, *x.shape)
-        softmax_op.function.__globals__["kernels"].softmax_forward[(x.shape[0],)](
-            x, both[1], *x.shape, x.shape[1], x.shape[1], LOG=False, WHOLE=True, ROWS=1, BLOCK=16,
-            EVEN=True,
-        )  # fmt: skip
-        return both[1]
+        return launch_softmax(x, x.new_empty(2, *x.shape)[1])
 
     call, entered = counted(halves)
     for seed in range(4):
         x = normal(3, 16, seed=seed)
         close(call(x), torch.softmax(x.double(), -1))
     assert entered == [2]
+
+
+def test_descriptors_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on GPUs whose engine copies blocks, of views of arguments too; a call that is repeated
+    does not come to what counts launches."""
+    attended = with_copy_engine(monkeypatch, attention_launch.forward_kernels, "attention_forward")
+    multiplied = with_copy_engine(monkeypatch, matmul_launch.kernels, "matmul_blocks")
+    forget_records()
+    for seed in range(4):
+        q, k, v = (normal(1, 2, 32, 32, dtype=torch.float16, seed=seed + i) for i in (0, 10, 20))
+        right = torch.softmax(q.double() @ k.double().mT / 32**0.5, -1) @ v.double()
+        close(attention(q, k, v), right)
+        a = normal(128, 64, dtype=torch.float16, seed=seed)
+        b = normal(96, 64, dtype=torch.float16, seed=seed)
+        close(matmul(a, b.T), a.double() @ b.double().T, 8)
+    assert (attended, multiplied) == ([4, 4], [3, 3])
+    forget_records()
+
+
+def test_views_of_arguments_that_share_memory_are_not_repeated() -> None:
+    call, entered = counted(lambda x, y: launch_softmax(x[0], x.new_empty(4, 8)))
+    for seed in range(4):
+        both = normal(2, 4, 8, seed=seed)
+        other = both[0] if seed < 2 else normal(4, 8)
+        close(call(both, other), torch.softmax(both[0].double(), -1))
+    assert entered == [4]
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_views_of_arguments_at_the_same_address_are_repeated(part: int) -> None:
+    call, entered = counted(lambda x: launch_softmax(x[part], x.new_empty(4, 8)))
+    for seed in range(4):
+        x = normal(2, 4, 8, seed=seed)
+        close(call(x), torch.softmax(x[part].double(), -1))
+    assert entered == [4 if part else 2]
 
 
 @pytest.mark.parametrize("other", [

@@ -54,6 +54,46 @@ def test_aux_has_what_the_function_reads(score: ScoreModifier, aux: Any, message
         dense.attention(q, q, q, score=score, aux=aux)
 
 
+def negative(x: Any) -> Any:
+    """x, as torch hands on the imaginary part of a conjugate: with the other sign in memory."""
+    view = torch.complex(x, -x).conj().imag
+    assert view.is_neg()
+    return view
+
+
+def test_negative_views_are_read_as_what_they_are():
+    """Also after calls with other tensors of the same shape and strides."""
+    x, y = normal(4, 64), normal(64, 8)
+    calls: list[Any] = [
+        dense.softmax, dense.rms_norm, dense.sort, dense.cumsum, dense.quantize,
+        lambda x: dense.matmul(x, y), lambda x: dense.swiglu(x, x), lambda x: reduce(x[None], 0)[0],
+        lambda x: topk(x, 2, apply_softmax=False).vals,
+    ]  # fmt: skip
+    for call in calls:
+        right = call(x)
+        for given in (*[torch.complex(x, x).imag] * 3, negative(x)):
+            torch.testing.assert_close(call(given), right)
+    w = normal(4, 64, seed=2).requires_grad_()
+    found = [torch.autograd.grad(dense.rms_norm(w), w, dy)[0] for dy in (x, x, x, negative(x))]
+    torch.testing.assert_close(found[3], found[0])
+
+
+@pytest.mark.parametrize(
+    "step", [adamw_, lambda *xs: dense.adamw_foreach_(*([x] for x in xs[:4]), 1)]
+)
+def test_negative_views_are_not_written_to(step: Any):
+    given = [normal(3, 4, seed=s).abs() for s in range(4)]
+    for _ in range(3):
+        copies = [x.clone() for x in given], [x.clone() for x in given]
+        step(*copies[0], 1)
+        step(copies[1][0], negative(copies[1][1]), *copies[1][2:], 1)
+        torch.testing.assert_close(copies[0][0], copies[1][0])
+    for written in (0, 2, 3):
+        some = [negative(x) if i == written else x for i, x in enumerate(given)]
+        with pytest.raises(ArgumentError, match="is a negative view; accepted: a tensor whose"):
+            step(*some, 1)
+
+
 def wanted(*shape: int) -> Any:
     return normal(*shape).requires_grad_()
 

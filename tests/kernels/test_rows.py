@@ -32,6 +32,25 @@ def check_rows(rows: int, columns: int, dtype) -> None:
     compare(rms_norm, exact_rms_norm, [x, w], rows**0.5)
 
 
+def check_large_means(rows: int, columns: int) -> None:
+    """Rounded means are off by more than a tenth of the deviation."""
+    given = normal(rows, columns) + 5e6, normal(columns, seed=2), normal(columns, seed=3)
+    compare(layer_norm, exact_layer_norm, given)
+
+
+@pytest.mark.parametrize("columns", [100, 4096])
+def test_means_larger_than_deviations(columns: int):
+    check_large_means(3, columns)
+
+
+def test_long_rows_of_nearly_one_number():
+    """Sums of 20000 elements would be off by more than the deviation."""
+    x = (normal(20, 1) * 1e7).repeat(1, LONG)
+    x[:, 3] = torch.nextafter(x[:, 3], x[:, 3] * 2)
+    compare(lambda x: layer_norm(x, eps=1e-9),
+            lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-9), [x])  # fmt: skip
+
+
 def test_float32():
     check_rows(3, 100, torch.float32)
 
@@ -47,6 +66,7 @@ def test_sums_in_registers(monkeypatch, shape):
     """As on GPUs, whose tables have no sums in memory."""
     monkeypatch.setitem(ROWS, "cpu", replace(ROWS["cpu"], walk=None))
     check_rows(*shape, torch.float32)
+    check_large_means(*shape)
 
 
 @pytest.mark.slow

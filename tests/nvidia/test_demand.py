@@ -57,6 +57,31 @@ def test_one_address_for_each_wide_access():
     assert all(masks[name] & 0xFF == 0xFF for name in ("v", "acc", "next"))
 
 
+def test_tiles_that_loops_hand_to_each_other():
+    """What is needed of a tile carried for another one is needed of what becomes it, whatever the
+    order of the two."""
+    for order in ("%a, %b, %c", "%c, %a, %b"):
+        first = order.split(", ")
+        following = {"%a": "%moved", "%b": "%a", "%c": "%b"}
+        inits = ", ".join(f"{name} = %r" for name in first)
+        ends = ", ".join(following[name] for name in first)
+        types = ", ".join(["tensor<1024xi32, #blocked>"] * 3)
+        body = f"""
+        %r = tt.make_range {{end = 1024 : i32, start = 0 : i32}} : {T}
+        %lo = arith.constant 0 : i32
+        %one = arith.constant 1 : i32
+        %results:3 = scf.for %i = %lo to %n step %one iter_args({inits}) -> ({types}) : i32 {{
+          %v = tt.splat %i : i32 -> {T}
+          %moved = arith.addi %v, %r : {T}
+          scf.yield {ends} : {types}
+        }}
+        %d = tt.splat %o : !tt.ptr<i32> -> tensor<1024x!tt.ptr<i32>, #blocked>
+        %w = tt.addptr %d, %r : tensor<1024x!tt.ptr<i32>, #blocked>, {T}
+        tt.store %w, %results#{first.index("%c")} : tensor<1024x!tt.ptr<i32>, #blocked>"""
+        masks = masks_of(kernel_text(body, "%o: !tt.ptr<i32>, %n: i32"))
+        assert masks["c"] and masks["a"] == masks["b"] == masks["c"] == masks["moved"], order
+
+
 def test_all_addresses_of_narrow_accesses():
     masks = masks_of(looped(divisible=False))
     assert all(masks[name] & 0xFF == 0xFF for name in ("p", "q", "moved", "w"))

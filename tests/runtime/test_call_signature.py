@@ -45,7 +45,8 @@ def test_what_has_no_signature() -> None:
         raise RuntimeError
 
     signature, x = make_signature(), torch.zeros(4)
-    for args in (([x],), (1 << 70,), (x.to_sparse(),), (x.to("meta"),), (x,) * 4000):
+    for args in (([x],), (1 << 70,), (x.to_sparse(),), (x.to("meta"),), (x,) * 4000,
+                 (torch._neg_view(x),)):  # fmt: skip
         assert signature(*args) is None
     assert make_signature(fail)(x) is None
     assert signature(x) is not None  # no error is left behind

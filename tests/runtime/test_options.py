@@ -213,7 +213,7 @@ def test_instrumentations_of_the_reference() -> None:
     assert instrumentation("fpsan", ("fp", "exact")) == "exact"
     assert instrumentation("gsan, bounds,races", built) == "races,bounds"
     for name, check, lack in (
-        ("consan", "races", "shared memory is watched"), ("iisan", "bounds", "alignment"),
+        ("consan", "races", "shared memory of clusters"), ("iisan", "bounds", "alignment"),
     ):  # fmt: skip
         with pytest.warns(UserWarning, match=f"{name} is {check} here: .*{lack}"):
             assert instrumentation(name, built) == check

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tritium
-from tests.runtime.test_compile import source
+from tests.runtime.sources import source
 from tritium import knobs
 from tritium._C.libtriton import ir, passes
 

@@ -308,6 +308,7 @@ class Simt(Hardware):
     kernel_linkage = ""
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
+    handed_on = "=r,0"
     reserved_names = re.compile(r"simt_.*|printf|fflush|mem\w+|.*\$")
 
     def __init__(

@@ -250,12 +250,35 @@ def test_exact_atomic_sums() -> None:
     assert [(found[i] - sum(added[i::8])) % 2**32 for i in range(8)] == [0] * 8
 
 
+@tritium.jit
+def found(x, out, seen, STEPS: tl.constexpr, LANES: tl.constexpr):
+    i = tl.arange(0, LANES)
+    for step in range(STEPS):
+        tl.store(seen + step * LANES + i, tl.atomic_add(out + i % 8, tl.load(x + step * LANES + i)))
+
+
+def test_what_exact_atomic_sums_find() -> None:
+    """Each element finds the sum of some others: in order, they differ by the elements."""
+    x = np.random.default_rng(0).random(128, np.float32)
+    out, seen = np.zeros(8, np.float32), np.zeros(128, np.float32)
+    found[(1,)](x, out, seen, STEPS=2, LANES=64, instrumentation_mode="exact")
+    added, total, before = (payloads(a, ir.f32) % 2**32 for a in (x, out, seen))
+    for lane in range(8):
+        known, sum = dict(zip(before[lane::8], added[lane::8], strict=True)), 0
+        for _ in range(16):
+            sum = (sum + known.pop(sum)) % 2**32
+        assert sum == total[lane]
+
+
 @pytest.mark.ptxas
 def test_exact_numbers_assemble(fresh_cache: Any) -> None:
     kinds = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32", "B": "constexpr"}
     added = {"x": "*bf16", "out": "*bf16", "n": "i32", "BLOCK": "constexpr"}
     for target in (GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
-        for source in (ASTSource(product, kinds, {"B": 32}), ASTSource(sums, added, {"BLOCK": 64})):
+        used = {"x": "*fp16", "out": "*fp16", "seen": "*fp16", "STEPS": "constexpr",
+                "LANES": "constexpr"}  # fmt: skip
+        for source in (ASTSource(product, kinds, {"B": 32}), ASTSource(sums, added, {"BLOCK": 64}),
+                       ASTSource(found, used, {"STEPS": 2, "LANES": 64})):  # fmt: skip
             kernel = tritium.compile(source, target=target,
                                      options={"instrumentation_mode": "fpsan"})  # fmt: skip
             assert kernel.kernel and "tt.bitcast" in kernel.asm["ttgir"]

@@ -21,9 +21,12 @@ TESTS = """
 
     def test_cache(fresh_triton_cache, tmp_path):
         assert knobs.cache.dir == fresh_triton_cache == str(tmp_path / ".triton" / "cache")
+        assert os.listdir(fresh_triton_cache) == []
+        knobs.runtime.debug = True
 
     def test_cache_is_over():
         assert "test_cache" not in knobs.cache.dir
+        assert not knobs.runtime.debug
 
     def test_knobs(fresh_knobs):
         assert fresh_knobs is knobs

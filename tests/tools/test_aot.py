@@ -285,6 +285,7 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("changes", "message"), [
     ({"kernel_name": "nothing"}, "has no kernel called 'nothing'"),
     ({"path": "nothing.py"}, r"nothing\.py: no such file"),
+    ({"path": "no_python.py"}, r"no_python\.py is no Python program: source code string cannot"),
     ({"signature": "*fp32, i32"}, "has 2 parts; the kernel's 6 parameters are x_ptr"),
     ({"signature": ADD.replace(":16", ":8")}, "Only 1 and 16 are valid hints, got 8"),
     ({"signature": ADD.replace("fp32,", "fp32:16,")}, "scale: hints of 1 are for integers"),
@@ -301,7 +302,11 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
     ({"target": "cpu:pentium"}, "no processor 'pentium' is known"),
     ({"signature": ADD.replace(" fp32,", " fp16,")}, "argument scale of type fp16"),
 ])  # fmt: skip
-def test_errors_of_the_command_line(source: Path, changes: dict, message: str, capsys):
+def test_errors_of_the_command_line(
+    source: Path, changes: dict, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(source.parent)
+    Path("no_python.py").write_bytes(b"x = 1\0")
     args = {"path": str(source), "kernel_name": "add", "signature": ADD, "grid": "1, 1, 1",
             "target": "cpu", **changes}  # fmt: skip
     words = [args.pop("path"), "-o", str(source.parent / "out")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,5 +133,17 @@ def test_gsan_runs_a_program(tmp_path: Path):
     with pytest.raises(SanitizerError, match=r"race: (load|store) in kernel 'shift'"):
         gsan.main([str(file), "4"])
     assert before == (compat.is_installed(), knobs.compilation.instrumentation_mode)
-    with pytest.raises(FileNotFoundError, match=r"nothing\.py: no such file"):
-        gsan.main([str(tmp_path / "nothing.py")])
+
+
+@pytest.mark.parametrize(("module", "arguments"), [
+    ("link", ["nothing.h", "-o", "out"]),
+    ("build_extern", ["--lib-path", "nothing.bc", "--lib-name", "libdevice"]),
+    ("gsan", ["nothing.py"]),
+])  # fmt: skip
+def test_files_that_are_not_there(
+    module: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        importlib.import_module(f"tritium.tools.{module}").main(arguments)
+    said = capsys.readouterr().err if end.value.code == 2 else str(end.value)
+    assert re.search(r"error: nothing\.\w+: no such file", said, re.IGNORECASE), said

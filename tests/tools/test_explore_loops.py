@@ -115,14 +115,19 @@ def matmul_page(folder: Path) -> tuple[str, list[str], list[str]]:
 @pytest.mark.cuobjdump
 def test_a_page_shows_loops_of_machine_code(tmp_path: Path):
     page, _, machine = matmul_page(tmp_path)
-    assert "loops (1)" in page and len(machine) == 6 and "HMMA 16" in machine[5]
+    assert "loops (1)" in page and len(machine) == 7 and "HMMA 16" in machine[6]
     assert int(machine[2]) > 30 and 30 < int(machine[3]) < 255 and machine[4] == "0"
+    of_loop = occupancy(80, 4, int(machine[3]), 16384)
+    assert of_loop and machine[5] == f"{of_loop.warps} of 64 warps"
 
 
 @pytest.mark.ptxas
 def test_a_page_shows_loops_and_occupancy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(knobs.nvidia, "cuobjdump", None)
     page, tiles, machine = matmul_page(tmp_path)
-    assert tiles[:3] == ["8", "2", "16384"] and "ttg.async_wait 1" in tiles[3]
-    assert len(machine) == 6 and "mma 16" in machine[5], "PTX, where nothing disassembles"
-    assert re.search(r"<th>occupancy</th><td>\d+ of 64 warps a multiprocessor: ", page)
+    assert tiles[:3] == ["8", "2", "16384"] and "ttg.async_wait 1" in tiles[4]
+    share = re.search(r"<th>occupancy</th><td>(\d+) of 64 warps a multiprocessor: ", page)
+    of_buffers = re.fullmatch(r"(\d+) of 64 warps", tiles[3])
+    assert share and of_buffers and int(share[1]) <= int(of_buffers[1])
+    assert len(machine) == 7 and "mma 16" in machine[6], "PTX, where nothing disassembles"
+    assert not machine[5]

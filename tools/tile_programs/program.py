@@ -174,12 +174,13 @@ class Program:
         return fit[max(self.source.randrange(len(fit)) for _ in range(2))]
 
     def scalar(self, value: int) -> str:
-        """A run-time argument of type i32."""
-        for name, held in self.scalars.items():
+        """A run-time argument of type i32; in a later iteration of a loop, of the same value."""
+        name = self.name("n")  # taken in each iteration, so that what follows is named alike
+        for there, held in self.scalars.items():
             if held == value:
-                return name
-        name = self.name("n")
-        self.scalars[name] = value
+                return there
+        if self.scalars.setdefault(name, value) != value:
+            raise Unlike(name)
         return name
 
     def pointer(self, dtype: Any, length: int, values: np.ndarray | None = None) -> Pointer:
@@ -199,7 +200,8 @@ class Program:
         name = self.name(letter)
         for there in self.pointers:
             if there.name == name:
-                if (there.base.data.size, there.start) != (base.data.size, start):
+                held = there.base.data
+                if (held.size, held.dtype, there.start) != (base.data.size, base.data.dtype, start):
                     raise Unlike(name)
                 return there
         made = Pointer(name, base, start)

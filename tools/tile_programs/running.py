@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tools.tile_programs import accesses, arithmetic, combining, hazards, narrow
+from tools.tile_programs import accesses, arithmetic, combining, devices, hazards, narrow
 from tools.tile_programs.control import Control
-from tools.tile_programs.memory import Guarded, bits
+from tools.tile_programs.memory import bits
 from tools.tile_programs.program import Program
 from tritium import knobs
 from tritium.backends.cpu import compiler
+from tritium.errors import OutOfResources
 from tritium.native.host import CPU
 
 BODY = (
@@ -39,6 +40,8 @@ CACHES = ((512 << 10, 4 << 20), (1 << 20, 32 << 20), (4 << 10, 16 << 10), (1 << 
 """Sizes of the second and the last cache: of the host's default, and so small that stores go past
 the caches and that packed operands do not fit."""
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 3, 2), (2, 2, 2), (7, 1, 1))
+_TOO_SMALL = "Input shapes should have M >="
+"""What says that a matrix unit has no instruction for so small a product."""
 SECONDS, CHARACTERS = 2.0, 1 << 20
 """Budgets of compiling one program."""
 
@@ -69,12 +72,6 @@ def function_of(text: str, seed: int) -> Any:
     return scope["kernel"]
 
 
-def arrays_of(made: Program) -> dict[Any, Guarded]:
-    """Memory for each array of a program, as it is at the start."""
-    bases = {id(p.base): p.base for p in made.pointers}
-    return {key: Guarded(base.first, made.source.random() < 0.7) for key, base in bases.items()}
-
-
 @contextmanager
 def environment(made: Program) -> Generator[None]:
     """A number of threads and sizes of caches, for compiling and running a program."""
@@ -93,32 +90,40 @@ def environment(made: Program) -> Generator[None]:
         compiler.processor = of_name
 
 
-def check(seed: int, arch: str, show: bool = False) -> dict[str, Any]:
-    """Run the program of a seed on a processor; its outcome."""
+def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict[str, Any]:
+    """Run the program of a seed for a processor, or on another device; its outcome."""
     made = program_of(seed)
-    text = made.text()
+    text = made.text() if device == "cpu" else devices.ordered(made.text())
+    options = devices.options(seed, device, arch)
     if show:
-        print(f"# grid {made.grid}, arguments {made.scalars}\n{text}", flush=True)
-    memory = arrays_of(made)
+        print(f"# grid {made.grid}, arguments {made.scalars}, {options}\n{text}", flush=True)
+    memory = devices.arrays_of(made, device)
     kernel = function_of(text, seed)
-    options = {} if arch == "native" else {"arch": arch}
-    arguments = [memory[id(p.base)].array[p.start :] for p in made.pointers]
+    arguments = [memory[id(p.base)].argument(p.start) for p in made.pointers]
     start = time.process_time()
     try:
         with environment(made):
             compiled = kernel[made.grid](*arguments, *made.scalars.values(), **options)
+        took = time.process_time() - start
+        arrays = {key: held.found() for key, held in memory.items()}
+    except OutOfResources as error:
+        return {"outcome": "refused" if device == "cpu" else "too large", "text": str(error)}
     except Exception as error:
+        if device != "cpu" and _TOO_SMALL in str(error):
+            return {"outcome": "too small", "text": ""}
         problem = f"{type(error).__name__}: {error}"[:1500]
         return {"outcome": "refused", "text": problem}
-    took, size = time.process_time() - start, len(compiled.asm["llir"])
     for pointer in made.pointers:
-        found, wanted = memory[id(pointer.base)].array, pointer.base.data
+        found, wanted = arrays[id(pointer.base)], pointer.base.data
         if (bits(found) != bits(wanted)).any():
             first = int(np.flatnonzero(np.asarray(found != wanted))[0])
             return {
                 "outcome": "wrong",
                 "text": f"{pointer.name}[{first}] is {found[first]}, not {wanted[first]}",
             }
+    if device != "cpu":  # others compile by way of assemblers, or are executed slowly
+        return {"outcome": "right"}
+    size = len(compiled.asm["llir"])
     if took > SECONDS:
         return {"outcome": "slow to compile", "text": f"{took:.1f} s"}
     if size > CHARACTERS:

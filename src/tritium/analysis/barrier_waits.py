@@ -21,7 +21,6 @@ from tritium.analysis.memory_aliases import memory_aliases
 from tritium.ops.arith import constant_int
 from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, Action
-from tritium.ops.ttgir.tma import InitBarrierOp
 
 
 class EndlessWait(NamedTuple):
@@ -38,14 +37,14 @@ class _Barrier:
         self.single = allocation.results[0].type.get_shape()[0] == 1
         self.arrivals: float = 0
         self.arrived = False
-        self.inits: list[Operation] = []
+        self.inits: list[Op] = []
 
     @property
     def count(self) -> int | None:
         """The arrivals that a phase takes; None where they are not known."""
         if not self.single or len(self.inits) != 1 or _is_repeated(self.inits[0]):
             return None
-        return self.inits[0].count  # pyright: ignore
+        return self.inits[0].phase_arrivals
 
     @property
     def phases(self) -> float:
@@ -111,8 +110,9 @@ def _barriers(kernel: Any, aliases: Mapping[SSAValue, Any]) -> dict[Any, _Barrie
             for barrier in (b for value in places for b in of(value)):
                 barrier.arrivals += most
                 barrier.arrived = True
-        if isinstance(op, InitBarrierOp):
-            for barrier in of(op.alloc):
+        if op.phase_arrivals is not None:
+            made = (v for e in op.own_effects() if e.resource is BARRIER for v in op.affected(e))
+            for barrier in (b for value in made for b in of(value)):
                 barrier.inits.append(op)
         elif op.is_call:  # which may arrive
             for barrier in (b for value in op.operands for b in of(value)):

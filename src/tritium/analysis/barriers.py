@@ -194,8 +194,8 @@ class Barriers:
             if effect.queue is not None:
                 state.pending_reads[effect.queue].add(read)
         for effect in effects:
-            if effect.action is not Action.WAIT:
-                continue
+            if effect.action is not Action.WAIT or effect.resource is Resource.HOST:
+                continue  # a program that stops at a failed check waits for no thread
             if effect.queue is None:
                 state.synchronize()
             elif effect.queue.per_thread:

@@ -21,6 +21,21 @@ def functions(module: ModuleOp) -> Iterator[FuncOp]:
             yield op
 
 
+def function_of(op: Operation) -> FuncOp:
+    """The function that an op is in, or itself."""
+    while not isinstance(op, FuncOp):
+        above = op.parent_op()
+        assert above is not None, op.name
+        op = above
+    return op
+
+
+def is_argument(value: SSAValue) -> bool:
+    """True if a value is an argument of a function, or of another of its own blocks."""
+    owner = value.owner
+    return isinstance(owner, Block) and isinstance(owner.parent_op(), FuncOp)
+
+
 def calls_in(op: Operation) -> Iterator[CallOp]:
     """The calls in an op and its regions."""
     return (inner for inner in op.walk() if isinstance(inner, CallOp))

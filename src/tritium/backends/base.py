@@ -81,18 +81,18 @@ class BaseBackend(ABC):
         """Fill in the stages, in order: name (and file extension) -> function of the previous
         stage's result and the metadata, which it may extend."""
 
-    @abstractmethod
     def load_dialects(self, context: Any) -> None:
-        """Register further dialects with an IR context."""
+        """Register further dialects with an IR context; Tritium's own are known to all."""
+        return None
 
     @staticmethod
     def processor(target: GPUTarget) -> Processor:
         """The facts about a GPU that passes over ttgir ask for."""
         raise NotImplementedError(f"no passes over ttgir are built for {target.backend}")
 
-    @abstractmethod
     def get_module_map(self) -> Mapping[str, ModuleType]:
         """Replacements of modules of the language (`triton.language.extra.libdevice`)."""
+        return {}
 
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
         """Functions that decide for the target: `min_dot_size(lhs type, rhs type)`."""
@@ -113,7 +113,13 @@ class BaseBackend(ABC):
         return TargetFeatures(name=target.backend, target=target, modules=modules, **found)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        """Parses a stage's stored text, so that compilation can continue from it."""
+        """Parses a stage's stored text, so that compilation can continue from it: ttir, glir and
+        ttgir give modules. Raises `ValueError` for what is no result of the stage."""
+        if stage in ("ttir", "glir", "ttgir"):
+            # Here, because a process that finds its kernels in the cache needs no ops.
+            from tritium.ops.parsing import parse_module
+
+            return parse_module(text, "<override>")
         return text
 
     def stage_module(self, stage: str, text: str, path: str) -> Any:
@@ -218,7 +224,7 @@ PROFILES = ("default", "mma")
 
 REFERENCE_CHECKS = {
     "gsan": ("races", ""),
-    "consan": ("races", "shared memory is watched in the interpreter only"),
+    "consan": ("races", "on GPUs tensor memory and shared memory of clusters are not watched"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("exact", ""),
 }  # fmt: skip

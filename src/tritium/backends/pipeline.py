@@ -116,10 +116,12 @@ def reproducing() -> Generator[None]:
         _reproducing.reset(token)
 
 
-def instrument(module: Any, metadata: dict[str, Any], mode: str) -> None:
+def instrument(
+    module: Any, metadata: dict[str, Any], mode: str, *, gluon: bool = False
+) -> None:
     """Put the checks or records of a mode into a kernel for a GPU."""
     if mode:
         from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with
 
-        passes, metadata["sanitizer"] = sanitizer(module, mode, on_gpu=True)
+        passes, metadata["sanitizer"] = sanitizer(module, mode, on_gpu=True, gluon=gluon)
         run_pipeline(module, passes, "instrument")

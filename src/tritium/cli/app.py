@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from tritium.errors import TritonError
+from tritium.errors import TritonError, message_of
 from tritium.version import REFERENCE_VERSION, __version__
 
 _T = TypeVar("_T")
@@ -37,9 +37,7 @@ def _show_version(wanted: bool) -> None:
 
 def fail(message: object) -> typer.Exit:
     """Print an error of the user's, and return what ends the command with status 1."""
-    if isinstance(message, OSError) and message.filename is not None and message.strerror:
-        message = f"{message.filename}: {message.strerror}"
-    typer.echo(f"tritium: error: {message}", err=True)
+    typer.echo(f"tritium: error: {message_of(message)}", err=True)
     return typer.Exit(1)
 
 
@@ -138,7 +136,7 @@ class OptCommand(TyperCommand):
 @app.command(cls=OptCommand)
 def opt(
     file: Annotated[
-        str | None, typer.Argument(help="A .ttir, .ttgir or reproducer file; - for standard input.")
+        str | None, typer.Argument(help="A .ttir, .ttgir, .llir or reproducer file; - for stdin.")
     ] = None,
     passes: Annotated[
         list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.backends import backends as backends  # which describe the targets that passes name
 from tritium.backends.cpu.tiles import build as build  # which registers the CPU's passes
+from tritium.cli import opt_llvm
+from tritium.cli.opt_llvm import SUFFIXES, is_llvm_pass
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
 from tritium.ir.reproducer import split_reproducer
@@ -43,18 +46,25 @@ def pass_named(word: str) -> str | None:
         found = _OTHER_NAMES.get(found, found)
         if found in registry.available():
             return f"{found}{{{options}}}" if equals else found
+    if is_llvm_pass(name) and not equals:
+        return name
     return name if prefix else None
 
 
 def options_of(word: str) -> list[str]:
-    """A word of a command line of `triton-opt` as options of ours. There `-debug` and
-    `-debug-only=a,b` show what passes do, all or some of them."""
+    """A word of a command line of `triton-opt` (of LLVM's `opt`: `-passes=sroa,instcombine`, `-O2`)
+    as options of ours. There `-debug` and `-debug-only=a,b` show what passes do, all or some of
+    them."""
     name, equals, values = word.lstrip("-").partition("=")
     if word[:1] == "-" and name in ("debug", "mlir-print-ir-after-all") and not equals:
         return ["--print-after-all"]
     if word[:1] == "-" and name == "debug-only" and equals:
         named = [pass_named(f"-{value}") or value for value in values.split(",")]
         return [option for value in named for option in ("--print-after", value)]
+    if word[:1] == "-" and name == "passes" and equals:
+        return [option for value in values.split(",") for option in ("--pass", value)]
+    if re.fullmatch("-O[0-3]", word):
+        return ["--pass", f"default<{word[1:]}>"]
     found = pass_named(word)
     return [word] if found is None else ["--pass", found]
 
@@ -77,7 +87,7 @@ def optimize(
     """Parse and verify a file, run passes over it, print the result.
 
     Args:
-        file: its name, or "-" for standard input.
+        file: its name, or "-" for standard input. One that ends in .llir or .ll holds LLVM IR.
         passes: in order; each a name, with options where needed: `unroll{factor=4}`. Without any,
             the pipeline that a reproducer file names.
         print_after_all: also print the module after each pass, to standard error.
@@ -88,13 +98,18 @@ def optimize(
             anything is read) or fails, or what it leaves does not verify.
     """
     pipeline = ",".join(passes)
-    registry.parse_pipeline(pipeline)
-    for name in print_after:
-        registry.get(name)
+    of_llvm = file.endswith(SUFFIXES)
+    if not of_llvm:
+        registry.parse_pipeline(pipeline)
+        for name in print_after:
+            registry.get(name)
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidIR(f"{file} is no text: {error}") from None
+    if of_llvm:
+        return opt_llvm.optimize(text, file, passes, print_after_all=print_after_all,
+                                 print_after=print_after)  # fmt: skip
     text, own = split_reproducer(text)
     if own is not None and not pipeline:
         registry.parse_pipeline(pipeline := own)

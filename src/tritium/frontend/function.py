@@ -70,25 +70,10 @@ class FunctionGenerator:
 
     # The function itself
 
-    def _check_parameters(self, tree: ast.FunctionDef) -> None:
-        """A constant is always specialized for."""
-        for param in self.function.params:
-            if not param.is_constexpr:
-                continue
-            if param.do_not_specialize or param.do_not_specialize_on_alignment:
-                arguments = tree.args
-                every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-                node = next((a for a in every if a.arg == param.name), tree)
-                raise self.visitor.error(
-                    node,
-                    f"{param.name} marked as constexpr and listed in do_not_specialize/"
-                    "do_not_specialize_on_alignment; remove one of both",
-                )
-
     def generate(self, tree: ast.FunctionDef, arguments: Mapping[str, Any]) -> Any:
         """Visit the whole body with the given arguments; returns the function's value."""
         self.visitor.node = tree
-        self._check_parameters(tree)
+        self.function.check_parameters()
         self.visitor.scope.locals.update(arguments)
         try:
             return self.control.tail(tree.body)

@@ -9,6 +9,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from tritium import language as tl
+from tritium.language.builtins.iterators import python_range
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.aggregate import aggregates_in, fork
 from tritium.language.values.base import base_type, base_value, is_builtin, module_of
@@ -29,7 +30,7 @@ BUILTINS: Mapping[str, Any] = {
     "getattr": getattr,
     "type": type,
     "abs": abs,
-    "range": tl.range,
+    "range": python_range,
     "print": tl.device_print,
     "min": min,
     "max": max,

@@ -38,8 +38,9 @@ def make_signature(
     of its address, or all with `addresses`; the value of an int of 64 bits or a float; the same of
     a tuple's members; the identity of any other object, which whoever keeps a signature has to keep
     alive; the names of keywords; and the identity of what the functions `state` give. None: an
-    argument is a list, a larger int or a tensor without strides or memory, there are too many, or a
-    function raised; or this torch or this Python is one that native code cannot read.
+    argument is a list, a larger int, a tensor without strides or memory, or one whose numbers are
+    those in memory with the other sign; there are too many, or a function raised; or this torch or
+    this Python is one that native code cannot read.
     """
     torch: Any = sys.modules["torch"]
     types = pyobjects.known_types()
@@ -49,15 +50,16 @@ def make_signature(
     address, memory = allocate(SIGNATURE_STATE.size)
     functions, listed = allocate(8 * max(len(state), 1))
     (ctypes.c_uint64 * len(state)).from_address(functions)[:] = [id(f) for f in state]
-    name = sys.intern("requires_grad")
+    names = sys.intern("requires_grad"), sys.intern("is_neg")
     SIGNATURE_STATE.write(
-        address, types=types.address, requires_grad=id(name), functions=functions,
-        count=len(state), address_mask=-1 if addresses else 15,
+        address, types=types.address, requires_grad=id(names[0]), is_neg=id(names[1]),
+        functions=functions, count=len(state), address_mask=-1 if addresses else 15,
     )  # fmt: skip
     image = _image()
     flags = METH_FASTCALL | METH_KEYWORDS
     method = MethodDef(b"signature", image[SIGNATURE], flags, None)
-    return builtin(method, address, SIGNATURE_CAPSULE, (method, memory, listed, state, name, image))
+    owner = method, memory, listed, state, names, image
+    return builtin(method, address, SIGNATURE_CAPSULE, owner)
 
 
 @functools.cache

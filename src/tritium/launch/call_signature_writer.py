@@ -42,6 +42,15 @@ class SignatureWriter:
             f.put(f.offset(at, 8 * i), word)
         f.put(end, f.offset(at, 8 * len(words)))
 
+    def _truth(self, f: Code, found: Value) -> Value:
+        """A bool that a call gave, as a number; returns from the function where it raised."""
+        with f.when(is_null(f, found)):
+            f.call("void", "PyErr_Clear")
+            f.ret(NO)
+        truth = f.call("i64", "PyLong_AsLong", found)
+        f.call("void", "Py_DecRef", found)
+        return truth
+
     def _tensor(self, f: Code, state: Value, obj: Value, end: Value) -> None:
         """The words of a tensor; returns from the function."""
         exported, tensor = export_tensor(f, f.read(state, SIGNATURE_STATE, "types"), obj)
@@ -54,12 +63,11 @@ class SignatureWriter:
         with f.when(unknown):
             f.ret(NO)
         attribute = f.read(state, SIGNATURE_STATE, "requires_grad")
-        wanted = f.call("ptr", "PyObject_GetAttr", obj, attribute)
-        with f.when(is_null(f, wanted)):
-            f.call("void", "PyErr_Clear")
+        grad = self._truth(f, f.call("ptr", "PyObject_GetAttr", obj, attribute))
+        method, itself = f.read(state, SIGNATURE_STATE, "is_neg"), f.variable("ptr", obj)
+        called = f.call("ptr", "PyObject_VectorcallMethod", method, itself, i64(1), NULL)
+        with f.when(f.icmp("ne", self._truth(f, called), i64(0))):
             f.ret(NO)
-        grad = f.call("i64", "PyLong_AsLong", wanted)
-        f.call("void", "Py_DecRef", wanted)
         word = i64(Tag.TENSOR)
         mask = f.read(state, SIGNATURE_STATE, "address_mask")
         address = f.op("and", tensor_address(f, tensor), mask)

@@ -127,14 +127,15 @@ SIGNATURE_WORDS = 4096
 """Room on the stack for a signature."""
 
 SIGNATURE_STATE = Record(
-    ("types", "ptr"), ("requires_grad", "ptr"), ("functions", "ptr"), ("count", "i64"),
-    ("address_mask", "i64"),
+    ("types", "ptr"), ("requires_grad", "ptr"), ("is_neg", "ptr"), ("functions", "ptr"),
+    ("count", "i64"), ("address_mask", "i64"),
 )  # fmt: skip
-"""The `TYPES` record, the name of the attribute as an interned string, functions that tell of the
+"""The `TYPES` record, the names of the attributes as interned strings, functions that tell of the
 program's state and how many, and the bits of an address that are told."""
 
 SIGNATURE_API = (
     "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyErr_Clear", "PyFloat_AsDouble",
     "PyLong_AsLongLongAndOverflow", "PyLong_AsLong", "PyObject_CallFunctionObjArgs",
-    "PyObject_GetAttr", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+    "PyObject_GetAttr", "PyObject_VectorcallMethod", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef",
+    "Py_IncRef",
 )  # fmt: skip

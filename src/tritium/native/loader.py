@@ -52,7 +52,8 @@ def _initialize() -> None:
 
 
 @functools.cache
-def _initialize_all() -> None:
+def initialize_all() -> None:
+    """Let LLVM know all targets that it is built for."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 
@@ -66,7 +67,7 @@ def _machine(processor: CPU | None = None) -> Any:
     if processor.triple == own.triple:
         _initialize()
     else:
-        _initialize_all()
+        initialize_all()
     # Far functions (libc) get stubs from the linker, but for Mach-O.
     model = "large" if is_macos(processor.triple) else "small"
     return llvm.Target.from_triple(processor.triple).create_target_machine(

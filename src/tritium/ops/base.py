@@ -104,6 +104,12 @@ class Op(DeclaredOp):
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
 
+    multiplies: ClassVar[bool] = False
+    """True if the result is the product of the two operands, which are integers."""
+
+    widened_operand: ClassVar[str | None] = None
+    """The operand of integers of which the op may make numbers, or addresses, of more bits."""
+
     modular: ClassVar[bool] = False
     """True if operands that differ by multiples of `2**bits` give results that do so as well."""
 
@@ -118,11 +124,19 @@ class Op(DeclaredOp):
     """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in
     any order, and does no more."""
 
+    changes_memory: ClassVar[bool] = False
+    """True if an op that reads and writes memory leaves a value there. Atomic and volatile loads,
+    which count as writes in order to stay where they are, do not."""
+
     movement: ClassVar[Movement | None] = None
     """The order in which the op places elements of its operands; None for one that computes."""
 
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""
+
+    may_wait: ClassVar[bool] = False
+    """True if it is not certain that the op, or a loop that it is part of, ends without another
+    program."""
 
     is_call: ClassVar[bool] = False
     """Whether the op runs another function of the module."""
@@ -151,6 +165,9 @@ class Op(DeclaredOp):
 
     is_constant: ClassVar[bool] = False
     """True if the op only states its result, which is the same wherever and whenever it runs."""
+
+    changes_layout: ClassVar[bool] = False
+    """True if the result is the operand, distributed over threads in another way."""
 
     interleaves: ClassVar[bool] = False
     """Whether elements of the operands alternate along the last axis of the result."""
@@ -271,7 +288,7 @@ class Op(DeclaredOp):
     def keeps_places(self) -> bool:
         """True if each element of the results is, or is computed from, elements of the operands at
         the same place of the tile; another thread may have it."""
-        return self.is_elementwise
+        return self.is_elementwise or self.changes_layout
 
     @property
     def is_speculatable(self) -> bool:
@@ -310,6 +327,15 @@ class Op(DeclaredOp):
         """The ways of control into, between and out of the op's regions, or to other blocks."""
         return iter(())
 
+    def tied_values(self) -> list[tuple[SSAValue, ...]]:
+        """The arguments of blocks and the results that always take the same value from
+        `control_edges`, such as what a loop carries and what it gives."""
+        targets: dict[Operation, list[Sequence[SSAValue]]] = {}
+        for edge in self.control_edges():
+            targets.setdefault(edge.source, []).append(edge.targets)
+        tied = (values for lists in targets.values() for values in zip(*lists, strict=True))
+        return list(dict.fromkeys(tied))
+
     @property
     def controls(self) -> bool:
         """True if control goes into, between or out of the op's regions: of loops and choices."""
@@ -339,8 +365,8 @@ class Op(DeclaredOp):
         return None
 
     def spacing(self, axis: int) -> int | None:
-        """The difference of neighbours along an axis of the tile that an op makes of nothing; None
-        where there is not one."""
+        """The difference of neighbours, as signed numbers, along an axis of the tile that an op
+        makes of nothing; None where there is not one."""
         return None
 
     @property
@@ -395,6 +421,21 @@ class Op(DeclaredOp):
     def most_arrivals(self) -> float:
         """The most arrivals of the op at a barrier that an effect of it names."""
         return inf
+
+    def expected_bytes(self) -> int:
+        """The bytes that a phase of the barrier which the op arrives at has to wait for because of
+        the op; less than 0 for those that the op brings."""
+        return 0
+
+    @property
+    def phase_arrivals(self) -> int | None:
+        """The arrivals that end a phase of the mbarrier that the op makes, if it makes one."""
+        return None
+
+    @property
+    def left_in_flight(self) -> int:
+        """The newest groups of a queue that may stay in flight when the op has waited for it."""
+        return 0
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and
@@ -487,3 +528,8 @@ def is_constant(value: SSAValue) -> bool:
 def permutes(op: object) -> TypeGuard[Op]:
     """Whether an op only permutes the axes of a tile."""
     return isinstance(op, Op) and op.permuted_axes is not None
+
+
+def changes_layout(op: object) -> TypeGuard[Op]:
+    """Whether an op only distributes a tile over threads in another way."""
+    return isinstance(op, Op) and op.changes_layout

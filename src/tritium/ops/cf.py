@@ -61,6 +61,7 @@ class BranchOp(Op, traits=[IsTerminator()]):
     """Go on with another block. `BranchOp.build(values, successors=[block])`."""
 
     name = "cf.br"
+    may_wait = True
     values = variadic()
 
     @classmethod
@@ -95,6 +96,7 @@ class CondBranchOp(Op, traits=[IsTerminator()]):
     """
 
     name = "cf.cond_br"
+    may_wait = True
     condition = operand()
     then_values = variadic()
     else_values = variadic()

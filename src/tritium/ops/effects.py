@@ -72,6 +72,12 @@ class Queue(Enum):
         return self not in (Queue.MBARRIER, Queue.TENSOR_DOT)
 
     @property
+    def has_groups(self) -> bool:
+        """True if a wait counts groups of accesses, each ended by an op; else it counts the ops
+        that begin some."""
+        return self in (Queue.COPY_GROUP, Queue.TENSOR_COPY)
+
+    @property
     def reads_for_long(self) -> bool:
         """True if operands in shared memory are read until a wait that names no memory."""
         return self in (Queue.BULK_STORE, Queue.COPY_GROUP, Queue.TENSOR_COPY)
@@ -90,7 +96,8 @@ class Effect:
     Attributes:
         value: the operand or result that names the part of the resource; None for all of it.
         queue: for an asynchronous read or write, how its completion is waited for; for a wait,
-            what it waits for.
+            what it waits for; for an arrival, what must be done before it counts; for an opaque
+            effect, the queue whose accesses so far become a group.
     """
 
     action: Action
@@ -127,10 +134,11 @@ def frees(resource: Resource, value: str) -> Effect:
     return Effect(Action.FREE, resource, value)
 
 
-def arrives(value: str | None = None) -> Effect:
+def arrives(value: str | None = None, queue: Queue | None = None) -> Effect:
     """The op counts towards the phase of an mbarrier. Without a value: it tells other threads that
     what the threads which run it have done with shared memory is done."""
-    return Effect(Action.ARRIVE, Resource.SHARED if value is None else Resource.BARRIER, value)
+    resource = Resource.SHARED if value is None else Resource.BARRIER
+    return Effect(Action.ARRIVE, resource, value, queue)
 
 
 def waits(resource: Resource, queue: Queue | None = None, value: str | None = None) -> Effect:
@@ -138,9 +146,9 @@ def waits(resource: Resource, queue: Queue | None = None, value: str | None = No
     return Effect(Action.WAIT, resource, value, queue)
 
 
-def opaque(resource: Resource = Resource.HOST) -> Effect:
+def opaque(resource: Resource = Resource.HOST, queue: Queue | None = None) -> Effect:
     """The op must run where it stands, exactly as often as it does."""
-    return Effect(Action.OPAQUE, resource)
+    return Effect(Action.OPAQUE, resource, None, queue)
 
 
 def only_read(effects: Effects) -> bool:

@@ -159,6 +159,7 @@ class Evaluator:
         """Nothing: nobody profiles the reference semantics."""
 
     checks_fences = False
+    num_ctas = 1
 
     def place(self) -> Place:
         location = getattr(self._op, "location", None)

@@ -162,6 +162,12 @@ class Context(Protocol):
         copy engines and tensor cores; else they come later."""
         ...
 
+    @property
+    def num_ctas(self) -> int:
+        """The thread blocks of a cluster, which run a program; 1 where they are evaluated as
+        one."""
+        ...
+
     def pause(self) -> None:
         """Let other programs run: the op waits for one of them."""
         ...

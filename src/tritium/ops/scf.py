@@ -375,6 +375,7 @@ class WhileOp(Op):
 
     name = "scf.while"
     is_loop = True
+    may_wait = True
     recursive_effects = True
     inits = variadic()
 

@@ -71,14 +71,14 @@ class _Around:
     """A context manager that is a decorator of functions, too."""
 
     def __enter__(self) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.__enter__")
 
     def __exit__(self, *_: object) -> None:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.__exit__")
 
     def _copy(self) -> Any:
         """Another one: calls may be inside of each other."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}._copy")
 
     def __call__(self, function: F) -> F:
         @functools.wraps(function)

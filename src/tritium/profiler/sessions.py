@@ -135,7 +135,10 @@ def _mode(mode: Any, backend: str, data: str) -> _Mode:
     elif mode is None or mode == "":
         return _Mode()
     elif isinstance(mode, PCSampling) or str(mode).partition(":")[0] == "pcsampling":
-        raise NotImplementedError("profiler.start: mode='pcsampling' is not built; use None")
+        raise NotImplementedError(
+            "profiler.start: mode='pcsampling' is not built: cupti-python, from which the records "
+            "of kernels come, has no PC sampling; use None, or Nsight Compute for samples"
+        )
     elif isinstance(mode, str) and mode.partition(":")[0] == _PERIODIC:
         _, _, option = mode.partition(":")
         key, _, kind = option.partition("=")

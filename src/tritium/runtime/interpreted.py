@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,20 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
     Args:
         fn: the function.
         debug: whether `device_assert` is checked where a launch does not say.
+        do_not_specialize, do_not_specialize_on_alignment: as for `JITCallable`.
     """
 
     encoding: Any = None
     """The encoding of blocks that the kernel makes without saying which."""
 
-    def __init__(self, fn: Callable[..., Any], debug: bool | None = None):
-        super().__init__(fn)
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        debug: bool | None = None,
+        do_not_specialize: Sequence[str | int] | None = None,
+        do_not_specialize_on_alignment: Sequence[str | int] | None = None,
+    ):
+        super().__init__(fn, do_not_specialize, do_not_specialize_on_alignment)
         self.debug = debug
         with suppress(ValueError):  # said when the source is needed
             self._source  # noqa: B018  (the file may be gone when it is launched)

@@ -95,27 +95,15 @@ class JITFunction(JITCallable, KernelInterface[T]):
         repr: Callable[[Any], str] | None = None,
         launch_metadata: Callable[..., dict[str, Any]] | None = None,
     ):
-        super().__init__(fn)
+        super().__init__(fn, do_not_specialize, do_not_specialize_on_alignment)
         self._source  # noqa: B018  (a kernel whose source cannot be found fails here, not later)
         self.version = version
-        self.do_not_specialize = list(do_not_specialize or [])
-        self.do_not_specialize_on_alignment = list(do_not_specialize_on_alignment or [])
         self.debug = debug
         self.noinline = bool(noinline)
         self._repr = repr
         self.launch_metadata = launch_metadata
         self.kernel = None
         self.pre_run_hooks: list[Callable[..., Any]] = []
-        self.params: list[KernelParam] = [  # pyright: ignore[reportIncompatibleVariableOverride]
-            KernelParam(
-                i,
-                p,
-                i in self.do_not_specialize or name in self.do_not_specialize,
-                i in self.do_not_specialize_on_alignment
-                or name in self.do_not_specialize_on_alignment,
-            )
-            for i, (name, p) in enumerate(self.signature.parameters.items())
-        ]
         self.arg_names = list(self.signature.parameters)
         self._caches: dict[Any, dict[Any, DeviceCache]] = {}
         self._preloaded: dict[str, CompiledKernel] = {}
@@ -487,7 +475,9 @@ def jit(
         if not inspect.isfunction(fn):
             raise TypeError(f"@jit can only be applied to a function; got {fn!r}")
         if knobs.runtime.interpret:
-            return InterpretedFunction(fn, debug=debug)
+            return InterpretedFunction(
+                fn, debug, do_not_specialize, do_not_specialize_on_alignment
+            )
         return JITFunction(
             fn,
             version=version,

@@ -57,7 +57,7 @@ from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp
-from tritium.ops.ttir.shape import SplatOp
+from tritium.ops.ttir.shape import SplatOp, splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
 from tritium.sanitize.intervals import (
@@ -156,15 +156,9 @@ def accessed(op: Op) -> list[SSAValue]:
 def access_name(op: Op) -> str:
     """Name of an op in reports."""
     actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
-    if len(actions) > 1 and combines(op):
+    if len(actions) > 1 and op.changes_memory:
         return "atomic access"
     return "load" if Action.READ in actions else "store"
-
-
-def combines(op: Op) -> bool:
-    """True if an op that reads and writes takes a value to write; atomic and volatile loads, which
-    order other accesses, do not."""
-    return "val" in op.operand_names()
 
 
 def accessed_bytes(pointer: SSAValue) -> int:
@@ -277,10 +271,10 @@ class _Check:
         if len(self.extents) > 1:
             self._one_of_several()
         elif (
-            isinstance(made, AddPtrOp) and isinstance(made.ptr.owner, SplatOp)
+            isinstance(made, AddPtrOp) and (start := splat_source(made.ptr)) is not None
             and ir.element_type(made.offset.type) == ir.i32
         ):  # fmt: skip
-            self._offsets(made.ptr.owner.src, made.offset)
+            self._offsets(start, made.offset)
         else:
             self._addresses()
 

@@ -33,12 +33,14 @@ class Pooled(NamedTuple):
         begin, end: addresses.
         number: of the allocation, never that of an earlier one.
         write_once: each byte may be written once, before it is read.
+        shared: other processes may write here: it is not for one to say what was written.
     """
 
     begin: int
     end: int
     number: int
     write_once: bool
+    shared: bool = False
 
 
 pools: list[Callable[[], list[Pooled]]] = []
@@ -47,7 +49,12 @@ pools: list[Callable[[], list[Pooled]]] = []
 
 def pooled() -> list[Pooled]:
     """The live allocations of all pools."""
-    return [allocation for pool in pools for allocation in pool()]
+    found = [allocation for pool in pools for allocation in pool()]
+    shared = [p.begin for p in found if p.shared]
+    return [
+        p._replace(write_once=False) if any(p.begin <= place < p.end for place in shared) else p
+        for p in found
+    ]
 
 
 UNKNOWN = Memory(0, (1 << 63) - 1, 0, "an extent that is not known")

@@ -25,20 +25,27 @@ from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import access_name
-from tritium.sanitize.exact.interpreted import exact_result
-from tritium.sanitize.extents import Memory as Extent
-from tritium.sanitize.extents import pooled
-from tritium.sanitize.kinds import EXACT, INFINITE, NAN
-from tritium.sanitize.launch import CheckFailed, Checks, SanitizerError, place_of, warn_of_order
-from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
-from tritium.sanitize.races import WORDS, access_of, orders, releases
-from tritium.sanitize.shadow import SITE_BITS, Noted, Shadow
-from tritium.sanitize.shared_races import (
+from tritium.sanitize.chip.interpreted import (
     Accesses,
     Conflict,
     accesses_chip,
     works_asynchronously,
 )
+from tritium.sanitize.exact.interpreted import exact_result
+from tritium.sanitize.extents import Memory as Extent
+from tritium.sanitize.extents import pooled
+from tritium.sanitize.kinds import EXACT, INFINITE, NAN
+from tritium.sanitize.launch import (
+    CheckFailed,
+    Checks,
+    SanitizerError,
+    met,
+    place_of,
+    warn_of_order,
+)
+from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
+from tritium.sanitize.races import WORDS, access_of, orders, releases
+from tritium.sanitize.shadow import NUMBER, SITE_BITS, Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
@@ -140,6 +147,19 @@ class Watch:
             raise self._reports.error(self._misused, self._extents, self._grid, shadow)
         if ordered and self._ordering.acquire is not None:
             warn_of_order(self._kernel, self._ordering.acquire)
+        if shadow is not None:
+            self._tell(shadow)
+
+    def _tell(self, shadow: NotingShadow) -> None:
+        sites, ordering = self._reports.sites, self._ordering
+
+        def order_of(word: int) -> int:
+            site = sites[word & (1 << SITE_BITS) - 1]
+            return ordering.order(site, (word & NUMBER) >> SITE_BITS)
+
+        launch = Launch(self._kernel, sites, shadow, ordering.all, order_of)
+        for watcher in watchers:
+            watcher(launch)
 
     # Ops
 
@@ -187,13 +207,11 @@ class Watch:
 
     def _too_early(self, found: Conflict) -> SanitizerError:
         site, program = self._site("races"), self._now.program
-        other = found.other.site
-        kind = "write" if found.other.writes else "read"
+        kind = "store" if found.other.writes else "load"
         lines = [
             f"race: {found.access} of {found.memory} memory in kernel '{self._kernel}', program "
             f"{program}, at {place_of(site)}", f"    {site['source']}",
-            f"  without a wait for the asynchronous {kind} that began at {place_of(other)}",
-            f"    {other['source']}",
+            *met(site, {**found.other.site, "access": kind, "later": True}),
         ]  # fmt: skip
         return SanitizerError("\n".join(lines), "races", (site["file"], site["line"]), program)
 

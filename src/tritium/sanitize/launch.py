@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
+from tritium.ops.ttir.sanitize import Order
 from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of, pooled
 from tritium.sanitize.kinds import NAN
-from tritium.sanitize.shadow import Noted, Shadow
+from tritium.sanitize.shadow import Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
@@ -69,17 +70,26 @@ class Checks:
         self.sites: list[dict[str, Any]] = data["sites"]
         self.pointers: list[int] = data["pointers"]
         self.granules: list[int] = data.get("granules", [])
+        self.chip: list[int] = data.get("chip", [])
         self.reports: list[bool] = [True] if data.get("report") else []
         self.ttir: str = data.get("ttir", "")
         self.names, self.kernel = names, kernel
         for site in data.get("ordering", []):
             warn_of_order(kernel, site)
+        for what in data.get("unwatched", []):
+            warnings.warn(f"races: of kernel '{kernel}' {what}", stacklevel=2)
+        self.orders = 0
+        for site in self.sites:
+            self.orders |= site.get("order", 0)
+        if data.get("ordering") and not self.granules:  # volatile loads: any store is a release
+            self.orders = Order.BEFORE | Order.LATER
 
     @property
     def parameters(self) -> list[str]:
         """The names of the arguments that launches add."""
         extents = [f"{self.names[i]}.{end}" for i in self.pointers for end in ("begin", "end")]
-        return [*("report" for _ in self.reports), *extents, *("shadow" for _ in self.granules)]
+        return [*("report" for _ in self.reports), *extents, *("shadow" for _ in self.granules),
+                *("chip" for _ in self.chip)]  # fmt: skip
 
     def shadow(
         self, arguments: Sequence[Any], grid: Sequence[int], **device: Any
@@ -90,6 +100,13 @@ class Checks:
             return None
         memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
         return Shadow(memories, self.granules[0], grid, pooled=pooled(), **device)
+
+    def done(self, shadow: Shadow | None) -> None:
+        """Tell the watchers of launches of one without a failed check."""
+        if watchers and (shadow is not None or self.orders):
+            launch = Launch(self.kernel, self.sites, shadow, self.orders)
+            for watcher in watchers:
+                watcher(launch)
 
     def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""
@@ -103,7 +120,10 @@ class Checks:
         """The error to raise after a launch with these arguments (by slot)."""
         site = self.sites[failed.site]
         place = place_of(site)
-        if site["kind"] == "races":
+        if "memory" in site:
+            title = f"race: {site['access']} of {site['memory']} memory"
+            details = met(site, self.sites[failed.detail])
+        elif site["kind"] == "races":
             other = self._other(failed, shadow)
             title = f"race: {site['access']}"
             if other is None and shadow is not None and shadow.is_write_once(_address(failed)):
@@ -124,7 +144,7 @@ class Checks:
         ]  # fmt: skip
         return SanitizerError(
             "\n".join(lines), site["kind"], (site["file"], site["line"]), failed.program,
-            failed.detail,
+            0 if "memory" in site else failed.detail,
         )  # fmt: skip
 
     def _made(
@@ -199,6 +219,19 @@ _ONCE = {
 
 def _address(failed: CheckFailed) -> int:
     return failed.detail & (1 << 64) - 1
+
+
+def met(site: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The lines about the access of on-chip memory that another one has met."""
+    what, place = other["access"], place_of(other)
+    lines = [f"    {other['source']}"] if other["source"] else []
+    if other["later"]:
+        kind = {"load": "read"}.get(what, "write")
+        return [f"  without a wait for the asynchronous {kind} that began at {place}", *lines]
+    return [
+        f"  by partition {site['partition']}, without an mbarrier's order beside the {what} by "
+        f"partition {other['partition']}, at {place}", *lines,
+    ]  # fmt: skip
 
 
 def warn_of_order(kernel: str, site: Mapping[str, Any]) -> None:

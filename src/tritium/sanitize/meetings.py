@@ -69,11 +69,6 @@ class NotingShadow(Shadow):
         nx, ny, _ = self._grid
         return program[0] + nx * (program[1] + ny * program[2]) + 1
 
-    def program(self, number: int) -> tuple[int, int, int]:
-        """The program of a number."""
-        rest, x = divmod(number - 1, self._grid[0])
-        return x, rest % self._grid[1], rest // self._grid[1]
-
 
 def _note(words: Any, rows: Any, me: int, kind: Access) -> list[Any]:
     """Note an access of some granules. Returns words of other programs that are in the way, 0
@@ -144,13 +139,27 @@ class Ordering:
         if len(self._meetings) < _MEETINGS:
             self._meetings.setdefault((meeting.sites, meeting.programs), meeting)
 
+    def order(self, site: Site, program: int) -> Order:
+        """The `Order` of an access of a program."""
+        later = self._programs[program].releases > site["epoch"]
+        before = Order.BEFORE if site["before"] else Order(0)
+        return before | (Order.LATER if later else Order(0))
+
+    @property
+    def all(self) -> Order:
+        """The `Order` that some program has made for itself."""
+        if self.volatile:
+            return Order.BEFORE | Order.LATER
+        programs = self._programs.values()
+        before = Order.BEFORE if any(p.acquired for p in programs) else Order(0)
+        return before | (Order.LATER if any(p.releases for p in programs) else Order(0))
+
     def race(self, sites: Sequence[Site]) -> tuple[Meeting | None, bool]:
         """The first meeting that has no order; and whether there is one that may have one."""
         ordered = False
         for meeting in self._meetings.values():
             orders_of = [
-                (Order.BEFORE if sites[site]["before"] else Order(0))
-                | (Order.LATER if self._programs[n].releases > sites[site]["epoch"] else Order(0))
+                self.order(sites[site], n)
                 for site, n in zip(meeting.sites, meeting.programs, strict=True)
             ]
             if self.volatile or may_be_ordered(*orders_of):

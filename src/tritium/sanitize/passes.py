@@ -11,6 +11,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
+from tritium.sanitize.chip.compiled import CheckChipRaces
 from tritium.sanitize.exact.algebra import ExactAlgebra
 from tritium.sanitize.floats import CheckFloats
 from tritium.sanitize.guards import GuardBounds
@@ -24,20 +25,21 @@ RECORDS = "default"
 
 
 def sanitizer(
-    module: ModuleOp, mode: str, *, on_gpu: bool = False
+    module: ModuleOp, mode: str, *, on_gpu: bool = False, gluon: bool = False
 ) -> tuple[list[Pass], dict[str, Any]]:
     """The passes that put the checks of a mode (`bounds`, `bounds,fp`), or the profiler's records
     (`default:...`), into ttir, and the part of the kernel's metadata that they fill.
 
     Args:
         on_gpu: programs go on after a failed check. The kernel gets the address of a report.
+        gluon: it is a Gluon kernel, whose descriptors stay what the copy engine takes.
     """
     if mode.partition(":")[0] == RECORDS:
         labels: list[str] = []
         return [WriteRecords(labels=labels)], {"labels": labels}
     sites: list[Site] = []
     pointers: list[int] = []
-    passes: list[Pass] = [TensorPointers()]
+    passes: list[Pass] = [] if gluon else [TensorPointers()]
     data: dict[str, Any] = {"sites": sites, "pointers": pointers, "report": on_gpu}
     modes = mode.split(",")
     if "exact" in modes:
@@ -57,6 +59,10 @@ def sanitizer(
         races = CheckRaces(sites=sites)
         data["granules"], data["ordering"] = races.granules, races.ordering
         passes.append(races)
+        if on_gpu:
+            chip = CheckChipRaces(sites=sites)
+            data["chip"], data["unwatched"] = chip.sizes, chip.unwatched
+            passes.append(chip)
     if "unwritten" in modes:
         passes.append(CheckUnwritten(sites=sites, reports=reports))
     if "fp" in modes:

@@ -33,7 +33,7 @@ from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import Access, Order, RaceCheckOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
-from tritium.sanitize.bounds import access_name, accessed, accessed_bytes, combines
+from tritium.sanitize.bounds import access_name, accessed, accessed_bytes
 from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
 
 
@@ -58,7 +58,7 @@ class CheckRaces(Pass):
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)
         acquires = [op for op in kernel.walk() if isinstance(op, Op) and orders(op, used=_used(op))]
-        volatile = next((op for op in acquires if not combines(op)), None)
+        volatile = next((op for op in acquires if not op.changes_memory), None)
         if volatile is not None:
             self.ordering.append(site_of(volatile, "races", access=access_name(volatile)))
             return False
@@ -105,7 +105,7 @@ def orders(op: Op, *, used: bool) -> bool:
     says whether the program looks at the result."""
     if not observes(op.own_effects()) or getattr(op, "sem", None) is MemSemantic.RELAXED:
         return False
-    return used or bool(op.results and not combines(op))
+    return used or bool(op.results and not op.changes_memory)
 
 
 def releases(op: Op) -> bool:
@@ -114,7 +114,7 @@ def releases(op: Op) -> bool:
         return False
     semantic = getattr(op, "sem", None)
     return (semantic is None and not op.results) or (
-        combines(op) and semantic in (None, MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE)
+        op.changes_memory and semantic in (None, MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE)
     )
 
 
@@ -172,6 +172,6 @@ def access_of(op: Any) -> Access:
     """The kind of an op's access to global memory."""
     effects = op.own_effects()
     if observes(effects):
-        return Access.ATOMIC_WRITE if combines(op) else Access.ATOMIC_READ
+        return Access.ATOMIC_WRITE if op.changes_memory else Access.ATOMIC_READ
     actions = {effect.action for effect in effects if effect.resource is GLOBAL}
     return Access.WRITE if Action.WRITE in actions else Access.READ

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tritium.sanitize.chip.state import table_of
 from tritium.sanitize.launch import CheckFailed, Checks
 
 REPORT = np.dtype([
@@ -49,9 +50,10 @@ def run_checked(
     """
     clear(address)
     shadow = checks.shadow(given, grid, report=address, **device)
+    chip = [table_of(size, grid, address, **device) for size in checks.chip]
     error: Exception | None = None
     try:
-        launch([address, *checks.values(given, shadow)])
+        launch([address, *checks.values(given, shadow), *(table.ctypes.data for table in chip)])
     except Exception as failure:  # of an access that was reported and made
         error = failure
     found = failed(address)
@@ -59,3 +61,4 @@ def run_checked(
         raise checks.error(found, given, grid, shadow) from error
     if error is not None:
         raise error
+    checks.done(shadow)

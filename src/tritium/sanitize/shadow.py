@@ -13,7 +13,8 @@ bits outlive a launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,6 +43,14 @@ def forget_allocations(live: Iterable[int] = ()) -> None:
     """Drop the bits of write-once memory, but for the allocations of these numbers."""
     for number in _written.keys() - {*live}:
         del _written[number]
+
+
+def written_bytes(number: int, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Marks of the bytes that have been written of an allocation of write-once memory."""
+    bits = _written.get(number)
+    if bits is None:
+        return np.zeros(size, bool)
+    return np.unpackbits(bits.view(np.uint8), bitorder="little")[:size].astype(bool)
 
 
 class Noted(NamedTuple):
@@ -118,9 +127,24 @@ class Shadow:
                     number = (word & NUMBER) >> SITE_BITS
                     theirs = word >> ORDER_SHIFT & 3
                     if word and number != mine and not may_be_ordered(theirs, order):
-                        rest, x = divmod(number - 1, nx)
-                        return Noted((x, rest % ny, rest // ny), word & (1 << SITE_BITS) - 1)
+                        return Noted(self.program(number), word & (1 << SITE_BITS) - 1)
         return None
+
+    def program(self, number: int) -> tuple[int, int, int]:
+        """The program of a number."""
+        rest, x = divmod(number - 1, self._grid[0])
+        return x, rest % self._grid[1], rest // self._grid[1]
+
+    def noted(
+        self, begin: int, end: int
+    ) -> Iterator[tuple[int, int, np.ndarray[Any, np.dtype[np.int64]]]]:
+        """The notes between two addresses: how far behind the first of them they begin, the bytes
+        of a granule, and the words."""
+        unit = 1 << self._shift
+        for (low, high), words in zip(self._regions, self._words, strict=True):
+            if low < end and high > begin:
+                first, last = max(begin - low, 0) // unit, -(-(min(high, end) - low) // unit)
+                yield max(low + first * unit - begin, 0), unit, words[first:last]
 
 
 def may_be_ordered(one: int, other: int) -> bool:
@@ -128,6 +152,33 @@ def may_be_ordered(one: int, other: int) -> bool:
     return bool(one & Order.LATER and other & Order.BEFORE) or bool(
         other & Order.LATER and one & Order.BEFORE
     )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch whose programs made no race among themselves.
+
+    Attributes:
+        sites: the checks, as words number them.
+        shadow: None where it notes nothing.
+        orders: by what its programs may order themselves beside other launches (`Order`).
+        order_of: what may order the access of a word.
+    """
+
+    kernel: str
+    sites: Sequence[Any]
+    shadow: Shadow | None
+    orders: int
+    order_of: Callable[[int], int] = lambda word: word >> ORDER_SHIFT & 3
+
+    def program(self, word: int) -> tuple[int, int, int]:
+        """The program that a word names."""
+        assert self.shadow is not None, "words are a shadow's"
+        return self.shadow.program((word & NUMBER) >> SITE_BITS)
+
+
+watchers: list[Callable[[Launch], None]] = []
+"""Functions that hear of each launch that is done (`experimental.gsan.notes`)."""
 
 
 def _merged(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

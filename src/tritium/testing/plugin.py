@@ -42,8 +42,10 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def fresh_triton_cache(tmp_path: Path) -> Generator[str]:
     """An empty cache directory, for this test alone."""
-    with knobs.cache.scope():
-        knobs.cache.dir = str(tmp_path / ".triton" / "cache")
+    directory = tmp_path / ".triton" / "cache"
+    directory.mkdir(parents=True)
+    with knobs.cache.scope(), knobs.runtime.scope():
+        knobs.cache.dir = str(directory)
         yield knobs.cache.dir
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritium.errors import TritonError
+from tritium.errors import TritonError, message_of
 from tritium.language.extra.signatures import Overload, signatures
 
 extern_libs = ["libdevice"]
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         build(args.llvm_dis, args.lib_path, args.lib_name, args.output)
     except (ExternError, OSError) as error:
-        sys.exit(f"tritium.tools.build_extern: error: {error}")
+        sys.exit(f"tritium.tools.build_extern: error: {message_of(error)}")
 
 
 if __name__ == "__main__":

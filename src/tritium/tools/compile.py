@@ -26,7 +26,7 @@ from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend
 from tritium.compiler import ASTSource, CompiledKernel
 from tritium.compiler import compile as compile_source
-from tritium.errors import TritonError
+from tritium.errors import TritonError, message_of
 from tritium.target import GPUTarget
 
 
@@ -132,6 +132,8 @@ def load_kernel(args: CompileArgs) -> Any:
     compat.install()
     try:
         spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ValueError(f"{path} is no Python program: {error}") from None
     finally:
         if not was_installed:
             compat.uninstall()
@@ -321,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _, files = compile_kernel(args)
     except (TritonError, ValueError, TypeError, RuntimeError, AssertionError, OSError) as error:
-        sys.exit(f"tritium.tools.compile: error: {error}")
+        sys.exit(f"tritium.tools.compile: error: {message_of(error)}")
     for file in files:
         print(file)
 

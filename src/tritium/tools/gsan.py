@@ -13,14 +13,14 @@ from tritium import compat, knobs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line. Raises `FileNotFoundError` where there is no such program."""
+    """The command line."""
     parser = ArgumentParser(prog="python -m tritium.tools.gsan", description=__doc__)
     parser.add_argument("script", type=Path, help="the program")
     parser.add_argument("script_args", nargs=REMAINDER, help="its arguments")
     args = parser.parse_args(argv)
     script: Path = args.script.resolve()
     if not script.is_file():
-        raise FileNotFoundError(f"{args.script}: no such file")
+        parser.error(f"{args.script}: no such file")
     given = args.script_args[1:] if args.script_args[:1] == ["--"] else args.script_args
     was_installed, old_argv, old_path = compat.is_installed(), sys.argv[:], sys.path[:]
     compat.install()

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritium.errors import TritonError
+from tritium.errors import TritonError, message_of
 
 _BACKEND = re.compile(r"//\s*tt-linker-backend:\s*(\w+)")
 _LINE = re.compile(r"//\s*tt-linker:\s*(\w+):(.*):(\S*)$")
@@ -329,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         link(args.headers, args.out, args.prefix)
     except (TritonError, OSError) as error:
-        sys.exit(f"tritium.tools.link: error: {error}")
+        sys.exit(f"tritium.tools.link: error: {message_of(error)}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ which is that of the row, as addresses have 64 bits; and x is out of bounds wher
 """
 
 # Kernels have no types that Python knows.
-# pyright: basic, reportArgumentType=false
+# pyright: basic, reportArgumentType=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
 
@@ -72,56 +72,80 @@ def create_ragged_descriptor(
 
 
 @jit
-def to_ragged_indices(slice_off, slice_size, row):
-    """(z, y, x) at which the descriptor has a row of the rows from `slice_off` on, of which
-    there are `slice_size`."""
-    whole = 0x40000000
-    return whole, slice_off + slice_size, whole - slice_size + row
+def _one_of(slice_value, batch_value):
+    tl.static_assert(
+        (slice_value is None) != (batch_value is None),
+        "a ragged descriptor: pass slice_off and slice_size, or batch_offset and batch_size",
+    )
+    return batch_value if slice_value is None else slice_value
 
 
 @jit
-def _indices(slice_off, slice_size, coords, ragged_dim: tl.constexpr):
-    z, y, x = to_ragged_indices(slice_off, slice_size, coords[ragged_dim])
+def to_ragged_indices(
+    slice_off=None, slice_size=None, row=None, *, batch_offset=None, batch_size=None
+):
+    """(z, y, x) at which the descriptor has a row of the rows from `slice_off` on, of which
+    there are `slice_size`. Triton 3.6 names the two `batch_offset` and `batch_size`."""
+    size = _one_of(slice_size, batch_size)
+    whole = 0x40000000
+    return whole, _one_of(slice_off, batch_offset) + size, whole - size + row
+
+
+@jit
+def _indices(first, size, coords, ragged_dim: tl.constexpr):
+    z, y, x = to_ragged_indices(first, size, coords[ragged_dim])
     return (z, y, *coords[:ragged_dim], x, *coords[ragged_dim + 1 :])
 
 
 @jit
 def load_ragged(
     TMA,
-    slice_off,
-    slice_size,
-    coords,
+    slice_off=None,
+    slice_size=None,
+    coords=None,
     ragged_dim: tl.constexpr = 0,
+    *,
+    batch_offset=None,
+    batch_size=None,
 ):
     """The block at `coords`, none negative, of the rows from `slice_off` on; zeros from
-    `slice_size` on."""
-    block = TMA.load(_indices(slice_off, slice_size, coords, ragged_dim))
+    `slice_size` on. Triton 3.6 names the two `batch_offset` and `batch_size`, here and below."""
+    first, size = _one_of(slice_off, batch_offset), _one_of(slice_size, batch_size)
+    block = TMA.load(_indices(first, size, coords, ragged_dim))
     return tl.reshape(block, block.shape[2:])
 
 
 @jit
 def store_ragged(
     TMA,
-    slice_off,
-    slice_size,
-    coords,
-    data,
+    slice_off=None,
+    slice_size=None,
+    coords=None,
+    data=None,
     ragged_dim: tl.constexpr = 0,
+    *,
+    batch_offset=None,
+    batch_size=None,
 ):
     """Write a block at `coords` of the rows from `slice_off` on, below `slice_size`."""
+    first, size = _one_of(slice_off, batch_offset), _one_of(slice_size, batch_size)
     block = tl.reshape(data, (1, 1, *data.shape))
-    TMA.store(_indices(slice_off, slice_size, coords, ragged_dim), block)
+    TMA.store(_indices(first, size, coords, ragged_dim), block)
 
 
 @jit
 def atomic_add_ragged(
     TMA,
-    slice_off,
-    slice_size,
-    coords,
-    data,
+    slice_off=None,
+    slice_size=None,
+    coords=None,
+    data=None,
     ragged_dim: tl.constexpr = 0,
+    *,
+    batch_offset=None,
+    batch_size=None,
 ):
     """As `store_ragged`, adding to what is there."""
+    first, size = _one_of(slice_off, batch_offset), _one_of(slice_size, batch_size)
     block = tl.reshape(data, (1, 1, *data.shape))
-    TMA.atomic_add(_indices(slice_off, slice_size, coords, ragged_dim), block)
+    TMA.atomic_add(_indices(first, size, coords, ragged_dim), block)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter, or_
-from typing import Any
+from operator import attrgetter, is_, or_
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -79,8 +79,12 @@ def check_operands(
     check_tensor(op, name, parameter)
     for other, value in others.items():
         check_operand(op, other, value, parameter.shape, name, parameter)
+    _, *moments = others.items()
+    for written, value in ((name, parameter), *moments):
+        if not torch.compiler.is_compiling() and value.is_neg():
+            accepted = "a tensor whose numbers are those in its memory, as resolve_neg() gives it"
+            raise refuse(op, written, "is a negative view", accepted)
     if torch.is_grad_enabled():
-        _, *moments = others.items()
         for written, value in ((name, parameter), *moments):
             if value.requires_grad:
                 accepted = "a call under torch.no_grad(): it is written to in place"
@@ -100,8 +104,16 @@ def check_rates(
     """The numbers that stay the same from step to step."""
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
         check_range(op, name, value, 0, float("inf"))
-    for value in betas:
+    for value in pair(op, betas):
         check_range(op, "betas", value, 0, 1)
+
+
+def pair(op: str, betas: Any) -> tuple[float, float]:
+    """The two of `betas`."""
+    if not isinstance(betas, (tuple, list)) or len(cast("Sequence[Any]", betas)) != 2:
+        raise refuse(op, "betas", f"is {betas!r}", "two numbers")
+    low, high = cast("Sequence[float]", betas)
+    return low, high
 
 
 def adamw_(
@@ -117,8 +129,9 @@ def adamw_(
     check_operands("adamw_", "parameter", parameter, gradients)
     check_options("adamw_", step, lr, betas, eps, weight_decay)
     adamw_op(
-        parameter, gradient, first, second, step, lr, *betas, eps, weight_decay, maximize
-    )
+        parameter, gradient.resolve_neg(), first, second, step, lr, *betas, eps, weight_decay,
+        maximize,
+    )  # fmt: skip
 
 
 _TYPES = {
@@ -255,6 +268,7 @@ def _fit(*lists: Sequence[Any]) -> bool:
         and len(set(map(_DEVICE, chain.from_iterable(lists)))) == 1
         and set(map(_LAYOUT, chain.from_iterable(lists))) == {torch.strided}
         and not (torch.is_grad_enabled() and any(map(_GRAD, chain.from_iterable(lists))))
+        and not any(map(Tensor.is_neg, chain.from_iterable(lists)))
     )  # fmt: skip
 
 
@@ -273,8 +287,12 @@ def adamw_foreach_(
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
     if known is None:
         _check_lists(*lists)
-    options = lr, *betas, eps, weight_decay, maximize
-    if known is None or known.options != options or step.__class__ is not int or step < 1:
+    low, high = pair("adamw_foreach_", betas)
+    options = lr, low, high, eps, weight_decay, maximize
+    # By identity: to compare a tensor of many elements is an error of torch's.
+    before = () if known is None else known.options
+    same = len(before) == len(options) and all(map(is_, before, options))
+    if not same or step.__class__ is not int or step < 1:
         check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
         known = _remember(key, lists)
@@ -283,6 +301,7 @@ def adamw_foreach_(
         known.launch(step, *options)
         increment_version(lists[0] + lists[2] + lists[3])
     elif lists[0]:
+        lists[1] = [gradient.resolve_neg() for gradient in lists[1]]
         adamw_foreach_op(*lists, step, *options)
 
 

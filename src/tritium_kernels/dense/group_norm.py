@@ -30,9 +30,10 @@ masked, and lanes without an element take time."""
 
 
 def _statistics(x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Memory for (mean, rstd) of each group."""
-    mean = torch.empty(x.shape[0], groups, dtype=statistics_dtype(x), device=x.device)
-    return mean, torch.empty_like(mean)
+    """Memory for the means and shifts (`kernels.norm`) of all groups, and for rstd."""
+    dtype, batch = statistics_dtype(x), x.shape[0]
+    mean = torch.empty(2, batch, groups, dtype=dtype, device=x.device)
+    return mean, torch.empty(batch, groups, dtype=dtype, device=x.device)
 
 
 def _forward(
@@ -80,12 +81,12 @@ def group_norm_backward_op(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(dx, dw, db), the latter two in the type of the statistics."""
     dx = empty_like(x)
-    (batch, channels), groups = x.shape[:2], mean.shape[1]
+    (batch, channels), groups = x.shape[:2], rstd.shape[1]
     dw, db = mean.new_empty(channels), mean.new_empty(channels)
     if dx.numel() == 0:
         return dx, dw.zero_(), db.zero_()
     sums, products, factor = (mean.new_empty(batch, channels) for _ in range(3))
-    slope, shift = torch.empty_like(mean), torch.empty_like(mean)
+    slope, offset = torch.empty_like(rstd), torch.empty_like(rstd)
     x, dy = x.contiguous(), dy.contiguous()
     positions, group = x.numel() // (batch * channels), channels // groups
     plan = plan_rows(x.device, batch * channels, positions)
@@ -96,14 +97,14 @@ def group_norm_backward_op(
             num_warps=plan.warps,
         )  # fmt: skip
         kernels.group_coefficients[(batch * groups,)](
-            sums, products, None if weight is None else weight.contiguous(), rstd, factor, slope,
-            shift, groups, group, positions, BLOCK=power_of_two(group), num_warps=1,
+            sums, products, None if weight is None else weight.contiguous(), mean, rstd, factor,
+            slope, offset, groups, group, positions, BLOCK=power_of_two(group), num_warps=1,
         )  # fmt: skip
         kernels.channel_gradients[(cdiv(channels, 128),)](
-            sums, products, rstd, dw, db, batch, channels, group, BLOCK=128
+            sums, products, mean, rstd, dw, db, batch, channels, group, BLOCK=128
         )
         kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
-            x, dy, mean, factor, slope, shift, dx, group, positions, BLOCK=plan.step, EVEN=even,
+            x, dy, mean, factor, slope, offset, dx, group, positions, BLOCK=plan.step, EVEN=even,
             num_warps=plan.warps,
         )  # fmt: skip
     return dx, dw, db

@@ -42,10 +42,10 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
 
 
 def _statistics(x: Tensor, center: bool) -> tuple[Tensor, Tensor]:
-    """Memory for (mean, rstd) of each row."""
+    """Memory for the means and shifts (`kernels.norm`) of all rows, and for rstd."""
     dtype, device, columns = statistics_dtype(x), x.device, x.shape[-1]
     count = x.numel() // columns if columns else 0
-    mean = torch.empty(count if center else 0, dtype=dtype, device=device)
+    mean = torch.empty(2 * count if center else 0, dtype=dtype, device=device)
     return mean, torch.empty(count, dtype=dtype, device=device)
 
 

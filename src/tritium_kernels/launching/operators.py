@@ -50,7 +50,7 @@ def _autocasts(kind: str) -> bool:
 
 def untraced(function: F) -> F:
     """A function that launches kernels and is no op of torch: `torch.compile` breaks the graph at
-    its calls and does not look into it."""
+    its calls and does not look into it. Tensors that torch has yet to negate (`is_neg`) are."""
     # As torch marks its own functions: Dynamo is imported at the first call only.
     hidden = torch._disable_dynamo(function)  # pyright: ignore
 
@@ -58,9 +58,14 @@ def untraced(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return hidden(*args, **kwargs)
-        return function(*args, **kwargs)
+        named = {name: _negated(value) for name, value in kwargs.items()}
+        return function(*map(_negated, args), **named)
 
     return cast(F, call)
+
+
+def _negated(value: Any) -> Any:
+    return value.resolve_neg() if isinstance(value, Tensor) else value
 
 
 class Operator:
@@ -152,6 +157,8 @@ class Operator:
                 kind = type(value)
                 if (kind is not Tensor and kind is not Parameter) or _is_left_over(value):
                     return self.op
+                if value.is_neg():  # torch's op gets the numbers as they are to be read
+                    return self.op
                 differentiates = differentiates or value.requires_grad
         if args[self._tensors[0]].is_meta:  # torch's op gives the results' shapes
             return self.op
@@ -161,7 +168,7 @@ class Operator:
         """`_route` of calls with many tensors, of which there is one at least."""
         if not _PLAIN.issuperset(map(type, tensors)) or any(map(_is_left_over, tensors)):
             return self.op
-        if tensors[0].is_meta:
+        if tensors[0].is_meta or any(map(Tensor.is_neg, tensors)):
             return self.op
         differentiates = torch.is_grad_enabled() and any(map(_requires_grad, tensors))
         return self._apply if differentiates else None

@@ -84,6 +84,7 @@ class Record(TorchDispatchMode):
     Attributes:
         names: the name of each tensor by its identity; `kept` keeps all alive meanwhile.
         memory: given by torch: by its identity the name and the tensor.
+        places: also memory of one argument: what has its address is that argument to a launch.
         values: what lines name besides.
         possible: all that was done can be repeated.
         paused: what is done is part of a function that was noted.
@@ -94,6 +95,7 @@ class Record(TorchDispatchMode):
         super().__init__()
         self.names: dict[int, str] = {}
         self.memory: dict[int, tuple[str, Tensor]] = {}
+        self.places: dict[int, tuple[str, Tensor] | None] = {}
         self.values: dict[str, Any] = {}
         self.lines: list[str] = []
         self.kept: list[Any] = []
@@ -104,6 +106,8 @@ class Record(TorchDispatchMode):
         for name, value in zip((*self.parameters, *kwargs), (*args, *kwargs.values()), strict=True):
             if isinstance(value, Tensor):
                 self._name(value, name)
+                memory = _memory_of(value)
+                self.places[memory] = None if memory in self.places else (name, value)
                 self.device = value.device.index if value.is_cuda else self.device
         # Launches on another device than the current one need more than is noted.
         if self.device is not None and self.device != torch.cuda.current_device():
@@ -140,6 +144,29 @@ class Record(TorchDispatchMode):
         how = f"{tuple(tensor.shape)}, {tensor.stride()}, {tensor.storage_offset()}"
         return f"{name}.as_strided({how})"
 
+    def _argument(self, value: Any) -> str:
+        """An expression for an argument of a launch."""
+        if isinstance(value, Tensor):
+            return self._pointer(value)
+        return self._descriptor(value) if type(value) is TensorDescriptor else self._text(value)
+
+    def _pointer(self, tensor: Tensor) -> str:
+        """An expression for a tensor of which only the address and the type count."""
+        found = self.places.get(_memory_of(tensor))
+        if id(tensor) in self.names or found is None:
+            return self._text(tensor)
+        name, whole = found
+        same = whole.data_ptr() == tensor.data_ptr() and whole.dtype == tensor.dtype
+        return name if same else self._text(tensor)
+
+    def _descriptor(self, value: TensorDescriptor) -> str:
+        """An expression for a descriptor of a tensor, with the same extents and blocks."""
+        how = tuple(map(tuple, (value.shape, value.strides, value.block_shape)))
+        if value.padding != "zero" or value.round_f32_to_tf32:
+            self.possible = False
+        numbers = ", ".join(map(repr, how))
+        return f"{self._text(TensorDescriptor.unchecked)}({self._pointer(value.base)}, {numbers})"
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
@@ -150,7 +177,7 @@ class Record(TorchDispatchMode):
             line = self._made_by(found, func in _ZEROS)
             # torch hands on another object than this one, of the same memory.
             name = self._name(found)
-            self.memory[_memory_of(found)] = name, found
+            self.memory[_memory_of(found)] = self.places[_memory_of(found)] = name, found
             self.lines.append(f"{name} = {line}")
         elif not func.is_view:
             self.possible = False
@@ -173,7 +200,8 @@ class Record(TorchDispatchMode):
     ) -> None:
         """Note a launch."""
         if not self.paused:
-            given = [*map(self._text, args), *(f"{k}={self._text(v)}" for k, v in options.items())]
+            named = (f"{name}={self._argument(value)}" for name, value in options.items())
+            given = [*map(self._argument, args), *named]
             self.lines.append(f"{self._text(kernel)}[{self._text(grid)}]({', '.join(given)})")
 
     def call(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:

@@ -191,3 +191,38 @@ def multiply_scaled(wave: Any, ins: Instruction, mask: Any, a: Any, b: Any, c: A
                             number(byte_b), size, k)  # fmt: skip
     rows = _result_rows("mfma", "f32", size, wave.arch, ins.type.count)
     return _sum(ins, left @ right.T, spread(c, 64), rows, size)
+
+
+def _operand_in_runs(type: Type, value: Any, format: int, half: int, scale: Any) -> Any:
+    """An operand of WMMA with scales, by AMD's Composable Kernel (`LayoutFromDataType` of
+    warp_gemm_attribute_wmma_impl_base_traits.hpp): of 128 elements of its row a lane has every
+    second run of 16 (4-bit ones: of 32), and the lane 16 further on the others. The lanes of a
+    `half` have the scales of the row, a byte for 32 elements."""
+    data, lane, step = to_bytes(type, value), np.arange(32), np.arange(64)
+    if format == 4:
+        run, data = 32, data[:, :32]
+        elements = _FP4[np.stack([data & 15, data >> 4], axis=2).reshape(32, 64)]
+    elif format in (0, 1):
+        run = 16
+        elements = np.ascontiguousarray(data[:, :64]).view(_FORMATS[format]).astype(np.float64)
+    else:
+        raise NotImplementedError(f"format {format} of scaled products")
+    places = 2 * run * (step // run) + run * (lane[:, None] // 16) + step % run
+    words = spread(scale, 32)[16 * half : 16 * half + 16]
+    exponents = (words[:, None] >> np.uint32(8) * np.arange(4, dtype=np.uint32)) & np.uint32(255)
+    factors = np.where(exponents == 255, np.nan, np.ldexp(1.0, exponents.astype(np.int64) - 127))
+    return _operand(elements, 16, 128, places) * np.repeat(factors, 32, axis=1)
+
+
+def multiply_scaled_by_wmma(wave: Any, ins: Instruction, mask: Any, *values: Any) -> Any:
+    name = ins.what.removeprefix("llvm.amdgcn.")
+    wave.need_all(mask, name)
+    if wave.arch != "gfx1250" or not name.startswith("wmma.scale.f32.16x16x128.f8f6f4"):
+        raise NotImplementedError(f"{name} on {wave.arch}")
+    format_a, a, format_b, b, _, c, half_a, kind_a, scale_a, half_b, kind_b, scale_b, *_ = values
+    if number(kind_a) or number(kind_b):
+        raise NotImplementedError(f"scales of other formats than e8m0: {name}")
+    left = _operand_in_runs(ins.types[1], spread(a, 32), number(format_a), number(half_a), scale_a)
+    right = _operand_in_runs(ins.types[3], spread(b, 32), number(format_b), number(half_b), scale_b)
+    rows = _result_rows("wmma", "f32", 16, wave.arch, ins.type.count)
+    return _sum(ins, left @ right.T, spread(c, 32), rows, 16)

@@ -338,7 +338,11 @@ def _call(read: Reader, ins: Instruction) -> None:
             while not read.accept(")"):
                 read.take()
     ins.type = read.type()
-    ins.what = _name(read.take())
+    if read.accept("asm"):
+        text, _, constraints = (read.take() for _ in range(3))
+        ins.what = f"asm {text} {constraints}"
+    else:
+        ins.what = _name(read.take())
     read.take("(")
     while not read.accept(")"):
         read.typed(ins)

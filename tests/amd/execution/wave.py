@@ -86,6 +86,7 @@ class Prepared:
         return code.step(ins)
 
 
+_HANDED_ON = 'asm "" "=v,0"'
 _WAITS = (f"{AMD}s.barrier", f"{AMD}endpgm")
 
 
@@ -93,6 +94,8 @@ def _call(ins: Instruction) -> Step:
     name, type = ins.what, ins.type
     if name == "llvm.readsteadycounter":
         return lambda wave, mask, values: wave.group.clock()
+    if name == _HANDED_ON:
+        return lambda wave, mask, values: values[0]
     if name.startswith(AMD):
         return _intrinsic(ins, name.removeprefix(AMD))
     found = function(name.removeprefix("llvm.")) if name.startswith("llvm.") else None
@@ -104,7 +107,8 @@ def _call(ins: Instruction) -> Step:
 def _intrinsic(ins: Instruction, name: str) -> Step:
     parts = name.split(".")
     if parts[0] in ("mfma", "wmma"):
-        act = matrix.multiply_scaled if parts[1] == "scale" else matrix.multiply
+        scaled = {"mfma": matrix.multiply_scaled, "wmma": matrix.multiply_scaled_by_wmma}
+        act = scaled[parts[0]] if parts[1] == "scale" else matrix.multiply
         return lambda wave, mask, values: act(wave, ins, mask, *values)
     if name.startswith("make.buffer.rsrc"):
         return lambda wave, mask, values: buffers.make(wave, mask, *values)

@@ -11,6 +11,7 @@ import tritium
 import tritium.language as tl
 from tests.conformance.support import WAYS
 from tritium.compiler import ASTSource
+from tritium.errors import TritonError
 from tritium.target import GPUTarget
 from tritium.tools.ragged_tma import (
     atomic_add_ragged,
@@ -30,7 +31,14 @@ def move(source, target, offset, size, row, M: tl.constexpr, N: tl.constexpr, AD
 
 def middle(source, out, offset, size, M: tl.constexpr, N: tl.constexpr, ADD: tl.constexpr):
     block = load_ragged(source, offset, size, [1, 1, 0], ragged_dim=1)
-    store_ragged(out, offset, size, [1, 1, 0], block + ADD, ragged_dim=1)
+    given = [1, 1, 0]
+    store_ragged(  # the names of Triton 3.6
+        out, batch_offset=offset, batch_size=size, coords=given, data=block + ADD, ragged_dim=1
+    )
+
+
+def unnamed(source, out):
+    load_ragged(source, 1, coords=[0, 0], batch_offset=2)
 
 
 def arrays(*shape: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,6 +70,13 @@ def test_the_axis_in_the_middle(way: str):
     descriptors = [create_ragged_descriptor(t, [2, 4, 8], ragged_dim=1) for t in (x, out)]
     WAYS[way](middle)[(1,)](*descriptors, 2, 3, 4, 8, 1)
     np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_named_twice_or_not_at_all(way: str):
+    x, out = arrays(4, 8)
+    with pytest.raises(TritonError, match="pass slice_off and slice_size, or batch_offset"):
+        WAYS[way](unnamed)[(1,)](create_ragged_descriptor(x, [4, 8]), out)
 
 
 def test_for_a_gpu():

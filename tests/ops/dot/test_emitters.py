@@ -696,17 +696,17 @@ def test_packed_operands_are_used_by_the_next_program(
 ) -> None:
     """Ten programs, then ten more after the operands were changed in place. So many programs have
     the same A, and so many the same B: from the second B on, the first of them packs it for the
-    others. Floats are read in place at first, or copied in parts where rows are apart by a power of
-    two; of 150 iterations the copies never fit."""
+    others. Floats are read in place where the B before came once, or copied in parts where rows are
+    apart by a power of two; of 520 iterations the copies never fit."""
     (m, n, k), most, programs = (16, 32, 16), 40, 10
     if elements[0] == "float":
-        (m, n, k), most, programs = (32, 32, 16), 150, 8
+        (m, n, k), most, programs = (32, 32, 16), 520, 8
     a = sample((programs * m, most * k), elements[0], 1)
     b = sample((most * k, programs * n), elements[0], 2)
-    scratch = aligned((1 << 20,), np.uint8)
+    scratch = aligned((1 << 22,), np.uint8)
 
     def body(f: Function) -> None:
-        alloc, heads = Scratch(f, 3), list[int]()
+        alloc, heads = Scratch(f, 3, 1 << 22), list[int]()
 
         def keep(size: int) -> Value:
             heads.append(alloc.used)

@@ -609,7 +609,8 @@ def test_another_compiler_is_refused() -> None:
         kernel.executor = Recording()
         launch(kernel, dtype=np.int16)
     job, identities = seen[0]
-    assert [made.files for made in compile_ahead.compile_as_told(job, identities)]
+    made = compile_ahead.compile_as_told(job, identities)
+    assert made and all(one.files for one in made)
     with pytest.raises(WorkerMismatch, match=r"double: the worker has Tritium .* needed are"):
         compile_ahead.compile_as_told(job, [("0.0.0", identities[0][1])])
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -20,12 +19,11 @@ from tritium.analysis.writes import written_arguments
 from tritium.backends.amd.matrix import MatrixCores
 from tritium.backends.base import SANITIZERS, BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.compiler import CPUOptions
-from tritium.backends.nvidia.processor import LEAST_DEPTH, MmaSync
+from tritium.backends.nvidia.processor import LEAST_K_BYTES, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
 from tritium.ops.attributes import POINTER_RANGE
-from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
 from tritium.sanitize.kinds import EXACT
@@ -136,7 +134,7 @@ class SimtBackend(BaseBackend):
         wide, mfma = target.arch == 64, MatrixCores("mfma", 3)
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
-            least_depth=LEAST_DEPTH, matrix_units=(mfma if wide else MmaSync(float8=True),),
+            least_k_bytes=LEAST_K_BYTES, matrix_units=(mfma if wide else MmaSync(float8=True),),
             float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
             copy_bytes=() if wide else (4, 16), ahead_in_registers=wide,
             transposes_in_threads=wide, lane_copy_bytes=(4, 16), buffers=wide,
@@ -191,12 +189,3 @@ class SimtBackend(BaseBackend):
         assert not facts["global_scratch_size"], "only copy engines use it"
         metadata.update(facts)
         return text + entry(hardware.symbol(metadata["name"]), facts["kernel_signature"])
-
-    def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        return parse_module(text, "<override>") if stage in ("ttir", "ttgir") else text
-
-    def load_dialects(self, context: Any) -> None:
-        """The dialects are known to every context."""
-
-    def get_module_map(self) -> Mapping[str, ModuleType]:
-        return {}

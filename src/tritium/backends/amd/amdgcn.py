@@ -11,10 +11,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium.codegen.llvm.bitcode import link_files, make_internal
+from tritium.codegen.llvm.bitcode import link_files, make_internal, optimize
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
+WAVES, _SIZE = '"amdgpu-waves-per-eu"', '"amdgpu-flat-work-group-size"'
+"""Attributes of kernels; all have the second one."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class How:
         optimize: run IR passes.
         packed: let one instruction compute two floats.
         alone: the waves of a workgroup run on one compute unit of a pair.
+        waves: LLVM's attribute of kernels that says for how many waves a SIMD is to have room; ""
+            leaves it to LLVM.
         libraries: paths of LLVM bitcode that the module calls.
     """
 
@@ -33,6 +37,7 @@ class How:
     optimize: bool = True
     packed: bool = True
     alone: bool = False
+    waves: str = ""
     libraries: tuple[str, ...] = ()
 
     def machine(self) -> Any:
@@ -95,9 +100,11 @@ def assembly(text: str, how: How) -> str:
 
 @contextmanager
 def _optimized(text: str, how: How) -> Generator[Any]:
+    if how.waves:
+        text = text.replace(_SIZE, f'{WAVES}="{how.waves}" {_SIZE}')
     with lock, llvm.create_context() as context, parse(text, context) as module:
         _link(module, how.libraries, context)
-        _optimize(module, how.machine(), 1 if how.optimize else 0, may_pack(text, how))
+        optimize(module, how.machine(), 1 if how.optimize else 0, may_pack(text, how))
         yield module
 
 
@@ -129,14 +136,6 @@ def _link(module: Any, libraries: Sequence[str], context: Any) -> None:
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} in none of the libraries "
             f"({', '.join(libraries) or 'there are none'}); extern_libs names them"
         )
-
-
-def _optimize(module: Any, target: Any, level: int, packed: bool) -> None:
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.loop_unrolling = False
-    tuning.slp_vectorization = packed
-    builder = llvm.create_pass_builder(target, tuning)
-    builder.getModulePassManager().run(module, builder)
 
 
 _COUNTS = {"n_regs": ".vgpr_count", "n_spills": ".vgpr_spill_count",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, cast
 
 from tritium import knobs
@@ -94,13 +93,9 @@ class HIPBackend(BaseBackend):
         stages["hsaco"] = amd.make_hsaco
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        if stage in ("ttir", "glir", "ttgir"):
-            from tritium.ops.parsing import parse_module  # as in add_stages
-
-            return parse_module(text, "<override>")
         if stage == "hsaco" and not cast("bytes", text).startswith(b"\x7fELF"):
             raise ValueError("this is no code object, which begins as all ELF files do")
-        return text
+        return super().parse_stage(stage, text, options)
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
         return metadata.num_warps, metadata.num_ctas, metadata.shared
@@ -118,9 +113,6 @@ class HIPBackend(BaseBackend):
 
         return {"amdgcn": assembly, "disassembly": disassembly}
 
-    def load_dialects(self, context: Any) -> None:
-        """The dialects are known to every context."""
-
     @staticmethod
     def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
         """As of any backend; "S" for a small tensor, which buffer instructions reach."""
@@ -131,6 +123,3 @@ class HIPBackend(BaseBackend):
     def parse_attr(desc: str) -> list[list[Any]]:
         small = [[POINTER_RANGE, 32]] if "S" in desc else []
         return BaseBackend.parse_attr(desc) + small
-
-    def get_module_map(self) -> Mapping[str, ModuleType]:
-        return {}

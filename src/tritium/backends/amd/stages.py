@@ -16,7 +16,7 @@ from tritium.backends.amd.lower import hints as hints
 from tritium.backends.amd.lower import tensors as tensors
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
-from tritium.backends.amd.processor import processor
+from tritium.backends.amd.processor import processor, waves_beside_lds
 from tritium.backends.pipeline import instrument, run_pipeline
 from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
@@ -64,7 +64,7 @@ def _optimize(module: Any, facts: Processor, options: HIPOptions, num_stages: in
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
     run_pipeline(module, pipelines.gluon(tensor_maps=False), "gluon_to_ttgir")
-    instrument(module, metadata, options.instrumentation_mode)
+    instrument(module, metadata, options.instrumentation_mode, gluon=True)
     return module
 
 
@@ -80,14 +80,26 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
 
 
 def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amdgcn.Code:
-    """The code, as an object; the metadata gets registers and spills, and how the code is made."""
+    """The code, as an object; the metadata gets registers and spills, and how the code is made.
+
+    Where LLVM puts registers into scratch memory it is told how many waves there is LDS for: it
+    keeps registers free for more, and may spill for their sake.
+    """
     libraries = (path for _, path in options.extern_libs)
     how = amdgcn.How(
         options.arch, not knobs.compilation.disable_llvm_opt, not knobs.amd.scalarize_packed_fops,
-        options.wgp_cu_mode == "cu", (*libraries, *metadata.get("libraries", ())),
+        options.wgp_cu_mode == "cu", libraries=(*libraries, *metadata.get("libraries", ())),
     )  # fmt: skip
     result = amdgcn.emit(text, how)
-    metadata.update(amdgcn.report(result.object), code=asdict(how))
+    report = amdgcn.report(result.object)
+    if report["scratch_bytes"] and amdgcn.WAVES not in text:
+        warps = metadata.get("num_warps", options.num_warps)  # of llir from a file alone
+        waves = waves_beside_lds(options.arch, warps, metadata.get("shared", 0))
+        other = amdgcn.emit(text, replace(how, waves=waves))
+        found = amdgcn.report(other.object)
+        if found["scratch_bytes"] < report["scratch_bytes"]:
+            result, report = other, found
+    metadata.update(report, code=asdict(result.how))
     if knobs.amd.dump_amdgcn:
         print(f"// -----// AMDGCN Dump //----- //\n{result}")
     return result

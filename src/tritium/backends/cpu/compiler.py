@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import ModuleType
 from typing import Any, ClassVar, cast
 
 from tritium import knobs
@@ -145,13 +144,9 @@ class CPUBackend(BaseBackend):
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == "tile":
             return _tiles(text, "<override>")
-        if stage == "ttir":
-            from tritium.ops.parsing import parse_module  # as in add_stages
-
-            return parse_module(text, "<override>")
         if stage == self.binary_ext:
             check_object(cast("bytes", text))
-        return text
+        return super().parse_stage(stage, text, options)
 
     def stage_module(self, stage: str, text: str, path: str) -> Any:
         return _tiles(text, path) if stage == "tile" else None
@@ -163,12 +158,6 @@ class CPUBackend(BaseBackend):
             "llir_lines": located,
             "asm_lines": partial(_located_assembly, metadata.arch, located),
         }
-
-    def load_dialects(self, context: Any) -> None:
-        """The backend has no dialect of its own."""
-
-    def get_module_map(self) -> Mapping[str, ModuleType]:
-        return {}
 
 
 def _tiles(text: str, filename: str = "<ir>") -> Any:

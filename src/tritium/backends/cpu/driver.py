@@ -103,8 +103,8 @@ class CPULauncher:
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where launches need Python."""
         checks = self._checks
-        if self._labels is not None or (checks is not None and checks.granules):
-            return None  # each launch has its own memory
+        if self._labels is not None or (checks is not None and (checks.granules or checks.orders)):
+            return None  # each launch has its own memory, or tells watchers
         end = native_end(self._launch, self._params)
         if checks is None:
             return end
@@ -182,6 +182,7 @@ class CPULauncher:
             self._launch(*grid, *args, *checks.values(given, shadow))
         except CheckFailed as failed:
             raise checks.error(failed, given, grid, shadow) from None
+        checks.done(shadow)
 
 
 def _rank(kind: Any) -> int:

@@ -142,6 +142,7 @@ class EagerEmitter:
                 f"{function.__name__} calls itself, directly or through others; "
                 "recursion is not supported in kernels"
             )
+        function.check_parameters()
         self._running.append(key)
         self._called[id(function)] = actual = rewritten(function)
         # What a function does to an aggregate's fields stays inside of it, as in a compiled call.
@@ -226,6 +227,10 @@ class EagerEmitter:
             listener(Note(starts, label, self.kernel, self.program_id))
 
     checks_fences = True
+
+    @property
+    def num_ctas(self) -> int:
+        return self.features.num_ctas
 
     def place(self) -> Place:
         frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]

@@ -115,6 +115,7 @@ class InterpretedKernel:
         self, emitter: EagerEmitter, values: BoundArguments, sizes: tuple[int, int, int],
         together: bool,
     ) -> None:  # fmt: skip
+        self.function.check_parameters()
         run = rewritten(self.function).fn
 
         def program(_: EagerEmitter) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, cast
 
 from tritium import knobs
@@ -91,25 +90,15 @@ class CUDABackend(BaseBackend):
         stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, real, options)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        if stage in ("ttir", "glir", "ttgir"):
-            from tritium.ops.parsing import parse_module  # as in add_stages
-
-            return parse_module(text, "<override>")
         if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):
             raise ValueError("this is no cubin, which begins as all ELF files do")
-        return text
+        return super().parse_stage(stage, text, options)
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
         return metadata.num_warps, metadata.num_ctas, metadata.shared
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"sass": _disassembly}
-
-    def load_dialects(self, context: Any) -> None:
-        """The dialects are known to every context."""
-
-    def get_module_map(self) -> Mapping[str, ModuleType]:
-        return {}
 
 
 def _disassembly(asm: Mapping[str, Any]) -> str:

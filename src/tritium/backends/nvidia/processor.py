@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar
 
+from tritium.analysis.regions import function_of
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     WARP,
@@ -27,13 +28,12 @@ from tritium.ops.ttir.dot import (
     ScaleFormat,
     TileProduct,
 )
-from tritium.ops.ttir.function import FuncOp
 from tritium.target import BulkCopies, MatrixUnit, Processor
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 _MMA = (16, 8)
 """The rows and columns of `mma.sync`."""
-LEAST_DEPTH = 32
+LEAST_K_BYTES = 32
 """The bytes along K of any matrix instruction."""
 COPY_BYTES = (4, 16)
 """The least and the most of `cp.async`."""
@@ -53,7 +53,7 @@ def _kinds(op: MatrixProduct) -> tuple[ir.Type, ir.Type, int]:
 
 
 def _fills_k(op: MatrixProduct) -> bool:
-    return op.k * ir.bit_width(op.a.type) >= 8 * LEAST_DEPTH
+    return op.k * ir.bit_width(op.a.type) >= 8 * LEAST_K_BYTES
 
 
 class NvidiaUnit:
@@ -197,9 +197,7 @@ class Tcgen05Scaled(Tcgen05):
     def _has_room(product: Any) -> bool:
         """True if the sums, and the scales, of all products of the kernel find room in tensor
         memory."""
-        function: Any = product.parent_op()
-        while not isinstance(function, FuncOp):
-            function = function.parent_op()
+        function = function_of(product)
         found = [op for op in function.walk() if isinstance(op, TileProduct)]
         total = sum(sums_columns(op) for op in found)
         return function.sym_visibility != "private" and total <= COLUMNS
@@ -267,7 +265,7 @@ def processor(arch: int) -> Processor:
         name=f"cuda:{arch}", lanes=32,
         max_shared=1024 * (99 if small else 163 if arch < 90 else 227),
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
-        least_depth=LEAST_DEPTH, matrix_units=units,
+        least_k_bytes=LEAST_K_BYTES, matrix_units=units,
         float8_products=tuple(map(str, _BYTE_FLOATS)) if arch >= 89 else (),
         product_part=(64, 16),  # a warp group's rows
         bulk_copies=bulk if arch >= 90 else None, copy_bytes=COPY_BYTES,

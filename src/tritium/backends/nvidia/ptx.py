@@ -20,6 +20,7 @@ from tritium import knobs
 from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors
+from tritium.codegen.llvm.bitcode import optimize as run_passes
 from tritium.errors import PTXASError
 from tritium.native.loader import lock, parse
 
@@ -77,7 +78,7 @@ def emit_ptx(
         linked = libdevice.link(module, libraries, machine, context)
         if optimize or linked:  # what is linked must be inlined
             packing = optimize and _PACKABLE.search(text) is not None
-            _optimize(module, machine, 1 if optimize else 0, packing)
+            run_passes(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
     number = f".version {version // 10}.{version % 10}"
     ptx = re.sub(r"^\.version .*$", number, ptx, count=1, flags=re.M)
@@ -86,15 +87,6 @@ def emit_ptx(
 
 _PACKABLE = re.compile(r"= (phi|fadd|fsub|fmul)( [a-z]+)* (half|bfloat) ")
 """16-bit floats that are kept over branches or computed with: two fit in a register."""
-
-
-def _optimize(module: Any, machine: Any, level: int, packing: bool) -> None:
-    """`packing`: two 16-bit floats are put in a register."""
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.loop_unrolling = False
-    tuning.slp_vectorization = packing
-    builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
 
 
 def ptxas_arguments(

@@ -17,7 +17,7 @@ from tritium.backends.remarks import Remarks, is_new, wanted
 from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
-from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
+from tritium.ops.attributes import NOT_WARP_SPECIALIZED
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir import ElementAccess
@@ -100,9 +100,8 @@ def _on_loop(remarks: Remarks, loop: Any) -> None:
             for load, changed in _loads(operand, block):
                 why = (
                     "it is changed in registers before the product" if changed
-                    else "the loop writes memory that may be the same (num_stages of `tl.range` "
-                    "tells that it is not)"
-                    if NUM_STAGES not in loop.attributes and not unwritten(loop, [load])
+                    else "the loop writes memory that may be the same"
+                    if not unwritten(loop, [load])
                     else "its elements cannot be copied to shared memory asynchronously"
                 )  # fmt: skip
                 remarks.add(

@@ -85,7 +85,7 @@ def _with_reloaded_operands(module: Any, target: Any) -> Any:
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
     run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
-    instrument(module, metadata, options.instrumentation_mode)
+    instrument(module, metadata, options.instrumentation_mode, gluon=True)
     return module
 
 

@@ -12,14 +12,16 @@ from tritium.codegen.gpu.calls import give_back
 from tritium.codegen.gpu.context import UNUSED, Context, Lowered
 from tritium.codegen.gpu.elementwise import emit
 from tritium.codegen.gpu.hardware import Unsupported
+from tritium.codegen.gpu.recompute import computed_again
 from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ops import scf, ttir
+from tritium.ops import scf
 from tritium.ops.base import Op
-from tritium.ops.terminators import is_terminator, terminator
+from tritium.ops.terminators import RegionEnd, is_terminator, terminator
+from tritium.ops.ttir.function import FuncOp
 
 
 def lower_block(c: Context, block: Block) -> None:
@@ -28,18 +30,24 @@ def lower_block(c: Context, block: Block) -> None:
     for op in block.ops:
         if op is block.last_op and is_terminator(op):
             break
-        c.f.location = c.line_of(op)
         if op in c.barriers:
+            c.f.location = c.line_of(op)
             c.barrier(c.barriers[op], isinstance(op, Op) and op.synchronizes)
-        rule = c.hardware.rules.get(type(op))  # pyright: ignore[reportArgumentType]
-        try:
-            if rule is not None:
-                rule(c, op)
-            elif not emit(c, op):
-                raise Unsupported
-        except Unsupported as error:
-            raise c.unsupported(op, str(error)) from None
+        _lower(c, op)
     c.f.location = outer
+
+
+def _lower(c: Context, op: Any) -> None:
+    """Write an op by its rule."""
+    c.f.location = c.line_of(op)
+    rule = c.hardware.rules.get(op.__class__)
+    try:
+        if rule is not None:
+            rule(c, op)
+        elif not emit(c, op):
+            raise Unsupported
+    except Unsupported as error:
+        raise c.unsupported(op, str(error)) from None
 
 
 def inline(c: Context, block: Block, arguments: Sequence[Value]) -> list[Value]:
@@ -86,6 +94,18 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
         lower_block(c, op.body)
         loop.next = list(compress(_flat(c, terminator(op.body).operands), used))
     _define(c, op.results, _spread(loop.results, used), forms)
+    if c.hardware.handed_on and c.plan is None and _dominates_rest(op):
+        # LLVM, which would merge what is computed from the same number, does not see that it is.
+        c.place_anew(c.asm("i32", "", c.hardware.handed_on, c.thread, effects=False))
+        for again in computed_again(op, c.hardware):
+            _lower(c, again)
+
+
+def _dominates_rest(op: Op) -> bool:
+    """Whether all that is written behind an op comes after it in each run of the function: it is in
+    the only block of that."""
+    region = op.parent_region()
+    return region is not None and len(region.blocks) == 1 and isinstance(op.parent_op(), FuncOp)
 
 
 def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:
@@ -163,7 +183,7 @@ def lower_function(c: Context, blocks: Sequence[Block]) -> None:
                 c.set(argument, value)
         lower_block(c, block)
         op: Any = block.last_op
-        if isinstance(op, ttir.ReturnOp):
+        if isinstance(op, RegionEnd):
             c.at_return()
             if c.num_ctas > 1 and reaches_blocks(op):
                 c.synchronize()  # the others' accesses to this block's memory must be done

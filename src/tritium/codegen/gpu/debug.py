@@ -99,7 +99,7 @@ def report(c: Context, op: Any) -> None:
     for detail in dict.fromkeys(c.tile(op.detail)):
         wrong = f.select(f.icmp("ne", detail, const("i64", 0)), detail, wrong)
     with f.when(f.icmp("ne", wrong, const("i64", 0)), "wrong", "right"):
-        _write_report(c, f.emit("ptr", f"inttoptr {c.tile(op.report)[0]} to ptr"), op.site, wrong)
+        write_report(c, f.emit("ptr", f"inttoptr {c.tile(op.report)[0]} to ptr"), op.site, wrong)
 
 
 @lowers(GPU, RaceCheckOp)
@@ -111,16 +111,16 @@ def race_check(c: Context, op: Any) -> None:
     if ir.shape_of(op.address.type):
         layout = layout_of(op.address.type)
         registers, owner = distinct_registers(layout), c.owner(layout, of_program=True)
-    number = f.op("add", f.cast("zext", _number(c), "i64"), const("i64", 1))
+    number = f.op("add", f.cast("zext", program_number(c), "i64"), const("i64", 1))
     for address in (addresses[register] for register in registers):
         accessed = f.icmp("ne", address, const("i64", 0))
         with f.when(accessed if owner is None else f.op("and", owner, accessed), "note", "noted"):
             fine = note(f, op, shadow, address, number)
             with f.when(f.op("xor", fine, const("i1", True)), "race", "fine"):
-                _write_report(c, report_of(f, shadow), op.site, address)
+                write_report(c, report_of(f, shadow), op.site, address)
 
 
-def _write_report(c: Context, address: Value, site: int, detail: Value) -> None:
+def write_report(c: Context, address: Value, site: int, detail: Value) -> None:
     """Write the record at an address, if no other thread has."""
     f = c.f
     raised = f.offset(address, offset("raised"))
@@ -133,7 +133,7 @@ def _write_report(c: Context, address: Value, site: int, detail: Value) -> None:
             f.store(value, f.offset(address, offset(name)), 8 if name == "detail" else 4)
 
 
-def _number(c: Context) -> Value:
+def program_number(c: Context) -> Value:
     """The number of the program in the grid, from 0."""
     f, (x, y, z) = c.f, _program(c)
     nx, ny = (c.hardware.grid.num_programs(c, axis) for axis in range(2))
@@ -154,7 +154,8 @@ def record(c: Context, op: Any) -> None:
         place = f.op("mul", f.op("and", written, mask), const("i64", RECORD.itemsize))
         at = f.emit("ptr", f"getelementptr i8, {f.offset(start, HEAD_BYTES)}, {place}")
         values = {
-            "time": c.hardware.atomics.nanoseconds(c), "thread": f.cast("zext", _number(c), "i64"),
+            "time": c.hardware.atomics.nanoseconds(c),
+            "thread": f.cast("zext", program_number(c), "i64"),
             "what": const("i32", 2 * op.number + op.starts), "x": x, "y": y, "z": z,
         }  # fmt: skip
         for name, value in values.items():

@@ -74,10 +74,11 @@ class Demand:
         end: Any = op.body.last_op
         carried = list(zip(op.results, op.body.args[1:], end.operands, op.inits, strict=True))
         while True:
+            # Before the demand is handed on: an argument may be what is carried for another one.
+            before = [self.of(argument) for _, argument, _, _ in carried]
             for result, argument, following, _ in carried:
                 self._need(argument, self.of(result))
                 self._need(following, self.of(argument))
-            before = [self.of(argument) for _, argument, _, _ in carried]
             self._block(op.body)
             if before == [self.of(argument) for _, argument, _, _ in carried]:
                 break

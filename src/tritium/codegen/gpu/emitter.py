@@ -54,6 +54,13 @@ class Emitter(ABC):
             self.f.leave(lines)
         return self._entry_values[name]
 
+    def place_anew(self, thread: Value) -> None:
+        """Compute what depends on the thread's index from `thread`, here, for the code behind."""
+        self.thread, self.entry = thread, self.f.section()
+        self.lane = self.f.op("and", thread, self.i32((1 << self.lane_bits) - 1))
+        self.warp = self.f.op("lshr", thread, self.i32(self.lane_bits))
+        self._parts.clear()
+
     @property
     @abstractmethod
     def block(self) -> Value:
@@ -228,13 +235,18 @@ class Emitter(ABC):
         self, pointer: Value, element: str, count: int, flags: str = "", metadata: str = ""
     ) -> list[Value]:
         """Load aligned neighbours by an instruction that LLVM can give an immediate offset."""
+        return self.unpack(self.load_words(pointer, element, count, flags, metadata), element)
+
+    def load_words(
+        self, pointer: Value, element: str, count: int, flags: str = "", metadata: str = ""
+    ) -> list[Value]:
+        """Load aligned neighbours as the words that `unpack` takes apart."""
         size = max(bits_of(element) // 8, 1) * count
         word = word_type(element, count) if count > 1 else element
         words = bits_of(element) * count // bits_of(word)
         type = f"<{words} x {word}>" if words > 1 else word
         vector = self.f.emit(type, f"load {flags}{type}, {pointer}, align {size}{metadata}")
-        parts = [self.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
-        return self.unpack(parts, element)
+        return [self.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
 
     def store_neighbours(
         self, pointer: Value, parts: Sequence[Value], flags: str = "", metadata: str = ""

@@ -385,6 +385,10 @@ class Hardware(ABC):
     reserved_names: ClassVar[re.Pattern[str]]
     """Names that no function of a program may have."""
 
+    handed_on: ClassVar[str] = ""
+    """Constraints of inline assembly whose result is its operand, in a register. With these, what
+    is cheap to compute is computed again behind loops, because the compiler of the LLVM IR would
+    hold it in registers, or spill it, over the loop. Empty where it does not."""
     grid: Grid
     shuffles: Shuffles
     memory: GlobalMemory

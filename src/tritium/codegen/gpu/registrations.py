@@ -25,6 +25,7 @@ from tritium.codegen.gpu.memory import (
     atomic,
     atomic_access,
     buffers,
+    chip_races,
     convert_layout,
     local_gather,
     shared,
@@ -32,9 +33,9 @@ from tritium.codegen.gpu.memory import (
 from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, atomic_access, buffers, calls, casts, control, convert_layout,
-    debug, elementwise, fma, functions, gather, local_gather, partitions, reduce, regions, scan,
-    scratch, shape, shared,
+    access, async_copy, atomic, atomic_access, buffers, calls, casts, chip_races, control,
+    convert_layout, debug, elementwise, fma, functions, gather, local_gather, partitions, reduce,
+    regions, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

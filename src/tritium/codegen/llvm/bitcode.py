@@ -1,4 +1,4 @@
-"""Linking of LLVM bitcode into a module that llvmlite has parsed."""
+"""Passes of LLVM on a module that llvmlite has parsed, and bitcode that is linked into it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+
+
+def optimize(module: Any, machine: Any, level: int, packing: bool) -> None:
+    """Run LLVM's passes on code that is vectorized and unrolled already. `packing`: put two floats
+    in a register, or in one instruction, where the machine can."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = tuning.loop_unrolling = False
+    tuning.slp_vectorization = packing
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
 
 
 def link_files(module: Any, paths: Iterable[str], context: Any) -> None:

@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import importlib
+from typing import Any
 
 from tritium.experimental.gsan.allocator import (
     create_mem_pool,
@@ -27,15 +28,13 @@ __all__ = [
     "has_live_allocations", "reset",
 ]  # fmt: skip
 
-_MISSING = {
-    "symmetric_memory": "memory that several processes and GPUs share",
-    "graph": "the order of the nodes of CUDA graphs",
-}
 
-
-def __getattr__(name: str) -> NoReturn:
-    if name in _MISSING:
+def __getattr__(name: str) -> Any:
+    if name == "symmetric_memory":  # it needs torch.distributed
+        return importlib.import_module(f"{__name__}.{name}")
+    if name == "graph":
         raise NotImplementedError(
-            f"{__name__}.{name}: the search for races does not watch {_MISSING[name]}"
+            f"{__name__}.{name}: the search for races does not watch the order of the nodes of "
+            "CUDA graphs"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

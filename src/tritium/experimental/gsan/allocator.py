@@ -107,13 +107,19 @@ class NativeAllocator:
 
     def live(self) -> list[Pooled]:
         """The allocations."""
-        found: list[Pooled] = []
+        return [pooled for pooled, _, _ in self.allocations()]
+
+    def allocations(self) -> list[tuple[Pooled, int, int]]:
+        """The allocations, with the driver's handle and the device of each."""
+        found: list[tuple[Pooled, int, int]] = []
         for entry in self._places():
             if ENTRY.read(entry, "state") == LIVE:
-                begin, size, number, once = (
-                    ENTRY.read(entry, name) for name in ("begin", "size", "number", "write_once")
+                begin, size, number, once, handle, device = (
+                    ENTRY.read(entry, name)
+                    for name in ("begin", "size", "number", "write_once", "handle", "device")
                 )
-                found.append(Pooled(begin, begin + size, number, bool(once)))
+                pooled = Pooled(begin, begin + size, number, bool(once))
+                found.append((pooled, handle, device))
         return found
 
     def _places(self) -> range:
@@ -123,6 +129,15 @@ class NativeAllocator:
 
 
 _loaded: list[NativeAllocator] = []
+
+
+def allocation_at(address: int) -> tuple[Pooled, int, int] | None:
+    """The allocation of a pool that an address is in, with the driver's handle and the device."""
+    for loaded in _loaded:
+        for found in loaded.allocations():
+            if found[0].begin <= address < found[0].end:
+                return found
+    return None
 
 
 def write_library() -> str:

@@ -55,12 +55,12 @@ class _Tiled(MatrixEncoding):
 
     def instruction(self, m: str, n: str) -> LinearLayout:
         """Result of one instruction: rows `m`, columns `n`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.instruction")
 
     def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
         """The starts of further parts, counted in parts, for each bit of a thread's and of a warp's
         number of them."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.tiles")
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         rank = len(shape)

@@ -228,7 +228,7 @@ class MatrixEncoding(Encoding):
     def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
         """The part of an operand that one instruction takes from a warp: the axis `k` is summed
         over, `width` elements along it are neighbours in a thread."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.operand_part")
 
     def warp_order(self, rank: int) -> tuple[int, ...]:
         """The axes over which consecutive warps run, the last first."""
@@ -384,12 +384,10 @@ class SharedEncoding(Encoding):
         return (0,)
 
 
-@irdl_attr_definition
-class SwizzledSharedEncoding(SharedEncoding):
+class PermutedSharedEncoding(SharedEncoding):
     """Rows with their groups of `vec` elements permuted: in row r, group g is stored at
-    g ^ (r / perPhase % maxPhase)."""
+    g ^ phase(r)."""
 
-    name = "ttg.swizzled_shared"
     KEYS: ClassVar[tuple[str, ...]] = ("vec", "perPhase", "maxPhase", "order", *CTA)
     DEFAULTS: ClassVar[dict[str, Any]] = CTA
 
@@ -407,25 +405,49 @@ class SwizzledSharedEncoding(SharedEncoding):
     def rank(self) -> int:
         return len(self.get("order"))
 
+    def phase(self, row: int) -> int:
+        """The number to which those of a row's groups are XORed, below `maxPhase`."""
+        raise NotImplementedError
+
     def _part(self, shape: tuple[int, ...]) -> LinearLayout:
         """The part of a tile that one thread block of a cluster holds."""
         order: tuple[int, ...] = self.get("order")
         if len(order) != len(shape):
             raise ValueError(f"#{self.name}: order {list(order)} for a shape of {len(shape)} axes")
-        vec, per_phase, max_phase = (self.get(k) for k in ("vec", "perPhase", "maxPhase"))
         if len(shape) == 1:
             return LinearLayout.identity(shape[0], OFFSET, dim(0))
         columns, rows = shape[order[0]], shape[order[1]]
         bases = [(1 << i, 0) for i in range(columns.bit_length() - 1)]
         for i in range(rows.bit_length() - 1):
-            phase = ((1 << i) // per_phase) % max_phase
-            bases.append(((vec * phase) % columns, 1 << i))
+            bases.append(((self.get("vec") * self.phase(1 << i)) % columns, 1 << i))
         layout = LinearLayout.of(
             {OFFSET: bases}, {dim(order[0]): columns, dim(order[1]): rows}
         )
         for axis in order[2:]:
             layout *= LinearLayout.identity(shape[axis], OFFSET, dim(axis))
         return layout
+
+
+@irdl_attr_definition
+class SwizzledSharedEncoding(PermutedSharedEncoding):
+    """Rows that are permuted in the same way in each block of perPhase times maxPhase of them."""
+
+    name = "ttg.swizzled_shared"
+
+    def phase(self, row: int) -> int:
+        return row // self.get("perPhase") % self.get("maxPhase")
+
+
+@irdl_attr_definition
+class AMDRotatingSharedEncoding(PermutedSharedEncoding):
+    """Rows of which each block is permuted in a way of its own: by the XOR of the phase that
+    `SwizzledSharedEncoding` has and of the block's number."""
+
+    name = "ttg.amd_rotating_shared"
+
+    def phase(self, row: int) -> int:
+        count = row // self.get("perPhase")
+        return (count ^ count // self.get("maxPhase")) % self.get("maxPhase")
 
 
 @irdl_attr_definition
@@ -599,5 +621,5 @@ def alias_of(kind: type[Attribute]) -> str | None:
 
 ENCODINGS: tuple[type[ParametrizedAttribute], ...] = (
     BlockedEncoding, SliceEncoding, NvidiaMmaEncoding, DotOperandEncoding, LinearEncoding,
-    SwizzledSharedEncoding, NVMMASharedEncoding, SharedMemorySpace,
+    SwizzledSharedEncoding, AMDRotatingSharedEncoding, NVMMASharedEncoding, SharedMemorySpace,
 )  # fmt: skip

@@ -55,7 +55,7 @@ class TensorEncoding(Encoding):
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         """The coordinates that each bit of the row and of the column adds, in one block of a
         cluster that has a tile of this shape."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.bases")
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         cluster, tile = self.get("CGALayout"), shape[-2:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.undecided import AutoEncoding
 from tritium.language import emitter
@@ -290,6 +291,23 @@ def decided(value: tensor, like: tensor) -> tensor:
     return build(SetAutoLayoutOp, value, like=value, result=result)
 
 
+def _lengthened(value: tensor, like: tensor) -> tensor:
+    """`value` with new leading axes, for the rank of `like`. Raises `ValueError` where its layout
+    is not of a block without them."""
+    found = value
+    while len(found.type.shape) < len(like.type.shape):
+        try:
+            found = expand_dims(found, 0)
+        except OpError:
+            if value.type.encoding is None:
+                raise
+            raise ValueError(
+                f"blocks of different ranks, {value.type} and {like.type}; of a block that gets "
+                "leading axes the layout must be SliceLayout(0, that of the other)"
+            ) from None
+    return found
+
+
 def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
     """Both repeated to a common shape: new leading axes, and axes of size 1 stretched.
 
@@ -298,10 +316,7 @@ def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
     if not lhs.type.is_block() or not rhs.type.is_block():
         common = lhs.type if lhs.type.is_block() else rhs.type
         return broadcast_like(lhs, common), broadcast_like(rhs, common)
-    while len(lhs.type.shape) < len(rhs.type.shape):
-        lhs = expand_dims(lhs, 0)
-    while len(rhs.type.shape) < len(lhs.type.shape):
-        rhs = expand_dims(rhs, 0)
+    lhs, rhs = _lengthened(lhs, rhs), _lengthened(rhs, lhs)
     lhs, rhs = decided(lhs, rhs), decided(rhs, lhs)
     if lhs.type.encoding != rhs.type.encoding:
         raise layouts_differ(lhs, rhs)

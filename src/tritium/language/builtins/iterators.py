@@ -71,6 +71,15 @@ class range(base_value):
         return f"range({self.start}, {self.end}, {self.step})"
 
 
+class python_range(range):
+    """Python's `range` in a kernel: it has no argument after the step; hints are keywords."""
+
+    def __init__(self, *bounds: object, **hints: object):
+        if not 1 <= len(bounds) <= 3:
+            raise TypeError(f"range takes 1 to 3 arguments; got {len(bounds)}")
+        super().__init__(*bounds, **hints)
+
+
 class static_range(base_value):
     """A loop over compile-time bounds that is fully unrolled; the variable is a constexpr."""
 

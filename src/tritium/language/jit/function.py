@@ -13,11 +13,12 @@ import inspect
 import pickle
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from tritium.errors import CompilationError
 from tritium.language import emitter
 from tritium.language.jit import dependencies, syntax
 from tritium.language.jit.captured_globals import Watched, change
@@ -99,12 +100,24 @@ class JITCallable:
 
     The source is read when it is first asked for (`read_source` does so at once). Raises
     `ValueError` then if it cannot be found.
+
+    Args:
+        fn: the function.
+        do_not_specialize: parameters (names or positions) whose values never cause a recompile.
+        do_not_specialize_on_alignment: the same for divisibility by 16 only.
     """
 
     __jit_callable__ = True
 
-    def __init__(self, fn: Callable[..., Any]):
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        do_not_specialize: Sequence[str | int] | None = None,
+        do_not_specialize_on_alignment: Sequence[str | int] | None = None,
+    ):
         self.fn = fn
+        self.do_not_specialize = list(do_not_specialize or [])
+        self.do_not_specialize_on_alignment = list(do_not_specialize_on_alignment or [])
         self._unsafe_src_changed = False
         self._lines: list[str] = []
         self._hash: str | None = None
@@ -173,10 +186,26 @@ class JITCallable:
     @cached_property
     def params(self) -> list[KernelParam]:
         """The parameters, in order."""
+        values, alignment = self.do_not_specialize, self.do_not_specialize_on_alignment
         return [
-            KernelParam(i, p, False, False)
-            for i, p in enumerate(self.signature.parameters.values())
+            KernelParam(i, p, i in values or n in values, i in alignment or n in alignment)
+            for i, (n, p) in enumerate(self.signature.parameters.items())
         ]
+
+    def check_parameters(self) -> None:
+        """Raise `CompilationError` for a constexpr parameter that is listed in
+        `do_not_specialize`: a constant is always specialized for."""
+        for param in self.params:
+            listed = param.do_not_specialize or param.do_not_specialize_on_alignment
+            if param.is_constexpr and listed:
+                nodes = ast.walk(self.parse())
+                node = next(n for n in nodes if isinstance(n, ast.arg) and n.arg == param.name)
+                raise CompilationError.in_function(
+                    self,
+                    node,
+                    f"{param.name} marked as constexpr and listed in do_not_specialize/"
+                    "do_not_specialize_on_alignment; remove one of both",
+                )
 
     @cached_property
     def arg_names(self) -> list[str]:

@@ -30,6 +30,8 @@ class RoundingMode(IntEnum):
 class IntegerExtensionOp(CastOp):
     """An integer as one of another type that holds it (`index` may be narrower)."""
 
+    widened_operand = "operand"
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         if ir.element_type(self.operand.type) == ir.i1:
             return super().axis_info(operands)

@@ -87,6 +87,13 @@ class AddIOp(WrappingOp):
         return intervals.total(algebra, self.results[0].type, "add", first, second, certain)
 
 
+def addend(op: object, term: SSAValue) -> SSAValue | None:
+    """The number that a sum of integers adds to one of its operands; None of other ops."""
+    if not isinstance(op, AddIOp) or term not in op.operands:
+        return None
+    return op.rhs if op.lhs is term else op.lhs
+
+
 class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
 
@@ -109,6 +116,7 @@ class MulIOp(WrappingOp):
 
     name = "arith.muli"
     associative = True
+    multiplies = True
     absorbing = 0
     commutative = True
     neutral = 1

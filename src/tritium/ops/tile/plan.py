@@ -1,6 +1,6 @@
 """Plans of matrix products, as text.
 
-    #tile.plan<fma rows 6 vectors 4 lanes 16 unroll 1 loop 8 keep [b] room 1048576>
+    #tile.plan<fma rows 6 vectors 4 lanes 16 unroll 1 loop 16 keep [b] room 1048576>
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ProductPlan:
             registers; 0: its iterations run one by one.
         keep: the operands whose copy the next program on the thread may use. One that is not
             packed is copied from the second program with it on.
-        room: bytes of memory that a thread keeps for such a copy.
+        room: bytes of the second cache; such a copy may take four times as many.
         transposed: whether the transpose is computed.
         used_rows: whether only the rows are computed that the mask of A leaves.
     """

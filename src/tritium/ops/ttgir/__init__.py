@@ -46,6 +46,7 @@ from tritium.ops.ttgir.local_gather import LocalAtomicScatterRMWOp as LocalAtomi
 from tritium.ops.ttgir.local_gather import LocalGatherOp as LocalGatherOp
 from tritium.ops.ttgir.local_gather import LocalScatterOp as LocalScatterOp
 from tritium.ops.ttgir.memory import ConvertLayoutOp as ConvertLayoutOp
+from tritium.ops.ttgir.memory import InThreadTransposeOp as InThreadTransposeOp
 from tritium.ops.ttgir.memory import LocalAllocOp as LocalAllocOp
 from tritium.ops.ttgir.memory import LocalDeallocOp as LocalDeallocOp
 from tritium.ops.ttgir.memory import LocalLoadOp as LocalLoadOp

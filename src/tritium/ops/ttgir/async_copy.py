@@ -104,7 +104,7 @@ class AsyncCommitGroupOp(Op):
     """The copies started since the last one become a group, for which one can wait."""
 
     name = "ttg.async_commit_group"
-    effects = (opaque(SHARED),)
+    effects = (opaque(SHARED, Queue.COPY_GROUP),)
     syntax = "[tokens $inputTokens] attrs"
     inputTokens = variadic()
 
@@ -122,7 +122,7 @@ class AsyncCopyMbarrierArriveOp(Op):
     the threads that run the op, each arrives when its copies are done; 0 where none does."""
 
     name = "ttng.async_copy_mbarrier_arrive"
-    effects = (arrives("barrier"), opaque(SHARED))
+    effects = (arrives("barrier", Queue.COPY_GROUP), opaque(SHARED, Queue.COPY_GROUP))
     syntax = "$barrier attrs : type(barrier)"
     barrier = operand()
     arrivals = i32_attr(0)
@@ -130,6 +130,9 @@ class AsyncCopyMbarrierArriveOp(Op):
     @classmethod
     def infer(cls, barrier: ir.Type, *, arrivals: int) -> None:
         check_barrier(cls.name, barrier)
+
+    def most_arrivals(self) -> float:
+        return self.arrivals
 
     def evaluate(self, context: Context, barrier: Buffer) -> None:
         state = state_of(context)
@@ -149,6 +152,10 @@ class AsyncWaitOp(Op):
     syntax = "$asyncToken attrs"
     asyncToken = variadic()
     num = i32_attr()
+
+    @property
+    def left_in_flight(self) -> int:
+        return self.num
 
     @classmethod
     def infer(cls, tokens: Sequence[ir.Type], *, num: int) -> ir.Type:

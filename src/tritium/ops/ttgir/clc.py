@@ -45,6 +45,12 @@ class CLCTryCancelOp(Op):
         _check_answer(cls.name, answer)
         check_barrier(cls.name, barrier)
 
+    def most_arrivals(self) -> float:
+        return 0
+
+    def expected_bytes(self) -> int:
+        return -BYTES
+
     def evaluate(self, context: Context, result: Buffer, barrier: Buffer) -> None:
         """There is never one: programs are evaluated in turn, and each is."""
         state = state_of(context)

@@ -10,24 +10,17 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
-from tritium.ops.base import Op
-from tritium.ops.effects import Effects, opaque
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import bool_attr, string_attr, variadic
-from tritium.ops.memory import Context
 from tritium.ops.ttgir.types import MemDescType
+from tritium.ops.ttir.extern import AssemblyOp
 
 
-class InlineAsmOp(Op):
+class InlineAsmOp(AssemblyOp):
     """Assembly that each thread runs once. Its operands are, results first, the registers of tiles
     in the order of their layouts, scalars, and the addresses (i32) of memory."""
 
     name = "ttg.inline_asm"
     syntax = "$asm_string attrs $arguments : functional"
-    arguments = variadic()
-    asm_string = string_attr()
-    constraints = string_attr()
-    pure = bool_attr()
 
     @classmethod
     def infer(
@@ -46,15 +39,6 @@ class InlineAsmOp(Op):
                 f"the operands are {outputs} registers of results and {inputs} of arguments"
             )
         return results
-
-    def own_effects(self) -> Effects:
-        return () if self.pure else (opaque(),)
-
-    def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
-        raise NotImplementedError(
-            "inline assembly has no meaning without the processor that it is for, so it cannot be "
-            f"interpreted; run the kernel compiled: {self.asm_string!r}"
-        )
 
 
 def codes_of(constraints: str) -> list[str]:

@@ -17,8 +17,8 @@ from tritium.ir.layouts.encodings import (
     OFFSET,
     Encoding,
     NVMMASharedEncoding,
+    PermutedSharedEncoding,
     SharedEncoding,
-    SwizzledSharedEncoding,
     linear,
 )
 from tritium.ir.layouts.moves import permuted
@@ -50,11 +50,8 @@ class ConvertLayoutOp(Op):
     movement = Movement.IN_ORDER
     syntax = "$src attrs : type(src) -> type(result)"
     takes_any_layout = True
+    changes_layout = True
     src = operand()
-
-    @property
-    def keeps_places(self) -> bool:
-        return True
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
@@ -71,6 +68,13 @@ class ConvertLayoutOp(Op):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return operands[0]
+
+
+class InThreadTransposeOp(ConvertLayoutOp):
+    """The same tile with the registers of each thread in another order: what it holds is then in
+    runs along the other axis."""
+
+    name = "amdg.in_thread_transpose"
 
 
 class LocalAllocOp(Op):
@@ -234,7 +238,7 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
             return encoding
         return _changed(encoding, transposed=not encoding.get("transposed"),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
-    if isinstance(encoding, SwizzledSharedEncoding):
+    if isinstance(encoding, PermutedSharedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
@@ -272,7 +276,11 @@ class MemDescTransOp(MemDescView):
     ) -> ir.Type:
         memory = check_memory(cls.name, src)
         if sorted(order) != list(range(len(memory.get_shape()))):
-            raise OpError(f"{cls.name}: order {tuple(order)} does not permute {describe(src)}")
+            last = len(memory.get_shape()) - 1
+            raise OpError(
+                f"{cls.name}: order {tuple(order)} does not permute {describe(src)}; a permutation "
+                f"of 0 to {last} is required"
+            )
         inferred = memdesc_of(
             tuple(memory.get_shape()[i] for i in order), memory.element_type,
             transposed_encoding(memory.encoding, tuple(order)), memory.mutable,
@@ -410,6 +418,6 @@ def _in_same_order(before: Any, after: Any) -> bool:
 
 def _rank(type: Any) -> int:
     """The axes that the encoding is about; those before are buffers."""
-    if isinstance(type.encoding, SwizzledSharedEncoding):
+    if isinstance(type.encoding, PermutedSharedEncoding):
         return len(type.encoding.get("order"))
     return min(2, len(type.get_shape()))

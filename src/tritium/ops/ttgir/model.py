@@ -11,7 +11,8 @@ comes too early raises `EvaluationError`, so that a missing wait is an error and
   `ttg.warp_specialize` run in turns, each until it has to wait,
 - using tensor memory before the barrier that a commit names says that its product is done,
 - any use of memory after its `local_dealloc`,
-- two partitions that access the same memory, one of them to write, with no barrier between them,
+- two partitions, or thread blocks of a cluster, that access the same memory, one of them to write,
+  with no barrier between them; each block has a part of the memory, and its own barriers,
 - a read by tensor cores or a bulk store of what threads wrote before a fence, in programs that have
   their own fences.
 
@@ -30,7 +31,7 @@ import numpy as np
 
 from tritium.ir import types as ir
 from tritium.ops.memory import Context, EvaluationError, Place
-from tritium.ops.ttgir.races import Clock, Races, extent, join
+from tritium.ops.ttgir.races import Clock, Races, Route, extent, join
 from tritium.ops.ttgir.scheduler import JobScheduler
 
 BULK_ALIGNMENT = 128
@@ -130,9 +131,9 @@ class Barrier:
 
     Attributes:
         unseen: the phases that have ended since the last wait.
-        races, partition: of what uses the barrier now, among partitions that run together.
-        arriving, released: the clocks of what has arrived in this phase, and in those that have
-            ended.
+        races, partition: of what uses the barrier now, among what runs together.
+        arriving, released: by the block whose barrier it is, the clocks of what has arrived in
+            this phase, and in those that have ended.
         ended: the copies of phases that have ended.
     """
 
@@ -144,8 +145,8 @@ class Barrier:
     unseen: int = 0
     races: Races | None = None
     partition: int = 0
-    arriving: Clock = field(default_factory=dict[int, int])
-    released: Clock = field(default_factory=dict[int, int])
+    arriving: dict[int, Clock] = field(default_factory=dict[int, Clock])
+    released: dict[int, Clock] = field(default_factory=dict[int, Clock])
     ended: list[Copy] = field(default_factory=list[Copy])
 
     @property
@@ -174,19 +175,27 @@ class Barrier:
         for copy in self.copies:
             copy.finish()
         self.ended += self.copies if self.races is not None else []
-        join(self.released, self.arriving)
+        for block, clock in self.arriving.items():
+            join(self.released.setdefault(block, {}), clock)
         self.arriving = {}
         self.phase, self.arrivals, self.expected, self.copies = self.phase ^ 1, 0, 0, []
         self.unseen += 1
         return True
 
-    def arrive(self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = ()) -> int:
+    def arrive(
+        self, count: int = 1, expected: int = 0, copies: Sequence[Copy] = (),
+        route: Route | None = None,
+    ) -> int:  # fmt: skip
         """Threads arrive, perhaps for the next phase when this one only lacks copies' ends. The
-        phase lacks `expected` more bytes and the ends of the `copies`. Returns its parity."""
+        phase lacks `expected` more bytes and the ends of the `copies`. `route`: which block of a
+        cluster arrives at whose barrier. Returns the phase's parity."""
         if self.arrivals + count > self.count and not self.settle():
             raise EvaluationError(f"more than {self.count} arrivals in one phase of a barrier")
         if self.races is not None:
-            join(self.arriving, self.races.release(self.partition))
+            route = self.races.own() if route is None else route
+            clocks = {source: self.races.release(self.partition, source) for source, _ in route}
+            for source, target in route:
+                join(self.arriving.setdefault(target, {}), clocks[source])
         phase = self.phase
         self.arrivals += count
         self.expected += expected
@@ -224,15 +233,16 @@ class Queues:
 class AsyncState:
     """The asynchronous work of one program. `own`: of the partition that runs; `others`: of the
     partitions that run at the same time. `of_pairs`: whether products of the tensor cores are those
-    of two thread blocks each. `cluster_arrived`: whether the program has arrived at the barrier of
-    its cluster, and has not waited yet."""
+    of two thread blocks each. `cluster_arrived`: the clock with which the program has arrived at
+    the barrier of its cluster, where it has not waited yet. `blocks`: of the cluster."""
 
     barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
     own: Queues = field(default_factory=Queues)
     others: list[Queues] = field(default_factory=list[Queues])
     started: int = 0
     of_pairs: bool = False
-    cluster_arrived: bool = False
+    cluster_arrived: Clock | None = None
+    blocks: int = 1
     place: Callable[[], Place] = Place
     checks_fences: bool = False
     unfenced: dict[Any, tuple[np.ndarray, Place]] = field(
@@ -247,8 +257,8 @@ class AsyncState:
         their own. Raises what a job raises."""
         assert self._scheduler is None, "partitions of partitions"
         queues = [self.own, *(Queues() for _ in jobs[1:])]
-
-        self._races = Races.among(len(jobs))
+        races = self._races = self.races or Races()
+        races.fork(len(jobs))
 
         def enter(job: int) -> None:
             self._partition = job
@@ -259,7 +269,15 @@ class AsyncState:
             self._scheduler.run()
         finally:
             self._scheduler, self.own, self.others = None, queues[0], []
-            self._races, self._partition = None, 0
+            races.end()
+            self._races, self._partition = races if self.blocks > 1 else None, 0
+
+    @property
+    def races(self) -> Races | None:
+        """The accesses of what runs at the same time; None where a single thread does."""
+        if self._races is None and self.blocks > 1:
+            self._races = Races(self.blocks)
+        return self._races
 
     def wait(self, ready: Callable[[], bool]) -> bool:
         """Let other partitions run until it is ready; False if it will never be."""
@@ -270,11 +288,13 @@ class AsyncState:
         tied = [c for barrier in self.barriers.values() for c in barrier.copies if not c.done]
         return [*(copy for queues in (self.own, *self.others) for copy in queues.copies()), *tied]
 
-    def check_read(self, buffer: Buffer, by_proxy: bool = False) -> np.ndarray:
+    def check_read(
+        self, buffer: Buffer, by_proxy: bool = False, route: Route | None = None
+    ) -> np.ndarray:
         """The contents, if they are there. `by_proxy`: a copy engine or tensor cores read them,
-        which see what threads wrote before a fence."""
+        which see what threads wrote before a fence. `route`: which block reads whose memory."""
         data = self._check_use(buffer, "read")
-        self._note(buffer, False)
+        self._note(buffer, False, route)
         if by_proxy and self.checks_fences:
             for written, place in self.unfenced.values():
                 if np.shares_memory(written, data):
@@ -284,17 +304,44 @@ class AsyncState:
                     )
         return data
 
-    def _note(self, buffer: Buffer, writes: bool) -> None:
-        """Note an access of memory that partitions share."""
-        if self._races is not None:
+    def _note(
+        self, buffer: Buffer, writes: bool, route: Route | None = None, kind: str = ""
+    ) -> None:
+        """Note an access of memory that partitions or blocks share."""
+        if self.races is not None:
             known, place = buffer.allocation, self.place()
-            self._races.access(self._partition, known, buffer.data, writes, place)
+            self.races.access(self._partition, known, buffer.data, writes, place, route, kind)
 
-    def acquired(self, barrier: Barrier) -> None:
-        """Let the partition that runs, which has waited for a barrier, come after its arrivals."""
-        if self._races is not None:
+    def acquired(self, barrier: Barrier, shared: int = 0) -> None:
+        """Let what has waited for a barrier come after its arrivals: the partition that runs, in
+        all blocks; of those that differ in the bits `shared` of their number, in the first."""
+        if self.races is not None:
             targets = [copy.target for copy in barrier.ended]
-            self._races.acquire(self._partition, barrier.released, targets)
+            for block in range(self.blocks):
+                if not block & shared:
+                    clock = barrier.released.get(block, {})
+                    self.races.acquire(self._partition, block, clock, targets, shared)
+
+    def blocks_meet(self) -> None:
+        """The blocks of the cluster wait for each other."""
+        if self.races is not None:
+            self.races.meet(self._partition)
+
+    def blocks_come(self) -> None:
+        """The blocks arrive at the barrier of the cluster. Raises `EvaluationError` where they have
+        arrived and not waited."""
+        if self.cluster_arrived is not None:
+            raise EvaluationError("arriving at the cluster's barrier again before a wait for it")
+        self.cluster_arrived = {} if self.races is None else self.races.come(self._partition)
+
+    def blocks_leave(self) -> None:
+        """The blocks wait for the barrier of the cluster. Raises `EvaluationError` where they have
+        not arrived."""
+        if self.cluster_arrived is None:
+            raise EvaluationError("waiting for the cluster's barrier before arriving at it")
+        if self.races is not None:
+            self.races.leave(self._partition, self.cluster_arrived)
+        self.cluster_arrived = None
 
     def fence(self) -> None:
         """Let copy engines and tensor cores see the writes of threads."""
@@ -311,11 +358,13 @@ class AsyncState:
             raise EvaluationError(f"{kind} memory is {use} while {what} into it is in flight")
         return buffer.data
 
-    def check_write(self, buffer: Buffer, by_threads: bool = False) -> np.ndarray:
+    def check_write(
+        self, buffer: Buffer, by_threads: bool = False, route: Route | None = None
+    ) -> np.ndarray:
         """The array to write to, if nothing that is in flight uses it. `by_threads`: not by a copy
-        engine or tensor cores."""
+        engine or tensor cores. `route`: which block writes whose memory."""
         self._check_use(buffer, "written")
-        self._note(buffer, True)
+        self._note(buffer, True, route)
         if by_threads and self.checks_fences:
             self.unfenced[extent(buffer.data)] = buffer.data, self.place()
         readers = [data for queues in (self.own, *self.others) for data in queues.readers()]
@@ -367,10 +416,12 @@ class AsyncState:
             work.target[...] = values
         return found
 
-    def commit_tensor_work(self, buffer: Buffer, blocks: int = 1) -> None:
+    def commit_tensor_work(
+        self, buffer: Buffer, blocks: int = 1, route: Route | None = None
+    ) -> None:
         """Arrive at a barrier when the work that so many blocks of a cluster started is done."""
         started = [work for work in self.own.works if not work.done]
-        self.barrier(buffer).arrive(blocks, copies=started)
+        self.barrier(buffer, route).arrive(blocks, copies=started, route=route)
 
     def start_dot(self, operands: list[np.ndarray]) -> int:
         """A dot that reads shared memory from now on; its number."""
@@ -389,23 +440,30 @@ class AsyncState:
             return value
         return value.value
 
-    def barrier(self, buffer: Buffer) -> Barrier:
-        """The barrier kept in a piece of memory."""
+    def barrier(self, buffer: Buffer, route: Route | None = None) -> Barrier:
+        """The barrier kept in a piece of memory. `route`: which blocks of a cluster use whose."""
         found = self.barriers.get(_address(buffer))
         if found is None:
             raise EvaluationError("a barrier is used that was not initialized")
-        found.races, found.partition = self._races, self._partition
+        found.races, found.partition = self.races, self._partition
+        there = [(source, target) for source, target in route or () if source != target]
+        if there:
+            self._note(buffer, False, there, "used")
         return found
 
     def new_barrier(self, buffer: Buffer, count: int) -> None:
         """Initialize the barrier in a piece of memory."""
         self.barriers[_address(buffer)] = Barrier(count)
+        if self.blocks > 1:
+            self._note(buffer, True, kind="initialized")
 
     def drop_barrier(self, buffer: Buffer) -> None:
         """The memory is no barrier any more."""
         if self.barrier(buffer).copies:
             raise EvaluationError("a barrier is invalidated while copies are in flight")
         del self.barriers[_address(buffer)]
+        if self.blocks > 1:
+            self._note(buffer, True, kind="invalidated")
 
 
 def _address(buffer: Buffer) -> int:
@@ -420,4 +478,5 @@ def state_of(context: Context) -> AsyncState:
     """The asynchronous work of the program that is being evaluated."""
     found = context.state(AsyncState)
     found.place, found.checks_fences = context.place, context.checks_fences
+    found.blocks = context.num_ctas
     return found

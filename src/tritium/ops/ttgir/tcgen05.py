@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, LinearEncoding, linear, part_of
+from tritium.ir.layouts.encodings import LinearEncoding, part_of
 from tritium.ir.layouts.tensor_memory import (
     TensorEncoding,
     TensorMemoryEncoding,
@@ -28,9 +28,11 @@ from tritium.ops.ttgir.tma import check_flag
 from tritium.ops.ttgir.types import (
     MemDescType,
     blocks_of_barrier,
+    blocks_of_memory,
     check_barrier,
     check_matrix,
     check_memory,
+    copies_of,
 )
 from tritium.ops.ttir.dot import (
     ScaleFormat,
@@ -52,7 +54,7 @@ class TensorCoreProduct(Op):
     exact = "none"
     effects = (
         reads(SHARED, "a", Queue.TENSOR_DOT), reads(SHARED, "b", Queue.TENSOR_DOT),
-        reads(TENSOR), writes(TENSOR, "d"), arrives("barriers"),
+        reads(TENSOR), writes(TENSOR, "d"), arrives("barriers", Queue.TENSOR_DOT),
     )  # fmt: skip
     a: Any
     b: Any
@@ -61,7 +63,7 @@ class TensorCoreProduct(Op):
     multicast = unit_attr()
 
     @property
-    def reaches_blocks(self) -> bool:
+    def reachesblocks_of_memory(self) -> bool:
         return self.two_ctas or self.multicast
 
     @classmethod
@@ -86,8 +88,8 @@ class TensorCoreProduct(Op):
             raise OpError(f"{cls.name}: {len(conditions)} predicates of {len(barriers)} barriers")
         _check_shared(cls.name, barriers)
         encoding: Any = sums.encoding
-        cls.check_parts("a", left, [basis[0] for basis in _blocks(sums)], 0)
-        columns = [basis[1] for basis in _blocks(sums)]
+        cls.check_parts("a", left, [basis[0] for basis in blocks_of_memory(sums)], 0)
+        columns = [basis[1] for basis in blocks_of_memory(sums)]
         if is_of_pair(sums):
             width = part_of(encoding.get("CGALayout"), (m, n))[1]
             if width > min(encoding.get("blockN"), 256):
@@ -105,7 +107,7 @@ class TensorCoreProduct(Op):
     ) -> None:
         """The blocks of a cluster must have the rows (or columns) of an operand that belong to what
         they have of the result, and all along the other axis."""
-        found = _blocks(memory)
+        found = blocks_of_memory(memory)
         at = [[x if i == axis else 0 for i in range(2)] for x in wanted]
         if found != at and (found or any(wanted)):
             raise OpError(
@@ -120,18 +122,23 @@ class TensorCoreProduct(Op):
         """Start the work, and tie it to the barriers."""
         state = state_of(context)
         state.of_pairs = self.two_ctas
+        memories = [self.a.type, self.b.type] if self.multicast else []
+        route = route_of_commits(memories, self.two_ctas, state.blocks)
         before = state.newest(d).astype(product.dtype) if use else 0
         total = (product + before).astype(d.data.dtype)
         state.start_tensor_work(d, total, [o.data for o in operands])
         for barrier, condition in zip(barriers, conditions, strict=True):
             if condition:
-                state.commit_tensor_work(barrier, self.arrivals)
+                state.commit_tensor_work(barrier, self.arrivals, route)
 
     @property
     def arrivals(self) -> int:
         """The number of blocks whose products arrive at a barrier."""
         memories: list[Any] = [self.a.type, self.b.type] if self.multicast else []
         return blocks_that_commit(memories, self.two_ctas)
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 1
 
 
 def blocks_that_commit(memories: Sequence[Any], two_ctas: bool) -> int:
@@ -140,20 +147,23 @@ def blocks_that_commit(memories: Sequence[Any], two_ctas: bool) -> int:
     found = set[int]()
     for memory in memories:
         copies = copies_of(memory)
-        blocks = range(0, 1 << len(_blocks(memory)), 2 if two_ctas else 1)
+        blocks = range(0, 1 << len(blocks_of_memory(memory)), 2 if two_ctas else 1)
         found |= {block for block in blocks if not block & ~copies}
     return max(len(found), 1)
 
 
-def copies_of(memory: Any) -> int:
-    """The bits of a block's number that do not tell what the block has of the memory."""
-    return sum(1 << bit for bit, basis in enumerate(_blocks(memory)) if not any(basis))
-
-
-def _blocks(memory: Any) -> list[list[int]]:
-    """The coordinates that each bit of a block's number adds to those at which its part begins."""
-    layout = linear(memory.encoding, memory.allocation_shape()[-2:])
-    return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
+def route_of_commits(
+    memories: Sequence[Any], two_ctas: bool, blocks: int
+) -> list[tuple[int, int]]:
+    """Pairs of blocks of a cluster: one that commits to the barrier of the other, which has copies
+    of what the first has in one of the memories. With `two_ctas` the first of each two commits, to
+    both."""
+    pair = int(two_ctas and blocks > 1)
+    masks = [0, *map(copies_of, memories)] if blocks > 1 else [0]
+    return [
+        (source, target) for target in range(blocks) for source in range(0, blocks, 1 + pair)
+        if any(not (source ^ target) & ~(mask | pair) for mask in masks)
+    ]  # fmt: skip
 
 
 def is_of_pair(type: Any) -> bool:
@@ -171,12 +181,17 @@ def _check_shared(name: str, barriers: Sequence[ir.Type]) -> None:
         )
 
 
-def _read(context: Context, memory: Buffer) -> np.ndarray:
+def _read(context: Context, memory: Buffer, two_ctas: bool) -> np.ndarray:
     """An operand: shared memory that nothing is being copied to, or what tensor memory will hold
     for the product."""
     state = state_of(context)
     pending = any(np.shares_memory(w.target, memory.data) for w in state.own.works if not w.done)
-    return state.newest(memory) if pending else state.check_read(memory, by_proxy=True)
+    if pending:
+        return state.newest(memory)
+    # Of two blocks the first reads the memory of both.
+    pair = int(two_ctas and state.blocks > 1)
+    route = [(block & ~pair, block) for block in range(state.blocks)]
+    return state.check_read(memory, by_proxy=True, route=route)
 
 
 class TCGen5MMAOp(TensorCoreProduct):
@@ -214,7 +229,7 @@ class TCGen5MMAOp(TensorCoreProduct):
     ) -> None:  # fmt: skip
         if not pred:
             return
-        left, right = (_read(context, m) for m in (a, b))
+        left, right = (_read(context, m, self.two_ctas) for m in (a, b))
         wide = np.int64 if d.data.dtype.kind == "i" else np.float64
         product = np.matmul(left.astype(wide), right.astype(wide))
         self.start(context, d, product, (a, b), use, barriers, conditions)
@@ -262,7 +277,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         packed = formats == (ScaleFormat.E2M1, ScaleFormat.E2M1)
         if ScaleFormat.E2M1 in formats and not packed:
             raise NotImplementedError(f"{cls.name}: e2m1 beside another format")
-        blocks = _blocks(sums)
+        blocks = blocks_of_memory(sums)
         for axis, (scale, rows) in enumerate(((a_scale, m), (b_scale, n))):
             memory = check_tensor_memory(cls.name, scale)
             scales = isinstance(memory.encoding, TensorMemoryScalesEncoding)
@@ -282,7 +297,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         if not pred:
             return
         left, right, a_scales, b_scales = (
-            _read(context, m) for m in (a, b, a_scale, b_scale)
+            _read(context, m, self.two_ctas) for m in (a, b, a_scale, b_scale)
         )
         if self.packed:
             left, right = unpack_fp4(left, 1), unpack_fp4(right, 0)
@@ -386,7 +401,7 @@ class TCGen5CommitOp(Op):
 
     name = "ttng.tc_gen5_commit"
     capabilities = 100, 119
-    effects = (arrives("barrier"), reads(TENSOR), writes(TENSOR))
+    effects = (arrives("barrier", Queue.TENSOR_DOT), reads(TENSOR), writes(TENSOR))
     syntax = "$barrier [, $pred] [descs $descs] attrs : type(barrier) [, type(descs)]"
     reads_operand_types = True
     barrier = operand()
@@ -394,8 +409,11 @@ class TCGen5CommitOp(Op):
     descs = variadic()
 
     @property
-    def reaches_blocks(self) -> bool:
+    def reachesblocks_of_memory(self) -> bool:
         return bool(self.descs)
+
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 1
 
     @classmethod
     def infer(cls, barrier: ir.Type, pred: ir.Type | None, descs: Sequence[ir.Type]) -> None:
@@ -410,5 +428,7 @@ class TCGen5CommitOp(Op):
     ) -> None:
         if pred is None or pred:
             state = state_of(context)
-            count = blocks_that_commit([m.type for m in self.descs], state.of_pairs)
-            state.commit_tensor_work(barrier, count)
+            memories = [m.type for m in self.descs]
+            count = blocks_that_commit(memories, state.of_pairs)
+            route = route_of_commits(memories, state.of_pairs, state.blocks)
+            state.commit_tensor_work(barrier, count, route)

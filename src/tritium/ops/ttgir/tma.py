@@ -43,6 +43,9 @@ from tritium.ops.ttgir.types import (
     bytes_of,
     check_barrier,
     check_memory,
+    route_of_arrivals,
+    route_of_copies,
+    told,
 )
 from tritium.ops.ttir.atomic import combine
 from tritium.ops.ttir.descriptor import (
@@ -76,6 +79,10 @@ class InitBarrierOp(Op):
         if count < 1:
             raise OpError(f"{cls.name}: count is {count}; 1 or more is required")
 
+    @property
+    def phase_arrivals(self) -> int:
+        return self.count
+
     def evaluate(self, context: Context, alloc: Buffer) -> None:
         state_of(context).new_barrier(alloc, self.count)
 
@@ -106,10 +113,16 @@ class RoutedArrival(Op):
 
     alloc: Any
     fromCTA = i32_attr(ITSELF)
+    reads_operand_types = True
 
     @property
     def reaches_blocks(self) -> bool:
         return self.fromCTA != ITSELF or bool(blocks_of_barrier(self.alloc.type))
+
+    def _arrive(self, context: Context, alloc: Buffer, count: int = 1, expected: int = 0) -> None:
+        state = state_of(context)
+        route = route_of_arrivals(self.alloc.type, state.blocks, self.fromCTA)
+        state.barrier(alloc, route).arrive(count, expected, route=route)
 
 
 class BarrierExpectOp(RoutedArrival):
@@ -131,9 +144,12 @@ class BarrierExpectOp(RoutedArrival):
     def most_arrivals(self) -> float:
         return inf if self.reaches_blocks else 1
 
+    def expected_bytes(self) -> int:
+        return self.size
+
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred:
-            state_of(context).barrier(alloc).arrive(expected=self.size)
+            self._arrive(context, alloc, expected=self.size)
 
 
 class ArriveBarrierOp(RoutedArrival):
@@ -164,7 +180,7 @@ class ArriveBarrierOp(RoutedArrival):
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred is None or pred:
-            state_of(context).barrier(alloc).arrive(self.count)
+            self._arrive(context, alloc, self.count)
 
 
 class WaitBarrierOp(Op):
@@ -172,6 +188,7 @@ class WaitBarrierOp(Op):
     what the barrier stands for until then."""
 
     name = "ttng.wait_barrier"
+    reads_operand_types = True
     effects = (waits(BARRIER, Queue.MBARRIER, "alloc"),)
     syntax = "$alloc, $phase [, $pred] [deps $deps] attrs : type(alloc) [, type(deps)]"
     alloc = operand()
@@ -205,7 +222,7 @@ class WaitBarrierOp(Op):
                 f"ended as well: {barrier.progress}"
             )
         barrier.unseen = 0
-        state_of(context).acquired(barrier)
+        state_of(context).acquired(barrier, blocks_of_barrier(self.alloc.type))
 
 
 def _check_block(name: str, block: Any, memory: MemDescType) -> None:
@@ -269,6 +286,9 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         """None: its bytes count, beside the arrivals."""
         return inf if self.reaches_blocks else 0
 
+    def expected_bytes(self) -> int:
+        return -bytes_of(self.result.type)
+
     @classmethod
     def infer(
         cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
@@ -294,7 +314,8 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
             return
         state = state_of(context)
         state.check_bulk(result)
-        data = state.check_write(result)
+        route = route_of_copies(self.result.type, state.blocks, self.multicast)
+        data = state.check_write(result, route=route)
         addresses, inside = (
             desc.addresses(coord, offsets, data.shape, data.dtype.itemsize)
             if isinstance(desc, Patches) else _place(desc, coord, data)
@@ -302,7 +323,8 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         values = context.memory.load(addresses, data.dtype, inside)
         if desc.padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
-        state.barrier(barrier).copies.append(Copy(data, values, bytes_of(self.result.type)))
+        route = told(route, self.barrier.type)
+        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
 
 
 class AsyncTMACopyLocalToGlobalOp(HintedOp):
@@ -386,6 +408,10 @@ class AsyncTMAStoreWaitOp(Op):
     @classmethod
     def infer(cls, *, pendings: int, complete: bool) -> tuple[ir.Type, ...]:
         return ()
+
+    @property
+    def left_in_flight(self) -> int:
+        return self.pendings
 
     def evaluate(self, context: Context) -> None:
         stores = state_of(context).own.stores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from tritium.ops.fields import operand, unit_attr
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.tma import check_barrier, check_flag
-from tritium.ops.ttgir.types import blocks_of_barrier, bytes_of, check_memory
+from tritium.ops.ttgir.types import (
+    blocks_of_barrier,
+    bytes_of,
+    check_memory,
+    route_of_copies,
+    told,
+)
 from tritium.ops.ttir.descriptor import check_rows
 from tritium.ops.ttir.memory import HintedOp, PaddingOption
 
@@ -65,6 +72,12 @@ class AsyncTMAGatherOp(HintedOp):
     def reaches_blocks(self) -> bool:
         return self.multicast or bool(blocks_of_barrier(self.barrier.type))
 
+    def most_arrivals(self) -> float:
+        return inf if self.reaches_blocks else 0
+
+    def expected_bytes(self) -> int:
+        return -bytes_of(self.result.type)
+
     @classmethod
     def infer(
         cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, barrier: ir.Type,
@@ -82,12 +95,14 @@ class AsyncTMAGatherOp(HintedOp):
             return
         state = state_of(context)
         state.check_bulk(result)
-        data = state.check_write(result)
+        route = route_of_copies(self.result.type, state.blocks, self.multicast)
+        data = state.check_write(result, route=route)
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         values = context.memory.load(addresses, data.dtype, inside)
         if desc.padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
-        state.barrier(barrier).copies.append(Copy(data, values, bytes_of(self.result.type)))
+        route = told(route, self.barrier.type)
+        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
 
 
 class AsyncTMAScatterOp(HintedOp):

@@ -16,10 +16,12 @@ from xdsl.printer import Printer
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
+    BLOCK,
     NVMMASharedEncoding,
+    PermutedSharedEncoding,
     SharedEncoding,
     SharedMemorySpace,
-    SwizzledSharedEncoding,
+    linear,
     part_of,
 )
 from tritium.ops.elementwise import describe
@@ -163,8 +165,42 @@ def blocks_of_barrier(type: Any) -> int:
     """The bits of a block's number in its cluster that do not tell which barrier is its own: blocks
     that differ in them share one, which is the first's."""
     encoding: Any = type.encoding
-    cluster = encoding.get("CGALayout") if isinstance(encoding, SwizzledSharedEncoding) else ()
+    cluster = encoding.get("CGALayout") if isinstance(encoding, PermutedSharedEncoding) else ()
     return sum(1 << bit for bit, basis in enumerate(cluster) if not any(basis))
+
+
+def copies_of(memory: Any) -> int:
+    """The bits of a block's number that do not tell what the block has of a piece of memory."""
+    bases = blocks_of_memory(memory)
+    return sum(1 << bit for bit, basis in enumerate(bases) if not any(basis))
+
+
+def blocks_of_memory(memory: Any) -> list[list[int]]:
+    """The coordinates that each bit of a block's number adds to those at which its part begins."""
+    shape = memory.allocation_shape()
+    rank = memory.encoding.rank if isinstance(memory.encoding, SharedEncoding) else 2
+    layout = linear(memory.encoding, shape[-rank:])
+    return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
+
+
+def route_of_arrivals(barrier: Any, blocks: int, from_block: int = -1) -> list[tuple[int, int]]:
+    """Pairs of blocks of a cluster: one that arrives at the barrier of the other. The barrier of
+    block t gets the arrival of block `t & from_block`; where blocks share one, that of each."""
+    shared = blocks_of_barrier(barrier)
+    return [(t & from_block, t & ~shared) for t in range(blocks)]
+
+
+def route_of_copies(memory: Any, blocks: int, multicast: bool) -> list[tuple[int, int]]:
+    """Pairs of blocks of a cluster: one that copies into the memory of the other. With `multicast`
+    it is the first of those that have copies of the same."""
+    copies = copies_of(memory) if multicast and blocks > 1 else 0
+    return [(t & ~copies, t) for t in range(blocks)]
+
+
+def told(route: Sequence[tuple[int, int]], barrier: Any) -> list[tuple[int, int]]:
+    """Pairs of blocks: one whose copies, by a route, count for the barrier of the other."""
+    shared = blocks_of_barrier(barrier)
+    return [(source, target & ~shared) for source, target in route]
 
 
 def check_same_tile(name: str, tile: ir.Type, memory: MemDescType) -> None:

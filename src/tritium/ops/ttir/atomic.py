@@ -81,7 +81,7 @@ class AtomicOp(Op):
 class AtomicUpdate(AtomicOp):
     """Base of the ops that combine memory with `val` where the mask is true."""
 
-    updates = True
+    updates = changes_memory = True
     val = operand()
     mask = optional()
     atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
@@ -133,7 +133,7 @@ class AtomicCASOp(AtomicOp):
     """Replace memory by `val` where it holds `cmp`, bit for bit; the result is what it held."""
 
     name = "tt.atomic_cas"
-    updates = True
+    updates = changes_memory = True
     syntax = "$sem, $scope, $ptr, $cmp, $val attrs : functional"
     cmp = operand()
     val = operand()
@@ -183,6 +183,7 @@ class AtomicStoreOp(AtomicOp):
     """Write `val` to memory where the mask is true. Each element is written at once."""
 
     name = "tt.atomic_store"
+    changes_memory = True
     syntax = "$sem, $scope, $ptr, $val [, $mask] attrs : type(ptr)"
     val = operand()
     mask = optional()
@@ -203,6 +204,7 @@ class AtomicPollOp(AtomicOp):
     since the op began; which ones were seen to be equal. Each is read once at least."""
 
     name = "tt.atomic_poll"
+    may_wait = True
     syntax = (
         "$sem, $scope, $ptr, $expected [timeout $timeout] attrs "
         ": type(ptr), type(expected) -> type(result)"

@@ -55,7 +55,26 @@ class ExternElementwiseOp(Op):
         return np.asarray(function(*arguments)).astype(ir.numpy_dtype(self.result_types[0]))
 
 
-class ElementwiseInlineAsmOp(Op):
+class AssemblyOp(Op):
+    """Base of inline assembly: its text, the constraints of its operands, results first, and
+    whether it is `pure`."""
+
+    arguments = variadic()
+    asm_string = string_attr()
+    constraints = string_attr()
+    pure = bool_attr()
+
+    def own_effects(self) -> Effects:
+        return () if self.pure else (opaque(),)
+
+    def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
+        raise NotImplementedError(
+            "inline assembly has no meaning without the processor that it is for, so it cannot be "
+            f"interpreted; run the kernel compiled: {self.asm_string!r}"
+        )
+
+
+class ElementwiseInlineAsmOp(AssemblyOp):
     """Target assembly for every element, or for every `packed_element` neighbours at once.
 
     `ElementwiseInlineAsmOp.build(arguments, result=[types], asm_string=..., constraints=...,
@@ -64,12 +83,9 @@ class ElementwiseInlineAsmOp(Op):
 
     name = "tt.elementwise_inline_asm"
     exact = "bits"
+    may_wait = True
     cost = 20
     syntax = "$asm_string attrs [$arguments : type(arguments)] -> type(results)"
-    arguments = variadic()
-    asm_string = string_attr()
-    constraints = string_attr()
-    pure = bool_attr()
     packed_element = i32_attr()
 
     @classmethod
@@ -93,12 +109,3 @@ class ElementwiseInlineAsmOp(Op):
     @property
     def is_elementwise(self) -> bool:
         return self.pure and self.packed_element == 1
-
-    def own_effects(self) -> Effects:
-        return () if self.pure else (opaque(),)
-
-    def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
-        raise NotImplementedError(
-            "inline assembly has no meaning without the processor that it is for, so it cannot be "
-            f"interpreted; run the kernel compiled: {self.asm_string!r}"
-        )

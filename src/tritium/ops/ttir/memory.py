@@ -188,6 +188,7 @@ class AddPtrOp(Op):
     name = "tt.addptr"
     elementwise = True
     weights = (1, 1)
+    widened_operand = "offset"
     memory_operands = ("ptr",)
     syntax = "$ptr, $offset attrs : type(ptr), type(offset)"
     ptr = operand()

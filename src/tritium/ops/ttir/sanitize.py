@@ -12,7 +12,7 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import HOST, opaque, waits
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import enum_attr, i32_attr, operand
+from tritium.ops.fields import enum_attr, i32_array_attr, i32_attr, operand, optional
 from tritium.ops.memory import Context, EvaluationError
 
 
@@ -114,3 +114,84 @@ class ReportOp(Op):
             raise EvaluationError(
                 f"sanitizer check {self.site} failed in program ({place}): {int(found.max()):#x}"
             )
+
+
+class ChipAccessOp(Op):
+    """Note that a partition accesses `memory`, a piece of shared memory, from here on, if `pred`.
+    Report check number `site` where another access, one of the two a write, is not over as far as
+    the partition knows.
+
+    `table` is the address of what is noted, `state` how that lies there (`sanitize.chip.state`).
+    The access is that of the actor `queue`; -1 for the partition itself, -2 for that of `barrier`.
+    `places` and `barriers`: (number, first, unit, count) of the allocations that the memory and the
+    barrier may be in. `column`: of what is read; -1 for a write.
+    """
+
+    name = "ttg.note_access"
+    effects = (opaque(),)
+    syntax = "$memory, $table [, $pred] [by $barrier] attrs : type(memory) [, type(barrier)]"
+    memory = operand()
+    table = operand()
+    pred = optional()
+    barrier = optional()
+    state = i32_array_attr()
+    places = i32_array_attr()
+    barriers = i32_array_attr(())
+    partition = i32_attr()
+    queue = i32_attr()
+    column = i32_attr()
+    site = i32_attr()
+
+    @classmethod
+    def infer(cls, memory: ir.Type, table: ir.Type, *others: ir.Type | None, **attrs: Any) -> None:
+        if table != ir.i64:
+            raise OpError(f"{cls.name}: table is {describe(table)}; i64 is required")
+
+    def evaluate(self, context: Context, *values: Any) -> None:
+        """Nothing is noted: the model of shared memory refuses such accesses."""
+
+
+class ChipEvent(IntEnum):
+    """Kind of what a partition does to the order of accesses of shared memory."""
+
+    PLACE, START, WAIT_QUEUE, INIT, ARRIVE, WAIT, FORK, JOIN = range(8)
+
+
+class ChipEventOp(Op):
+    """Note that a partition does something by which accesses of shared memory are ordered, if
+    `pred`:
+
+    - PLACE: it allocates `memory`, which has `count` rows.
+    - START: it begins the next group of the actor `queue`.
+    - WAIT_QUEUE: it has waited for all but the `count` newest groups of `queue`.
+    - INIT: the barrier `memory` gets phases of `count` arrivals.
+    - ARRIVE: it arrives `count` times at the barrier `memory`, which is to wait for `bytes` more,
+      when the groups of `queue` (-1: none) are done.
+    - WAIT: it has waited for the barrier's phase of parity `phase`.
+    - FORK, JOIN: the first `count` other partitions begin; have ended.
+
+    Other operands and attributes are those of `ChipAccessOp`.
+    """
+
+    name = "ttg.note_event"
+    effects = (opaque(),)
+    syntax = "$event, $table [, $pred] [of $memory] [phase $phase] attrs [: type(memory)]"
+    table = operand()
+    pred = optional()
+    memory = optional()
+    phase = optional()
+    event = enum_attr(ChipEvent)
+    state = i32_array_attr()
+    places = i32_array_attr(())
+    partition = i32_attr(0)
+    queue = i32_attr(-1)
+    count = i32_attr(0)
+    bytes = i32_attr(0)
+
+    @classmethod
+    def infer(cls, table: ir.Type, *others: ir.Type | None, **attrs: Any) -> None:
+        if table != ir.i64:
+            raise OpError(f"{cls.name}: table is {describe(table)}; i64 is required")
+
+    def evaluate(self, context: Context, *values: Any) -> None:
+        """Nothing is noted."""

@@ -24,12 +24,12 @@ from tritium.passes.rewriting import Pattern, Rewriter
 NO_CONTEXT: Any = None
 
 
-def is_zero(number: Any | None) -> bool:
+def is_zero(number: object) -> bool:
     """Whether a known integer is 0."""
     return number is not None and number == 0
 
 
-def is_ones(number: Any | None) -> bool:
+def is_ones(number: object) -> bool:
     """Whether all bits of a known integer are set."""
     if number is None:
         return False

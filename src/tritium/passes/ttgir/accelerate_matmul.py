@@ -39,9 +39,8 @@ from tritium.ir.layouts.encodings import (
 from tritium.ir.layouts.moves import permuted
 from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AddFOp
-from tritium.ops.base import Op, permutes
+from tritium.ops.base import Op, changes_layout, permutes
 from tritium.ops.ttgir import (
-    ConvertLayoutOp,
     LocalAllocOp,
     MemDescTransOp,
     memdesc_of,
@@ -158,8 +157,8 @@ def _is_asynchronous(op: TileProduct) -> bool:
 
 def source_of(value: SSAValue) -> SSAValue:
     """The value before conversions of its layout."""
-    while isinstance(value.owner, ConvertLayoutOp):
-        value = value.owner.src
+    while changes_layout(value.owner):
+        value = value.owner.operands[0]
     return value
 
 

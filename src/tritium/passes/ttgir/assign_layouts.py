@@ -22,22 +22,20 @@ home it is computed again if that is cheaper than moving it, else converted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, ClassVar, TypeGuard
 
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.regions import is_removable
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
-from tritium.ops.base import Op
-from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.base import ControlEdge, Op, changes_layout
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -79,6 +77,37 @@ def remove_unused(function: Operation) -> None:
             erase(op)
 
 
+class _Flow:
+    """The values that control hands on between the blocks of a function's loops and choices.
+
+    Attributes:
+        groups: by op, the arguments and results that are tied (`Op.tied_values`).
+        sources: by value, (the op that hands on, the value that is handed on) for each that may
+            arrive; of tied values but the first one, that first one alone.
+        targets: by the op that hands on, where its last operands arrive.
+    """
+
+    def __init__(self, function: Operation):
+        self.groups: dict[Operation, list[tuple[SSAValue, ...]]] = {}
+        self.sources: dict[SSAValue, list[tuple[Operation, SSAValue]]] = {}
+        self.targets: dict[Operation, Sequence[SSAValue]] = {}
+        for op in function.walk():
+            if op.regions and isinstance(op, Op) and (edges := list(op.control_edges())):
+                self._add(op, edges)
+
+    def _add(self, op: Op, edges: Sequence[ControlEdge]) -> None:
+        self.groups[op] = groups = op.tied_values()
+        for first, *others in groups:
+            self.sources[first] = []
+            self.sources.update((value, [(op, first)]) for value in others)
+        firsts = {group[0] for group in groups}
+        for edge in edges:
+            self.targets.setdefault(edge.source, edge.targets)
+            for value, target in zip(edge.values, edge.targets, strict=True):
+                if target in firsts:
+                    self.sources[target].append((edge.source, value))
+
+
 class _Homes:
     """The encoding in which each value of a function is computed (`home`), and how dear it is
     (`level`)."""
@@ -87,16 +116,17 @@ class _Homes:
         self.home: dict[SSAValue, Encoding] = {}
         self.level: dict[SSAValue, int] = {}
         self._demands: dict[SSAValue, list[Encoding]] = {}
+        self.flow = _Flow(function)
         for op in function.walk():
             for index, value in enumerate(op.operands):
-                encoding = required(op, index)
+                encoding = self.required(op, index)
                 if encoding is not None:
                     self._want(value, encoding)
         for region in function.regions:
             for block in region.blocks:
                 for argument in block.args:
                     if is_tile(argument):
-                        self._set(argument, ir.encoding_of(argument.type), LOADED)
+                        self._set([argument], ir.encoding_of(argument.type), LOADED)
             for block in region.blocks:
                 self._block(block)
 
@@ -111,7 +141,8 @@ class _Homes:
             if encoding in demands:
                 continue
             demands.append(encoding)
-            pending += [(v, encoding) for v in _same_encoding(value)]
+            # What control passes on as this value should have its encoding, too.
+            pending += [(v, encoding) for _, v in self.flow.sources.get(value, ())]
             owner = value.owner
             if isinstance(owner, Operation) and is_follower(owner):
                 wanted = _layouts_before(owner, encoding) or []
@@ -129,6 +160,17 @@ class _Homes:
         used = (self._demands[v][0] for v in values if self._demands.get(v))
         return next(used, ir.encoding_of(values[0].type))
 
+    def required(self, op: Operation, index: int) -> Encoding | None:
+        """The encoding that an anchor needs its operand in: the one that it has. None for operands
+        that may have any, and for ops that are no anchors."""
+        value = op.operands[index]
+        if not is_tile(value) or op in self.flow.targets:
+            return None
+        free = isinstance(op, Op) and op.takes_any_layout
+        if free or is_follower(op) or _place_of(op) is not None:
+            return None
+        return ir.encoding_of(value.type)
+
     # Homes
 
     def of(self, value: SSAValue) -> tuple[int, Encoding]:
@@ -136,18 +178,15 @@ class _Homes:
         value = source_of(value)
         return self.level[value], self.home[value]
 
-    def _set(self, value: SSAValue, encoding: Encoding, level: int) -> None:
-        self.home[value], self.level[value] = encoding, level
+    def _set(self, values: Iterable[SSAValue], encoding: Encoding, level: int) -> None:
+        for value in values:
+            self.home[value], self.level[value] = encoding, level
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
-            if isinstance(op, ForOp):
-                self._for(op)
-            elif isinstance(op, WhileOp):
-                self._while(op)
-            elif isinstance(op, IfOp):
-                self._if(op)
-            elif not isinstance(op, ConvertLayoutOp):
+            if op in self.flow.groups:
+                self._control(op)
+            elif not changes_layout(op):
                 self._op(op)
 
     def _op(self, op: Operation) -> None:
@@ -158,26 +197,24 @@ class _Homes:
             level, parent = self.best(op.operands)
             home = op.result_layout(parent)
             assert home is not None, op.name
-            for result in tiles:
-                self._set(result, home, max(level, LOADED))
+            self._set(tiles, home, max(level, LOADED))
         elif (place := _place_of(op)) is not None:
             level, home = self.of(place)
-            for result in tiles:
-                self._set(result, home, max(level, LOADED))
+            self._set(tiles, home, max(level, LOADED))
         elif is_follower(op):
             self._follower(op)
         elif isinstance(op, Op) and (passed := list(op.forwarded_values())):
             for source, result in passed:
                 if result in tiles:
                     level, home = self.of(source)
-                    self._set(result, home, level)
+                    self._set([result], home, level)
         else:
             level = SOFT if is_source(op) else LOADED
             if isinstance(op, TileProduct):
                 level = PRODUCT
             for result in tiles:
                 home = self._demand(result) if level == SOFT else ir.encoding_of(result.type)
-                self._set(result, home, level)
+                self._set([result], home, level)
 
     def _follower(self, op: Op) -> None:
         level, home = SOFT, None
@@ -192,112 +229,55 @@ class _Homes:
             home = self._demand_of_any(op.results)
             if _layouts_before(op, home) is None:
                 home = op.result_layout(self.best(op.operands)[1]) or home
-        for result in op.results:  # of one encoding, which `result_layout` gives
-            self._set(result, home, level)
+        self._set(op.results, home, level)  # of one encoding, which `result_layout` gives
 
-    def best(self, values: Any) -> tuple[int, Encoding]:
+    def best(self, values: Iterable[SSAValue]) -> tuple[int, Encoding]:
         """(how dear, home) of the dearest of some values."""
         return max((self.of(v) for v in values if is_tile(v)), key=lambda pair: pair[0])
 
-    def _carried(self, value: SSAValue, init: SSAValue) -> None:
-        """A first guess for what a loop carries."""
+    def _carried(self, values: Sequence[SSAValue], init: SSAValue) -> None:
+        """A first guess for what a loop carries, tied values."""
         level, home = self.of(init)
         if level < LOADED:
             level = CARRIED
-            home = self._demands[value][0] if self._demands.get(value) else home
-        self._set(value, home, level)
+            home = self._demands[values[0]][0] if self._demands.get(values[0]) else home
+        self._set(values, home, level)
 
-    def _raise(self, value: SSAValue, other: SSAValue) -> bool:
-        """Take over the home of a dearer value that will be this one; whether it was dearer."""
+    def _raise(self, values: Sequence[SSAValue], other: SSAValue) -> bool:
+        """Take over the home of a dearer value that tied ones will be; whether it was dearer."""
         level, home = self.of(other)
-        if level <= self.level[value]:
+        if level <= self.level[values[0]]:
             return False
-        self._set(value, home, level)
+        self._set(values, home, level)
         return True
 
-    def _for(self, op: ForOp) -> None:
-        pairs = [
-            (argument, init, index)
-            for index, (argument, init) in enumerate(zip(op.body.args[1:], op.inits, strict=True))
-            if is_tile(argument)
-        ]
-        for argument, init, _ in pairs:
-            self._carried(argument, init)
-        changed = True
+    def _control(self, op: Operation) -> None:
+        """Loops and choices: what a loop carries has the home of the dearest value that it may be;
+        other arguments and results follow from what arrives at them once all of it is known."""
+        groups = [group for group in self.flow.groups[op] if is_tile(group[0])]
+        for group in groups:
+            for source, value in self.flow.sources[group[0]]:
+                if source is op:
+                    self._carried(group, value)
+        blocks, changed = [block for region in op.regions for block in region.blocks], True
         while changed:
-            self._block(op.body)
-            yields = terminator(op.body).operands
-            # All, not any: each may be raised.
-            raised = [self._raise(a, yields[i]) for a, _, i in pairs]
-            changed = any(raised)
-        for argument, _, index in pairs:
-            self._set(op.results[index], self.home[argument], self.level[argument])
+            changed = False
+            for block in blocks:
+                self._block(block)
+                for group in groups:  # all, not any: each may be raised
+                    changed |= self._arrive(op, group, terminator(block))
 
-    def _while(self, op: WhileOp) -> None:
-        before, after = (region.block for region in op.regions)
-        for argument, init in zip(before.args, op.inits, strict=True):
-            if is_tile(argument):
-                self._carried(argument, init)
-        changed = True
-        while changed:
-            self._block(before)
-            passed = terminator(before).operands[1:]
-            for values in (after.args, op.results):
-                for value, source in zip(values, passed, strict=True):
-                    if is_tile(value):
-                        level, home = self.of(source)
-                        self._set(value, home, level)
-            self._block(after)
-            yields = terminator(after).operands
-            raised = [
-                self._raise(a, y) for a, y in zip(before.args, yields, strict=True) if is_tile(a)
-            ]
-            changed = any(raised)
-
-    def _if(self, op: IfOp) -> None:
-        blocks = [region.block for region in op.regions if region.blocks]
-        for block in blocks:
-            self._block(block)
-        for index, result in enumerate(op.results):
-            if is_tile(result):
-                level, home = self.best([terminator(b).operands[index] for b in blocks])
-                self._set(result, self._demand(result) if level == SOFT else home,
-                          max(level, CARRIED))  # fmt: skip
-
-
-def _same_encoding(value: SSAValue) -> list[SSAValue]:
-    """The other values that should have a value's encoding because control flow passes one on as
-    the other."""
-    if isinstance(value, OpResult):
-        op, index = value.op, value.index
-        if isinstance(op, ForOp):
-            return [op.body.args[index + 1]]
-        if isinstance(op, WhileOp):
-            return [terminator(op.regions[0].block).operands[index + 1]]
-        if isinstance(op, IfOp):
-            return [terminator(r.block).operands[index] for r in op.regions if r.blocks]
-        return []
-    assert isinstance(value, BlockArgument)
-    op, index = value.block.parent_op(), value.index
-    if isinstance(op, ForOp) and index > 0:
-        return [op.inits[index - 1], terminator(op.body).operands[index - 1]]
-    if isinstance(op, WhileOp):
-        if value.block is op.regions[0].block:
-            return [op.inits[index], terminator(op.regions[1].block).operands[index]]
-        return [terminator(op.regions[0].block).operands[index + 1]]
-    return []
-
-
-def required(op: Operation, index: int) -> Encoding | None:
-    """The encoding that an anchor needs its operand in: the one that it has. None for operands
-    that may have any, and for ops that are no anchors."""
-    value = op.operands[index]
-    if not is_tile(value) or isinstance(op, (ForOp, WhileOp, IfOp, YieldOp, ConditionOp)):
-        return None
-    free = isinstance(op, Op) and op.takes_any_layout
-    if free or is_follower(op) or _place_of(op) is not None:
-        return None
-    return ir.encoding_of(value.type)
+    def _arrive(self, op: Operation, group: tuple[SSAValue, ...], end: Operation) -> bool:
+        """Note what a terminator hands on to some tied values of an op; returns True if a loop
+        carries them and they are dearer than before."""
+        sources = self.flow.sources[group[0]]
+        if sources[0][0] is op:
+            return any(self._raise(group, value) for source, value in sources if source is end)
+        if sources[-1][0] is end:
+            level, home = self.best(value for _, value in sources)
+            home = self._demand(group[0]) if level == SOFT else home
+            self._set(group, home, max(level, CARRIED))
+        return False
 
 
 def _places_results(op: Operation) -> TypeGuard[Op]:
@@ -326,8 +306,8 @@ class _Rewrite:
 
     def run(self) -> None:
         """Change types, then operands, in program order."""
-        ops = [op for op in self.function.walk() if not isinstance(op, ConvertLayoutOp)]
-        needs = [[required(op, i) for i in range(len(op.operands))] for op in ops]
+        ops = [op for op in self.function.walk() if not changes_layout(op)]
+        needs = [[self.homes.required(op, i) for i in range(len(op.operands))] for op in ops]
         for value, home in list(self.homes.home.items()):
             retype(value, home)
         for op, needed in zip(ops, needs, strict=True):
@@ -349,19 +329,8 @@ class _Rewrite:
             return [self.homes.best(op.operands)[1]] * len(op.operands)
         if (place := _place_of(op)) is not None:
             return [homes[op.results[0]] if v is place else None for v in op.operands]
-        if isinstance(op, ForOp):
-            return [*[None] * 3, *[homes.get(a) for a in op.body.args[1:]]]
-        if isinstance(op, WhileOp):
-            return [homes.get(a) for a in op.regions[0].block.args]
-        parent = op.parent_op()
-        if isinstance(op, ConditionOp) and isinstance(parent, WhileOp):
-            return [None, *[homes.get(r) for r in parent.results]]
-        if isinstance(op, YieldOp):
-            if isinstance(parent, WhileOp):
-                return [homes.get(a) for a in parent.regions[0].block.args]
-            assert parent is not None
-            return [homes.get(r) for r in parent.results]
-        return none
+        arriving = [homes.get(v) for v in self.homes.flow.targets.get(op, ())]
+        return [*none[len(arriving) :], *arriving]
 
     def _request(self, value: SSAValue, encoding: Encoding, user: Operation) -> SSAValue:
         """The value in an encoding, made before `user` if it is not there yet."""
@@ -456,7 +425,7 @@ def _before_memory(user: Operation, value: SSAValue) -> Operation:
     place, former = user, user.prev_op if isinstance(user, TileProduct) else None
     while former is not None and former is not value.owner:
         allocates = allocates_memory(former)
-        if not allocates and not isinstance(former, ConvertLayoutOp):
+        if not allocates and not changes_layout(former):
             break
         place, former = former if allocates else place, former.prev_op
     return place

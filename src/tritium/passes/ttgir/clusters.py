@@ -28,7 +28,7 @@ from tritium.target import Processor
 _ACCESSES = (ttir.ElementAccess, ttir.BlockAccess)
 
 
-def num_ctas_of(module: Any) -> int:
+def num_ctas_of(module: Operation) -> int:
     """The blocks of a program, from the module's attributes."""
     found: Any = module.attributes.get(NUM_CTAS)
     return 1 if found is None else found.value.data

@@ -39,9 +39,8 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ops import ttir
-from tritium.ops.base import Op, permutes
+from tritium.ops.base import Op, changes_layout, permutes
 from tritium.ops.elementwise import CastOp
-from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
@@ -193,9 +192,7 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
             elif permutes(owner):
                 assert owner.permuted_axes is not None
                 pending.append((owner.operands[0], owner.permuted_axes[axis]))
-            elif isinstance(owner, ConvertLayoutOp):
-                pending.append((owner.src, axis))
-            elif isinstance(owner, CastOp):
+            elif changes_layout(owner) or isinstance(owner, CastOp):
                 pending.append((owner.operands[0], axis))
             elif isinstance(owner, Op) and owner.is_elementwise:
                 pending += [(value, axis) for value, _ in owner.forwarded_values()]
@@ -208,7 +205,7 @@ def _is_operand(loaded: SSAValue) -> bool:
     pending = [loaded]
     while pending:
         for user in [use.operation for use in pending.pop().uses]:
-            if permutes(user) or isinstance(user, (ConvertLayoutOp, CastOp)):
+            if permutes(user) or changes_layout(user) or isinstance(user, CastOp):
                 pending += user.results
             elif not isinstance(user, TileProduct):
                 return False

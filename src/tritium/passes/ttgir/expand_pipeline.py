@@ -21,7 +21,7 @@ from tritium.ops.arith import (
     SubIOp,
     XOrIOp,
 )
-from tritium.ops.base import permutes
+from tritium.ops.base import changes_layout, permutes
 from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
@@ -30,7 +30,6 @@ from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
     AsyncWaitOp,
     BarrierExpectOp,
-    ConvertLayoutOp,
     InitBarrierOp,
     InvalBarrierOp,
     LocalAllocOp,
@@ -503,12 +502,13 @@ def use_buffer(
     if isinstance(op, MemDescTransOp) and values.get(op.src) is not None:
         values[op.results[0]] = here.value(MemDescTransOp, values[op.src], order=op.order)
         return True
-    if isinstance(op, (LocalAllocOp, ConvertLayoutOp)) and op.src in views:
-        view = views[op.src]
+    allocates = isinstance(op, LocalAllocOp)
+    view = views.get(op.operands[0]) if op.operands and (allocates or changes_layout(op)) else None
+    if view is not None:
         if not _reads_buffer(op, view.type):
             return False
         result = op.results[0]
-        if isinstance(op, LocalAllocOp):
+        if allocates:
             values[result] = view
         else:
             values[result] = here.value(LocalLoadOp, view, None, result=result.type)
@@ -526,7 +526,7 @@ def _reads_buffer(user: Operation, memory: Any) -> bool:
         view = MemDescTransOp.infer(memory, order=user.permuted_axes or ())
         uses = [use.operation for use in user.results[0].uses]
         return all(
-            isinstance(inner, ConvertLayoutOp) and inner.parent is user.parent
+            changes_layout(inner) and inner.parent is user.parent
             and _reads_buffer(inner, view) for inner in uses
         )  # fmt: skip
-    return isinstance(user, ConvertLayoutOp) and in_block(user.results[0].type, memory)
+    return changes_layout(user) and in_block(user.results[0].type, memory)

@@ -182,7 +182,7 @@ def fills_buffers(access: DescriptorAccess) -> bool:
     return bytes_of(memory) % max(BULK_ALIGNMENT, encoding.base_alignment) == 0
 
 
-def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def order_of(encoding: Attribute | None, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of a tile, that along which a thread has neighbours first."""
     if isinstance(encoding, BlockedEncoding):
         return encoding.get("order")
@@ -194,24 +194,24 @@ def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(rank), key=lambda a: (not neighbours[a], -a)))
 
 
-def num_warps_of(module: Any) -> int:
+def num_warps_of(module: Operation) -> int:
     """The warps of a program, from the module's attributes. Raises `ValueError` without them."""
     return _number_of(module, NUM_WARPS)
 
 
-def threads_of(module: Any) -> Threads:
+def threads_of(module: Operation) -> Threads:
     """The threads of a block, from the module's attributes. Raises `ValueError` without them."""
     return Threads(num_warps_of(module), _number_of(module, THREADS_PER_WARP))
 
 
-def _number_of(module: Any, name: str) -> int:
+def _number_of(module: Operation, name: str) -> int:
     found: Any = module.attributes.get(name)
     if found is None:
         raise ValueError(f'the module has no attribute "{name}"; run convert-ttir-to-ttgir')
     return found.value.data
 
 
-def processor_of(module: Any) -> Processor:
+def processor_of(module: Operation) -> Processor:
     """The processor that the module's attribute `ttg.target` names. Raises `ValueError`."""
     found: Any = module.attributes.get(TARGET)
     if found is None:

@@ -21,9 +21,9 @@ after:
     }
     ttg.async_wait {num = 0}; ttg.local_dealloc %ring
 
-Loads are taken that feed a product, in loops without nested loops, and that read nothing that the
-loop writes (`analysis.loop_writes`); with the attribute `tt.num_stages` on the loop, all loads, and
-as many stages as that says. What computes their addresses and masks is computed ahead as well; it
+Loads are taken that feed a product, or all with the attribute `tt.num_stages` on the loop, which
+says how many stages then; in loops without nested loops, if they read nothing that the loop writes
+(`analysis.loop_writes`). What computes their addresses and masks is computed ahead as well; it
 must have no effects and not depend on what is loaded. A copy moves at least 4 bytes at a time, so
 that narrow loads stay.
 """
@@ -62,10 +62,10 @@ from tritium.ir.layouts.swizzle import shared_layout
 from tritium.ops import ttir
 from tritium.ops.arith import is_zero
 from tritium.ops.attributes import NUM_STAGES
-from tritium.ops.base import Op, permutes
+from tritium.ops.base import Op, changes_layout, permutes
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
+from tritium.ops.ttgir import LocalAllocOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
@@ -139,8 +139,6 @@ def plan_of(
             continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
-    if told:
-        return ahead
     free = unwritten(loop, [s.load for s in ahead])
     return [s for s in ahead if s.load in free]
 
@@ -177,7 +175,7 @@ def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     chosen = _chosen(load)
     tile = (chosen or load).results[0]
     users = [use.operation for use in tile.uses]
-    if not any(permutes(u) or isinstance(u, (ConvertLayoutOp, LocalAllocOp)) for u in users):
+    if not any(permutes(u) or changes_layout(u) or isinstance(u, LocalAllocOp) for u in users):
         return Stage(load, None, 0, 0)
     wanted = _read_layout(tile)
     if wanted is None:
@@ -205,7 +203,7 @@ def _chosen(load: Operation) -> Operation | None:
 def _read_layout(tile: SSAValue) -> LinearLayout | None:
     """The layout in which a matrix unit wants a tile, perhaps after its axes were permuted."""
     for user in [use.operation for use in tile.uses]:
-        if isinstance(user, ConvertLayoutOp):
+        if changes_layout(user):
             kind = user.results[0].type
             encoding = cast("Encoding", ir.encoding_of(kind))
             return linear(encoding, ir.shape_of(kind)) if _by_matrix_unit(encoding) else None
@@ -232,7 +230,7 @@ def _stays_in_memory(load: Operation) -> bool:
         for use in pending.pop().uses:
             if isinstance(use.operation, LocalAllocOp):
                 return True
-            if permutes(use.operation) or isinstance(use.operation, ConvertLayoutOp):
+            if permutes(use.operation) or changes_layout(use.operation):
                 pending += use.operation.results
     return False
 
@@ -291,7 +289,7 @@ def _memory_for(load: Operation, stages: int, processor: Processor) -> tuple[Any
             kind: Any = user.results[0].type
             return kind.encoding, stages
     kind = load.results[0].type
-    feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
+    feeds_dot = any(changes_layout(user) for user in uses)
     return operand_encoding(kind, processor, feeds_dot), stages - 1
 
 

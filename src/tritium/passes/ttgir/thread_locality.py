@@ -34,6 +34,7 @@ from tritium.analysis.loops import counted_loops
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ir.layouts.moves import reshaped
+from tritium.ops.base import changes_layout
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
@@ -84,9 +85,9 @@ def _unconverted(value: SSAValue, user: Operation) -> Any:
     """The op (or argument of the loop) that a value is of, before changes of layout, if only
     `user` uses it."""
     while [use.operation for use in value.uses] == [user]:
-        if not isinstance(value.owner, ConvertLayoutOp):
+        if not changes_layout(value.owner):
             return value if isinstance(value, BlockArgument) else value.owner
-        value, user = value.owner.src, value.owner
+        value, user = value.owner.operands[0], value.owner
     return None
 
 

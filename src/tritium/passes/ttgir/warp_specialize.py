@@ -63,12 +63,11 @@ from tritium.ops.attributes import (
     NUM_WARPS,
     WARP_SPECIALIZE,
 )
-from tritium.ops.base import Op, is_constant, permutes
+from tritium.ops.base import Op, changes_layout, is_constant, permutes
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import (
     ArriveBarrierOp,
-    ConvertLayoutOp,
     MemDescType,
     WarpReturnOp,
     WarpSpecializeOp,
@@ -322,7 +321,7 @@ def _last_reader(load: Any) -> Operation:
             if in_memory and is_terminator(user):
                 raise Unsplittable("what is loaded is needed in shared memory after its iteration")
             views = any(isinstance(r.type, MemDescType) for r in user.results)
-            moved = permutes(user) or isinstance(user, ConvertLayoutOp)
+            moved = permutes(user) or changes_layout(user)
             if not (in_memory or views or moved):
                 continue
             above = ancestor_in(block, user)

@@ -76,7 +76,7 @@ class DotPrecision(Pass):
             if ir.element_type(op.c.type) == ir.f16:
                 rounded.append(rewrite.sum_in_float32())
                 changed = True
-            if op.inputPrecision in _PARTS and _fits(op, processor.least_depth):
+            if op.inputPrecision in _PARTS and _fits(op, processor.least_k_bytes):
                 rewrite.split()
                 changed = True
         for narrow in rounded:
@@ -88,10 +88,10 @@ def _is_float8(type: ir.Type) -> bool:
     return ir.is_float(ir.element_type(type)) and ir.bit_width(type) == 8
 
 
-def _fits(op: MatrixProduct, least_depth: int) -> bool:
+def _fits(op: MatrixProduct, least_k_bytes: int) -> bool:
     """Whether matrix units take products of this shape; others are computed without rounding."""
     size = 4 if op.inputPrecision is InputPrecision.TF32X3 else 2
-    shallow = op.k * size < least_depth or len(ir.shape_of(op.c.type)) != 2
+    shallow = op.k * size < least_k_bytes or len(ir.shape_of(op.c.type)) != 2
     return ir.element_type(op.a.type) == ir.f32 and not shallow
 
 

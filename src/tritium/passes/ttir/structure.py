@@ -31,7 +31,6 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from tritium.analysis.cfg import has_cycle, immediate_postdominators, reverse_postorder
 from tritium.ops.scf import IfOp, YieldOp
 from tritium.ops.terminators import RegionEnd, terminator
-from tritium.ops.ttir.function import ReturnOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_op, remove_unreachable
 
@@ -83,7 +82,7 @@ def structure(op: Operation) -> bool:
 
 
 def _leads_on(op: Operation) -> bool:
-    return bool(op.successors) or isinstance(op, (ReturnOp, RegionEnd))
+    return bool(op.successors) or isinstance(op, RegionEnd)
 
 
 class _Builder:

@@ -26,7 +26,7 @@ from tritium.ops.arith import AddIOp, CmpFPredicate, MaxSIOp, MinSIOp
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced_along
-from tritium.sanitize.exact.atomic_sums import add_payloads
+from tritium.sanitize.exact.atomic_sums import add_payloads, find_and_add
 from tritium.sanitize.exact.payloads import Payloads
 from tritium.sanitize.exact.ring import ring_of
 from tritium.sanitize.sites import kernel_of
@@ -212,6 +212,8 @@ class _Compiled(Replacement):
         return self.known[value]
 
     def atomic_sum(self) -> SSAValue:
+        if self.op.results[0].uses:
+            return self.own.embed(find_and_add(self.op))
         add_payloads(self.op)
         return self.own.constant(0.0, self.own.embed(self.inputs[1]))  # for the unused result
 

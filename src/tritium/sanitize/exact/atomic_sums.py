@@ -13,47 +13,98 @@ after:
 
 A program takes out what memory holds, and puts the sum back. What others have put there meanwhile
 it takes along, and adds it in turn; nothing is lost, and 0 adds nothing. (`tt.atomic_cas` takes no
-mask.) Memory may be 0 for a moment: what an atomic sum finds there has no meaning.
+mask.) Memory may be 0 for a moment.
+
+Where the program uses what the sum finds, and there is no mask, a loop compares and exchanges:
+
+    scf.while (%guess = 0.0, %left = true) {
+      scf.condition(any of %left) %guess, %left
+    } do {
+      %sum = (the float with the sum of the payloads of %guess and %x)
+      %seen = tt.atomic_cas relaxed, gpu, %p, %guess, %sum        (0.0, 0.0 where not %left)
+      yield (%seen where %left, else %guess), %left and %seen is not %guess
+    }
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 
-from xdsl.ir import Block, Region
+from xdsl.ir import Block, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, OrIOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.scf import ConditionOp, WhileOp, YieldOp
-from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate
+from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicUpdate
 from tritium.passes.rewriting import Builder, erase, reduced
 from tritium.sanitize.exact.payloads import Payloads
 
 
 def add_payloads(op: AtomicUpdate) -> None:
-    """Put the loop before an atomic sum. Raises `NotImplementedError` where its result is used."""
-    if op.results[0].uses:
-        raise NotImplementedError(
-            f"{op.name}: what an atomic sum of floats found in memory has no meaning in exact "
-            "comparisons (instrumentation_mode 'exact' or 'fpsan'); only sums whose result is not "
-            "used are added up"
-        )
+    """Put the loop before an atomic sum whose result is not used."""
     at, mask = Builder(op), op.mask
     if mask is None:
-        mask = at.constant(1, ir.with_element(op.val.type, ir.i1))
+        mask = _everywhere(at, op)
     types = [op.val.type, mask.type]
     test, repeat = Block(arg_types=types), Block(arg_types=types)
     repeat.add_op(YieldOp.build(tuple(repeat.args), location=op.location))
-    place = ConstantOp.build(value=constant_attr(0, ir.i1), location=op.location)
-    test.add_op(place)
-    within, (rest, left) = Builder(place), test.args
-    own = Payloads(within, op.val.type)
-    exchange = partial(within.value, type(op), op.ptr, atomic_rmw_op=AtomicKind.XCHG, sem=op.sem,
-                       scope=op.scope)  # fmt: skip
-    taken = exchange(within.constant(0.0, rest), left)
-    found = exchange(own.unembed(own.add(own.embed(taken), own.embed(rest))), left)
-    more = within.value(AndIOp, left, own.compare("ne", own.embed(found), 0))
-    within.make(ConditionOp, reduced(within, more, OrIOp), (found, more))
-    erase(place)
+    with _inside(test, op) as within:
+        rest, left = test.args
+        own = Payloads(within, op.val.type)
+        exchange = partial(within.value, type(op), op.ptr, atomic_rmw_op=AtomicKind.XCHG,
+                           sem=op.sem, scope=op.scope)  # fmt: skip
+        taken = exchange(within.constant(0.0, rest), left)
+        found = exchange(own.unembed(own.add(own.embed(taken), own.embed(rest))), left)
+        more = within.value(AndIOp, left, own.compare("ne", own.embed(found), 0))
+        within.make(ConditionOp, reduced(within, more, OrIOp), (found, more))
     at.make(WhileOp, (op.val, mask), result=types, regions=[Region(test), Region(repeat)])
+
+
+def find_and_add(op: AtomicUpdate) -> SSAValue:
+    """Put the loop before an atomic sum whose result is used; what it finds, 0 where the mask is
+    false. Raises `NotImplementedError` for a tile with a mask, which `tt.atomic_cas` does not
+    take."""
+    at, mask = Builder(op), op.mask
+    if mask is not None and ir.shape_of(mask.type):
+        raise NotImplementedError(
+            f"{op.name}: what a masked atomic sum of a tile of floats finds in memory, in exact "
+            "comparisons (instrumentation_mode 'exact' or 'fpsan'); without a mask, or of a "
+            "scalar, it is built"
+        )
+    mask = mask or _everywhere(at, op)
+    types = [op.val.type, mask.type]
+    test, repeat = Block(arg_types=types), Block(arg_types=types)
+    with _inside(test, op) as within:
+        within.make(ConditionOp, reduced(within, test.args[1], OrIOp), tuple(test.args))
+    with _inside(repeat, op) as within:
+        guess, left = repeat.args
+        own, zero = Payloads(within, op.val.type), within.constant(0.0, guess)
+        old = own.embed(guess)
+        total = own.unembed(own.add(old, own.embed(op.val)))
+        seen = within.value(
+            AtomicCASOp, op.ptr, within.chosen(left, guess, zero), within.chosen(left, total, zero),
+            sem=op.sem, scope=op.scope,
+        )  # fmt: skip
+        now = within.chosen(left, seen, guess)
+        missed = within.value(AndIOp, left, own.compare("ne", own.embed(now), old))
+        within.make(YieldOp, (now, missed))
+    start = at.constant(0.0, op.val), mask
+    loop = at.make(WhileOp, start, result=types, regions=[Region(test), Region(repeat)])
+    return loop.results[0]
+
+
+def _everywhere(at: Builder, op: AtomicUpdate) -> SSAValue:
+    """The mask that is true everywhere."""
+    return at.constant(1, ir.with_element(op.val.type, ir.i1))
+
+
+@contextmanager
+def _inside(block: Block, op: AtomicUpdate) -> Generator[Builder]:
+    """A builder of the ops of an empty block."""
+    place = ConstantOp.build(value=constant_attr(0, ir.i1), location=op.location)
+    block.add_op(place)
+    yield Builder(place)
+    erase(place)

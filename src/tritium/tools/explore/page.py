@@ -17,7 +17,7 @@ from jinja2 import Environment
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 
-from tritium.backends.nvidia.occupancy import occupancy
+from tritium.backends.nvidia.occupancy import Occupancy, occupancy
 from tritium.backends.nvidia.sass import instruction_places
 from tritium.tools.explore.highlight import lexer_for
 from tritium.tools.explore.layouts import layouts_of
@@ -100,17 +100,26 @@ def kernel_data(record: KernelRecord) -> dict[str, Any]:
         "source": _source(record), "passes": [_pass(p) for p in record.passes],
         "facts": facts(record),
         "layouts": [*layouts_of(ttgir), *shared_layouts_of(ttgir)] if ttgir else [],
-        "loops": _loops(asm, ttgir),
+        "loops": _loops(asm, ttgir, record.kernel.metadata),
     }  # fmt: skip
 
 
-def _loops(asm: Any, ttgir: str | None) -> dict[str, Any]:
-    """The loops of the stage that is closest to the machine, and those of ttgir."""
+def _loops(asm: Any, ttgir: str | None, data: Any) -> dict[str, Any]:
+    """The loops of the stage that is closest to the machine, and those of ttgir; of each how many
+    warps a multiprocessor would hold if the kernel needed no more registers (no more shared memory)
+    than the loop does."""
     texts = ((name, text) for name in CODE if (text := _text(asm, name)))
     name, text = next(texts, ("", ""))
     found = machine_loops(name, _lines(asm, name, text)) if name else []
-    machine = [asdict(loop) for loop in found]
-    return {"stage": name, "machine": machine, "tiles": pipelined_loops(ttgir) if ttgir else []}
+    machine = [
+        {**asdict(loop), "occupancy": _share(_blocks_of(data, registers=loop.registers))}
+        for loop in found
+    ]
+    tiles = [
+        {**loop, "occupancy": _share(_blocks_of(data, shared=loop["bytes"]))}
+        for loop in (pipelined_loops(ttgir) if ttgir else [])
+    ]
+    return {"stage": name, "machine": machine, "tiles": tiles}
 
 
 def _lines(asm: Any, name: str, text: str) -> list[Line]:
@@ -208,14 +217,27 @@ _SHOWN = (
 )  # fmt: skip
 
 
+def _blocks_of(data: Any, **other: int | None) -> Occupancy | None:
+    """The occupancy of a kernel, or with other `registers` or `shared` bytes; None where it is not
+    for CUDA, the GPU's limits are not known, or these numbers are not."""
+    if data.target.backend != "cuda" or None in other.values():
+        return None
+    given: dict[str, Any] = {"registers": getattr(data, "n_regs", 0), "shared": data.shared}
+    given.update(other)
+    return occupancy(data.target.arch, data.num_warps, **given)
+
+
+def _share(found: Occupancy | None) -> str:
+    return "" if found is None else f"{found.warps} of {found.most_warps} warps"
+
+
 def _occupancy(data: Any) -> list[tuple[str, str]]:
     """The rows on the occupancy of a kernel for CUDA; none if the GPU's limits are not known."""
-    registers = getattr(data, "n_regs", 0)
-    found = occupancy(data.target.arch, data.num_warps, registers, data.shared)
+    found = _blocks_of(data)
     if found is None:
         return []
-    share = f"{found.warps} of {found.most_warps} warps a multiprocessor"
-    return [("occupancy", f"{share}: {found.blocks} blocks, limited by {found.limit}")]
+    text = f"{_share(found)} a multiprocessor: {found.blocks} blocks, limited by {found.limit}"
+    return [("occupancy", text)]
 
 
 def facts(record: KernelRecord) -> list[tuple[str, str]]:
@@ -234,8 +256,7 @@ def facts(record: KernelRecord) -> list[tuple[str, str]]:
     if divisible:
         found.append(("multiples of 16", ", ".join(divisible)))
     found += [(name, str(getattr(data, name))) for name in _SHOWN if hasattr(data, name)]
-    if target.backend == "cuda":
-        found += _occupancy(data)
+    found += _occupancy(data)
     found.append(("binary", f"{len(record.kernel.kernel)} bytes"))
     for stage in ("sass", "ptx", "asm"):
         text = _text(record.kernel.asm, stage)

@@ -20,7 +20,7 @@ def update(
     m += (g - m) * (1 - beta1).to(p.dtype)
     v += (g * g - v) * (1 - beta2).to(p.dtype)
     p -= p * decay.to(p.dtype)
-    root = tl.sqrt(v) / correction2.to(p.dtype) + eps.to(p.dtype)
+    root = tl.sqrt(v) * (1 / correction2).to(p.dtype) + eps.to(p.dtype)
     p -= (rate / correction1).to(p.dtype) * m / root
     tl.store(p_ptr + at, p.to(p_ptr.dtype.element_ty), mask=mask)
     tl.store(m_ptr + at, m.to(m_ptr.dtype.element_ty), mask=mask)

@@ -2,7 +2,8 @@
 
 Backward, the sums of dy and of dy * (x - mean) over the positions of each channel come first; from
 these few numbers follow those of each group, dw and db, and then dx, element by element. Sums of
-dy * x, from which the mean is taken later, would cancel where means are large.
+dy * x, from which the mean is taken later, would cancel where means are large. What the rounded
+mean is off by is `shift` (`kernels.norm`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import tritium
 import tritium.language as tl
 from tritium_kernels.dense.kernels.common import inside, wide, zeros_like_wide
+from tritium_kernels.dense.kernels.norm import distances, normalized, spread
 
 
 @tritium.jit
@@ -23,12 +25,19 @@ def of_channels(ptr, start, positions, mask, BLOCK: tl.constexpr, EVEN: tl.const
 
 
 @tritium.jit
-def squares_of(x_ptr, start, size, mean, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    """The squared distances from the mean of a block of a group."""
-    mask = inside(start, size, BLOCK, EVEN)
-    x = wide(tl.load(x_ptr + start + tl.arange(0, BLOCK), mask=mask, other=0.0))
-    x = tl.where(mask, x - mean, 0.0)
-    return x * x
+def block_of(x_ptr, start, size, origin, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    """A block of a group, less `origin`; zeros past its end."""
+    at = start + tl.arange(0, BLOCK)
+    return distances(x_ptr, at, inside(start, size, BLOCK, EVEN), origin)
+
+
+@tritium.jit
+def store_statistics(mean_ptr, rstd_ptr, pid, mean, shift, rstd):
+    """For the gradients, if any are wanted: behind all means are the shifts."""
+    if mean_ptr is not None:
+        tl.store(mean_ptr + pid, mean)
+        tl.store(mean_ptr + tl.num_programs(0) + pid, shift)
+        tl.store(rstd_ptr + pid, rstd)
 
 
 @tritium.jit
@@ -41,22 +50,24 @@ def group_norm_forward(
     x_ptr += pid * size
     y_ptr += pid * size
     c = tl.arange(0, BLOCK)
+    first = wide(tl.load(x_ptr))
     sums = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, size, BLOCK):
-        mask = inside(start, size, BLOCK, EVEN)
-        sums += wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
-    mean = tl.sum(sums, 0) / size
+        sums += block_of(x_ptr, start, size, first, BLOCK, EVEN)
+    mean = first + tl.sum(sums, 0) / size
+    sums = zeros_like_wide(x_ptr, (BLOCK,))
     squares = zeros_like_wide(x_ptr, (BLOCK,))
     for start in range(0, size, BLOCK):
-        squares += squares_of(x_ptr, start, size, mean, BLOCK, EVEN)
-    rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps.to(mean.dtype))
-    if mean_ptr is not None:  # gradients are wanted
-        tl.store(mean_ptr + pid, mean)
-        tl.store(rstd_ptr + pid, rstd)
+        x = block_of(x_ptr, start, size, mean, BLOCK, EVEN)
+        sums += x
+        squares += x * x
+    shift, rstd = spread(tl.sum(sums, 0), tl.sum(squares, 0), size, eps)
+    store_statistics(mean_ptr, rstd_ptr, pid, mean, shift, rstd)
     channel = (pid % groups) * (size // positions)
     for start in range(0, size, BLOCK):
         mask = inside(start, size, BLOCK, EVEN)
-        y = (wide(tl.load(x_ptr + start + c, mask=mask, other=0.0)) - mean) * rstd
+        x = wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
+        y = normalized(x, mean, shift, rstd, True)
         if w_ptr is not None:
             y *= of_channels(w_ptr + channel, start, positions, mask, BLOCK, EVEN)
         if b_ptr is not None:
@@ -78,32 +89,33 @@ def group_norm_by_channels(
     pid = tl.program_id(0).to(tl.int64)
     x_ptr += pid * size
     y_ptr += pid * size
+    first = wide(tl.load(x_ptr))
     total = zeros_like_wide(x_ptr, ())
     for start in range(0, size, BLOCK):
-        mask = inside(start, size, BLOCK, EVEN)
-        x = tl.load(x_ptr + start + tl.arange(0, BLOCK), mask=mask, other=0.0)
-        total += tl.sum(wide(x), 0)
-    mean = total / size
+        total += tl.sum(block_of(x_ptr, start, size, first, BLOCK, EVEN), 0)
+    mean = first + total / size
     total = zeros_like_wide(x_ptr, ())
+    squares = zeros_like_wide(x_ptr, ())
     for start in range(0, size, BLOCK):
-        total += tl.sum(squares_of(x_ptr, start, size, mean, BLOCK, EVEN), 0)
-    rstd = 1 / tl.sqrt(total / size + eps.to(mean.dtype))
-    if mean_ptr is not None:
-        tl.store(mean_ptr + pid, mean)
-        tl.store(rstd_ptr + pid, rstd)
+        x = block_of(x_ptr, start, size, mean, BLOCK, EVEN)
+        total += tl.sum(x, 0)
+        squares += tl.sum(x * x, 0)
+    shift, rstd = spread(total, squares, size, eps)
+    store_statistics(mean_ptr, rstd_ptr, pid, mean, shift, rstd)
     channels = size // positions
     c = tl.arange(0, PART)
     for i in range(channels):
         channel = (pid % groups) * channels + i
-        scale, shift = rstd, zeros_like_wide(x_ptr, ())
+        scale, offset = rstd, -shift
         if w_ptr is not None:
-            scale *= wide(tl.load(w_ptr + channel))
+            w = wide(tl.load(w_ptr + channel))
+            scale, offset = scale * w, offset * w
         if b_ptr is not None:
-            shift += wide(tl.load(b_ptr + channel))
+            offset += wide(tl.load(b_ptr + channel))
         for start in range(0, positions, PART):
             at, mask = i * positions + start + c, inside(start, positions, PART, EVEN_PARTS)
             x = wide(tl.load(x_ptr + at, mask=mask, other=0.0))
-            y = (x - mean) * scale + shift
+            y = (x - mean) * scale + offset
             tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
@@ -130,15 +142,15 @@ def channel_sums(
 
 @tritium.jit
 def group_coefficients(
-    sum_ptr, product_ptr, w_ptr, rstd_ptr, factor_ptr, slope_ptr, shift_ptr, groups, group,
-    positions, BLOCK: tl.constexpr,
+    sum_ptr, product_ptr, w_ptr, mean_ptr, rstd_ptr, factor_ptr, slope_ptr, offset_ptr, groups,
+    group, positions, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The coefficients that `group_norm_backward` takes, of one group of `group` channels. With
     h = (x - mean) * rstd and g = w * dy, dx = rstd * (g - mean(g) - h * mean(g * h))."""
     pid = tl.program_id(0)
     c = tl.arange(0, BLOCK)
     mask = c < group
-    rstd = tl.load(rstd_ptr + pid)
+    shift, rstd = tl.load(mean_ptr + tl.num_programs(0) + pid), tl.load(rstd_ptr + pid)
     scale = tl.full((BLOCK,), 1, rstd.dtype)
     if w_ptr is not None:
         w = tl.load(w_ptr + (pid % groups) * group + c, mask=mask, other=0.0)
@@ -146,16 +158,18 @@ def group_coefficients(
     sums = tl.load(sum_ptr + pid * group + c, mask=mask, other=0.0)
     products = tl.load(product_ptr + pid * group + c, mask=mask, other=0.0)
     count = group * positions
-    of_gh = tl.sum(products * scale, 0) * rstd
+    of_g = tl.sum(sums * scale, 0)
+    of_gh = tl.sum(products * scale, 0) * rstd - shift * of_g
     tl.store(factor_ptr + pid * group + c, scale * rstd, mask=mask)
     tl.store(slope_ptr + pid, -rstd * rstd * (of_gh / count))
-    tl.store(shift_ptr + pid, -rstd * (tl.sum(sums * scale, 0) / count))
+    tl.store(offset_ptr + pid, -rstd * (of_g / count - shift * (of_gh / count)))
 
 
 @tritium.jit
 def channel_gradients(
-    sum_ptr, product_ptr, rstd_ptr, dw_ptr, db_ptr, batch, channels, group, BLOCK: tl.constexpr
-):
+    sum_ptr, product_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, batch, channels, group,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """dw = sum of dy * h and db = sum of dy over the batch, of some channels."""
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = c < channels
@@ -165,7 +179,8 @@ def channel_gradients(
         sums = tl.load(sum_ptr + b * channels + c, mask=mask, other=0.0)
         products = tl.load(product_ptr + b * channels + c, mask=mask, other=0.0)
         at = (b * channels + c) // group
-        dw += products * tl.load(rstd_ptr + at, mask=mask, other=0.0)
+        shift = tl.load(mean_ptr + batch * channels // group + at, mask=mask, other=0.0)
+        dw += products * tl.load(rstd_ptr + at, mask=mask, other=0.0) - sums * shift
         db += sums
     tl.store(dw_ptr + c, dw, mask=mask)
     tl.store(db_ptr + c, db, mask=mask)
@@ -173,10 +188,10 @@ def channel_gradients(
 
 @tritium.jit
 def group_norm_backward(
-    x_ptr, dy_ptr, mean_ptr, factor_ptr, slope_ptr, shift_ptr, dx_ptr, group, positions,
+    x_ptr, dy_ptr, mean_ptr, factor_ptr, slope_ptr, offset_ptr, dx_ptr, group, positions,
     BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """dx = factor[channel] * dy + slope[group] * (x - mean[group]) + shift[group]."""
+    """dx = factor[channel] * dy + slope[group] * (x - mean[group]) + offset[group]."""
     across = tl.cdiv(positions, BLOCK)
     pid = tl.program_id(0).to(tl.int64)
     row = pid // across
@@ -187,6 +202,6 @@ def group_norm_backward(
     dy = wide(tl.load(dy_ptr + row * positions + at, mask=mask, other=0.0))
     factor = tl.load(factor_ptr + row)
     slope = tl.load(slope_ptr + row // group)
-    shift = tl.load(shift_ptr + row // group)
-    dx = factor * dy + slope * (x - tl.load(mean_ptr + row // group)) + shift
+    offset = tl.load(offset_ptr + row // group)
+    dx = factor * dy + slope * (x - tl.load(mean_ptr + row // group)) + offset
     tl.store(dx_ptr + row * positions + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)

@@ -5,7 +5,10 @@ With h = (x - mean) * rstd (no mean in RMS norm) and g = w * dy:
     y  = h * w + b                      dx = rstd * (g - mean(g) - h * mean(g * h))
     dw = sum of dy * h over the rows    db = sum of dy over the rows
 
-RMS norm has no term mean(g). Backward, a program takes every P-th tile of rows and keeps its part
+RMS norm has no term mean(g). A mean rounded to a number of its type may be off by more than x is
+spread out: x - mean has a mean too, which shift = mean(x - mean) * rstd takes away from h.
+
+Backward, a program takes every P-th tile of rows and keeps its part
 of dw and db in registers: x and dy are read once, and nothing is added atomically.
 """
 
@@ -27,13 +30,48 @@ def scaled(h, w_ptr, b_ptr, c, mask):
 
 
 @tritium.jit
+def add_both(a, b, c, d):
+    return a + c, b + d
+
+
+@tritium.jit
+def first_column(x_ptr, row, rows, stride, ROWS: tl.constexpr):
+    offsets, mask = tile(row, rows, 0, 1, stride, ROWS, 1)
+    return wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
+
+
+@tritium.jit
+def distances(x_ptr, offsets, mask, origin):
+    """Elements less `origin`; zeros where there are none."""
+    return tl.where(mask, wide(tl.load(x_ptr + offsets, mask=mask, other=0.0)) - origin, 0.0)
+
+
+@tritium.jit
+def normalized(x, mean, shift, rstd, MEAN: tl.constexpr):
+    """h of elements."""
+    return (x - mean) * rstd - shift if MEAN else x * rstd
+
+
+@tritium.jit
+def spread(total, squares, count, eps):
+    """(shift, rstd), of the sums of x - mean and of its squares."""
+    rest = total / count
+    variance = squares / count - rest * rest
+    # Of numbers that are all the same, rounding may leave less than nothing.
+    variance = tl.maximum(variance, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    rstd = 1 / tl.sqrt(variance + eps.to(variance.dtype))
+    return rest * rstd, rstd
+
+
+@tritium.jit
 def store_statistics(
-    mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN: tl.constexpr, ROWS: tl.constexpr
+    mean_ptr, rstd_ptr, mean, shift, rstd, row, rows, MEAN: tl.constexpr, ROWS: tl.constexpr
 ):
-    """For the gradients, if any are wanted."""
+    """For the gradients, if any are wanted: behind all means are the shifts."""
     r = row + tl.arange(0, ROWS)
     if MEAN and mean_ptr is not None:
         tl.store(mean_ptr + r, tl.reshape(mean, (ROWS,)), mask=r < rows)
+        tl.store(mean_ptr + rows + r, tl.reshape(shift, (ROWS,)), mask=r < rows)
     if rstd_ptr is not None:
         tl.store(rstd_ptr + r, tl.reshape(rstd, (ROWS,)), mask=r < rows)
 
@@ -46,37 +84,48 @@ def norm_forward(
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS
     c = tl.arange(0, BLOCK)
+    mean, shift = 0.0, 0.0
     if WHOLE:
         offsets, mask = tile(row, rows, 0, columns, x_stride, ROWS, BLOCK, EVEN)
         x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
-        mean = tl.sum(x, 1)[:, None] / columns if MEAN else 0.0
         if MEAN:
+            mean = tl.sum(x, 1)[:, None] / columns
             x = tl.where(mask, x - mean, 0.0)
-        rstd = 1 / tl.sqrt(tl.sum(x * x, 1)[:, None] / columns + eps.to(x.dtype))
-        y = scaled(x * rstd, w_ptr, b_ptr, c, inside(0, columns, BLOCK, EVEN))
+            total, squares = tl.reduce((x, x * x), 1, add_both)
+            shift, rstd = spread(total[:, None], squares[:, None], columns, eps)
+            y = x * rstd - shift
+        else:
+            rstd = 1 / tl.sqrt(tl.sum(x * x, 1)[:, None] / columns + eps.to(x.dtype))
+            y = x * rstd
+        y = scaled(y, w_ptr, b_ptr, c, inside(0, columns, BLOCK, EVEN))
         offsets, mask = tile(row, rows, 0, columns, y_stride, ROWS, BLOCK, EVEN)
         tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
         # A store before the last use of x would have a CPU copy x.
-        store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
+        store_statistics(mean_ptr, rstd_ptr, mean, shift, rstd, row, rows, MEAN, ROWS)
     else:
-        mean = 0.0
+        sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         if MEAN:
-            sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+            # Sums of distances from some element: those of elements would lose more digits.
+            first = first_column(x_ptr, row, rows, x_stride, ROWS)
             for start in range(0, columns, BLOCK):
                 offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
-                sums += wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
-            mean = tl.sum(sums, 1)[:, None] / columns
+                sums += distances(x_ptr, offsets, mask, first)
+            mean = first + tl.sum(sums, 1)[:, None] / columns
+        sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         squares = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         for start in range(0, columns, BLOCK):
             offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
-            x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
-            x = tl.where(mask, x - mean, 0.0)
+            x = distances(x_ptr, offsets, mask, mean)
             squares += x * x
-        rstd = 1 / tl.sqrt(tl.sum(squares, 1)[:, None] / columns + eps.to(squares.dtype))
-        store_statistics(mean_ptr, rstd_ptr, mean, rstd, row, rows, MEAN, ROWS)
+            if MEAN:
+                sums += x
+        total = tl.sum(sums, 1)[:, None]
+        shift, rstd = spread(total, tl.sum(squares, 1)[:, None], columns, eps)
+        store_statistics(mean_ptr, rstd_ptr, mean, shift, rstd, row, rows, MEAN, ROWS)
         for start in range(0, columns, BLOCK):
             offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
-            h = (wide(tl.load(x_ptr + offsets, mask=mask, other=0.0)) - mean) * rstd
+            x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
+            h = normalized(x, mean, shift, rstd, MEAN)
             y = scaled(h, w_ptr, b_ptr, start + c, inside(start, columns, BLOCK, EVEN))
             offsets, mask = tile(row, rows, start, columns, y_stride, ROWS, BLOCK, EVEN)
             tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
@@ -84,15 +133,15 @@ def norm_forward(
 
 @tritium.jit
 def load_rows(
-    x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+    x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride, dy_stride,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """(h, dy, g) of a tile."""
     offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)
     x = wide(tl.load(x_ptr + offsets, mask=mask, other=0.0))
     offsets, mask = tile(row, rows, start, columns, dy_stride, ROWS, BLOCK, EVEN)
     dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
-    h = tl.where(mask, (x - mean) * rstd, 0.0)
+    h = tl.where(mask, normalized(x, mean, shift, rstd, MEAN), 0.0)
     c = start + tl.arange(0, BLOCK)
     return h, dy, scaled(dy, w_ptr, None, c, inside(start, columns, BLOCK, EVEN))
 
@@ -102,13 +151,11 @@ def load_statistics(
     x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN: tl.constexpr, ROWS: tl.constexpr
 ):
     r = row + tl.arange(0, ROWS)[:, None]
-    mean = tl.load(mean_ptr + r, mask=r < rows, other=0.0) if MEAN else 0.0
-    return mean, tl.load(rstd_ptr + r, mask=r < rows, other=0.0)
-
-
-@tritium.jit
-def add_both(a, b, c, d):
-    return a + c, b + d
+    mean, shift = 0.0, 0.0
+    if MEAN:
+        mean = tl.load(mean_ptr + r, mask=r < rows, other=0.0)
+        shift = tl.load(mean_ptr + rows + r, mask=r < rows, other=0.0)
+    return mean, shift, tl.load(rstd_ptr + r, mask=r < rows, other=0.0)
 
 
 @tritium.jit
@@ -132,8 +179,8 @@ def norm_backward_whole(
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
         offsets, mask = tile(row, rows, 0, columns, dy_stride, ROWS, BLOCK, EVEN)
         dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
-        mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
-        h = tl.where(mask, (wide(x) - mean) * rstd, 0.0)
+        mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        h = tl.where(mask, normalized(wide(x), mean, shift, rstd, MEAN), 0.0)
         g = dy if w is None else dy * wide(w)[None, :]
         if MEAN:
             sum_gh, sum_g = tl.reduce((g * h, g), 1, add_both)
@@ -163,13 +210,13 @@ def norm_backward_walk(
     processors that have fast memory, and few registers. The parts begin as zeros."""
     part = tl.program_id(0).to(tl.int64) * columns
     for row in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
         sum_g = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         sum_gh = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         for start in range(0, columns, BLOCK):
             h, _, g = load_rows(
-                x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-                ROWS, BLOCK, EVEN,
+                x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
+                dy_stride, MEAN, ROWS, BLOCK, EVEN,
             )  # fmt: skip
             sum_g += g
             sum_gh += g * h
@@ -177,8 +224,8 @@ def norm_backward_walk(
         mean_gh = tl.sum(sum_gh, 1)[:, None] / columns
         for start in range(0, columns, BLOCK):
             h, dy, g = load_rows(
-                x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-                ROWS, BLOCK, EVEN,
+                x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
+                dy_stride, MEAN, ROWS, BLOCK, EVEN,
             )  # fmt: skip
             dx = rstd * (g - mean_g - h * mean_gh)
             offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK, EVEN)
@@ -201,13 +248,13 @@ def norm_backward_rows(
 ):  # fmt: skip
     """dx of long rows."""
     row = tl.program_id(0) * ROWS
-    mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+    mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
     sum_g = zeros_like_wide(x_ptr, (ROWS, BLOCK))
     sum_gh = zeros_like_wide(x_ptr, (ROWS, BLOCK))
     for start in range(0, columns, BLOCK):
         h, _, g = load_rows(
-            x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-            ROWS, BLOCK, EVEN,
+            x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
+            dy_stride, MEAN, ROWS, BLOCK, EVEN,
         )  # fmt: skip
         sum_g += g
         sum_gh += g * h
@@ -215,8 +262,8 @@ def norm_backward_rows(
     mean_gh = tl.sum(sum_gh, 1)[:, None] / columns
     for start in range(0, columns, BLOCK):
         h, _, g = load_rows(
-            x_ptr, dy_ptr, w_ptr, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-            ROWS, BLOCK, EVEN,
+            x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
+            dy_stride, MEAN, ROWS, BLOCK, EVEN,
         )  # fmt: skip
         dx = rstd * (g - mean_g - h * mean_gh)
         offsets, mask = tile(row, rows, start, columns, dx_stride, ROWS, BLOCK, EVEN)
@@ -234,10 +281,10 @@ def norm_backward_columns(
     dw = zeros_like_wide(x_ptr, (BLOCK,))
     db = zeros_like_wide(x_ptr, (BLOCK,))
     for row in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        mean, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
         h, dy, _ = load_rows(
-            x_ptr, dy_ptr, None, mean, rstd, row, rows, start, columns, x_stride, dy_stride,
-            ROWS, BLOCK, EVEN,
+            x_ptr, dy_ptr, None, mean, shift, rstd, row, rows, start, columns, x_stride,
+            dy_stride, MEAN, ROWS, BLOCK, EVEN,
         )  # fmt: skip
         dw += tl.sum(dy * h, 0)
         db += tl.sum(dy, 0)

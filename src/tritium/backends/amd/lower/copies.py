@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from tritium.analysis.regions import function_of
 from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.lower.memory import AsyncToLDS
@@ -26,7 +27,7 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import WARP
-from tritium.ops import ttgir, ttir
+from tritium.ops import ttgir
 from tritium.ops.base import Op
 
 _MOST = 63
@@ -118,12 +119,8 @@ def wait(c: Context, op: ttgir.AsyncWaitOp) -> None:
     copies = c.hardware.async_copies
     if not processor(c.hardware.arch).lane_copy_bytes and not isinstance(copies, AsyncToLDS):
         raise c.unsupported(op, "there are no copies to LDS")
-    function = op.parent_op()
-    while function is not None and not isinstance(function, ttir.FuncOp):
-        function = function.parent_op()
-    assert function is not None
     least: int | None = None
-    for block in {b.parent: None for b in function.walk() if isinstance(b, _COMMIT)}:
+    for block in {b.parent: None for b in function_of(op).walk() if isinstance(b, _COMMIT)}:
         count = 0
         for other in block.ops if block is not None else ():
             if isinstance(other, _COMMIT):

@@ -38,6 +38,8 @@ _NEAREST_ONLY = frozenset(
 """Functions of several instructions, for which LLVM does not know the rounding mode."""
 LDS_DONE = 0xC07F
 """To wait, on gfx9, for accesses of LDS alone."""
+_LDS_ALONE = '!{!"amdgpu-synchronize-as", !"local"}'
+"""The tag of fences for which LLVM waits for accesses to LDS, not for loads from global memory."""
 _OF_CLUSTER = -3
 """The number of the barrier of a cluster."""
 
@@ -147,12 +149,13 @@ class WorkgroupBarriers:
     def block(self, e: Emitter, proxy: bool, everything: bool) -> None:
         apart = self._buffers.copies and not everything
         scope = "singlethread" if apart else "workgroup"
+        spaces = "" if everything else f", !mmra {e.f.module.add_metadata(_LDS_ALONE)}"
         e.f.module.declare("llvm.amdgcn.s.barrier", "void", [])
-        e.f.line(f'fence syncscope("{scope}") release')
+        e.f.line(f'fence syncscope("{scope}") release{spaces}')
         if apart:
             e.f.call("void", "llvm.amdgcn.s.waitcnt", e.i32(LDS_DONE))
         e.f.line(f"call void @llvm.amdgcn.s.barrier() {e.convergent}")
-        e.f.line(f'fence syncscope("{scope}") acquire')
+        e.f.line(f'fence syncscope("{scope}") acquire{spaces}')
 
     def named(self, e: Emitter, number: int, warps: int) -> None:
         raise Unsupported("barriers of some waves of a workgroup")
@@ -191,6 +194,7 @@ class AMDGPU(Hardware):
     kernel_linkage = "amdgpu_kernel"
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
+    handed_on = "=v,0"
     reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")
 
     def __init__(self, arch: str):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
-from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.emitter import Emitter, word_type
 from tritium.codegen.gpu.hardware import Caching, Order, Unsupported
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Value, const
@@ -36,8 +36,14 @@ class GlobalAccess:
         self, e: Emitter, pointer: Value, element: str, count: int, mask: Value | None,
         others: Sequence[Value] | None, caching: Caching,
     ) -> list[Value]:  # fmt: skip
-        read = partial(e.load_neighbours, pointer, element, count, *_flags(e, caching))
-        return e.f.choose_all(mask, others or [zero(element)] * count, read)
+        """Words leave the branch whole: elements that are smaller would each take a register from
+        there on, and the branch would wait for them."""
+        read = partial(e.load_words, pointer, element, count, *_flags(e, caching))
+        if mask is None:
+            return e.unpack(read(), element)
+        word = word_type(element, count) if count > 1 else element
+        rest = e.pack(others or [zero(element)] * count, word)
+        return e.unpack(e.f.choose_all(mask, rest, read), element)
 
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,

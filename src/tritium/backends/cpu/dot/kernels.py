@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 
 from tritium.backends.cpu.dot.amx import TileSweep
 from tritium.backends.cpu.dot.operand import (
@@ -131,9 +132,9 @@ def emit_dot_loop(
         for source in sources:
             source.pack_block(f, sweep.index, count)
         sweep_cells, sweep_trips = cells, count if together > 1 else None
-        runs_on = all(source.runs_on(depth // plan.method.group) for source in sources)
-        if runs_on and together > 1 and not plan.method.in_tiles:
-            sweep_cells, sweep_trips = f.op("mul", count, cells), None
+        if together > 1 and not plan.method.in_tiles:
+            runs_on = _and(f, [source.runs_on(f, depth // plan.method.group) for source in sources])
+            sweep_cells, sweep_trips = _joined(f, runs_on, count, cells)
         sums = _corrections(f, plan, sources[1], (sweep.index, count), columns, scratch_alloc)
         a_span, b_span = (_span(f, source, sweep.index) for source in sources)
         _sweep(plan)(
@@ -149,6 +150,26 @@ def emit_dot_loop(
         _emit_part(f, plan, a, b, acc, shape, scratch_alloc, False, tail, moved)
         f.branch(done)
         f.label(done)
+
+
+def _and(f: Function, conditions: list[Value]) -> Value:
+    """Whether all conditions hold (i1), a constant where that is known."""
+    left = [condition for condition in conditions if condition.ref != "true"]
+    known = next((condition for condition in left if condition.ref == "false"), None)
+    if known is not None or not left:
+        return known or const("i1", True)
+    return reduce(partial(f.op, "and"), left)
+
+
+def _joined(f: Function, runs_on: Value, trips: Value, cells: Value) -> tuple[Value, Value | None]:
+    """The cells along k, and how often (None: once) a sweep goes over so many: over all at once
+    where those of an iteration follow those of the one before."""
+    if runs_on.ref == "false":
+        return cells, trips
+    whole = f.op("mul", trips, cells)
+    if runs_on.ref == "true":
+        return whole, None
+    return f.select(runs_on, whole, cells), f.select(runs_on, _ONE, trips)
 
 
 def _sources(

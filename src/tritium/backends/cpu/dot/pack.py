@@ -42,7 +42,8 @@ class Packing:
         outer, depth: its shape in elements.
         k_major: the form, see the module.
         ahead: bytes to what is copied next, which is prefetched; 0: nothing is.
-        panels: it is B, of which register blocks read some columns, for multiply-adds.
+        panel: 0, or elements along k of a panel, which many tiles have parts of: it is B, of which
+            register blocks read some columns, for multiply-adds.
     """
 
     plan: Plan
@@ -51,7 +52,7 @@ class Packing:
     depth: int
     k_major: bool
     ahead: Step = 0
-    panels: bool = False
+    panel: int = 0
 
     @property
     def group(self) -> int:
@@ -61,13 +62,18 @@ class Packing:
     def width(self) -> int:
         """The columns of a panel."""
         block = self.plan.lanes * self.plan.block_vectors
-        return min(self.outer, block) if self.panels else self.outer
+        return min(self.outer, block) if self.panel else self.outer
+
+    @property
+    def between(self) -> int:
+        """Bytes from one tile to the next in memory that holds the copies of several."""
+        return self.width * self.depth * ELEMENT_BYTES[self.plan.compute]
 
     def skip(self, outer: int) -> int:
         """Bytes from the cells of a column to those of one `outer` columns on, of k-major copies;
         the first is at the beginning of a panel, or both are in one."""
         across, within = divmod(outer, self.width)
-        cells = across * self.width * (self.depth // self.group) + within
+        cells = across * self.width * (self.panel // self.group) + within
         return cells * self.group * ELEMENT_BYTES[self.plan.compute]
 
     @property
@@ -144,9 +150,9 @@ class Packing:
     def cell_offset(self, f: Function, outer: Value, cell: Value) -> Value:
         """Byte offset of a cell in the copy."""
         if self.k_major and self.width < self.outer:
-            cells = self.depth // self.group
             within = f.op("and", outer, const("i64", self.width - 1))
-            panel = as_value(scale(f, f.op("sub", outer, within), cells))
+            before = f.op("sub", outer, within)
+            panel = as_value(scale(f, before, self.panel // self.group))
             index = f.op("add", panel, as_value(add(f, scale(f, cell, self.width), within)))
         elif self.k_major:
             index = add(f, scale(f, cell, self.outer), outer)

@@ -2,9 +2,10 @@
 
 Programs of a grid that a thread runs one after the other often read the same B (or A): in grouped
 order all programs of a column of a group. The copy stays where it is, with what it was made from:
-addresses, steps, iterations. The first program with an operand packs it block by block, because it
-may be the only one; the second packs all of it; from the third on it is there. If a copy was used
-again, the first program with the next operand packs all of it.
+addresses, steps, iterations. A thread's first program packs all of its operand, for others to use.
+If a copy was used again, the first program with the next operand packs all of it, too. If it was
+not, that program packs block by block, because it may be the only one again; a second one with the
+same operand packs all of it; from the third on it is there.
 
 This is right only if no program may write what another one reads, that is for kernels without
 atomic and volatile accesses, and for a dot that a program executes once.
@@ -20,6 +21,9 @@ from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
 from tritium.codegen.llvm.writer import Function, Value, const
 
 _ZERO, _ONE, _TWO = (const("i64", n) for n in range(3))
+_CACHES = 4
+"""Times the second cache that a copy may take. It is read in order, which the processor sees
+coming; where it does not fit, every program copies its parts."""
 _WORDS = 8
 """The words of the head of a panel: how often its operand came, and what it was made from."""
 
@@ -31,11 +35,15 @@ class Kept:
     Args:
         alloc: gives so many bytes of it, 64-byte-aligned. Before the first program of a range the
             first 8 of them are set to -1.
-        bytes: how many a copy may take.
+        bytes: those of the second cache.
     """
 
     alloc: ScratchAlloc
     bytes: int
+
+    def most(self, packing: Packing) -> int:
+        """The number of iterations whose tiles a copy holds."""
+        return _CACHES * self.bytes // packing.bytes
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Panel:
         """
         run, entries = packing.address_run, packing.outer if table is not None else 0
         entries = -(-entries // 8) * 8
-        most = kept.bytes // packing.bytes
+        most = kept.most(packing)
         tiles = 8 * (_WORDS + entries)
         head = kept.alloc(tiles + most * (packing.bytes + extra))
         words = [as_value(word) for word in (*facts, trips) if static(word) is None]
@@ -86,9 +94,11 @@ class Panel:
             differs = _compare(f, table, copy, (packing.outer, run), differs)
         before = f.load("i64", head, 8)
         again = f.intrinsic("smin", f.op("add", before, _ONE), _TWO)
-        # Where the last operand's copy was used again, this one's will be as well.
-        first = f.select(f.icmp("eq", before, _TWO), _ONE, _ZERO)
-        times = f.select(f.icmp("eq", differs, _ZERO), again, first)
+        # Where the last operand's copy was used again, this one's will be as well; so it is
+        # expected of the first of all.
+        first = f.select(f.icmp("ugt", before, _ONE), _ONE, _ZERO)
+        again = f.select(f.icmp("eq", differs, _ZERO), again, _ZERO)
+        times = f.intrinsic("smax", again, first)
         f.store(times, head, 8)
         fits = f.icmp("sle", trips, const("i64", most))
         return cls(

@@ -83,7 +83,8 @@ class Source:
             run = packing.address_run if is_b or packs else 1
             source = tabulated(f, source, shape[0], run, table)
             packing = replace(packing, source=source)
-        packing = replace(packing, panels=lazy)
+        if lazy and kept is not None:
+            packing = replace(packing, panel=kept.most(packing) * shape[1])
         if not packs and not lazy:
             if plan.method is not Method.FMA and not plan.method.in_tiles:
                 source = _as_words(source)
@@ -104,7 +105,7 @@ class Source:
             target = scratch_alloc(size + repeats.together * extra)
             rest = f.offset(target, size)
         cells, sums = packing.cells(target), rest if extra else None
-        return cls(cells, packing.bytes, packing, target, advance, panel, sums=sums)
+        return cls(cells, packing.between, packing, target, advance, panel, sums=sums)
 
     @classmethod
     def _lazy(
@@ -122,7 +123,7 @@ class Source:
             return f.select(is_copied, as_value(there), as_value(here or 0))
 
         cells = replace(source, pointer=pointer, k_step=either(packing.width, source.k_step))
-        between = either(packing.bytes, advance)
+        between = either(packing.between, advance)
         return cls(cells, between, packing, panel.target, advance, panel, True, is_copied)
 
     def pack(
@@ -130,7 +131,7 @@ class Source:
     ) -> None:
         """Copy the tile of an iteration to a slot of the copy."""
         if self.packing is not None:
-            target = times(f, slot, self.packing.bytes)
+            target = times(f, slot, self.packing.between)
             target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
             self.packing.emit(f, target, times(f, iteration, self.advance), extent)
             if self.sums is not None:
@@ -164,12 +165,17 @@ class Source:
             iteration = f.op("add", first, slot.index)
             self.pack(f, iteration, as_value(add(f, start, slot.index)))
 
-    def runs_on(self, cells: int) -> bool:
-        """Whether the cells of an iteration follow those of the one before at the same step."""
+    def runs_on(self, f: Function, cells: int) -> Value:
+        """Whether the cells of an iteration follow those of the one before at the same step (i1,
+        a constant where that is known)."""
         if self.packing is not None and not self.lazy:
-            return self.packing.k_major
-        step, between = static(self.cells.k_step or 0), static(self.between)
-        return bool(step) and between == (step or 0) * self.cells.size * cells
+            return const("i1", self.packing.k_major)
+        assert self.cells.k_step is not None
+        distance = scale(f, self.cells.k_step, self.cells.size * cells)
+        known = static(distance), static(self.between)
+        if None not in known:
+            return const("i1", known[0] == known[1])
+        return f.icmp("eq", as_value(distance), as_value(self.between))
 
     def first_slot(self, f: Function, iteration: Value) -> Value:
         """The place, among those of iterations, of the first of a block."""

@@ -258,7 +258,8 @@ def _run_start(e: Emitter, pointer: Linear) -> Value:
     return e.moved(pointer._replace(shift=pointer.shift + e.width - 1))
 
 
-def _reversed(e: Emitter, value: Value) -> Value:
+def mirrored(e: Emitter, value: Value) -> Value:
+    """A vector with its lanes in reverse order."""
     return e.f.shuffle(value, None, list(range(e.width - 1, -1, -1)))
 
 
@@ -281,7 +282,7 @@ def _load_run(
 
         def plain() -> Value:
             loaded = f.emit(held, f"load {note}{held}, {start}, align {align}")
-            return from_memory(f, _reversed(e, loaded) if descending else loaded, type)
+            return from_memory(f, mirrored(e, loaded) if descending else loaded, type)
 
         return Vec(e.at_level(level, plain), level)
     wanted = e.vec(mask)
@@ -291,12 +292,12 @@ def _load_run(
         passed = _zero(held) if rest is None else to_memory(f, rest, type)
         on = wanted
         if descending:
-            on = _reversed(e, on)
-            passed = passed if rest is None else _reversed(e, passed)
+            on = mirrored(e, on)
+            passed = passed if rest is None else mirrored(e, passed)
         loaded = f.call(
             held, f"llvm.masked.load.{mangle(held)}.p0", start, const("i32", align), on, passed
         )
-        return from_memory(f, _reversed(e, loaded) if descending else loaded, type)
+        return from_memory(f, mirrored(e, loaded) if descending else loaded, type)
 
     return Vec(e.at_level(level, masked), level)
 
@@ -399,7 +400,7 @@ def store(
     if isinstance(pointer, Linear) and pointer.stride in (size, -size):
         descending = pointer.stride != size
         start = _run_start(e, pointer)
-        data = _reversed(e, data) if descending else data
+        data = mirrored(e, data) if descending else data
         if e.streams and not descending:
             _stream(e, data, start, size, mask)
             return
@@ -407,7 +408,7 @@ def store(
             f.store(data, start, align)
             return
         on = e.vec(mask)
-        on = _reversed(e, on) if descending else on
+        on = mirrored(e, on) if descending else on
         _use(f, data)
         name = f"llvm.masked.store.{mangle(data.type)}.p0"
         f.call("void", name, data, start, const("i32", align), on)

@@ -22,9 +22,9 @@ from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.arith import constant_int
 from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.terminators import RegionEnd
 from tritium.ops.tile import BUFFERS, BufferOp, NestOp
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.ops.ttir.function import ReturnOp
 
 
 def lower_function(c: Context) -> None:
@@ -39,7 +39,7 @@ def lower_function(c: Context) -> None:
             _fill(c, block.args)
         lower_steps(c, block)
         op: Any = block.last_op
-        if isinstance(op, ReturnOp):
+        if isinstance(op, RegionEnd):
             _return(c, op.operands)
         elif not branches.leave(op):
             raise c.unsupported(op)

@@ -48,12 +48,8 @@ from tritium.codegen.llvm.writer import (
 )
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith.casts import IntegerExtensionOp
-from tritium.ops.ttir.memory import AddPtrOp
 
 _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
-
-_WIDENING = (IntegerExtensionOp, AddPtrOp)
 
 
 class Emitter:
@@ -260,7 +256,7 @@ class Emitter:
             result = None if keep is None else keep(self, op, arguments)
             if result is not None:
                 return result
-        if not uniform and (op.piecewise or isinstance(op, _WIDENING)):
+        if not uniform and (op.piecewise or op.widened_operand):
             aligned = self._by_alignment(value, at)
             if aligned is not None:
                 return aligned

@@ -6,12 +6,10 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.regions import is_argument
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops.arith import MulIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.numeric import BitcastOp
 
 
 def base_of(pointer: SSAValue) -> SSAValue:
@@ -23,10 +21,11 @@ def base_of(pointer: SSAValue) -> SSAValue:
         (pointer,) = owner.operand_values(owner.memory_operands[0])
 
 
-def _is_argument(value: SSAValue) -> bool:
-    owner = value.owner
-    parent = owner.parent_op() if isinstance(owner, Block) else None
-    return isinstance(parent, FuncOp)
+def _is_fixed(value: SSAValue) -> bool:
+    """A scalar that no loop steps on: an argument of the kernel, or computed or loaded."""
+    if isinstance(value.owner, Block):
+        return is_argument(value)
+    return not isinstance(value.type, ir.TensorType)
 
 
 def in_step(
@@ -36,10 +35,11 @@ def in_step(
 
     They may if both go through the same pointers, so that each element is read before it is
     written; unless what is loaded is `rearranged` on its way to where it is stored, so that a chunk
-    takes elements of others. Pointers that come from different arguments of the kernel are taken to
-    be either equal, element by element, or disjoint (an output may overwrite its input in place).
-    That is tested when the program runs, and that no two pointers of a tile are equal
-    (`lower/nests/overlap.py`). Addresses of no regular form are not known well enough for that.
+    takes elements of others. Pointers that come from different arguments of the kernel, or from
+    other scalars, such as addresses in a table, are taken to be either equal, element by element,
+    or disjoint (an output may overwrite its input in place). That is tested when the program runs,
+    and that no two pointers of a tile are equal (`lower/nests/overlap.py`). Addresses of no regular
+    form are not known well enough for that.
     `regular` holds the answers of `is_regular` for who asks about many pairs.
     """
     regular = {} if regular is None else regular
@@ -53,7 +53,7 @@ def in_step(
     first, second = base_of(load.ptr), base_of(store.ptr)
     if first is second:
         return False
-    return _is_argument(first) and _is_argument(second)
+    return _is_fixed(first) and _is_fixed(second)
 
 
 def is_regular(pointer: SSAValue) -> bool:
@@ -69,7 +69,7 @@ def is_regular(pointer: SSAValue) -> bool:
         if not isinstance(value.type, ir.TensorType):
             continue
         regular = owner.tile_source or owner.weights or owner.source_axes() is not None
-        if not (regular or isinstance(owner, MulIOp) or retypes_pointers(owner)):
+        if not (regular or owner.multiplies or retypes_pointers(owner)):
             return False
         stack.extend(owner.operands)
     return True
@@ -78,7 +78,7 @@ def is_regular(pointer: SSAValue) -> bool:
 def retypes_pointers(op: Any) -> bool:
     """Whether the op gives pointers another type of elements of the same size, as it takes to
     store booleans: the same tile of memory."""
-    if not isinstance(op, BitcastOp):
+    if not op.is_elementwise or len(op.operands) != 1:
         return False
     before, after = ir.element_type(op.operands[0].type), ir.element_type(op.results[0].type)
     if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):

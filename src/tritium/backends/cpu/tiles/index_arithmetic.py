@@ -10,10 +10,8 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.ir import types as ir
-from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.arith.integer import DivisionOp
 from tritium.ops.tile.nests import is_tile
-from tritium.ops.ttir.memory import AddPtrOp
 
 SEVERAL = -1
 """The axis of values whose neighbours are computed together along several axes, or along one that
@@ -101,21 +99,16 @@ def _axis_of_operands(op: Any, axis: int | None) -> int | None:
 
 def _widened(op: Any) -> SSAValue | None:
     """The tile of integers that an op widens, if it does."""
-    if isinstance(op, IntegerExtensionOp):
-        source = op.operands[0]
-    elif op.__class__ is AddPtrOp:
-        source = op.offset
-    else:
+    if op.widened_operand is None:
         return None
+    (source,) = op.operand_values(op.widened_operand)
     if not ir.is_integer(source.type):
         return None
     bits = ir.bit_width(ir.element_type(source.type))
     if bits == 1 or bits >= 64:
         return None
     to = op.results[0].type
-    if op.__class__ is not AddPtrOp and ir.bit_width(ir.element_type(to)) <= bits:
-        return None
-    return source
+    return None if ir.is_integer(to) and ir.bit_width(ir.element_type(to)) <= bits else source
 
 
 def _is_better_without_wraps(function: TileFunction, op: Any) -> bool:

@@ -162,11 +162,7 @@ def homes(op: Any) -> list[tuple[SSAValue, ...]]:
     take the same carried value are in one."""
     if isinstance(op, FuncOp):
         return [(a,) for block in op.regions[0].blocks for a in block.args]
-    targets: dict[Any, list[Sequence[SSAValue]]] = {}
-    for edge in op.control_edges():
-        targets.setdefault(edge.source, []).append(edge.targets)
-    found = dict.fromkeys(v for each in targets.values() for v in zip(*each, strict=True))
-    return list(found) or [(result,) for result in op.results]
+    return op.tied_values() or [(result,) for result in op.results]
 
 
 def name_buffers(op: Operation, buffers: Sequence[BufferOp | None]) -> None:

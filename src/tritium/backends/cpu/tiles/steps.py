@@ -18,7 +18,8 @@ from tritium.backends.cpu.dot.operand import Step, static
 from tritium.backends.cpu.tiles.alias import retypes_pointers
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
-from tritium.ops.arith import AddIOp, MulIOp, constant_value
+from tritium.ops.arith import constant_value
+from tritium.ops.arith.integer import addend
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 
@@ -122,7 +123,7 @@ class Steps:
             return self._sum(op, steps)
         if retypes_pointers(op):
             return steps[0]
-        if type(op) is MulIOp:
+        if op.multiplies:
             return self._product(op, steps)
         # Along an axis, equal addresses hold equal elements; an iteration may change them.
         effects = op.memory_effects()
@@ -164,17 +165,13 @@ class Steps:
         if number == 0:
             return self.uniform(self.loop.step)
         following: SSAValue = block.last_op.operands[number - 1]  # pyright: ignore
-        op: Any = following.owner
         if following is value:
             return 0
-        if not isinstance(op, AddIOp) or op.parent is not block:
+        op: Any = following.owner
+        by = addend(op, value)
+        if by is None or op.parent is not block or not self._invariant(by):
             return None
-        first, second = op.operands
-        if second is value:
-            first, second = second, first
-        if first is not value or not self._invariant(second):
-            return None
-        return self.uniform(second)
+        return self.uniform(by)
 
     def _invariant(self, value: SSAValue) -> bool:
         owner: Any = value.owner

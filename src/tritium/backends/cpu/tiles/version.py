@@ -10,7 +10,7 @@ after:
     linear     index arithmetic does not wrap around (tested: bounds of its scalars)
     apart      accesses are apart in memory, or the same element by element (tested: addresses);
                otherwise they are done one whole after the other
-    unmasked   all masks are true (tested: both ends of the tile)
+    unmasked   all masks are true (tested: the corners of the tile)
     streaming  stores bypass the caches, where the launch writes more than they hold, and not what
                it has read
     quick      a search for the largest or smallest float does not look for NaN, and is done again,
@@ -35,25 +35,19 @@ from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
 from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops import cf, scf
 from tritium.ops.arith import AndIOp, CmpIOp, MaxNumFOp, MinNumFOp
-from tritium.ops.base import Movement, is_constant
+from tritium.ops.base import Movement, Op, is_constant
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import is_tile
-from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
-from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
+from tritium.ops.ttir.atomic import AtomicOp, MemScope
 from tritium.ops.ttir.reduction import combining_op, is_reduction
-from tritium.ops.ttir.shape import ReshapeOp, SplatOp
+from tritium.ops.ttir.shape import ReshapeOp, splat_source
 from tritium.passes.base import Pass
 
 LINE = 64
 """Bytes of a line of the caches; a store of part of one must not pass its end."""
 _LONG = 64
 """Elements from which on a nest is worth versions that differ in masks and stores."""
-_WAITING = frozenset(
-    {AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp}
-)
-"""Ops with which a program may wait for another one."""
 _EXTREMES: dict[type[BinaryOp] | None, tuple[str, float]] = {
     MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
 }  # fmt: skip
@@ -81,9 +75,8 @@ class Version(Pass):
 
 def may_wait(module: ModuleOp) -> bool:
     """Whether it is not certain that a kernel ends without another one."""
-    return any(
-        op.__class__ in _WAITING for function in functions_of(module) for op in function.order
-    )
+    ops = (op for function in functions_of(module) for op in function.order)
+    return any(isinstance(op, Op) and op.may_wait for op in ops)
 
 
 def gains(root: object) -> bool:
@@ -100,11 +93,11 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
         yield "linear"
     if not nest.is_sequential and found.meetings:
         yield "apart"
-    if is_long(nest) and all(signed_compares(mask) is not None for mask in found.masks):
-        if found.masks:
+    if all(signed_compares(mask) is not None for mask in found.masks):
+        if found.masks and may_be_unmasked(nest):
             yield "unmasked"
-        lines = lines_fit(nest) and _is_consecutive(found) and not _needs_alignment(found)
-        if lines and not _is_in_place(found):
+        lines = is_long(nest) and lines_fit(nest) and _is_consecutive(found)
+        if lines and not _needs_alignment(found) and not _is_in_place(found):
             yield "streaming"
     if is_long(nest) and any(extreme_of(root) for root in nest.roots):
         yield "quick"
@@ -137,6 +130,15 @@ def is_long(nest: Nest) -> bool:
     return bool(nest.others) and all(map(is_reduction, nest.others))
 
 
+def may_be_unmasked(nest: Nest) -> bool:
+    """Whether a nest is worth a version without masks: a long one, or one that stores tiles of
+    several dimensions: a masked store of AVX2 takes tens of cycles on a Zen 3."""
+    if is_long(nest):
+        return True
+    several = nest.shape is not None and nest.shape.width > 1 and prod(nest.domain) >= _LONG
+    return several and all(root.stores_elements for root in nest.roots)
+
+
 def lines_fit(nest: Nest) -> bool:
     """Whether a nest stores elements of one size, by chunks that lines of the caches consist of."""
     if nest.shape is None or not all(root.stores_elements for root in nest.roots):
@@ -146,18 +148,23 @@ def lines_fit(nest: Nest) -> bool:
 
 
 def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
-    """The comparisons of signed numbers that a mask is the conjunction of, beside scalars; None if
-    it is anything else. If what they compare is linear, it is true everywhere where it is true at
-    both ends."""
+    """The comparisons of signed numbers that a mask is the conjunction of, repeated along axes,
+    beside scalars; None if it is anything else. If what they compare is linear, it is true
+    everywhere where it is true at the corners."""
     found, stack = list[CmpIOp](), [mask]
     while stack:
-        owner: Any = stack.pop().owner
+        value = stack.pop()
+        owner: Any = value.owner
         if isinstance(owner, AndIOp):
             stack.extend(reversed(owner.operands))
         elif isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S":
             found.append(owner)
-        elif not isinstance(owner, SplatOp):
+        elif splat_source(value) is not None:
+            continue
+        elif isinstance(owner, Block) or owner.source_axes() is None:
             return None
+        else:
+            stack.extend(owner.operands)
     return found
 
 
@@ -213,7 +220,7 @@ def verify_versions(function: TileFunction, waits: bool) -> None:
         nest = found.nest
         possible = {
             "apart": nest.stores and not nest.is_sequential,
-            "unmasked": is_long(nest),
+            "unmasked": may_be_unmasked(nest),
             "streaming": is_long(nest) and lines_fit(nest)
             and (not found.masks or "unmasked" in nest.versions),
             "quick": is_long(nest) and any(map(extreme_of, nest.roots)),

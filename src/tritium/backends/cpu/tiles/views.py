@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MulIOp, constant_value
+from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, constant_value
 from tritium.ops.base import Op, permutes
 from tritium.ops.tile import CopyOp
 
@@ -146,7 +146,7 @@ def _slope(
     if axes is not None:
         inner = axes[axis]
         return 0 if inner is None else (yield owner.operands[0], inner)
-    if not owner.weights and not isinstance(owner, MulIOp):
+    if not owner.weights and not owner.multiplies:
         return None
     changes: list[int] = []
     for operand in owner.operands:

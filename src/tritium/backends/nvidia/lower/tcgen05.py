@@ -23,7 +23,8 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryScalesEncoding,
 )
 from tritium.ops import ttgir
-from tritium.ops.ttgir.tcgen05 import copies_of, is_of_pair, run_of
+from tritium.ops.ttgir.tcgen05 import is_of_pair, run_of
+from tritium.ops.ttgir.types import copies_of
 from tritium.ops.ttir.dot import ScaleFormat
 
 _KINDS: dict[Any, tuple[str, int]] = {

@@ -47,6 +47,7 @@ def _through_blocks(op: Any) -> bool:
 
 
 @lowers(GPU, ttgir.ConvertLayoutOp, scratch=conversion_bytes, rounds=bytes_in_rounds)
+@lowers(GPU, ttgir.InThreadTransposeOp, scratch=conversion_bytes, rounds=bytes_in_rounds)
 def convert(c: Context, op: Any) -> None:
     """Renumber registers, shuffle, or go through shared memory: see `ir.layouts.conversion`."""
     if in_thread(c, op):

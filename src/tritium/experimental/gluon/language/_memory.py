@@ -28,11 +28,11 @@ class Policy:
 
     def words(self) -> tuple[str, str]:
         """The cache modifier and the eviction policy as `load` and `store` take them."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.words")
 
     def bulk_hints(self) -> str:
         """The words that bulk copies have. Raises `ValueError` for what they do not take."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.bulk_hints")
 
 
 @dataclass(frozen=True)

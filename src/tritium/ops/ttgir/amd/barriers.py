@@ -11,7 +11,7 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, arrives, opaque, reads, waits, writes
 from tritium.ops.fields import i32_attr, operand, plain_i32_attr
-from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.types import check_barrier
 
@@ -60,10 +60,7 @@ class ClusterArriveOp(Op):
 
     def evaluate(self, context: Context) -> None:
         """The workgroups of a cluster are evaluated as one."""
-        state = state_of(context)
-        if state.cluster_arrived:
-            raise EvaluationError("arriving at the cluster's barrier again before a wait for it")
-        state.cluster_arrived = True
+        state_of(context).blocks_come()
 
 
 class ClusterWaitOp(Op):
@@ -79,7 +76,4 @@ class ClusterWaitOp(Op):
 
     def evaluate(self, context: Context) -> None:
         """The workgroups of a cluster are evaluated as one."""
-        state = state_of(context)
-        if not state.cluster_arrived:
-            raise EvaluationError("waiting for the cluster's barrier before arriving at it")
-        state.cluster_arrived = False
+        state_of(context).blocks_leave()

@@ -17,14 +17,16 @@ the operands and the result of its largest product. Where a thread has fewer, th
 that do not change in the loop are read again, until the rest fits. What spills goes to memory
 as well, but by more and smaller accesses, and accumulators may be among it. If that is not enough,
 operands that the loop brings into their layout have shared memory of their own, where there is room
-for it: what goes through scratch is read at once, as the next operand needs the same place.
+for it: what goes through scratch is read at once, as the next operand needs the same place. Where
+there is room only for what operands are converted from, they are converted behind it, by each warp
+that reads them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, cast
+from typing import ClassVar, TypeAlias, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -35,6 +37,7 @@ from tritium.analysis.shared_memory import allocate
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, MatrixEncoding, linear
 from tritium.ops.base import Op
+from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import TileProduct
@@ -46,12 +49,16 @@ from tritium.passes.ttgir.layout_propagation import (
     is_tile,
     num_warps_of,
     processor_of,
+    retype,
 )
 from tritium.passes.ttgir.pipeline import operand_encoding
 from tritium.target import Processor
 
 SPARE = 24
 """Registers for addresses, counters and masks."""
+Stored: TypeAlias = tuple[SSAValue, SSAValue]
+"""An operand, and the tile that is stored for it: it, or what it is converted from, in the layout
+from before."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,14 @@ class ReloadOperands(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         found = operands_to_reload(module)
-        for operand, loops in found.items():
-            _reload(operand, loops, processor_of(module))
+        for (operand, stored), loops in found.items():
+            _reload(operand, stored, loops, processor_of(module))
         return bool(found)
 
 
-def operands_to_reload(module: ModuleOp) -> dict[SSAValue, list[ForOp]]:
+def operands_to_reload(module: ModuleOp) -> dict[Stored, list[ForOp]]:
     """The operands that loops, those of them, should not hold in registers."""
-    found: dict[SSAValue, list[ForOp]] = {}
+    found: dict[Stored, list[ForOp]] = {}
     processor = processor_of(module)
     if not processor.registers:
         return found
@@ -94,7 +101,7 @@ def registers_of(value: SSAValue) -> int:
     return -(-bits // 32)
 
 
-def _too_many(loop: ForOp, budget: int, function: Op, most: int) -> list[SSAValue]:
+def _too_many(loop: ForOp, budget: int, function: Op, most: int) -> list[Stored]:
     """The operands, largest first, without which a loop's tiles fit the registers. `most`: bytes of
     shared memory."""
     used = {
@@ -110,16 +117,18 @@ def _too_many(loop: ForOp, budget: int, function: Op, most: int) -> list[SSAValu
         (sum(registers_of(v) for v in (*op.operands[:2], op.results[0]) if defined_inside(v, loop))
          for op in products), default=0,
     )  # fmt: skip
-    needed, chosen = least + sum(map(registers_of, used)), list[SSAValue]()
+    needed, chosen = least + sum(map(registers_of, used)), list[Stored]()
     for value in sorted(candidates, key=registers_of, reverse=True):
         if needed <= budget:
             break
         needed -= registers_of(value)
-        chosen.append(value)
+        chosen.append((value, source_of(value)))
     if not chosen and least > budget:
-        size = allocate(function.regions[0].blocks, lambda _: 0).size
-        if size + sum(map(_bytes, changing)) <= most:
-            chosen = changing
+        room = most - allocate(function.regions[0].blocks, lambda _: 0).size
+        whole = [(v, source_of(v)) for v in changing]
+        for stored in (whole, [(v, _unconverted(source)) for v, source in whole]):
+            if sum(_bytes(v) for _, v in stored) <= room:
+                return stored
     return chosen
 
 
@@ -152,19 +161,38 @@ def _can_reload(value: SSAValue) -> bool:
     return source is not value and not isinstance(ir.encoding_of(source.type), MatrixEncoding)
 
 
-def _reload(operand: SSAValue, loops: list[ForOp], processor: Processor) -> None:
+def _unconverted(value: SSAValue) -> SSAValue:
+    """The narrower tile that a tile is converted from; the tile itself where there is none."""
+    owner = value.owner
+    if not isinstance(owner, CastOp):
+        return value
+    source = owner.operands[0]
+    return source if _bytes(source) < _bytes(value) else value
+
+
+def _reload(
+    operand: SSAValue, stored: SSAValue, loops: list[ForOp], processor: Processor
+) -> None:
     """Store a tile where it was converted, and load it where the loops use it."""
     owner, source = operand.owner, source_of(operand)
     assert isinstance(owner, Operation)
-    kind, at = cast("ir.TensorType", source.type), Builder(owner)
+    kind, home = cast("ir.TensorType", stored.type), stored.owner
+    # What a loop carries is stored before the next tiles are loaded, which then take its registers.
+    at = Builder(owner if isinstance(home, Operation) else cast("Operation", home.first_op))
     encoding = operand_encoding(kind, processor)
-    type = memdesc_of(ir.shape_of(kind), ir.element_type(kind), encoding, False)
-    memory = at.value(LocalAllocOp, source, result=type)
+    shape, element = ir.shape_of(kind), ir.element_type(kind)
+    memory = at.value(LocalAllocOp, stored, result=memdesc_of(shape, element, encoding, False))
     memory.name_hint = operand.name_hint
+    read = ir.tensor_of(shape, element, ir.encoding_of(operand.type))
     for use in list(operand.uses):
         user = use.operation
         if any(loop.is_ancestor(user) for loop in loops):
-            loaded = Builder(user).value(LocalLoadOp, memory, None, result=operand.type)
+            before = Builder(user)
+            loaded = before.value(LocalLoadOp, memory, None, result=read)
+            if stored is not source:
+                conversion = before.copy(cast("Operation", source.owner), {stored: loaded})
+                loaded = conversion.results[0]
+                retype(loaded, ir.encoding_of(operand.type))
             loaded.name_hint = operand.name_hint
             user.operands[use.index] = loaded
     if operand.first_use is None:

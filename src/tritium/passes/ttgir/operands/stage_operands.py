@@ -25,8 +25,8 @@ from xdsl.ir import Operation, SSAValue
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
-from tritium.ops.base import Op
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
+from tritium.ops.base import Op, changes_layout
+from tritium.ops.ttgir import LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
@@ -65,16 +65,17 @@ def _is_large(op: Any) -> bool:
 def _stage(op: Any, processor: Processor) -> bool:
     """All is stored before anything is loaded, so that threads synchronize once, and not
     between the loads and the product."""
-    if not any(isinstance(v.owner, ConvertLayoutOp) for v in (op.a, op.b)):
+    if not any(changes_layout(v.owner) for v in (op.a, op.b)):
         return False
     at, memories = Builder(op), dict[int, SSAValue]()
     for number, value in enumerate((op.a, op.b)):
         owner: Any = value.owner
-        if isinstance(owner, ConvertLayoutOp):
-            kind: Any = owner.src.type
+        if changes_layout(owner):
+            source = owner.operands[0]
+            kind: Any = source.type
             shape, element = ir.shape_of(kind), ir.element_type(kind)
             type = memdesc_of(shape, element, operand_encoding(kind, processor), False)
-            memories[number] = at.value(LocalAllocOp, owner.src, result=type)
+            memories[number] = at.value(LocalAllocOp, source, result=type)
         elif isinstance(owner, LocalLoadOp) and _can_be_later(owner, op):
             memories[number] = owner.src
     for number, memory in memories.items():

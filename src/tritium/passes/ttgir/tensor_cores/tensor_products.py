@@ -19,12 +19,12 @@ after:
     ttng.wait_barrier %done[(%n - 1) mod 2], ...
     %e = ttng.tmem_load %m
 
-`webs` says which tiles share memory. A loop with products carries its iterations' number, of which
-the phases of its barriers follow: of the barrier that the newest product that must have ended
-arrives at, and that is one of two where the next such product has begun before the wait. The
-threads meet after a wait: one of them starts the product after the next, which may end before the
-others have seen the phase. Memory of the same type is used again by later statements of the
-function's body.
+`webs` says which tiles share memory. A loop with products carries the number of its iteration,
+which gives the phases of its barriers. A wait is for the barrier at which the newest product that
+must have ended arrives; there are two such barriers where the next product begins before the wait.
+Threads synchronize after a wait: one of them starts the product after the next, which may end
+before the others have seen the phase. Memory of the same type is used again by later statements of
+the function's body.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ class _Lowering:
         barriers, number = self.barriers[dot]
         one = at.constant(1, ir.i32)
         slot = at.constant(0, ir.i32) if number == 1 else at.value(AndIOp, count, one)
-        turn = count if number == 1 else at.value(ShRSIOp, count, one)
-        return at.value(MemDescIndexOp, barriers, slot), at.value(AndIOp, turn, one)
+        iteration = count if number == 1 else at.value(ShRSIOp, count, one)
+        return at.value(MemDescIndexOp, barriers, slot), at.value(AndIOp, iteration, one)
 
     def _store(self, at: Builder, tile: SSAValue, member: SSAValue) -> None:
         at.make(TMemStoreOp, tile, self.memory(member), at.constant(1, ir.i1))
@@ -282,12 +282,12 @@ class _Lowering:
 
     def _await(
         self, at: Builder, barrier: SSAValue, phase: SSAValue, memories: Sequence[SSAValue],
-        meet: bool = True,
+        synchronize: bool = True,
     ) -> None:  # fmt: skip
-        """Wait for a product. `meet`: threads wait for each other then, which they must before one
-        of them starts the next product."""
+        """Wait for a product. `synchronize`: threads then wait for each other, which they must
+        before one of them starts the next product."""
         at.make(WaitBarrierOp, barrier, phase, None, list(memories))
-        if meet:
+        if synchronize:
             at.make(BarrierOp, memory=BarrierMemory.LOCAL)
 
     def _wait(self, wait: WarpGroupDotWaitOp) -> None:
@@ -331,7 +331,7 @@ class _Lowering:
         place = [] if barrier is None else [barrier[0]]
         self._start(at, dot, use, place)
         if barrier is not None and not dot.isAsync:
-            read = isinstance(dot.next_op, TMemLoadOp)  # it makes the threads meet
+            read = isinstance(dot.next_op, TMemLoadOp)  # it synchronizes threads
             self._await(at, *barrier, (dot.a, dot.b), not read)
         if own is not None:
             free_barriers(at, own, 1)

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.analysis.regions import ancestor_in, defined, functions
+from tritium.analysis.regions import ancestor_in, defined, function_of, functions
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.arith import constant_int
@@ -202,22 +202,14 @@ def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
             if target not in reached:
                 reached.add(target)
                 pending.append(target)
-    function = _function_of(op)
+    function = function_of(op)
     reached.discard(made)
     if reached and len(function.regions[0].blocks) > 1:
         return True  # branches between blocks are not followed
     # What a function returns may be needed while it runs again.
     calls = (v.owner for v in reached if isinstance(v.owner, Op) and v.owner.is_call)
-    given_back = any(_function_of(call) is not function for call in calls)
+    given_back = any(function_of(call) is not function for call in calls)
     return given_back or any(_needed_after(value, op) for value in reached)
-
-
-def _function_of(op: Operation) -> Operation:
-    while not isinstance(op, FuncOp):
-        above = op.parent_op()
-        assert above is not None
-        op = above
-    return op
 
 
 def _needed_after(value: SSAValue, op: Operation) -> bool:

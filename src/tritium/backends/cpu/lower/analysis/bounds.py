@@ -20,7 +20,8 @@ from tritium.backends.cpu.tiles.index_arithmetic import is_inside
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ir.intervals import Interval, type_limits
-from tritium.ops.arith import AddIOp, constant_value
+from tritium.ops.arith import constant_value
+from tritium.ops.arith.integer import addend
 from tritium.ops.tile.nests import is_tile
 
 End = int | Value
@@ -85,11 +86,8 @@ class Bounds(Intervals):
             start, following = self.loop.inits[number - 1], block.last_op.operands[number - 1]  # pyright: ignore
             if following is value:
                 return self.of(start)
-            op: Any = following.owner
-            if not isinstance(op, AddIOp) or value not in op.operands:
-                return self.unknown(value.type)
-            by = op.operands[1] if op.operands[0] is value else op.operands[0]
-            if is_inside(self.loop, by):
+            by = addend(following.owner, value)
+            if by is None or is_inside(self.loop, by):
                 return self.unknown(value.type)
         return self._progress(value, self.of(start), self.of(by))
 

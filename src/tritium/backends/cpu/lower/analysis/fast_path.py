@@ -1,4 +1,4 @@
-"""The test whether all masks of a one-dimensional nest are true."""
+"""The test whether all masks of a nest are true."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tritium.ops.arith import CmpIOp
 from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.arith.compare import CmpIPredicate
 from tritium.ops.base import Op
-from tritium.ops.ttir.shape import MakeRangeOp, ReshapeOp
+from tritium.ops.ttir.shape import ReshapeOp
 
 _OF_SMALLER = {
     CmpIPredicate.SLT: True, CmpIPredicate.SLE: True, CmpIPredicate.NE: True,
@@ -58,8 +58,10 @@ def _increases(value: SSAValue, axis: int) -> bool:
     """Whether each element of a tile is, as a signed number, larger than the one before it along an
     axis. Sums are not looked into: they may wrap."""
     op: Any = value.owner
-    if isinstance(op, (Block, MakeRangeOp)):
-        return isinstance(op, MakeRangeOp)
+    if isinstance(op, Block):
+        return False
+    if op.tile_source and not op.operands:
+        return (op.spacing(axis) or 0) > 0
     if isinstance(op, IntegerExtensionOp) and op.widens and not op.non_negative:
         return _increases(op.operand, axis)
     if isinstance(op, ReshapeOp):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Uniform
@@ -17,13 +18,6 @@ from tritium.codegen.registry import lowers
 from tritium.ops.arith import AddIOp, ExtSIOp, ExtUIOp, IndexCastOp, MulIOp, ShLIOp, SubIOp
 from tritium.ops.base import Op
 from tritium.ops.ttir.memory import AddPtrOp
-
-
-def known(value: Value | int) -> int | None:
-    """The number that a value is known to be when compiling."""
-    if isinstance(value, int):
-        return value
-    return int(value.ref) if value.ref.lstrip("-").isdigit() else None
 
 
 def wrapped(type: str, number: int) -> int:
@@ -35,7 +29,7 @@ def wrapped(type: str, number: int) -> int:
 
 def combine(e: Emitter, opcode: str, left: Value, right: Value, level: int) -> Value:
     """An integer instruction (add, sub, mul), folded where the operands are known."""
-    a, b = known(left), known(right)
+    a, b = static(left), static(right)
     if a is not None and b is not None:
         number = {"add": a + b, "sub": a - b, "mul": a * b}[opcode]
         return const(left.type, wrapped(left.type, number))
@@ -60,7 +54,7 @@ def _strides(e: Emitter, opcode: str, a: Value | int, b: Value | int, type: str,
     left = const(type, a) if isinstance(a, int) else a
     right = const(type, b) if isinstance(b, int) else b
     result = combine(e, opcode, left, right, level)
-    number = known(result)
+    number = static(result)
     return result if number is None else number
 
 
@@ -112,7 +106,7 @@ def mul(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
 @lowers("cpu.linear", ShLIOp)
 def shift_left(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     a, b = arguments
-    amount = known(b.value) if isinstance(b, Uniform) else None
+    amount = static(b.value) if isinstance(b, Uniform) else None
     if amount is None or not isinstance(b, Uniform) or not 0 <= amount < int(b.value.type[1:]) - 1:
         return None
     factor = Uniform(const(b.value.type, 1 << amount), b.level)
@@ -123,7 +117,7 @@ def _scaled(e: Emitter, a: Lanes, b: Lanes) -> Linear | None:
     if not isinstance(a, Linear) or not isinstance(b, Uniform):
         return None
     level = max(a.level, b.level)
-    number = known(b.value)
+    number = static(b.value)
     base = combine(e, "mul", a.base, b.value, level)
     factor = b.value if number is None else number
     stride = _strides(e, "mul", a.stride, factor, a.base.type, level)
@@ -166,7 +160,7 @@ def widened(e: Emitter, a: Linear, to: str, opcode: str = "sext") -> Linear:
 
 def extended(e: Emitter, value: Value, to: str, level: int, opcode: str = "sext") -> Value:
     """A scalar integer cast to type `to`."""
-    number = known(value)
+    number = static(value)
     if number is not None:
         if opcode == "zext":
             number &= (1 << int(value.type[1:])) - 1
@@ -207,9 +201,9 @@ def addptr(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
         index_level = offset.index_level
     else:
         return None
-    if known(start) != 0:
+    if static(start) != 0:
         unit = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size]
-        number = known(start)
+        number = static(start)
         if number is not None:
             unit, start = "i8", const("i64", number * size)
         base = e.once(("gep", unit, base, start), level, e.f.gep, unit, base, start)

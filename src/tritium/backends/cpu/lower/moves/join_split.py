@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.cpu.lower.elementwise.progressions import known
+from tritium.backends.cpu.dot.operand import static
+from tritium.backends.cpu.lower.access import mirrored
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.moves.lookup import look_up, lookup_for
 from tritium.backends.cpu.lower.values import (
@@ -32,7 +33,7 @@ def join(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     *inner, last = at
     which = e.position(last)
     if isinstance(which, Uniform):
-        picked = known(which.value)
+        picked = static(which.value)
         if picked is not None:
             return e.emit(op.operands[picked], tuple(inner))
     left, right = (e.emit(v, tuple(inner)) for v in op.operands)
@@ -86,7 +87,7 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     if reverse is not None:
         place = [_mirrored_position(e, index) for index in at]
         place[axis] = reverse
-        return Vec(_mirrored(e, e.vec(e.emit(op.src, tuple(place)))), e.depth, True)
+        return Vec(mirrored(e, e.vec(e.emit(op.src, tuple(place)))), e.depth, True)
     if at[axis].kind == Kind.LANES and not isinstance(where, Uniform) and not differs_by_lane(at):
         lookup = lookup_for(e, op.src.type, size)
         if lookup is not None:
@@ -104,15 +105,11 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     return found._replace(pinned=True) if where.pinned else found
 
 
-def _mirrored(e: Emitter, value: Value) -> Value:
-    return e.f.shuffle(value, None, list(range(e.width - 1, -1, -1)))
-
-
 def _mirrored_position(e: Emitter, index: Index) -> Index:
     """A position as seen by lanes in reverse order, unless it runs over the lanes."""
     if index.kind != Kind.VECTOR or index.value is None:
         return index
-    return index._replace(value=_mirrored(e, index.value), level=e.depth)
+    return index._replace(value=mirrored(e, index.value), level=e.depth)
 
 
 def _reversed(e: Emitter, where: Lanes, count: int, size: int) -> Index | None:
@@ -122,7 +119,7 @@ def _reversed(e: Emitter, where: Lanes, count: int, size: int) -> Index | None:
     """
     if not isinstance(where, Linear) or where.stride != -1 or e.width < 2:
         return None
-    first = known(where.base)
+    first = static(where.base)
     if first is None or not count - 1 <= first < size:
         return None
     level = max(where.level, where.index_level)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.access import load
-from tritium.backends.cpu.lower.elementwise.progressions import known
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import value_type
@@ -150,8 +150,8 @@ def interleaved(
     if index.kind != Kind.LANES or width < 2 or not e.aligned or differs_by_lane(at):
         return None
     merged = inner[:-2] == shape[:-1] and shape[-1] == 2 * inner[-2]
-    static = index.value is None or (index.value == e.chunks[0] and e.chunks[1] % (2 * width) == 0)
-    if not merged or not static or inner[-2] < width:
+    aligned = index.value is None or (index.value == e.chunks[0] and e.chunks[1] % (2 * width) == 0)
+    if not merged or not aligned or inner[-2] < width:
         return None
     value = index.value
     if value is not None:
@@ -174,7 +174,7 @@ def strided(
     if index.kind != Kind.LANES or shape[-1] != 2 or inner[-1] % (2 * width):
         return None
     last = e.position(at[-1])
-    picked = known(last.value) if isinstance(last, Uniform) else None
+    picked = static(last.value) if isinstance(last, Uniform) else None
     flat = flatten(e, at, shape)
     if picked is None or not isinstance(flat, Linear) or flat.stride != 2:
         return None
@@ -183,7 +183,7 @@ def strided(
         one = const("i64", 1)
         value = e.once(("shl", value, one), flat.index_level, e.f.op, "shl", value, one)
     run = flat._replace(stride=1, index=value, shift=2 * flat.shift)
-    start = known(run.base)
+    start = static(run.base)
     if start is not None:
         run = run._replace(base=const("i64", start - picked))
     else:
@@ -223,7 +223,7 @@ def _add_scaled(e: Emitter, total: Lanes, part: Lanes, step: int) -> Lanes:
     """total + part * step for positions, at most one of them a progression."""
     f = e.f
     if isinstance(part, Uniform):
-        number = known(part.value)
+        number = static(part.value)
         if number is not None:
             scaled = const("i64", number * step)
         else:
@@ -241,7 +241,7 @@ def _add_scaled(e: Emitter, total: Lanes, part: Lanes, step: int) -> Lanes:
         return part._replace(base=total.value, stride=part.stride * step, level=total.level)
     wide = e.vec(part)
     scaled = wide if step == 1 else f.op("mul", wide, const(wide.type, step))
-    if isinstance(total, Uniform) and known(total.value) == 0:
+    if isinstance(total, Uniform) and static(total.value) == 0:
         return Vec(scaled, e.depth)
     return Vec(f.op("add", e.vec(total), scaled), e.depth)
 
@@ -277,7 +277,7 @@ def unflatten(e: Emitter, flat: Lanes, shape: tuple[int, ...]) -> At:
 
 
 def _digits(e: Emitter, value: Value, shape: tuple[int, ...], level: int) -> list[Index]:
-    number, step = known(value), 1
+    number, step = static(value), 1
     result: list[Index] = []
     for size in reversed(shape):
         if size == 1:

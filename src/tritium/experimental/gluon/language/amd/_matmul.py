@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from tritium.experimental.gluon.language._core import convert_layout
 from tritium.experimental.gluon.language._layouts import (
     DistributedLinearLayout,
     DotOperandLayout,
@@ -68,6 +70,10 @@ def scaled_product(
     scales: Sequence[Any], formats: Sequence[str], acc: tensor,
 ) -> tensor:  # fmt: skip
     """`(a * a_scale) @ (b * b_scale) + acc`. Raises `ValueError` for other layouts."""
+    operands = [
+        _of_elements(operand, index, acc, format)
+        for index, (operand, format) in enumerate(zip(operands, formats, strict=True))
+    ]
     layout = check_operands(name, kind, (version,), operands, acc)
     found: list[tensor | None] = []
     for index, (operand, scale, format) in enumerate(zip(operands, scales, formats, strict=True)):
@@ -83,6 +89,19 @@ def scaled_product(
         found.append(scale)
     (a, b), (left, right), (a_format, b_format) = operands, found, formats
     return tl.dot_scaled(a, left, a_format, b, right, b_format, acc)
+
+
+def _of_elements(operand: tensor, index: int, acc: tensor, format: str) -> tensor:
+    """An operand in the layout of the product's elements: one of e2m1 may have that of its bytes,
+    of which WMMA takes half as many along k."""
+    given, layout = (getattr(x.type, "layout", None) for x in (operand, acc))
+    if format != "e2m1" or not isinstance(given, DotOperandLayout) \
+            or not isinstance(layout, AMDWMMALayout) or layout.instr_shape is None:  # fmt: skip
+        return operand
+    *tile, k = layout.instr_shape
+    if given.parent != replace(layout, instr_shape=[*tile, k // 2]):
+        return operand
+    return convert_layout(operand, DotOperandLayout(index, layout, given.k_width))
 
 
 def check_class(value: Any) -> None:

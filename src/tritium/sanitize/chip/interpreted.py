@@ -13,10 +13,10 @@ import numpy as np
 from tritium.ops.effects import Action, Resource
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Beside, Buffer, state_of
+from tritium.sanitize.chip.state import ACCESSES
 from tritium.sanitize.sites import Site
 
 _ON_CHIP = {Resource.SHARED: "shared", Resource.TENSOR: "tensor"}
-_WORDS = {Action.READ: "load", Action.WRITE: "store", Action.FREE: "release"}
 
 
 class Started(NamedTuple):
@@ -67,7 +67,7 @@ class Accesses:
                 overlapping = [data for data in busy if np.shares_memory(data, buffer.data)]
                 other = self._latest(overlapping, writes)
                 if other is not None:
-                    return Conflict(_WORDS[action], memory, other)
+                    return Conflict(ACCESSES[action], memory, other)
         return None
 
     def _latest(self, busy: Sequence[np.ndarray], writes: bool) -> Started | None:
@@ -97,6 +97,6 @@ def _accessed(op: Any, values: Sequence[Any]) -> list[tuple[Buffer, Action, str]
     found: list[tuple[Buffer, Action, str]] = []
     for effect in op.own_effects():
         buffer = operands.get(effect.value or "")
-        if effect.action in _WORDS and effect.resource in _ON_CHIP and isinstance(buffer, Buffer):
+        if effect.action in ACCESSES and effect.resource in _ON_CHIP and isinstance(buffer, Buffer):
             found.append((buffer, effect.action, _ON_CHIP[effect.resource]))
     return sorted(found, key=lambda access: access[1] is Action.READ)

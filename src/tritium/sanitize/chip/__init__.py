@@ -1,0 +1,1 @@
+"""Races in on-chip memory, of interpreted and of compiled programs."""
