@@ -358,24 +358,6 @@ def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert any("TRITON_HIP_USE_EXPERT_SCHEDULING" in t for t in texts)
 
 
-@tritium.jit
-def loops_in_control(x, n, B: tl.constexpr):
-    i = tl.arange(0, B)
-    v = tl.load(x + i)
-    if n > 3:
-        for k in range(n):
-            v += tl.cumsum(v, 0) + k
-    while tl.sum(v, 0) > 0:
-        for k in range(n):
-            v -= tl.load(x + k * B + i)
-    tl.store(x + i, v)
-
-
-def test_loops_in_branches_and_loops(arch: str) -> None:
-    kernel = compiled(loops_in_control, "*i32 i32", arch, constants={"B": 256})
-    assert kernel.metadata.scratch_bytes == 0 and "s_cbranch" in code(kernel)
-
-
 @pytest.mark.parametrize(
     ("instruction", "wide", "narrow"),
     [
@@ -399,3 +381,21 @@ def test_packed_instructions_are_looked_for_where_there_may_be_some(
 def test_packed_addition() -> None:
     kernel = compiled(add, "*fp32 *fp32 *fp32 i32", "gfx942", constants={"BLOCK": 1024})
     assert "v_pk_add_f32" in code(kernel)
+
+
+@tritium.jit
+def loops_in_control(x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + i)
+    if n > 3:
+        for k in range(n):
+            v += tl.cumsum(v, 0) + k
+    while tl.sum(v, 0) > 0:
+        for k in range(n):
+            v -= tl.load(x + k * B + i)
+    tl.store(x + i, v)
+
+
+def test_loops_in_branches_and_loops(arch: str) -> None:
+    kernel = compiled(loops_in_control, "*i32 i32", arch, constants={"B": 256})
+    assert kernel.metadata.scratch_bytes == 0 and "s_cbranch" in code(kernel)
