@@ -117,7 +117,7 @@ def test_gluon_scaled_products() -> None:
     result, width, multiply, of_scales, _ = programs.SCALED["gfx950"]
     constants = {"result": result, "rows": programs.rows_of(64), "width": width,
                  "of_scales": of_scales, "multiply": multiply,
-                 "formats": ("e2m1", "e5m2")}  # fmt: skip
+                 "formats": ("e2m1", "e5m2"), "packed": result}  # fmt: skip
     kernel = compiled(programs.scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, "gfx950")
     rng = np.random.default_rng(31)
     codes, b = rng.integers(0, 16, (64, 128)).astype(np.uint8), rng.integers(-3, 4, (64, 64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,7 +154,10 @@ def in_process(
         if not mark:
             said, _, reason = reason.rpartition("\n")
         sys.stderr.writelines(f"{line}\n" for line in said.splitlines())
-        raise ExploreError(reason.removeprefix(f"{program[0]}: ") or "it ended without a word")
+        ended = "ended without a word"
+        if done.returncode < 0:
+            ended = f"was ended by {signal.Signals(-done.returncode).name}"
+        raise ExploreError(reason.removeprefix(f"{program[0]}: ") or f"it {ended}")
 
 
 def record(

@@ -109,8 +109,8 @@ def _optimized(text: str, how: How) -> Generator[Any]:
 
 
 _NARROW = re.compile(
-    r"= (fpext|fadd|fsub|fmul|fneg|add|sub|mul|and|or|xor|shl|lshr|ashr)( [a-z]+)* "
-    r"(half|bfloat|i16|i8) "
+    r"= (fpext|sitofp|uitofp|zext|sext|fadd|fsub|fmul|fneg|add|sub|mul|and|or|xor|shl|lshr|ashr)"
+    r"( [a-z]+)* (half|bfloat|i16|i8) "
 )
 _FLOATS = re.compile(r"= (fadd|fsub|fmul)( [a-z]+)* float |@llvm\.fma\.f32\(float %")
 
