@@ -52,6 +52,8 @@ def empty(
     dtype = torch.get_default_dtype() if dtype is None else dtype
     place = torch.device("cuda" if device is None else device)
     if place.type == "cuda":
+        if place.index is None:
+            place = torch.device("cuda", torch.cuda.current_device())
         # Which bytes were written is told by allocation: each tensor has its own.
         pool = create_mem_pool(write_once=True) if write_once else _pool()
         with torch.cuda.use_mem_pool(pool, place):
