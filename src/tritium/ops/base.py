@@ -531,5 +531,5 @@ def permutes(op: object) -> TypeGuard[Op]:
 
 
 def changes_layout(op: object) -> TypeGuard[Op]:
-    """Whether an op only distributes a tile over threads in another way."""
+    """An op only distributes a tile over threads in another way."""
     return isinstance(op, Op) and op.changes_layout

@@ -101,7 +101,7 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
 
 
 def _dominates_rest(op: Op) -> bool:
-    """Whether all that is written behind an op comes after it in each run of the function: it is in
+    """All that is written behind an op comes after it in each run of the function: it is in
     the only block of that."""
     region, around = op.parent_region(), op.parent_op()
     alone = region is not None and len(region.blocks) == 1

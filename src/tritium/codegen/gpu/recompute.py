@@ -49,7 +49,7 @@ def _is_tile(value: SSAValue) -> bool:
 
 
 def _is_cheap(op: Operation, hardware: Hardware) -> bool:
-    """Whether each thread computes an op's tiles of integers from its own registers."""
+    """Each thread computes an op's tiles of integers from its own registers."""
     if not isinstance(op, Op) or not is_repeatable(op) or hardware.scratch_bytes(op):
         return False
     local = op.tile_source or op.follows_layout or op.is_elementwise

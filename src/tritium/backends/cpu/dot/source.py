@@ -166,7 +166,7 @@ class Source:
             self.pack(f, iteration, as_value(add(f, start, slot.index)))
 
     def runs_on(self, f: Function, cells: int) -> Value:
-        """Whether the cells of an iteration follow those of the one before at the same step (i1,
+        """The cells of an iteration follow those of the one before at the same step (i1,
         a constant where that is known)."""
         if self.packing is not None and not self.lazy:
             return const("i1", self.packing.k_major)
