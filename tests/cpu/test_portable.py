@@ -386,3 +386,18 @@ def test_text_files_are_utf_8() -> None:
             if (text or name.endswith((".read_text", ".write_text"))) and "encoding" not in given:
                 found.append(f"{file.relative_to(PACKAGE)}:{node.lineno}: {name}")
     assert not [f for f in found if not f.startswith("system/linux.py")], found
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_files_without_names(portable: bool) -> None:
+    """Each is its own, and has no path that another program could open."""
+    from tritium.system import system
+
+    first, second = (system(portable).file_without_name("tritium_test") for _ in range(2))
+    try:
+        os.write(first, b"abc")
+        assert [os.fstat(f).st_size for f in (first, second)] == [3, 0]
+        assert os.fstat(first).st_nlink == 0
+    finally:
+        os.close(first)
+        os.close(second)

@@ -48,6 +48,10 @@ PLACED = [
         ttgir.ConvertLayoutOp, ir.tensor_of((4, 32), ir.i32, ROWS),
         result=ir.tensor_of((4, 32), ir.i32, COLUMNS),
     ),
+    built(
+        ttgir.InThreadTransposeOp, ir.tensor_of((4, 32), ir.i32, ROWS),
+        result=ir.tensor_of((4, 32), ir.i32, COLUMNS),
+    ),
 ]
 SUMS = [
     built(arith.AddIOp, I32, I32),

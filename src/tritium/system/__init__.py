@@ -83,6 +83,11 @@ class System(Protocol):
         children can read it while this process lives. Raises `OSError`."""
         ...
 
+    def file_without_name(self, name: str) -> int:
+        """The descriptor of a new, empty file, which lasts until all processes that have it close
+        it or end; `name` is for people. Raises `OSError`."""
+        ...
+
 
 def system(portable: bool) -> System:
     """The interfaces to use here; with `portable`, the portable ones on Linux too."""

@@ -156,11 +156,15 @@ class Linux:
 
     def write_in_memory(self, name: str, data: bytes) -> str:
         """A file in memory, which stays open."""
-        descriptor = os.memfd_create(name[:200])
+        descriptor = self.file_without_name(name)
         with open(descriptor, "wb", closefd=False) as file:
             file.write(data)
         # The process is named so that a child process (an assembler) can read it too.
         return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+    def file_without_name(self, name: str) -> int:
+        """A file in memory."""
+        return os.memfd_create(name[:200])
 
 
 def _first_line(path: str) -> str:

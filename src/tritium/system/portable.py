@@ -105,6 +105,11 @@ class Portable:
             file.write(data)
         return path
 
+    def file_without_name(self, name: str) -> int:
+        """A temporary file whose name is taken away."""
+        with tempfile.TemporaryFile(prefix=name[:200]) as file:
+            return os.dup(file.fileno())
+
 
 WINDOWS_FUNCTIONS = {
     "kernel32": (

@@ -23,30 +23,26 @@ from tritium.ops.base import Op
 from tritium.ops.terminators import RegionEnd, is_terminator, terminator
 
 
-def lower_block(c: Context, block: Block) -> None:
-    """Write the ops of a block, without its terminator."""
+def lower_block(c: Context, block: Block, again: Sequence[Op] | None = None) -> None:
+    """Write the ops of a block, without its terminator, by their rules; or some of them `again`."""
     outer = c.f.location
-    for op in block.ops:
+    op: Any
+    for op in block.ops if again is None else again:
         if op is block.last_op and is_terminator(op):
             break
+        c.f.location = c.line_of(op)
         if op in c.barriers:
-            c.f.location = c.line_of(op)
             c.barrier(c.barriers[op], isinstance(op, Op) and op.synchronizes)
-        _lower(c, op)
+        # Here, not in a function of its own: each is a level of Python's stack for nested branches.
+        rule = c.hardware.rules.get(op.__class__)
+        try:
+            if rule is not None:
+                rule(c, op)
+            elif not emit(c, op):
+                raise Unsupported
+        except Unsupported as error:
+            raise c.unsupported(op, str(error)) from None
     c.f.location = outer
-
-
-def _lower(c: Context, op: Any) -> None:
-    """Write an op by its rule."""
-    c.f.location = c.line_of(op)
-    rule = c.hardware.rules.get(op.__class__)
-    try:
-        if rule is not None:
-            rule(c, op)
-        elif not emit(c, op):
-            raise Unsupported
-    except Unsupported as error:
-        raise c.unsupported(op, str(error)) from None
 
 
 def inline(c: Context, block: Block, arguments: Sequence[Value]) -> list[Value]:
@@ -96,8 +92,9 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
     if c.hardware.handed_on and c.plan is None and _dominates_rest(op):
         # LLVM, which would merge what is computed from the same number, does not see that it is.
         c.place_anew(c.asm("i32", "", c.hardware.handed_on, c.thread, effects=False))
-        for again in computed_again(op, c.hardware):
-            _lower(c, again)
+        block = op.parent
+        assert block is not None
+        lower_block(c, block, computed_again(op, c.hardware))
 
 
 def _dominates_rest(op: Op) -> bool:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.experimental.gsan.allocator import allocation_at
 from tritium.experimental.gsan.settings import ShareableHandleType, state
@@ -51,7 +52,7 @@ class HostSegment(mmap.mmap):
     @classmethod
     def new(cls, size: int, write_once: bool) -> HostSegment:
         """A segment of `size` bytes."""
-        file = os.memfd_create("tritium_gsan")
+        file = knobs.system().file_without_name("tritium_gsan")
         os.ftruncate(file, size)
         made = cls(file, size)
         made.file, made.length, made.write_once = file, size, write_once

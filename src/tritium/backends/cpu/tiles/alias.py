@@ -78,7 +78,7 @@ def is_regular(pointer: SSAValue) -> bool:
 def retypes_pointers(op: Any) -> bool:
     """Whether the op gives pointers another type of elements of the same size, as it takes to
     store booleans: the same tile of memory."""
-    if not op.is_elementwise or len(op.operands) != 1:
+    if not isinstance(op, Op) or not op.is_elementwise or len(op.operands) != 1:
         return False
     before, after = ir.element_type(op.operands[0].type), ir.element_type(op.results[0].type)
     if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):
