@@ -31,6 +31,7 @@ from tritium.native import loader, pyobjects
 from tritium.native.host import CPU, is_x86
 from tritium.native.pool import CONTEXT, System
 from tritium.native.records import allocate
+from tritium.system import system
 from tritium.system.portable import WINDOWS_FUNCTIONS, Portable
 from tritium.target import GPUTarget
 
@@ -391,8 +392,6 @@ def test_text_files_are_utf_8() -> None:
 @pytest.mark.parametrize("portable", [False, True])
 def test_files_without_names(portable: bool) -> None:
     """Each is its own, and has no path that another program could open."""
-    from tritium.system import system
-
     first, second = (system(portable).file_without_name("tritium_test") for _ in range(2))
     try:
         os.write(first, b"abc")
