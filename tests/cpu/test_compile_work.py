@@ -83,7 +83,10 @@ def _calls(body: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if i % 2 else n for i, n in enumerate(BODIES)],
+)
 def test_work_is_linear(name: str) -> None:
     with knobs.compilation.scope():
         knobs.compilation.always_compile = True

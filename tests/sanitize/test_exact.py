@@ -252,7 +252,10 @@ def numbers() -> tuple[Any, ...]:
     return x, y, np.zeros(64, np.float32)
 
 
-@pytest.mark.parametrize("name", IDENTITIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if i % 2 else n for i, n in enumerate(IDENTITIES)],
+)
 def test_identities(name: str, tmp_path: Path):
     first, second = (written(tmp_path, i, text) for i, text in enumerate(IDENTITIES[name]))
     compare_exactly(first, second, *numbers())

@@ -27,10 +27,9 @@ LANGUAGE = [f"tests/conformance/test_{name}.py" for name in (
 )]  # fmt: skip
 
 QUICK = {
-    "bounds": (TUTORIALS, "test_softmax or 130-70 or norm_of_rows"),
+    "bounds,unwritten": (TUTORIALS, "test_softmax or 130-70 or norm_of_rows"),
     "races": (TUTORIALS, "test_vector_add_is_exact or forward_and_backward and 151"),
     "fp": (TUTORIALS, "test_softmax or 150-32-True-False"),
-    "unwritten": (TUTORIALS, "test_softmax or 130-70"),
     "bounds,races": ("tests/conformance/test_memory.py", "test_masks and float or nan or loops"),
 }
 """By check a file and its tests, as `pytest -k` chooses them."""
