@@ -345,7 +345,7 @@ def test_products_whose_operands_have_shared_memory_of_their_own() -> None:
 
 
 def test_operands_are_converted_behind_shared_memory_that_is_short() -> None:
-    """As float16 both operands would take 96 KiB, of 64."""
+    """Both operands as float16 would take 96 KiB of the 64 that there are."""
     kernel = compiled(converted, "*i8 *i8 *fp32 i32", "gfx90a", num_warps=8,
                       constants={"M": 128, "N": 256, "K": 128})  # fmt: skip
     assert re.search(r"local_load .*xi8, #shared.*tensor<128x256xi8", kernel.asm["ttgir"])

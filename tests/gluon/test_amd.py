@@ -96,8 +96,8 @@ def test_products_interpreted(arch: str) -> None:
 def scaled_kernel(a, b, a_scale, b_scale, out, result: gl.constexpr, rows: gl.constexpr,
                   width: gl.constexpr, of_scales: gl.constexpr, multiply: gl.constexpr,
                   formats: gl.constexpr, packed: gl.constexpr):
-    """Of a left operand with two elements a byte, in the layout of a product `packed`; `b_scale` is
-    one number for all."""
+    """Multiply a left operand with two elements a byte, in the layout of the product `packed`, by a
+    right one; `b_scale` is one number for all."""
     i = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
     j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
     at = i * 64 + j

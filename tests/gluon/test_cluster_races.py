@@ -175,7 +175,7 @@ def test_a_copy_for_a_barrier_that_another_block_has_not_made() -> None:
     ("how", "blocks"), [("nothing", "10"), ("own barriers", "10"), ("a block tells all", "01")]
 )
 def test_stores_into_memory_that_another_block_reads(how: str, blocks: str) -> None:
-    """Where the first block tells all that it has loaded, it does not know that the other has."""
+    """A block that tells all others that it has loaded does not know that another one has."""
     source, target = blocks
     assert re.search(rf"written at .* by block {source} in block {target}, read at .* by block "
                      rf"{target};", failure(exchange, how))  # fmt: skip

@@ -49,7 +49,7 @@ def test_from_the_third_call_on_a_record_is_repeated() -> None:
 
 
 def launch_softmax(x: Any, y: Any) -> Any:
-    """Of rows of 8 or 16 elements; gives y."""
+    """Run softmax over rows of 8 or 16 elements; returns y."""
     softmax_forward[(x.shape[0],)](
         x, y, *x.shape, x.shape[1], x.shape[1], LOG=False, WHOLE=True, ROWS=1, BLOCK=16, EVEN=False
     )
@@ -68,8 +68,8 @@ def test_parts_of_new_memory_are_repeated() -> None:
 
 
 def test_descriptors_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on GPUs whose engine copies blocks, of views of arguments too; a call that is repeated
-    does not come to what counts launches."""
+    """Records repeat launches with descriptors, of views of arguments too, as on GPUs whose engine
+    copies blocks; a repeated call does not reach the function that counts launches."""
     attended = with_copy_engine(monkeypatch, attention_launch.forward_kernels, "attention_forward")
     multiplied = with_copy_engine(monkeypatch, matmul_launch.kernels, "matmul_blocks")
     forget_records()

@@ -325,7 +325,7 @@ def test_an_override_of_another_name(tmp_path: Path, fresh_cache: Path) -> None:
 
 
 def test_the_module_of_a_file(tmp_path: Path) -> None:
-    """As programs that look into kernels ask for it."""
+    """The IR of a kernel is asked for the way programs that inspect kernels do it."""
     text = "module {\n  tt.func public @nothing() {\n    tt.return\n  }\n}\n"
     file = tmp_path / "nothing.ttir"
     file.write_text(text)

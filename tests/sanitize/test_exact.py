@@ -374,8 +374,8 @@ def found_by_many(x, out, seen, STEPS: tl.constexpr, LANES: tl.constexpr):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_what_atomic_sums_find(dtype: Any):
-    """As a program that keeps the sums in registers; in what order the elements of one tile come
-    is not known."""
+    """Atomic sums equal those of a program that keeps the sums in registers; the order of the
+    elements of one tile is not known."""
     given = random.standard_normal(8 * 16).astype(dtype), np.ones(16, dtype), np.ones(128, dtype)
 
     def by(kernel: Any) -> Any:

@@ -131,8 +131,8 @@ def is_long(nest: Nest) -> bool:
 
 
 def may_be_unmasked(nest: Nest) -> bool:
-    """Whether a nest is worth a version without masks: a long one, or one that stores tiles of
-    several dimensions: a masked store of AVX2 takes tens of cycles on a Zen 3."""
+    """True for a nest that is worth a version without masks: a long one, or one that stores tiles
+    of several dimensions, as a masked store of AVX2 takes tens of cycles on a Zen 3."""
     if is_long(nest):
         return True
     several = nest.shape is not None and nest.shape.width > 1 and prod(nest.domain) >= _LONG
