@@ -15,8 +15,6 @@ from types import ModuleType, TracebackType
 import typer
 
 from tritium import compat, knobs
-from tritium.backends.base import REFERENCE_CHECKS, SANITIZERS
-from tritium.sanitize.kinds import EXACT
 
 _until_the_end = contextlib.ExitStack()
 
@@ -66,6 +64,10 @@ def is_program(text: str) -> bool:
 def sanitize_kernels(checks: str) -> None:
     """Compile the kernels of this process, and of those it starts, with checks of the sanitizer:
     names with commas. Raises `BadParameter` for others."""
+    # Here, since it loads the language, which not every program needs.
+    from tritium.backends.base import REFERENCE_CHECKS, SANITIZERS
+    from tritium.sanitize.kinds import EXACT
+
     names = (*SANITIZERS, EXACT, *REFERENCE_CHECKS)
     unknown = [name for name in checks.split(",") if name.strip() not in names]
     if unknown:
