@@ -138,7 +138,7 @@ class WarpSpecialize(Pass):
             for loop in dict.fromkeys([asker, *loops_around(asker)][-1] for asker in asking):
                 changed = True
                 try:
-                    _check_place(module, function, loop)
+                    _check_place(module, function)
                     _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
                 except Unsplittable as why:
                     loop.attributes[NOT_WARP_SPECIALIZED] = StringAttr(str(why))
@@ -149,7 +149,7 @@ class WarpSpecialize(Pass):
 
     def _try(self, module: ModuleOp, function: Op, loop: ForOp) -> bool:
         try:
-            _check_place(module, function, loop)
+            _check_place(module, function)
             _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
         except Unsplittable:
             return False
@@ -252,7 +252,8 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
                 channel.stages = [replace(s, buffers=largest - 1) for s in channel.stages]
 
 
-def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
+def _check_place(module: ModuleOp, function: Op) -> None:
+    """Raise `Unsplittable` where no loop of a function can be split."""
     processor = processor_of(module)
     units = processor.matrix_units
     if processor.bulk_copies is None:
