@@ -138,7 +138,7 @@ def sampled(items: list[pytest.Item], number: int) -> set[pytest.Item]:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """What is made from here on stays until the end: no garbage is looked for."""
+    """Look for no garbage: modules and tests stay until the end."""
     gc.disable()
 
 

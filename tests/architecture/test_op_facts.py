@@ -29,7 +29,8 @@ class Source(NamedTuple):
 
 @lru_cache
 def sources() -> dict[Path, Source]:
-    """By module, without the modules that gather names: `__init__`, `language/core`."""
+    """The names by module, without the modules that only gather them: `__init__`,
+    `language/core`."""
     found: dict[Path, Source] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE)
