@@ -108,9 +108,10 @@ class _Scan:
             self.at[self.lane] = Index(kind, place, 0, e.depth)
             at = tuple(self.at)
             inner = self._within(self._values(at))
-            values = self._combine(loop.carried, inner)
-            self._keep(values, at)
-            loop.next = self._last(values)
+            # Not the last of the combined lanes, which is the same: the next chunk would wait for
+            # that lane to be found and spread too.
+            loop.next = self._combine(loop.carried, self._last(inner))
+            self._keep(self._combine(loop.carried, inner), at)
 
     def _last(self, values: list[Value]) -> list[Value]:
         """The lane that has seen all others, in every lane: quicker than by way of a scalar."""
