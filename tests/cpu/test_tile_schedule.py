@@ -139,6 +139,21 @@ def test_long_functions_are_computed_of_several_registers(
     np.testing.assert_allclose(out, np.exp(x[::stride]), rtol=4e-7)
 
 
+@pytest.mark.parametrize(
+    ("arch", "shape"),
+    [("haswell", "width 32 unroll 1"), ("cortex-a76", "width 16 unroll 1"),
+     ("skylake-avx512", "width 16 unroll 4")],
+)  # fmt: skip
+def test_bytes_are_stored_by_registers(arch: str, shape: str) -> None:
+    """Not four or eight at a time, each of which takes a store."""
+    head, tail = DEEP.replace("STRIDE", "1").split("  %y = math.exp %x : tensor<256xf32>\n")
+    head = head.replace("%q: !tt.ptr<f32>", "%q: !tt.ptr<i8>")
+    cast = "  %y = arith.fptosi %x : tensor<256xf32> to tensor<256xi8>\n"
+    module = parse_module(head + cast + tail.replace("f32", "i8"))
+    text = print_module(lower_to_tiles(module, processor(arch)))
+    run_filecheck("bytes", text, f"CHECK: tile.nest [256] lane 0 {shape}")
+
+
 TURNED = """
 tt.func public @turned(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
   %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
