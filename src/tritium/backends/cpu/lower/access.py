@@ -381,6 +381,9 @@ def _lane_addresses(f: Function, origin: Origin) -> Iterator[Value]:
     unit = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[origin.size]
     for pair in range(pairs):
         both = halves if pairs == 1 else f.extract(halves, pair)
+        # An empty assembly text keeps LLVM 22 from knowing that the lower offset is not negative:
+        # it would extend it by a move of 32 bits, and then drop that move.
+        both = f.emit("i64", f'call i64 asm "", "=r,0"({both})')
         for offset in (f.op("shl", both, half), both):
             yield f.gep(unit, origin.base, f.op("ashr", offset, half), flags="")
 
