@@ -124,9 +124,9 @@ class _Scan:
         return [self.e.f.shuffle(v, None, [lane] * self.width) for v in values]
 
     def _within(self, values: list[Value]) -> list[Value]:
-        """Scan the lanes of vectors, in log2(width) steps (Hillis and Steele): those of each sixteen
-        bytes by shuffles within these, which take a cycle on x86, not three to eight; then each
-        sixteen bytes and the last lane of those before."""
+        """Scan the lanes of vectors, in log2(width) steps (Hillis and Steele): first those of each
+        sixteen bytes, by shuffles within these, which take a cycle on x86, not three to eight; then
+        each sixteen bytes with the last lane of those before."""
         f, width, distance = self.e.f, self.width, 1
         neutral = [const(v.type, self.neutral) for v in values] if self.neutral is not None else []
         while distance < width:
@@ -147,10 +147,10 @@ class _Scan:
         return values
 
     def _in_all_lanes(self, value: Value) -> Value:
-        """The value, of whose lanes LLVM does not know that some are replaced: it would compute them
-        from whatever a register holds. Integers for permutations are subnormal floats, of which each
-        takes an Intel processor 150 cycles (a linear recurrence on an Emerald Rapids: 9 ns an
-        element, not .6)."""
+        """The value, of whose lanes LLVM does not know that some are replaced: it would compute
+        these from whatever a register holds. Indices for permutations are subnormal floats, which
+        take Intel's processors some 150 cycles each (a linear recurrence on an Emerald Rapids took
+        9 ns an element)."""
         host = self.c.host
         bits = _FLOAT_BITS.get(scalar(value.type), 0) * lanes(value.type)
         if host.arm or bits != host.bits:
