@@ -429,7 +429,10 @@ class ControlFlow(Part):
         if isinstance(step_value, int) and step_value == 0:
             raise self.error(node.iter, "the step of a loop cannot be 0")
         lower, upper, step = self._bounds(node, iterator, backwards)
-        loop = self._enter(node, [n for n in self._carried(node) if n != node.target.id])
+        names = [n for n in self._carried(node) if n != node.target.id]
+        if keeps := self._keeps(node.target.id, lower.type):
+            names.append(node.target.id)
+        loop = self._enter(node, names)
         body = Block(arg_types=[lower.handle.type, *ir_types(loop.types)])
         with self.builder.inserting_into(body):
             self._rebind(loop, body.args[1:])
@@ -449,9 +452,22 @@ class ControlFlow(Part):
             unsignedCmp=not lower.dtype.is_int_signed(),
             attributes=loop_attributes(iterator),
         )
-        ended = Undefined("it is the variable of a loop that has ended")
-        loop.before.setdefault(node.target.id, ended)
         self._leave(loop, op)
+        if not keeps:
+            ended = Undefined("it is the variable of a loop that has ended")
+            self.scope.locals[node.target.id] = ended
+
+    def _keeps(self, name: str, type_: tl.dtype) -> bool:
+        """Whether a loop's variable, of this type, has a value after the loop: it had one of the
+        type before, which is made dynamic here, and stays if there is no iteration."""
+        value = self.scope.locals.get(name)
+        if value is None or isinstance(value, Undefined) or not carriable(value):
+            return False
+        value = make_dynamic(value, type_)
+        if value.type != type_:
+            return False
+        self.scope.locals[name] = value
+        return True
 
     def _bounds(
         self, node: ast.For, iterator: Any, backwards: bool

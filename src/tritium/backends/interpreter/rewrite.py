@@ -434,22 +434,18 @@ class _Rewriter(ast.NodeTransformer):
         body = self._block(node.body)
         self.loops -= 1
         fresh = self._fresh_turn(loop, [n for n in every if n != target], node)
-        node.body = [*fresh, *body, *(self._rebound(loop, "next", n, node) for n in names)]
+        kept = [target] if target is not None and self._used_outside(target, node) else []
+        following = [self._rebound(loop, "next", n, node) for n in [*names, *kept]]
+        node.body = [*fresh, *body, *following]
         node.iter = _located(ast.Name(loop, ast.Load()), node.iter)
         forgotten = [
             self._forgotten(loop, n, node) for n in every
             if n not in self.parameters and n != target and self._used_outside(n, node)
         ]  # fmt: skip
-        if target is not None and self._used_outside(target, node):
-            start_target = [self._noted(loop, target, node)]
-            forgotten += [
-                self._rebound(loop, "restored", target, node),
-                *([] if target in self.parameters else [self._forgotten(loop, target, node)]),
-            ]
-        else:
-            start_target = []
+        forgotten += [self._forgotten(loop, n, node) for n in kept]
         entered = [self._rebound(loop, "entered", n, node) for n in names]
-        return [start, *start_target, *entered, node, *forgotten]
+        entered += [self._rebound(loop, "kept", n, node) for n in kept]
+        return [start, *entered, node, *forgotten]
 
     def visit_While(self, node: ast.While) -> Any:
         if node.orelse:
