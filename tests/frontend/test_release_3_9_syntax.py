@@ -64,6 +64,15 @@ def test_assignments_in_the_test_of_a_loop(n):
     assert run_all(in_a_test, out=np.zeros(4, np.int32), n=n)["out"].tolist() == by_python(n)
 
 
+def in_an_iterable(out, n):
+    chosen = [q * 2 for q in (n if n > 3 else 7, n > 1 and n < 9, 1 < n < 3)]
+    tl.store(out, chosen[0] + chosen[1] * 100 + chosen[2])
+
+
+def test_conditions_in_the_iterable_of_a_comprehension():
+    assert run_all(in_an_iterable, out=np.zeros(1, np.int32), n=5)["out"].tolist() == [210]
+
+
 def in_a_branch(out, n):
     tl.store(out, (q := n + 1) if n > 3 else 7)
     tl.store(out, q)

@@ -286,9 +286,14 @@ class _Rewriter(ast.NodeTransformer):
             return self._refusal(node, "a list comprehension may have one `for` only")
         self.generic_visit(node)
         only = node.generators[0]
-        only.iter = self._k("items", only.iter, at=only.iter)
+        # Python takes no `:=`, which rewriting adds, in a comprehension's iterable.
+        kept = self._fresh("v")
+        items = self._k("items", only.iter, at=only.iter)
+        store = _located(ast.NamedExpr(ast.Name(kept, ast.Store()), items), only.iter)
+        only.iter = _located(ast.Name(kept, ast.Load()), only.iter)
         only.ifs = [self._k("truth", test, at=test) for test in only.ifs]
-        return self._k("sequence", node, at=node)
+        both = ast.Tuple([store, self._k("sequence", node, at=node)], ast.Load())
+        return _located(ast.Subscript(both, ast.Constant(1), ast.Load()), node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         return self._k("constant", self._text(node), at=node)
