@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,7 +150,9 @@ def check_kernel(live: Live, call: Call, compiled: Any) -> None:
 
 
 def _texts(constants: dict[tuple[int, ...], Any]) -> dict[tuple[int, ...], str]:
-    return {path: f"{type(v).__name__} {v!r}" for path, v in constants.items()}
+    # A constexpr and its value are the same constant.
+    texts = {path: f"{type(v).__name__} {v!r}" for path, v in constants.items()}
+    return {path: re.sub(r"constexpr\[([^]]*)\]", r"\1", text) for path, text in texts.items()}
 
 
 def describe(live: Live, call: Call) -> str:

@@ -234,6 +234,8 @@ class Session:
         live = self.pick()
         parameters = live.kernel.parameters
         at = self.source.randrange(len(parameters))
+        if self.interpreted and parameters[at].is_constexpr:
+            return  # which keeps no kernels, and takes any object
         value, errors = self.arguments.bad(parameters[at])
         call = random_call(self.source, live, self.arguments)
         out, counts = call.buffers(self.device)
@@ -353,6 +355,7 @@ class Session:
     def harm_cache(self) -> None:
         """Damage, delete or obstruct the cache on disk, forget what is in memory, and launch."""
         live = self.pick()
+        self.tuned = None
         how = self.source.choice(("delete", "damage", "empty", "obstruct"))
         files = [path for path in self.cache.rglob("*") if path.is_file()]
         if how in ("delete", "obstruct"):
