@@ -95,7 +95,7 @@ class Memory:
 
 @dataclass
 class Facts:
-    """What is expected of one launch.
+    """Expectations of one launch.
 
     Attributes:
         signature, divisible, constants: of the compiled kernel.
@@ -118,7 +118,7 @@ def crc(text: str) -> int:
 
 
 CONSTANT, TUPLE = 3, 7
-"""What a kernel records for a compile-time value and for a tuple."""
+"""Codes that a kernel records for a compile-time value and for a tuple."""
 
 
 def raw(given: Any) -> Any:

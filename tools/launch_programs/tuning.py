@@ -122,7 +122,7 @@ class Tuned:
         return x, y, n, float(self.source.choice((1, 2, 0.5)))
 
     def key(self, arguments: tuple[Any, ...]) -> Any:
-        """What calls for a new choice."""
+        """The arguments that call for a new choice."""
         x, _, n, scale = arguments
         return tuple(v for k, v in (("n", n), ("scale", scale)) if k in self.keys), x.dtype
 
