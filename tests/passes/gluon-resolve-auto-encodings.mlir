@@ -29,3 +29,20 @@ tt.func public @chain(%x: tensor<16x32xi32, #blocked>, %n: i32) {
   %j = tt.join %b, %b : tensor<16x32xi32, #gluon.auto_encoding> -> tensor<16x32x2xi32, #gluon.auto_encoding>
   tt.return
 }
+
+#mma = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>
+
+// A layout may be found under two names, one of which went through permutations.
+// CHECK-LABEL: @two_names
+// CHECK: %q = tt.trans {{.*}} -> tensor<16x8xi32, #[[L:.*]]>
+// CHECK-NEXT: %[[C:.*]] = ttg.convert_layout %x : tensor<16x8xi32, #mma> -> tensor<16x8xi32, #[[L]]>
+// CHECK-NEXT: %y = arith.addi %q, %[[C]] : tensor<16x8xi32, #[[L]]>
+// CHECK-NEXT: ttg.convert_layout %y : tensor<16x8xi32, #[[L]]> -> tensor<16x8xi32, #mma>
+tt.func public @two_names() -> tensor<16x8xi32, #mma> {
+  %x = arith.constant dense<1> : tensor<16x8xi32, #gluon.auto_encoding>
+  %p = tt.trans %x {order = array<i32: 1, 0>} : tensor<16x8xi32, #gluon.auto_encoding> -> tensor<8x16xi32, #gluon.auto_encoding>
+  %q = tt.trans %p {order = array<i32: 1, 0>} : tensor<8x16xi32, #gluon.auto_encoding> -> tensor<16x8xi32, #gluon.auto_encoding>
+  %y = arith.addi %q, %x : tensor<16x8xi32, #gluon.auto_encoding>
+  %s = gluon.set_auto_layout %y : tensor<16x8xi32, #gluon.auto_encoding> -> tensor<16x8xi32, #mma>
+  tt.return %s : tensor<16x8xi32, #mma>
+}

@@ -94,7 +94,13 @@ def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict
     """Run the program of a seed for a processor, or on another device; its outcome."""
     made = program_of(seed)
     text = made.text() if device == "cpu" else devices.ordered(made.text())
-    options = devices.options(seed, device, arch)
+    return outcome(made, text, seed, devices.options(seed, device, arch), show, device)
+
+
+def outcome(
+    made: Program, text: str, seed: int, options: dict[str, Any], show: bool, device: str
+) -> dict[str, Any]:
+    """Run a program whose kernel is this text; its outcome."""
     if show:
         print(f"# grid {made.grid}, arguments {made.scalars}, {options}\n{text}", flush=True)
     memory = devices.arrays_of(made, device)

@@ -33,7 +33,13 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
 from tritium.passes.ttgir.coalesce import access_encoding
+from tritium.passes.ttgir.convert_ttir_to_ttgir import (
+    convert,
+    convert_operand,
+    convert_result,
+)
 from tritium.passes.ttgir.layout_propagation import (
+    is_tile,
     processor_of,
     retype,
     threads_of,
@@ -54,7 +60,8 @@ class ResolveAutoEncodings(Pass):
             found.decide(op.src, ir.encoding_of(op.result.type), op)
         found.apply(module)
         for op in settings:
-            op.result.replace_all_uses_with(op.src)
+            source = convert(op.src, ir.encoding_of(op.result.type), op)
+            op.result.replace_all_uses_with(source)
             erase(op)
         return bool(settings)
 
@@ -87,6 +94,8 @@ class _Found:
     def __init__(self, kind: type[UndecidedEncoding]):
         self.kind = kind
         self.encodings: dict[SSAValue, Attribute] = {}
+        self.has_synonyms = False
+        """True if two encodings were found for a value, which are one layout."""
 
     def decide(self, value: SSAValue, encoding: Attribute, op: Operation) -> None:
         """The value has the encoding because of the op; so have those that follow from it."""
@@ -102,6 +111,8 @@ class _Found:
                     pending += [(v, e, user) for v, e in _follow(user, value, encoding)]
             elif not _mean_the_same(known, encoding, ir.shape_of(value.type)):
                 raise _error(op, value, f"two layouts are found for it, {known} and {encoding}")
+            elif known != encoding:
+                self.has_synonyms = True
 
     def apply(self, module: ModuleOp) -> None:
         """Write the encodings into the types. Raises `OpError` where one is not found."""
@@ -113,6 +124,9 @@ class _Found:
                     if isinstance(ir.encoding_of(value.type), self.kind):
                         raise _error(op, value, "nothing decides its layout; `set_auto_layout`, or "
                                      "an operation with a block that has a layout, does")
+            if self.has_synonyms:
+                for op in list(function.walk()):
+                    _use_one_encoding(op)
             function.update_type()
 
 
@@ -158,12 +172,42 @@ def _follow(
         return
     if op.layouts_from is not None:
         yield from _through(op, value, encoding)
-    elif not (op.takes_any_layout or op.is_call or isinstance(op, SetAutoLayoutOp)):
-        placed: Sequence[SSAValue] = op.operands
-        if op.placed_by is not None:
-            placed = op.operand_values(op.placed_by)
-        for other in (*placed, *op.results):
+    else:
+        for other in _alike(op):
             yield other, encoding
+
+
+def _alike(op: Op) -> Sequence[SSAValue]:
+    """The values of an op that does not change shapes which have one layout."""
+    if op.takes_any_layout or op.is_call or isinstance(op, SetAutoLayoutOp):
+        return ()
+    placed = op.operands if op.placed_by is None else op.operand_values(op.placed_by)
+    return [v for v in (*placed, *op.results) if is_tile(v)]
+
+
+def _use_one_encoding(op: Operation) -> None:
+    """Convert operands and results that have one layout by two encodings where the op has one."""
+    if not isinstance(op, Op):
+        return
+    for source, target in op.forwarded_values():
+        for use in list(source.uses) if is_tile(source) else ():
+            if use.operation is op or use.operation.parent_op() is op:
+                convert_operand(use.operation, use.index, ir.encoding_of(target.type))
+    if op.controls:
+        return
+    changes_shape = op.layouts_from is not None
+    values = [v for v in op.operands if is_tile(v)] if changes_shape else _alike(op)
+    if not values:
+        return
+    encoding = ir.encoding_of(values[0].type)
+    for index, operand in enumerate(op.operands):
+        if operand in values:
+            convert_operand(op, index, encoding)
+    if changes_shape:
+        encoding = op.result_layout(encoding)
+    for result in op.results:
+        if (changes_shape or result in values) and is_tile(result) and encoding is not None:
+            convert_result(result, encoding)
 
 
 def _through(op: Op, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
