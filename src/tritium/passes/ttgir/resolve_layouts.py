@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import defined, functions
@@ -181,6 +182,8 @@ def _alike(op: Op) -> Sequence[SSAValue]:
     """The values of an op that does not change shapes which have one layout."""
     if op.takes_any_layout or op.is_call or isinstance(op, SetAutoLayoutOp):
         return ()
+    if op.has_trait(IsTerminator):  # its values go to other ops, each on its own
+        return ()
     placed = op.operands if op.placed_by is None else op.operand_values(op.placed_by)
     return [v for v in (*placed, *op.results) if is_tile(v)]
 
@@ -189,10 +192,17 @@ def _use_one_encoding(op: Operation) -> None:
     """Convert operands and results that have one layout by two encodings where the op has one."""
     if not isinstance(op, Op):
         return
-    for source, target in op.forwarded_values():
-        for use in list(source.uses) if is_tile(source) else ():
-            if use.operation is op or use.operation.parent_op() is op:
-                convert_operand(use.operation, use.index, ir.encoding_of(target.type))
+    for first, *others in op.tied_values():
+        for other in others if is_tile(first) else ():
+            retype(other, ir.encoding_of(first.type))
+    for edge in op.control_edges():
+        start = 0
+        for value, target in zip(edge.values, edge.targets, strict=True):
+            given = list(edge.source.operands)
+            if value in given[start:]:  # else an edge to other targets has converted it
+                start = given.index(value, start) + 1
+                if is_tile(value):
+                    convert_operand(edge.source, start - 1, ir.encoding_of(target.type))
     if op.controls:
         return
     changes_shape = op.layouts_from is not None
