@@ -23,7 +23,11 @@ def shape_of(p: GluonProgram, most: int = LARGEST) -> tuple[int, ...]:
     s = p.source
     while True:
         rank = s.choice((1, 2, 2, 2, 3))
-        shape = tuple(s.choice(SIZES) for _ in range(rank)) if rank > 1 else (s.choice((*SIZES, 128, 256, 512)),)
+        shape = (
+            tuple(s.choice(SIZES) for _ in range(rank))
+            if rank > 1
+            else (s.choice((*SIZES, 128, 256, 512)),)
+        )
         if int(np.prod(shape)) <= most:
             return shape
 
@@ -40,7 +44,9 @@ def together(p: GluonProgram, *tiles: Tile) -> list[str]:
     if alike and p.source.random() < 0.5:
         return [first.name, *(converted_text(p, t, f"{first.name}.type.layout") for t in tiles[1:])]
     rank = max(len(t.shape) for t in tiles)
-    layout = p.any_layout(first.shape) if alike and rank else p.layout(p.layouts.blocked(max(rank, 1)))
+    layout = (
+        p.any_layout(first.shape) if alike and rank else p.layout(p.layouts.blocked(max(rank, 1)))
+    )
     return [converted_text(p, t, layout) for t in tiles]
 
 
@@ -171,7 +177,9 @@ def chosen(p: GluonProgram) -> bool:
         return False
     a = p.source.choice(fit)
     b = p.source.choice([t for t in fit if t.data.dtype == a.data.dtype])
-    p.new("gl.where({}, {}, {})".format(*together(p, mask, a, b)), np.where(mask.data, a.data, b.data))
+    p.new(
+        "gl.where({}, {}, {})".format(*together(p, mask, a, b)), np.where(mask.data, a.data, b.data)
+    )
     return True
 
 
@@ -411,7 +419,9 @@ def results(p: GluonProgram, least: int) -> None:
     """Stores of tiles, in their own layouts or others, to arrays that end with the last element."""
     s = p.source
     changed = [t for t in p.tiles if t.name.startswith("c")]
-    chosen: Sequence[Tile] = p.tiles[-least:] + s.sample(p.tiles, min(2, len(p.tiles))) + changed[-3:]
+    chosen: Sequence[Tile] = (
+        p.tiles[-least:] + s.sample(p.tiles, min(2, len(p.tiles))) + changed[-3:]
+    )
     for tile in dict.fromkeys(chosen):
         shape, numel = tile.shape, int(np.prod(tile.shape))
         dtype = np.dtype(np.int8) if tile.kind == "b" else tile.data.dtype

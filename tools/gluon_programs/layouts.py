@@ -138,7 +138,9 @@ class Layouts:
         if isinstance(parent, gl.NVMMADistributedLayout):
             width = 32 // size
         elif isinstance(parent, AMDMFMALayout):
-            width = {8: 8, 16: 4, 32: 1}[size] if parent.version == 3 else {8: 16, 16: 8, 32: 1}[size]
+            width = (
+                {8: 8, 16: 4, 32: 1}[size] if parent.version == 3 else {8: 16, 16: 8, 32: 1}[size]
+            )
         else:
             width = {1: 16, 2: 8}[parent.version]
         return gl.DotOperandLayout(index, parent, width)

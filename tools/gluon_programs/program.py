@@ -152,7 +152,10 @@ def places(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """Where the elements of a block are."""
     found = np.zeros(tuple(shape), np.int64)
     for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
-        found = found + np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(shape))]) * stride
+        found = (
+            found
+            + np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(shape))]) * stride
+        )
     return found
 
 
@@ -168,7 +171,9 @@ def index(axis: int, shape: Sequence[int], layout: str) -> str:
 
 def offsets(shape: Sequence[int], strides: Sequence[int], layout: str) -> str:
     """The text of the block `places` in a layout."""
-    return " + ".join(f"{index(axis, shape, layout)} * {stride}" for axis, stride in enumerate(strides))
+    return " + ".join(
+        f"{index(axis, shape, layout)} * {stride}" for axis, stride in enumerate(strides)
+    )
 
 
 def chance_of(source: random.Random) -> np.random.Generator:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.gluon_programs import blocks, shared
+from tools.gluon_programs import blocks, products, shared
 from tools.gluon_programs.program import GluonProgram
 from tools.tile_programs.control import Control
 from tools.tile_programs.program import Program, Tile
@@ -19,7 +19,8 @@ BODY = (
     blocks.gathered, blocks.combined, blocks.combined, blocks.custom, blocks.counted,
     blocks.added, blocks.loaded, blocks.masked, shared.allocated, shared.viewed, shared.viewed,
     shared.stored, shared.stored, shared.read, shared.read, shared.gathered, shared.scattered,
-    shared.counted,
+    shared.counted, products.product, products.product, products.multiplied,
+    products.of_warp_groups,
 )  # fmt: skip
 
 
@@ -35,8 +36,8 @@ class GluonControl(Control):
 
 _CONTROL = GluonControl(BODY)
 STATEMENTS = (
-    *BODY, *(shared.allocated,) * 3, *(shared.viewed,) * 3, blocks.ranges, blocks.ranges, blocks.filled, blocks.automatic, blocks.loaded,
-    *(_CONTROL.loop,) * 3, _CONTROL.choice,
+    *BODY, *(shared.allocated,) * 3, *(shared.viewed,) * 3, blocks.ranges, blocks.ranges,
+    blocks.filled, blocks.automatic, blocks.loaded, *(_CONTROL.loop,) * 3, _CONTROL.choice,
 )  # fmt: skip
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1))
 ABILITIES = {
@@ -50,8 +51,9 @@ def program_of(seed: int, device: str) -> GluonProgram:
     """The program of this number for a device."""
     source = random.Random(seed)
     lanes = 64 if device == "simt64" or device.startswith("gfx9") else 32
-    made = GluonProgram(source, source.choice(GRIDS), lanes=lanes, warps=source.choice((1, 2, 4, 4, 8)),
-                        abilities=frozenset(ABILITIES[device].split()))  # fmt: skip
+    grid, warps = source.choice(GRIDS), source.choice((1, 2, 4, 4, 8))
+    abilities = frozenset(ABILITIES[device].split())
+    made = GluonProgram(source, grid, lanes=lanes, warps=warps, abilities=abilities)
     wanted = source.choice((2, 3, 4, 6, 8, 12))
     blocks.ranges(made)
     with np.errstate(all="ignore"):
@@ -63,7 +65,7 @@ def program_of(seed: int, device: str) -> GluonProgram:
     return made
 
 
-def check(seed: int, arch: str, show: bool = False, device: str = "simt32") -> dict[str, Any]:
+def check(seed: int, device: str, show: bool = False) -> dict[str, Any]:
     """Run the program of a seed on a device; its outcome."""
     made = program_of(seed, device)
     return outcome(made, made.text(), seed, {"num_warps": made.warps}, show, device)

@@ -79,7 +79,11 @@ def viewed(p: GluonProgram) -> bool:
         order = list(range(rank))
         s.shuffle(order)
         _view(p, f"{m.name}.permute({tuple(order)})", m.data.transpose(0, *(a + 1 for a in order)))
-    elif kind == "reshape" and m.layout is not None and not isinstance(m.layout, gl.PaddedSharedLayout):
+    elif (
+        kind == "reshape"
+        and m.layout is not None
+        and not isinstance(m.layout, gl.PaddedSharedLayout)
+    ):
         numel = int(np.prod(m.shape))
         first = s.choice([1 << i for i in range(numel.bit_length())])
         shape = s.choice(((numel,), (first, numel // first)))
@@ -202,7 +206,9 @@ def scattered(p: GluonProgram) -> bool:
 def counted(p: GluonProgram) -> bool:
     """Atomic additions to places of memory that many elements share."""
     s = p.source
-    fit = [m for m in p.memories if len(m.shape) == 1 and m.data.dtype == np.int32 and not m.buffers]
+    fit = [
+        m for m in p.memories if len(m.shape) == 1 and m.data.dtype == np.int32 and not m.buffers
+    ]
     tiles = [t for t in p.tiles if len(t.shape) == 1 and t.data.dtype == np.int32]
     if not fit or not tiles:
         return False

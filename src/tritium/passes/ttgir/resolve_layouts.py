@@ -13,7 +13,7 @@ values that the ops' own rules (`result_layout`, `operand_layouts`) connect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,7 +40,6 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import (
     convert_result,
 )
 from tritium.passes.ttgir.layout_propagation import (
-    is_tile,
     processor_of,
     retype,
     threads_of,
@@ -127,7 +126,7 @@ class _Found:
                                      "an operation with a block that has a layout, does")
             if self.has_synonyms:
                 for op in list(function.walk()):
-                    _use_one_encoding(op)
+                    _use_one_encoding(op, self.encodings)
             function.update_type()
 
 
@@ -185,15 +184,16 @@ def _alike(op: Op) -> Sequence[SSAValue]:
     if op.has_trait(IsTerminator):  # its values go to other ops, each on its own
         return ()
     placed = op.operands if op.placed_by is None else op.operand_values(op.placed_by)
-    return [v for v in (*placed, *op.results) if is_tile(v)]
+    return (*placed, *op.results)
 
 
-def _use_one_encoding(op: Operation) -> None:
-    """Convert operands and results that have one layout by two encodings where the op has one."""
+def _use_one_encoding(op: Operation, decided: Container[SSAValue]) -> None:
+    """Convert operands and results among the values whose layout was found, where the op has one
+    encoding for a layout and they have two."""
     if not isinstance(op, Op):
         return
     for first, *others in op.tied_values():
-        for other in others if is_tile(first) else ():
+        for other in others if first in decided else ():
             retype(other, ir.encoding_of(first.type))
     for edge in op.control_edges():
         start = 0
@@ -201,13 +201,11 @@ def _use_one_encoding(op: Operation) -> None:
             given = list(edge.source.operands)
             if value in given[start:]:  # else an edge to other targets has converted it
                 start = given.index(value, start) + 1
-                if is_tile(value):
+                if target in decided:
                     convert_operand(edge.source, start - 1, ir.encoding_of(target.type))
-    if op.controls:
-        return
     changes_shape = op.layouts_from is not None
-    values = [v for v in op.operands if is_tile(v)] if changes_shape else _alike(op)
-    if not values:
+    values = [v for v in (op.operands if changes_shape else _alike(op)) if v in decided]
+    if op.controls or not values:
         return
     encoding = ir.encoding_of(values[0].type)
     for index, operand in enumerate(op.operands):
@@ -216,7 +214,7 @@ def _use_one_encoding(op: Operation) -> None:
     if changes_shape:
         encoding = op.result_layout(encoding)
     for result in op.results:
-        if (changes_shape or result in values) and is_tile(result) and encoding is not None:
+        if result in decided and encoding is not None:
             convert_result(result, encoding)
 
 
