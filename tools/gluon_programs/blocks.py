@@ -260,7 +260,8 @@ def reshaped(p: GluonProgram) -> bool:
     elif kind == "expand" and rank < 3:
         axis = s.randrange(rank + 1)
         parent = p.any_layout((*a.shape[:axis], 1, *a.shape[axis:]))
-        p.new(f"gl.expand_dims(gl.convert_layout({a.name}, gl.SliceLayout({axis}, {parent})), {axis})",
+        part = f"gl.convert_layout({a.name}, gl.SliceLayout({axis}, {parent}))"
+        p.new(f"gl.expand_dims({part}, {axis})",
               np.expand_dims(a.data, axis + 1))  # fmt: skip
     elif kind == "ravel":
         p.new(f"gl.ravel({a.name})", a.data.reshape(p.programs, -1))

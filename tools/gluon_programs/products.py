@@ -85,6 +85,8 @@ def product(p: GluonProgram) -> bool:
         s.choice((8, 16, 32) if unit == "mma" else (16, 32, 64)),
         s.choice((16, 32, 64)),
     )
+    if unit == "mma" and dtype.itemsize == 1:
+        k = max(k, 32)
     if unit != "mma":
         m, n = max(m, result.instr_shape[0] if unit[:4] == "mfma" else 16), max(n, 32)
         k = max(k, 32)
@@ -106,7 +108,7 @@ def product(p: GluonProgram) -> bool:
 def multiplied(p: GluonProgram) -> bool:
     """`dot_fma`."""
     s = p.source
-    m, n, k = (s.choice((2, 8, 16)) for _ in range(3))
+    m, n, k = s.choice((2, 8, 16)), s.choice((2, 8, 16)), s.choice((16, 32))
     dtype = np.dtype(np.float32)
     a, b = p.tile_of((m, k), dtype), p.tile_of((k, n), dtype)
     parent = p.layouts.blocked(2)

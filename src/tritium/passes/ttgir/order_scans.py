@@ -27,7 +27,7 @@ from xdsl.ir import Operation
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts import moves
-from tritium.ir.layouts.encodings import REGISTER, WARP, Encoding, linear
+from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, Encoding, linear
 from tritium.ops import ttir
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
@@ -43,7 +43,6 @@ from tritium.passes.ttgir.layout_propagation import (
     Threads,
     is_tile,
     keeps_places,
-    threads_of,
 )
 
 
@@ -66,7 +65,7 @@ class OrderScans(Pass):
                     axis = op.ordered_axis
                     encoding = None if axis is None else _loaded(op, axis)
                 else:
-                    encoding = _wanted(op, threads_of(module), num_ctas_of(module))
+                    encoding = _wanted(op, num_ctas_of(module))
                 if encoding is not None:
                     _convert(op, encoding)
                     changed = True
@@ -109,7 +108,7 @@ def _as_good(found: Encoding, mine: Encoding, shape: tuple[int, ...], axis: int)
     return moves.in_order(layouts[0], axis) and warps <= most
 
 
-def _wanted(op: Op, threads: Threads, num_ctas: int) -> Encoding | None:
+def _wanted(op: Op, num_ctas: int) -> Encoding | None:
     """Another encoding, if the op cannot have its own."""
     axis = op.ordered_axis if op.ordered_axis is not None else op.separate_axis
     if axis is None and op.neighbours == 1:
@@ -117,6 +116,7 @@ def _wanted(op: Op, threads: Threads, num_ctas: int) -> Encoding | None:
     type = op.operands[0].type
     shape = ir.shape_of(type)
     layout = linear(ir.encoding_of(type), shape)
+    threads = Threads(layout.in_size(WARP), layout.in_size(LANE))
     if axis is not None:
         fits = moves.is_separate if op.ordered_axis is None else moves.in_order
         if fits(layout, axis):

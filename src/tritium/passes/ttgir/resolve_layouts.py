@@ -42,7 +42,7 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import (
 from tritium.passes.ttgir.layout_propagation import (
     processor_of,
     retype,
-    threads_of,
+    threads_at,
 )
 
 
@@ -76,13 +76,13 @@ class InferCoalescedEncodings(Pass):
     def run(self, module: ModuleOp) -> bool:
         found, processor = _Found(CoalescedEncoding), processor_of(module)
         for function in functions(module):
-            analysis, threads = AxisAnalysis(function, assume_no_wrap=True), threads_of(module)
+            analysis = AxisAnalysis(function, assume_no_wrap=True)
             for op in function.walk():
                 if isinstance(op, (ttir.ElementAccess, ttir.AtomicOp)) and isinstance(
                     ir.encoding_of(op.operands[0].type), CoalescedEncoding
                 ):
                     cluster = split_rows(ir.shape_of(op.operands[0].type), num_ctas_of(module))
-                    chosen = access_encoding(op, analysis, processor, threads, cluster)
+                    chosen = access_encoding(op, analysis, processor, threads_at(op), cluster)
                     found.decide(op.operands[0], chosen, op)
         found.apply(module)
         return bool(found.encodings)
