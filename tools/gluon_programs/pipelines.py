@@ -54,6 +54,8 @@ def copied(p: GluonProgram) -> bool:
         np.dtype(s.choice((np.float32, np.int32, np.float16, np.int8))),
     )
     numel, stages, count = int(np.prod(shape)), s.choice((1, 2, 3)), s.choice((0, 1, 3, 4))
+    if "copies4" in p.abilities and numel * dtype.itemsize < 16 * p.lanes * p.warps:
+        return False  # warps would copy the same
     nbytes = 2 * stages * numel * dtype.itemsize
     if nbytes > p.room:
         return False
