@@ -74,6 +74,10 @@ def loaded(p: GluonProgram) -> bool:
     """A load from a new array, sometimes cast to a common type."""
     shape, dtype = shape_of(p), p.source.choice(ELEMENTS)
     tile = p.load(shape, dtype, p.any_layout(shape))
+    if len(shape) == 1 and p.source.random() < 0.3:
+        tile = p.load(shape, dtype, "gl.CoalescedLayout()")
+        p.tiles.remove(tile)
+        tile = p.new(f"gl.convert_layout({tile.name}, {p.any_layout(shape)})", tile.data)
     wide = widened(dtype)
     if wide != dtype and p.source.random() < 0.5:
         p.new(f"{tile.name}.to({named(wide)})", tile.data.astype(wide))
@@ -110,7 +114,7 @@ def automatic(p: GluonProgram) -> bool:
     p.line(f"{i}, {j} = gl.arange(0, {shape[0]})[:, None], gl.arange(0, {shape[1]})[None, :]")
     p.line(f"{x} = gl.load({pointer.name} + pid * {numel} + {i} * {shape[1]} + {j})")
     for _ in range(s.randrange(3)):
-        kind = s.choice(("add", "rows", "permute", "reshape"))
+        kind = s.choice(("add", "rows", "permute", "reshape", "loop"))
         if kind == "add":
             p.line(f"{x} = {x} + {i} * 3")
             data = data + np.int32(3) * np.arange(shape[0], dtype=np.int32)[:, None]
@@ -119,6 +123,16 @@ def automatic(p: GluonProgram) -> bool:
             data = data - data.sum(2, keepdims=True, dtype=np.int32)
         elif kind == "permute":
             p.line(f"{x} = gl.permute({x}, (1, 0)).permute((1, 0))")
+        elif kind == "loop":
+            total, k = p.name("t"), p.name("k")
+            p.line(f"{total} = gl.zeros([{shape[0]}], gl.int32)")
+            p.line(f"for {k} in range({p.scalar(2)}):")
+            p.line(f"    {total} += gl.sum({x}, 1)")
+            p.line(f"    {x} += {i} * 3")
+            p.line(f"{x} = {x} + {total}[:, None]")
+            step = np.int32(3) * np.arange(shape[0], dtype=np.int32)[:, None]
+            sums = (2 * data + step).sum(2, keepdims=True, dtype=np.int32)
+            data = data + 2 * step + sums
         else:
             p.line(f"{x} = gl.reshape(gl.reshape({x}, ({numel},)) * 2, {shape})")
             data = data * np.int32(2)

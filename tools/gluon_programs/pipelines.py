@@ -260,7 +260,9 @@ def _partition(
 
     first, at = p.layout(layouts.any(shape)), strides_of(shape)
     if stage == 0:
-        add(f"x = gl.load(src + k * {numel} + {offsets(shape, at, first)})")
+        leaves_open = len(shape) == 1 and p.source.random() < 0.5
+        loaded = offsets(shape, at, "gl.CoalescedLayout()" if leaves_open else first)
+        add(f"x = gl.convert_layout(gl.load(src + k * {numel} + {loaded}), {first})")
     else:
         ring, depth = stage - 1, rings[stage - 1]
         add(f"mbarrier.wait(f{ring}.index(k % {depth}), k // {depth} & 1)")
