@@ -106,7 +106,8 @@ class Layouts:
             shape = s.choice(((32, 32, 8), (16, 16, 16)) if version == 3
                              else ((32, 32, 16), (16, 16, 32)))  # fmt: skip
             return AMDMFMALayout(version, list(shape), s.random() < 0.5, warps)
-        bases = mixed(s, unit_bases(warps), of_one_axis=True)
+        bases = unit_bases(warps)
+        s.shuffle(bases)
         return AMDWMMALayout(int(name[4:]), s.random() < 0.5, bases)
 
     def of_units(self) -> list[str]:
