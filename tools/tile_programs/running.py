@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import random
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -94,7 +95,15 @@ def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict
     """Run the program of a seed for a processor, or on another device; its outcome."""
     made = program_of(seed)
     text = made.text() if device == "cpu" else devices.ordered(made.text())
-    options = devices.options(seed, device, arch)
+    return outcome(made, text, seed, devices.options(seed, device, arch), show, device)
+
+
+def outcome(
+    made: Program, text: str, seed: int, options: dict[str, Any], show: bool, device: str,
+    launch: Callable[..., Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run a program whose kernel is this text; its outcome. `launch(kernel, grid, *arguments,
+    **options)` runs it in another way than on the active device."""
     if show:
         print(f"# grid {made.grid}, arguments {made.scalars}, {options}\n{text}", flush=True)
     memory = devices.arrays_of(made, device)
@@ -103,7 +112,8 @@ def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict
     start = time.process_time()
     try:
         with environment(made):
-            compiled = kernel[made.grid](*arguments, *made.scalars.values(), **options)
+            run = functools.partial(launch, kernel, made.grid) if launch else kernel[made.grid]
+            compiled = run(*arguments, *made.scalars.values(), **options)
         took = time.process_time() - start
         arrays = {key: held.found() for key, held in memory.items()}
     except OutOfResources as error:
