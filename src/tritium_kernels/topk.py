@@ -16,7 +16,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
-from tritium_kernels.launching.operators import untraced
+from tritium_kernels.launching.operators import once, untraced
 from tritium_kernels.moe_kernels import topk as kernels
 from tritium_kernels.tensor import SparseMatrix
 from tritium_kernels.tensor_details.dtype import BIT
@@ -188,6 +188,7 @@ class TopK(torch.autograd.Function):
         return values, index, bits
 
     @staticmethod
+    @once("topk")
     def backward(ctx: Any, dy_vals: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         x, index = ctx.saved_tensors
         k, n_rows, apply_softmax = ctx.options

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from tritium_kernels.dense.embedding import NO_PADDING, embedding_backward_op
 from tritium_kernels.errors import check_without_gradient, refuse
+from tritium_kernels.launching.operators import once
 from tritium_kernels.matmul_details.operands import FLOATS, OP
 from tritium_kernels.matmul_details.precision import (
     Epilogue,
@@ -139,7 +139,7 @@ class Product(torch.autograd.Function):
         )  # fmt: skip
 
     @staticmethod
-    @once_differentiable
+    @once("matmul")
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         a, b, bias, gammas = ctx.saved_tensors
         options, (_, _, *wanted) = ctx.options, ctx.needs_input_grad
