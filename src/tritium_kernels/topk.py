@@ -206,7 +206,8 @@ def topk(
 ) -> SparseMatrix:  # fmt: skip
     """The k largest elements of each row of x (rows, columns), largest first.
 
-    Of equal elements the one with the smaller column comes first; NaN is larger than any number.
+    Of equal elements, as the two zeros are, the one with the smaller column comes first, and zeros
+    are given without a sign; NaN is larger than any number.
 
     Args:
         apply_softmax: values are the softmax over the k elements.
