@@ -249,6 +249,6 @@ def topk_torch(
     flags = torch.zeros((rows, cdiv(columns, 32) * 32), dtype=torch.int64, device=x.device)
     flags.scatter_add_(1, torch.where(chosen, index, 0), chosen.long())
     weights = 1 << torch.arange(32, device=x.device)
-    words = (flags.clamp(max=1).view(rows, -1, 32) * weights).sum(2).to(torch.int32)
+    words = (flags.clamp(max=1).unflatten(1, (-1, 32)) * weights).sum(2).to(torch.int32)
     mask = wrap_torch_tensor(words, BIT, shape=(rows, columns))
     return SparseMatrix(index.to(torch.int16), values, mask)

@@ -180,7 +180,7 @@ def _through_functions(
         z = matmul(
             a, b, bias, o.a_ragged, o.b_ragged, o.gather, None, config, o.betas, None, o.alpha
         )
-        z = z.view(1, -1, z.shape[-1])
+        z = z.flatten(0, -2)[None]
     function = _function(options.activation) if options.is_activated else None
     if gammas is not None:
         if wants_gammas:
@@ -194,7 +194,7 @@ def _through_functions(
         return dy, dgammas
     assert z is not None
     dz = reduce_backward(
-        dy.reshape(z.shape[1], -1), z.shape, 0, None, None, None, UNSCALED, function, None, None,
+        dy.flatten(0, -2), z.shape, 0, None, None, None, UNSCALED, function, None, None,
         None, None, torch.empty_like(z), sums=z[0],
     )  # fmt: skip
     return dz.view(*dy.shape[:-1], z.shape[-1]), dgammas
