@@ -130,6 +130,12 @@ class Bounded:
         inner = self.error + self.to.u * np.where(np.isfinite(self.value), np.abs(self.value), 0)
         return self._new(value, times(value, np.expm1(np.minimum(inner, 700.0))), FUNCTION)
 
+    def sigmoid(self) -> Bounded:
+        """1 / (1 + exp(-x)); 0 for x of which exp(-x) is out of range."""
+        value = 1 / (1 + np.exp(-self.value))
+        inner = self.error + self.to.u * np.where(np.isfinite(self.value), np.abs(self.value), 0)
+        return self._new(value, times(value, np.expm1(np.minimum(inner, 700.0))), FUNCTION)
+
     def log(self) -> Bounded:
         return self.apply(np.log, 1 / np.maximum(self.value - self.error, 1e-300), self.to.u)
 
@@ -192,7 +198,7 @@ def difference(found: Array, right: Bounded, to: Format) -> str:
     want = right.value
     with np.errstate(all="ignore"):
         error = right.error + to.u * np.abs(want) + to.least + to.normal
-        near = np.abs(found - want) <= error
+        near = np.isfinite(want) & (np.abs(found - want) <= error)
         # Numbers above the largest are infinite.
         past = np.isfinite(want) & np.isinf(found) & (np.abs(want) + error >= to.most * (1 - to.u))
         past &= np.sign(found) == np.sign(want)

@@ -272,7 +272,8 @@ def _faked(trial: Trial, source: Source, random_: Any) -> None:
         ours = (fake.shape, fake.dtype, fake.device)
         if ours != (real.shape, real.dtype, real.device):
             raise Wrong(f"a tracer sees result {i} as {ours}, it is {real.shape}, {real.dtype}")
-        if real.numel() and fake.stride() != real.stride():
+        strides = zip(fake.stride(), real.stride(), real.shape, strict=True)
+        if real.numel() and any(a != b and size > 1 for a, b, size in strides):
             raise Wrong(f"a tracer sees strides {fake.stride()} of result {i}, {real.stride()} are")
 
 

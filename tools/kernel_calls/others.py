@@ -28,6 +28,7 @@ from tritium_kernels import matmul as products
 from tritium_kernels import topk as largest
 from tritium_kernels.tensor import make_ragged_tensor_metadata
 
+EXACT = products.PrecisionConfig(allow_tf32=False)
 SORTED = (torch.float32, torch.bfloat16, torch.float16, torch.int32)
 
 
@@ -404,8 +405,8 @@ def interleaved_swiglu(source: Source) -> Trial:
         if limit is not None:
             free_gate, free_linear = gate <= limit, np.abs(linear) <= limit
             gate, linear = np.minimum(gate, limit), np.clip(linear, -limit, limit)
-        g, s = bounded(gate, inner), 1.0 / ((bounded(gate, inner) * -alpha).exp() + 1.0)
-        s = s.where(gate * alpha > -80, np.where(np.isnan(gate), np.nan, 0.0))
+        g = bounded(gate, inner)
+        s = (g * alpha).sigmoid()
         return g, s, bounded(linear, inner) + 1.0, free_gate, free_linear
 
     def forward(values: Values) -> list[Bounded]:
@@ -504,7 +505,7 @@ def ragged(source: Source) -> Trial:
     def function(a: Any, b: Any, bias: Any = None, gammas: Any = None) -> torch.Tensor:
         return products.matmul(
             a, b, bias, metadata, gather_indx=gather.to(a.device) if gathers else None,
-            scatter_indx=scatter.to(a.device) if scatters else None, gammas=gammas,
+            precision_config=EXACT, scatter_indx=scatter.to(a.device) if scatters else None, gammas=gammas,
         )  # fmt: skip
 
     return Trial(

@@ -62,8 +62,7 @@ def matmul(source: Source) -> Trial:
             slope = Bounded((z.value > 0) * 1.0, edge * 1.0, inner)
             return z.where(~(z.value < 0), 0.0), slope.where(~np.isnan(z.value), 0.0)
         if kind == "silu":
-            s = 1.0 / ((-z).exp() + 1.0)
-            s = s.where(z.value > -80, np.where(np.isnan(z.value), np.nan, 0.0))
+            s = z.sigmoid()
             return z * s, s * (z * (1.0 - s) + 1.0)
         t = z.apply(np.tanh, 1.0, inner.u)
         return t, 1.0 - t * t

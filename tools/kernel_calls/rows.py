@@ -169,7 +169,7 @@ def cross_entropy(source: Source) -> Trial:
 
     def losses(values: Values) -> Bounded:
         x, top, rest, skip, wrong = parts(values)
-        if not columns:
+        if not columns:  # no column is right
             right = bounded(np.full(rows, np.nan), inner)
         else:
             right = x[np.arange(rows), np.where(wrong, 0, values["target"])].where(~wrong, np.nan)
@@ -227,8 +227,7 @@ def gated(source: Source) -> Trial:
         """(the activation, its derivative)."""
         b = bounded(x, inner)
         if kind == "silu":
-            s = 1.0 / ((-b).exp() + 1.0)
-            s = s.where(x > -80, np.where(np.isnan(x), np.nan, 0.0))  # exp is out of range below
+            s = b.sigmoid()
             return b * s, s * (b * (1.0 - s) + 1.0)
         if kind == "gelu":
             inside = b * 0.5**0.5
