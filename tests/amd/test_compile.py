@@ -378,6 +378,41 @@ def test_packed_instructions_are_looked_for_where_there_may_be_some(
     assert amdgcn.may_pack(instruction, amdgcn.How("gfx1200", libraries=("library.bc",)))
 
 
+@tritium.jit
+def places(out, AXIS: tl.constexpr):
+    tl.store(out + tl.program_id(AXIS), tl.num_programs(0))
+
+
+@pytest.mark.parametrize(
+    ("axis", "used"), [(0, set[str]()), (1, {"workgroup-id-y"}), (2, {"workgroup-id-z"})]
+)
+def test_what_a_kernel_does_without_is_what_llvm_finds(axis: int, used: set[str]) -> None:
+    text = compiled(places, "*i32", constants={"AXIS": axis}).asm["llir"]
+    assert amdgcn.is_plain(text)
+    stated = set(amdgcn.unused(text).split())
+    machine = amdgcn.machine("gfx942")
+    with llvm.create_context() as context, amdgcn.parse(text, context) as module:
+        amdgcn.optimize(module, machine, 1, packing=False)
+        found = re.findall(r"^attributes #\d+ = .*flat-work-group-size.*$", str(module), re.M)
+    assert stated <= set(found[0].split())
+    needs = {f'"amdgpu-no-{name}"' for name in {"implicitarg-ptr", *used}}
+    assert not needs & stated and len(stated) == 18 - len(needs) + 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  %p = addrspacecast ptr addrspace(5) %v to ptr", "  %p = alloca i32, addrspace(5)",
+        "  call void @llvm.trap()", '  call void asm sideeffect "", "{a0}"(i32 0)',
+        "define void @other() {", "  %n = call i32 @llvm.amdgcn.cluster.workgroup.id.x()",
+    ],
+)  # fmt: skip
+def test_kernels_that_need_the_whole_pipeline(line: str) -> None:
+    kernel = 'define void @kernel() {\n  %a = call i32 asm "", "=v,0"(i32 %b) #1\n'
+    assert amdgcn.is_plain(f"\n{kernel}}}\n")
+    assert not amdgcn.is_plain(f"\n{kernel}{line}\n}}\n")
+
+
 def test_packed_addition() -> None:
     kernel = compiled(add, "*fp32 *fp32 *fp32 i32", "gfx942", constants={"BLOCK": 1024})
     assert "v_pk_add_f32" in code(kernel)
