@@ -361,8 +361,13 @@ def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("instruction", "wide", "narrow"),
     [
-        ("%c = fadd contract float %a, %b", True, False),
-        ("%c = call float @llvm.fma.f32(float %a, float %b, float %a)", True, False),
+        ("%c = fadd contract float %a, %b\n%v = insertelement <2 x float> %u, float %c, i64 1",
+         True, False),
+        ("%c = call float @llvm.fma.f32(float %a, float %b, float %a)\n"
+         "%d = phi float [ 0.0, %entry ], [ %c, %loop ]", True, False),
+        ("%c = fadd contract float %a, %b", False, False),
+        ("%c = fadd contract float %a, %b\n%v = insertelement <2 x float> %u, float %b, i64 1",
+         False, False),
         ("%c = fmul half %a, %b", True, True),
         ("%c = shl nuw i16 %a, %b", True, True),
         ("%c = phi half [ %a, %x ], [ %b, %y ]", False, False),

@@ -154,7 +154,11 @@ _NARROW = re.compile(
     r"= (fpext|sitofp|uitofp|zext|sext|fadd|fsub|fmul|fneg|add|sub|mul|and|or|xor|shl|lshr|ashr)"
     r"( [a-z]+)* (half|bfloat|i16|i8) "
 )
-_FLOATS = re.compile(r"= (fadd|fsub|fmul)( [a-z]+)* float |@llvm\.fma\.f32\(float %")
+_FLOAT = re.compile(
+    r"(%\S+) = (?:(?:fadd|fsub|fmul)(?: [a-z]+)* |call (?:[a-z]+ )*float @llvm\.fma\.f32\()float "
+)
+_BESIDE_OTHERS = re.compile(r"= insertelement <\d+ x float> [^,]+, float (%[^\s,]+)")
+_CARRIED = re.compile(r"= phi float (.*)")
 
 
 def may_pack(text: str, how: How) -> bool:
@@ -162,8 +166,17 @@ def may_pack(text: str, how: How) -> bool:
     takes up to a fifth of the time of a kernel that has none."""
     if not how.packed or how.libraries:
         return how.packed
-    floats = how.arch.startswith("gfx9") or how.arch == "gfx1250"  # have packed float32
-    return bool(_NARROW.search(text) or (floats and _FLOATS.search(text)))
+    has_floats = how.arch.startswith("gfx9") or how.arch == "gfx1250"
+    return bool(_NARROW.search(text)) or (has_floats and _has_float_pairs(text))
+
+
+def _has_float_pairs(text: str) -> bool:
+    """Look for arithmetic whose results become elements of vectors, or are carried by loops: from
+    there LLVM searches for pairs."""
+    computed, used = set(_FLOAT.findall(text)), set(_BESIDE_OTHERS.findall(text))
+    for incoming in _CARRIED.findall(text):
+        used.update(re.findall(r"\[ (%[^\s,]+)", incoming))
+    return not computed.isdisjoint(used)
 
 
 def _link(module: Any, libraries: Sequence[str], context: Any) -> None:
