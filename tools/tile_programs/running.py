@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import random
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -46,8 +46,8 @@ SECONDS, CHARACTERS = 2.0, 1 << 20
 """Budgets of compiling one program."""
 
 
-def program_of(seed: int) -> Program:
-    """The program of this number."""
+def program_of(seed: int, last: Callable[[Program], None] | None = None) -> Program:
+    """The program of this number, with another statement after all that do not store results."""
     source = random.Random(seed)
     made = Program(source, source.choice(GRIDS))
     wanted = source.choice((2, 3, 4, 6, 8, 12, 20))
@@ -59,6 +59,8 @@ def program_of(seed: int) -> Program:
             if not made.tiles:
                 arithmetic.ranges(made)
             wanted -= source.choice(STATEMENTS)(made)
+        if last is not None:
+            last(made)
         accesses.results(made, source.choice((1, 2, 4)))
     return made
 
@@ -90,6 +92,16 @@ def environment(made: Program) -> Generator[None]:
         compiler.processor = of_name
 
 
+def difference(made: Program, arrays: Mapping[int, np.ndarray]) -> str:
+    """The first element that is not as it should be; "" for none."""
+    for pointer in made.pointers:
+        found, wanted = arrays[id(pointer.base)], pointer.base.data
+        if not pointer.unknown and (bits(found) != bits(wanted)).any():
+            first = int(np.flatnonzero(np.asarray(found != wanted))[0])
+            return f"{pointer.name}[{first}] is {found[first]}, not {wanted[first]}"
+    return ""
+
+
 def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict[str, Any]:
     """Run the program of a seed for a processor, or on another device; its outcome."""
     made = program_of(seed)
@@ -113,14 +125,8 @@ def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict
             return {"outcome": "too small", "text": ""}
         problem = f"{type(error).__name__}: {error}"[:1500]
         return {"outcome": "refused", "text": problem}
-    for pointer in made.pointers:
-        found, wanted = arrays[id(pointer.base)], pointer.base.data
-        if (bits(found) != bits(wanted)).any():
-            first = int(np.flatnonzero(np.asarray(found != wanted))[0])
-            return {
-                "outcome": "wrong",
-                "text": f"{pointer.name}[{first}] is {found[first]}, not {wanted[first]}",
-            }
+    if wrong := difference(made, arrays):
+        return {"outcome": "wrong", "text": wrong}
     if device != "cpu":  # others compile by way of assemblers, or are executed slowly
         return {"outcome": "right"}
     size = len(compiled.asm["llir"])
