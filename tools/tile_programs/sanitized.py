@@ -65,7 +65,7 @@ def _run(
 
 
 def _wrong(error: SanitizerError, wanted: Wanted, text: str, made: Program) -> str:
-    """What is wrong with a report; "" for nothing."""
+    """The way in which a report is wrong; "" if it is right."""
     message = str(error)
     lines = {mark: number for number, line in enumerate(text.splitlines(), 1)
              for mark in (FAULT, OTHER) if line.endswith(mark)}  # fmt: skip
