@@ -15,7 +15,7 @@ import tritium
 import tritium.language as tl
 import tritium.profiler as proton
 from tritium import knobs
-from tritium.profiler import mode, viewer
+from tritium.profiler import viewer
 from tritium.profiler.hooks import LaunchHook
 from tritium.profiler.msgpack import packed
 
@@ -159,7 +159,7 @@ def test_a_second_start_of_a_name_continues_its_session():
 
 
 @pytest.mark.parametrize(
-    "options", [{"backend": "roctracer"}, {"mode": "pcsampling"}, {"mode": mode.PCSampling(5)}]
+    "options", [{"backend": "roctracer"}, {"backend": "rocprofiler"}]
 )
 def test_what_is_not_built(options):
     ((name, value),) = options.items()
