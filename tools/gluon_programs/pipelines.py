@@ -165,7 +165,7 @@ def bulk_copied(p: GluonProgram) -> bool:
 def _step(
     p: GluonProgram, layouts: Layouts, shape: tuple[int, ...], data: np.ndarray
 ) -> tuple[str, np.ndarray]:
-    """What a partition does to a tile `x` of step `k`, and the result (steps are its second
+    """The code by which a partition changes a tile `x` of step `k`, and the result (steps are its second
     axis)."""
     s, axis = p.source, p.source.randrange(len(shape))
     kind = s.choice(("add", "scan", "convert", "sums", "gather"))

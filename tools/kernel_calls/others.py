@@ -505,7 +505,8 @@ def ragged(source: Source) -> Trial:
     def function(a: Any, b: Any, bias: Any = None, gammas: Any = None) -> torch.Tensor:
         return products.matmul(
             a, b, bias, metadata, gather_indx=gather.to(a.device) if gathers else None,
-            precision_config=EXACT, scatter_indx=scatter.to(a.device) if scatters else None, gammas=gammas,
+            precision_config=EXACT, gammas=gammas,
+            scatter_indx=scatter.to(a.device) if scatters else None,
         )  # fmt: skip
 
     return Trial(
