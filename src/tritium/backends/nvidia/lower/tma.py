@@ -6,7 +6,7 @@ block is copied in as many pieces as it takes; the launcher makes maps of the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -37,7 +37,7 @@ MANY_WARPS = 8
 
 
 @contextmanager
-def _acting_warp(c: Context) -> Iterator[None]:
+def _acting_warp(c: Context) -> Generator[None]:
     """Code of the warp alone whose first thread acts for the block: instructions of the copy engine
     hold up every warp that issues them, masked or not, behind those of the first. Of four warps the
     branch costs more than it saves (docs/hopper-speed.md)."""
