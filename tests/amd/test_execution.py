@@ -94,10 +94,10 @@ def test_kernels_of_the_corpus(arch: str, small: bool) -> None:
         CASES[name](CorpusKernel(name, arch, small=small))
 
 
-def conformance(arch: str, *tests: str) -> None:
+def conformance(arch: str, *tests: str, part: str = "0/1") -> None:
     command = [
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", "amd",
-        "--processor", arch, *(f"{SUITE}/{name}" for name in tests),
+        "--processor", arch, "--part", part, *(f"{SUITE}/{name}" for name in tests),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=SUITE.parents[1])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
@@ -108,11 +108,16 @@ def test_a_sample_of_the_suite(arch: str) -> None:
     conformance(arch, *SAMPLE)
 
 
+PARTS = 32
+"""Of the suite, with every 32nd case each: files have cases of very different length, and a whole
+file can take longer than a test may."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("file", sorted(path.name for path in SUITE.glob("test_*.py")))
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1200"])
-def test_the_suite(arch: str, file: str) -> None:
-    conformance(arch, file)
+def test_the_suite(arch: str, part: int) -> None:
+    conformance(arch, "", part=f"{part}/{PARTS}")
 
 
 def dropped(pattern: str, number: int) -> Change:
