@@ -45,7 +45,7 @@ def main() -> None:
         for faulty in (False, True):
             found = check(seed, faulty, given.device, given.show)
             outcomes[f"{found['kind']}: {found['outcome']}"] += 1
-            if found["outcome"] not in ("nothing", "reported", "too large"):
+            if found["outcome"] not in ("nothing", "reported", "too large", "too small"):
                 faults += 1
                 print(json.dumps({"seed": seed, "faulty": faulty, **found}), flush=True)
     print(json.dumps({"programs": outcomes.total(), "outcomes": outcomes, "faults": faults}))

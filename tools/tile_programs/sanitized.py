@@ -10,7 +10,7 @@ from typing import Any
 from tools.tile_programs import devices
 from tools.tile_programs.planted import FAULT, OTHER, Plant, Wanted
 from tools.tile_programs.program import Program
-from tools.tile_programs.running import difference, environment, function_of, program_of
+from tools.tile_programs.running import TOO_SMALL, difference, environment, function_of, program_of
 from tritium.errors import OutOfResources
 from tritium.sanitize.launch import SanitizerError
 
@@ -41,7 +41,7 @@ def _run(
     made: Program, text: str, seed: int, device: str, options: dict[str, Any], plant: Plant
 ) -> tuple[str, str]:  # fmt: skip
     wanted = plant.wanted
-    memory = devices.arrays_of(made, device)
+    memory = devices.arrays_of(made, device, margin=0)  # what is beside an array is its storage
     kernel = function_of(text, seed)
     arguments = [memory[id(p.base)].argument(p.start) for p in made.pointers]
     try:
@@ -55,6 +55,8 @@ def _run(
     except OutOfResources as error:
         return "too large", str(error)
     except Exception as error:
+        if device != "cpu" and TOO_SMALL in str(error):
+            return "too small", ""
         return "refused", f"{type(error).__name__}: {error}"[:1500]
     if wanted is not None:
         return "not reported", str(wanted)
