@@ -15,13 +15,17 @@ from tritium.errors import OutOfResources
 from tritium.sanitize.launch import SanitizerError
 
 KINDS = "bounds", "races", "unwritten", "fp"
+UNKNOWN = "reported without an origin"
+RIGHT = "nothing", "reported", UNKNOWN, "too large", "too small"
+"""Outcomes that are no faults. A program is run again to find where a number was made: what it
+loads may have changed by then, and another way, or none, leads through it."""
 _LINES = re.compile(r"<program \d+>:(\d+)")
 _INDEX = re.compile(r"is index (-?\d+) of argument '(\w+)'")
 
 
 def check(seed: int, faulty: bool, device: str = "cpu", show: bool = False) -> dict[str, Any]:
     """Run the program of a seed, with its planted fault or without, under the checks; the outcome:
-    `nothing` or `reported` as it should be, else a fault of the sanitizer or of the program."""
+    one of `RIGHT`, else a fault of the sanitizer or of the program."""
     chance = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     alone = faulty and chance.random() < 0.5
@@ -80,6 +84,8 @@ def _wrong(error: SanitizerError, wanted: Wanted, text: str, made: Program) -> s
         expected = sorted(lines.values()) if len(lines) == 2 else [lines[FAULT]] * 2
         if sorted(named) != expected:
             return "reported at other lines"
+    elif named == [lines[FAULT]] and "made could not be found" in message:
+        return UNKNOWN
     elif named[0] != lines[FAULT] or named[1:2] != [lines[m] for m in (OTHER,) if m in lines]:
         return "reported at other lines"
     found = _INDEX.search(message)
