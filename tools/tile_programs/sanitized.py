@@ -32,7 +32,10 @@ def check(seed: int, faulty: bool, device: str = "cpu", show: bool = False) -> d
     plant = Plant(kind, faulty)
     made = program_of(seed, plant)
     text = made.text() if device == "cpu" else devices.ordered(made.text())
-    mode = kind if alone else ",".join(KINDS)
+    # A NaN that is loaded from memory that nobody wrote may be stored, and reported, by another of
+    # a GPU's threads first.
+    checks = [name for name in KINDS if name != "fp" or (kind, faulty) != ("unwritten", True)]
+    mode = kind if alone else ",".join(checks)
     options = {**devices.options(seed, device, "native"), "instrumentation_mode": mode}
     if show:
         print(f"# grid {made.grid}, arguments {made.scalars}, {options}\n# {plant.wanted}\n{text}",
