@@ -34,7 +34,6 @@ from tritium.compiler import ASTSource
 from tritium.errors import AutotunerError
 from tritium.runtime import Config, JITFunction
 from tritium.runtime.autotuning import display as tuning_display
-from tritium.runtime.autotuning import measuring
 from tritium.runtime.autotuning.display import TuningDisplay
 from tritium.runtime.autotuning.measuring import Trials, race
 from tritium.runtime.workers import children, compile_ahead
@@ -163,27 +162,6 @@ def test_a_hanging_child_is_stopped_with_its_children() -> None:
     os.close(write)
     assert select.select([read], [], [], 60)[0] and os.read(read, 1) == b""
     os.close(read)
-
-
-@pytest.mark.parametrize("often", [1, 2])
-def test_a_trial_whose_child_does_not_get_ready(
-    often: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It gets another child, once: the first may have been forked while a lock was held."""
-
-    def prepare() -> None:
-        (tmp_path / str(os.getpid())).touch()
-        if len(list(tmp_path.iterdir())) <= often:
-            signal.pause()
-
-    monkeypatch.setattr(children, "READY", 2.0)
-    monkeypatch.setattr(measuring, "_prepare_to_launch", prepare)
-    with closing(Trials(lambda number: lambda: None, 60.0)) as trials:
-        if often == 1:
-            assert trials.run(0) is not None and trials.run(1) is not None
-        else:
-            with pytest.raises(ChildTimeout, match=r"was not ready within 2 s"):
-                trials.run(0)
 
 
 def test_questions_and_answers_larger_than_a_pipe() -> None:
