@@ -30,7 +30,7 @@ from tritium import forking, knobs
 from tritium.errors import TritonError
 
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
-READY = 20.0
+READY = 10.0
 """Seconds after which a child that is not ready for questions counts as one that hangs."""
 _SIZE = struct.Struct("<q")
 _EVENT = struct.Struct("<qqd")  # of a worker: the job, the size of its result or -1, the time
