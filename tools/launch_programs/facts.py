@@ -102,6 +102,7 @@ class Facts:
         key: what makes this launch need a kernel of its own.
         seen: (code, bits) that the kernel records, by the number of the leaf.
         counts: how many elements a kernel may read, by the number of the leaf.
+        slots: (type, value) of what is passed to the kernel, in order.
     """
 
     signature: list[Any] = field(default_factory=list)
@@ -110,6 +111,7 @@ class Facts:
     key: list[Any] = field(default_factory=list)
     seen: dict[int, tuple[int, int]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
+    slots: list[tuple[str, Any]] = field(default_factory=list)
 
 
 def crc(text: str) -> int:
@@ -155,6 +157,7 @@ def note(facts: Facts, parameter: Parameter, given: Any, path: tuple[int, ...], 
     if isinstance(given, Described):
         facts.seen[at] = crc(SPELLED[given.type.split("<")[1].split("[")[0]]), given.total
         facts.key.append(given.type)
+        facts.slots.append((given.type, given.value))
         return given.type
     if isinstance(given, (bool, np.bool_)):
         return _number(facts, parameter, given, "u1", path, at)
@@ -211,6 +214,7 @@ def _number(
     kind = parameter.fixed or kind
     facts.seen[at] = crc(SPELLED[kind]), bits_of(value, kind)
     facts.key.append(kind)
+    facts.slots.append((kind, value))
     return kind
 
 
@@ -230,6 +234,7 @@ def _memory(
     kind = f"*{given.element}"
     facts.seen[at] = crc(f"pointer<{SPELLED[given.element]}>"), given.total
     facts.counts[at] = given.count
+    facts.slots.append((kind, given.address))
     facts.key.append(kind)
     if given.address % 16 == 0 and parameter.by_value and parameter.by_alignment:
         facts.divisible.add(path)

@@ -24,6 +24,7 @@ from tools.launch_programs.launches import (
     random_call,
     random_grid,
 )
+from tools.launch_programs.layout import check_layout
 from tools.launch_programs.tuning import Tuned
 from tritium import knobs
 
@@ -69,6 +70,7 @@ class Session:
             (3, self.bad_call), (3, self.use_kept), (3, self.threads), (2, self.clear),
             (2, self.preload), (2, self.change_global), (2, self.harm_cache), (1, self.redefine),
             (2, self.pre_run_hook), (2, self.launch_hooks), (1, self.fork), (2, self.tune),
+            (3, self.layout),
         ]  # fmt: skip
         choices = [action for weight, action in weighted for _ in range(weight)]
         for _ in range(actions):
@@ -237,6 +239,8 @@ class Session:
         if self.interpreted and parameters[at].is_constexpr:
             return  # which keeps no kernels, and takes any object
         value, errors = self.arguments.bad(parameters[at])
+        if self.interpreted and isinstance(value, type):
+            return  # it may be called
         call = random_call(self.source, live, self.arguments)
         out, counts = call.buffers(self.device)
         values = call.values()
@@ -447,6 +451,13 @@ class Session:
         before = len(self.events)
         self.source.choice((self.tuned.act, self.tuned.act, self.tuned.again, self.tuned.threads))()
         del self.events[before:]
+
+    def layout(self) -> None:
+        """Launches on a CUDA driver that only records."""
+        if self.device == "cpu" and not self.interpreted:
+            before = len(self.events)
+            check_layout(self.source, self.pick(), self.arguments)
+            del self.events[before:]
 
     def fork(self) -> None:
         """A child of a fork launches while a thread of this process does."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import ml_dtypes
 import numpy as np
 
+from tritium.launch.scalars import type_is_bool
+
 _FORMATS = {
-    "i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
+    "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
     "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
 }  # fmt: skip
 _IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
@@ -22,10 +25,11 @@ Pack = Callable[[Any, int, Any], None]
 
 class Parameters(NamedTuple):
     """Arguments of a launch: for each the name and the type, None for one that the kernel does not
-    take; and whether some are tuples, of which `leaves` are listed."""
+    take. Where some are tuples, `leaves` are listed, and `types` are those of the signature; it is
+    empty elsewhere."""
 
     kinds: list[tuple[str, str] | None]
-    nested: bool
+    types: list[Any]
 
 
 def parameters(src: Any, metadata: Any) -> Parameters:
@@ -49,7 +53,8 @@ def parameters(src: Any, metadata: Any) -> Parameters:
 
     for i, (name, kind) in enumerate(signature.items()):
         add(name, kind, (i,))
-    return Parameters(found, any(isinstance(t, (tuple, list)) for t in signature.values()))
+    types: list[Any] = list(signature.values())
+    return Parameters(found, types if any(isinstance(t, (tuple, list)) for t in types) else [])
 
 
 def _of_kernel(metadata: Any) -> list[str]:
@@ -70,12 +75,15 @@ def rank_of(kind: str) -> int:
     return kind.partition("]")[0].count(",") + 1
 
 
-def leaves(values: Sequence[Any]) -> list[Any]:
-    """The members of nested tuples, in order."""
+def leaves(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """The values, those whose type is a tuple as their members, in order. A tuple that is a
+    constant is one value. Values of another number than the types' are left as they are."""
+    if len(values) != len(types):
+        return list(values)
     flat: list[Any] = []
-    for value in values:
-        if isinstance(value, tuple):
-            flat.extend(leaves(value))  # pyright: ignore[reportUnknownArgumentType]
+    for value, type_ in zip(values, types, strict=True):
+        if isinstance(type_, (tuple, list)):
+            flat.extend(leaves(value, type_))  # pyright: ignore[reportUnknownArgumentType]
         else:
             flat.append(value)
     return flat
@@ -85,9 +93,18 @@ def packer(kind: str, name: str) -> Pack:
     """Writer of a number of a type. Raises `NotImplementedError` for other types."""
     if kind == "bf16":
         return _pack_bf16
+    if kind in ("i1", "u1"):
+        return _pack_bool
     if kind not in _FORMATS:
         raise NotImplementedError(f"arguments of type {kind!r} ('{name}')")
     return struct.Struct(_FORMATS[kind]).pack_into
+
+
+def _pack_bool(buffer: Any, offset: int, value: Any) -> None:
+    number: Any = bool(value) if type_is_bool(value) else value
+    if not isinstance(number, SupportsIndex) or operator.index(number) not in (0, 1):
+        raise ValueError("a truth value is required, or 0 or 1")
+    struct.pack_into("?", buffer, offset, number)
 
 
 def _pack_bf16(buffer: Any, offset: int, value: Any) -> None:

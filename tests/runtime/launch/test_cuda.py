@@ -15,6 +15,7 @@ import pytest
 import tritium
 from tests.support.launching import StubDriver
 from tritium.backends.nvidia.native_launch import CONFIG, Calls, make_end
+from tritium.launch.packing import parameters
 from tritium.runtime import driver
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -104,13 +105,10 @@ class FakeCuda(StubDriver):
 
     def _launcher(self, src: Any, metadata: Any, function: Any) -> Any:
         careful = super()._launcher(src, metadata, function)
-        params = [
-            (name, kind) for i, (name, kind) in enumerate(src.signature.items())
-            if kind != "constexpr" and (i,) not in src.constants
-        ]  # fmt: skip
+        params = [param for param in parameters(src, metadata)[0] if param is not None]
         described = [
-            {"block_size": [16, 64], "rank": 2, "is_im2col": False, "elem_type": 6,
-             "elem_size": 2, "swizzle": 3}
+            {"block_size": [16, 64], "rank": kind.count(",") + 1, "is_im2col": False,
+             "elem_type": 6, "elem_size": 2, "swizzle": 3}
             for _, kind in params if kind.startswith("tensordesc")
         ]  # fmt: skip
         facts = SimpleNamespace(

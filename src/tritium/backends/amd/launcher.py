@@ -79,7 +79,7 @@ class HIPLauncher:
                 f"kernel '{metadata.name}': num_ctas is {metadata.num_ctas}; clusters of "
                 "workgroups cannot be launched yet, only compiled for"
             )
-        self._params, self._nested = parameters(src, metadata)
+        self._params, self._types = parameters(src, metadata)
         self._threads = metadata.warp_size * metadata.num_warps
         data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
         self._checked = Checked(checked, data, self._params, metadata.name) if data else None
@@ -122,7 +122,7 @@ class HIPLauncher:
         if enter_hook:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
-            flat = leaves(args) if self._nested else args
+            flat = leaves(args, self._types) if self._types else args
             launch = partial(self._launch, (gx, gy, gz), stream)
             if self._checked is None:
                 launch(flat)

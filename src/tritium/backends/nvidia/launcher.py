@@ -169,7 +169,7 @@ class CudaLauncher:
         self._name, self._metadata = metadata.name, metadata
         self._function = self._driver.CUfunction(function)
         self._context = KernelContext()
-        self._params, self._nested = parameters(src, metadata)
+        self._params, self._types = parameters(src, metadata)
         self._checked: Checked | None = None
         data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
         self._labels: list[str] | None = data.get("labels")
@@ -275,7 +275,7 @@ class CudaLauncher:
         if enter_hook:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
-            flat = leaves(args) if self._nested else args
+            flat = leaves(args, self._types) if self._types else args
             if self._labels is not None:
                 flat = [*flat, *ring.arguments(self._labels)]
             if self._checked is None:
@@ -299,7 +299,10 @@ class CudaLauncher:
             arg = args[position]
             if pack is None:
                 address = getattr(arg, "is_cuda", False) and arg.data_ptr()
-                address = address or address_of(arg, position)  # 0: an empty tensor's, or an error
+                try:  # 0: an empty tensor's, or an error
+                    address = address or address_of(arg, position)
+                except (TypeError, ValueError) as error:
+                    raise type(error)(f"{error}: argument '{name}'") from None
                 _PACK_ADDRESS(values, offset, address)
             else:
                 try:

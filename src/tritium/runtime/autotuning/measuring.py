@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from tritium.backends.active import driver
-from tritium.runtime.workers.children import ChildError, ForkWorker, available
+from tritium.runtime.workers.children import ChildError, ChildUnready, ForkWorker, available
 
 QUANTILES = (0.5, 0.2, 0.8)
 HOPELESS = 5.0
@@ -66,6 +66,12 @@ class Trials:
 
         Raises: `ChildTimeout` if it takes longer than the limit, `ChildCrash` if the child dies.
         """
+        try:
+            return self._asked(which)
+        except ChildUnready:  # forked while another thread held a lock, of torch say
+            return self._asked(which)
+
+    def _asked(self, which: tuple[Any, ...]) -> float | None:
         self.begin()
         if self._worker is None:
             return None
@@ -87,12 +93,12 @@ class Trials:
 def _prepare_to_launch() -> None:
     from tritium.launch import native  # as `runtime.jit` does, after the first launch
 
+    _use_one_torch_thread()
     native.load()
     driver.active.load_native()
 
 
 def _time(call: Callable[[], Any]) -> float:
-    _use_one_torch_thread()
     times: list[float] = []
     for _ in range(2):  # the first time touches memory that the child still shares
         start = time.perf_counter()

@@ -30,6 +30,8 @@ from tritium import forking, knobs
 from tritium.errors import TritonError
 
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+READY = 10.0
+"""Seconds after which a child that is not ready for questions counts as one that hangs."""
 _SIZE = struct.Struct("<q")
 _EVENT = struct.Struct("<qqd")  # of a worker: the job, the size of its result or -1, the time
 
@@ -44,6 +46,10 @@ class WorkerMismatch(TritonError):
 
 class ChildTimeout(ChildError):
     """A child process was stopped, for it took too long."""
+
+
+class ChildUnready(ChildTimeout):
+    """A child process was stopped, for it never got to its first question."""
 
 
 class ChildCrash(ChildError):
@@ -170,6 +176,7 @@ class ForkWorker:
         prepare: Callable[[], None] | None = None,
     ):
         self.limit = limit
+        self._ready = False
         self._answers = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         questions, self._questions = os.pipe()
 
@@ -178,6 +185,7 @@ class ForkWorker:
             if prepare is not None:
                 with suppress(Exception):
                     prepare()
+            os.write(write, _SIZE.pack(0))  # ready
             with open(questions, "rb") as file:
                 while head := file.read(_SIZE.size):
                     (size,) = _SIZE.unpack(head)
@@ -190,10 +198,18 @@ class ForkWorker:
         os.close(questions)
 
     def ask(self, *question: Any) -> Any:
-        """The answer, or what it raised. After `ChildTimeout` or `ChildCrash` there are no more."""
+        """The answer, or what it raised. After `ChildTimeout` or `ChildCrash` there are no more.
+        `ChildUnready` is about no question: the child did not get to the first."""
         process = self._process
         if process is None:
             raise ChildCrash("is gone")
+        if not self._ready:
+            if not select.select([process], [], [], READY)[0]:
+                self._process = None
+                process.stop()
+                raise ChildUnready(f"was not ready within {READY:g} s")
+            os.read(process.fileno(), _SIZE.size)
+            self._ready = True
         text = pickle.dumps(question)
         with suppress(BrokenPipeError), open(self._questions, "wb", closefd=False) as file:
             file.write(_SIZE.pack(len(text)) + text)
