@@ -139,7 +139,7 @@ class Program:
         self.lines.append(self.indent + text)
 
     def keep(self) -> Any:
-        """What statements may use now, for `go_back`."""
+        """The values that statements may use now, for `go_back`."""
         return list(self.tiles)
 
     def go_back(self, kept: Any) -> None:
