@@ -165,8 +165,8 @@ def bulk_copied(p: GluonProgram) -> bool:
 def _step(
     p: GluonProgram, layouts: Layouts, shape: tuple[int, ...], data: np.ndarray
 ) -> tuple[str, np.ndarray]:
-    """The text of a step of a partition on a tile `x` of the round `k`, and the result (rounds are
-    its second axis)."""
+    """The code by which a partition changes a tile `x` of step `k`, and the result (steps are its
+    second axis)."""
     s, axis = p.source, p.source.randrange(len(shape))
     kind = s.choice(("add", "scan", "convert", "sums", "gather"))
     if kind == "add":

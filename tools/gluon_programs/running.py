@@ -55,7 +55,7 @@ ABILITIES = {
     "gfx1200": "wmma2 buffers", "sm_80": "mma copies", "sm_90": "mma wgmma copies partitions",
     "sm_100": "mma copies bulk partitions", "sm_120": "mma copies bulk partitions",
 }  # fmt: skip
-"""The abilities of each device besides blocks and shared memory."""
+"""The features of each device besides blocks and shared memory."""
 
 
 def program_of(seed: int, device: str) -> GluonProgram:

@@ -91,6 +91,8 @@ class Pointer:
     start: int
     shared: bool = False
     """True if atomics change the array, which nothing else accesses then."""
+    unknown: bool = False
+    """True if what is in the array afterwards is not known."""
 
     @property
     def length(self) -> int:
