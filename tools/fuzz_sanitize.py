@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the programs")
     given = parser.parse_args()
     from tools.tile_programs.devices import use
-    from tools.tile_programs.sanitized import check
+    from tools.tile_programs.sanitized import RIGHT, check
 
     use(given.device)
     outcomes: collections.Counter[str] = collections.Counter()
@@ -45,7 +45,7 @@ def main() -> None:
         for faulty in (False, True):
             found = check(seed, faulty, given.device, given.show)
             outcomes[f"{found['kind']}: {found['outcome']}"] += 1
-            if found["outcome"] not in ("nothing", "reported", "too large"):
+            if found["outcome"] not in RIGHT:
                 faults += 1
                 print(json.dumps({"seed": seed, "faulty": faulty, **found}), flush=True)
     print(json.dumps({"programs": outcomes.total(), "outcomes": outcomes, "faults": faults}))

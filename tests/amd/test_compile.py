@@ -410,6 +410,7 @@ def test_what_a_kernel_does_without_is_what_llvm_finds(axis: int, used: set[str]
         "  %p = addrspacecast ptr addrspace(5) %v to ptr", "  %p = alloca i32, addrspace(5)",
         "  call void @llvm.trap()", '  call void asm sideeffect "", "{a0}"(i32 0)',
         "define void @other() {", "  %n = call i32 @llvm.amdgcn.cluster.workgroup.id.x()",
+        'attributes #0 = { "amdgpu-cluster-dims"="2,1,1" }',
     ],
 )  # fmt: skip
 def test_kernels_that_need_the_whole_pipeline(line: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tritium.ir import types as ir
 from tritium.ir.printing import IRPrinter, decimal_text, float_text, print_module
 from tritium.ops.arith import ConstantOp, attr_value
-from tritium.ops.parsing import parse_module
+from tritium.ops.parsing import ParseError, parse_module
 
 FLOATS = (ir.f16, ir.bf16, ir.f32, ir.f64, ir.f8e5m2, ir.f8e4m3fn, ir.f8e4m3fnuz, ir.f8e5m2fnuz)
 
@@ -73,3 +73,26 @@ def test_the_form_of_numbers_is_mlirs(value: float, type: Any, text: str) -> Non
 
 def test_decimal_text_of_zero() -> None:
     assert decimal_text(0.0, 6, 0, False) == "0.000000e+00"
+
+
+@pytest.mark.parametrize(
+    ("type", "message"),
+    [
+        ("tensor<4x!tt.ptr<f32>>", "must be a tensor of integers or floats"),
+        ("f32", "must be a tensor of integers or floats"),
+        ("tensor<?xf32>", "must have a static shape"),
+    ],
+)
+def test_types_without_literals(type: str, message: str) -> None:
+    for _ in range(2):  # also where the type is known from before
+        with pytest.raises(ParseError, match=message) as raised:
+            parse_module(f"module {{\n  %0 = arith.constant dense<1> : {type}\n}}")
+        assert (raised.value.line, raised.value.column) == (2, 34)
+
+
+def test_a_type_stands_for_the_same_wherever_it_is_read() -> None:
+    lines = [f"  %{i} = arith.constant dense<{i}> : tensor<2x3xi{w}>"
+             for i, w in enumerate((32, 8, 32))]  # fmt: skip
+    module = parse_module("\n".join(["module {", *lines, "}"]))
+    types = [str(op.results[0].type) for op in module.body.block.ops]
+    assert types == ["tensor<2x3xi32>", "tensor<2x3xi8>", "tensor<2x3xi32>"]

@@ -178,8 +178,7 @@ def test_a_file_says_how_many_blocks_a_program_has(stage: str, tmp_path: Path) -
         assert tuple(metadata.cluster_dims) == (num_ctas, 1, 1)
 
 
-@pytest.mark.ptxas
-def test_a_sort_reuses_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sort_reuses_shared_memory(no_ptxas: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes layouts some 90 times, by a kilobyte each."""
     monkeypatch.setitem(KERNELS, "moved", (KERNELS["moved"][0], {"N": 512}))
     assert compiled("moved", 2).metadata.shared < 48 * 1024

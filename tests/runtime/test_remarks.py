@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def product(a, b, c, n, CONVERT: tl.constexpr, MASK: tl.constexpr):
 
 
 @pytest.fixture
-def remarks(capfd: Any, fresh_cache: Path) -> Any:
+def remarks(capfd: Any, no_ptxas: None) -> Any:
     """Compiles a kernel; the remarks as (source text from the caret on, text)."""
     knobs.compilation.diagnostics = "remarks"
     said.clear()

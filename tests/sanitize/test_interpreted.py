@@ -209,6 +209,9 @@ def test_races_between_programs():
     assert "beside the store of program (0, 0, 0)" in message and "is index 0 of" in message
     message = race(total, 4, x, x[300:], RELAXED=True, PLAIN=True)
     assert "race: atomic access in kernel 'total', program (1, 0, 0)" in message
+    message = race(test_races.atomic_then_plain, 4, x, FIRST=0)
+    assert message.startswith("race: atomic access in")
+    assert "beside the store of program (0, 0, 0)" in message
 
 
 @tritium.jit
@@ -229,7 +232,8 @@ def test_an_order_is_made_by_looking_at_a_result_alone():
 
 
 @pytest.mark.parametrize(("kernel", "text"), [
-    (test_races.after_the_lock, "tl.store(x + 1"), (test_races.ticket_is_no_lock, "tl.store(x +")
+    (test_races.after_the_lock, "tl.store(x + 1"), (test_races.ticket_is_no_lock, "tl.store(x +"),
+    (test_races.barrier_is_no_release, "tl.store(x +"),
 ])  # fmt: skip
 def test_what_ordering_operations_do_not_order(kernel: Any, text: str):
     more = {} if kernel is test_races.after_the_lock else {"BLOCK": 8}

@@ -27,9 +27,10 @@ LANGUAGE = [f"tests/conformance/test_{name}.py" for name in (
 )]  # fmt: skip
 
 QUICK = {
-    "bounds,unwritten": (TUTORIALS, "test_softmax or 130-70 or norm_of_rows"),
+    "bounds,unwritten,fp": (
+        TUTORIALS, "test_softmax or 130-70 or norm_of_rows or 150-32-True-False"
+    ),
     "races": (TUTORIALS, "test_vector_add_is_exact or forward_and_backward and 151"),
-    "fp": (TUTORIALS, "test_softmax or 150-32-True-False"),
     "bounds,races": ("tests/conformance/test_memory.py", "test_masks and float or nan or loops"),
 }
 """By check a file and its tests, as `pytest -k` chooses them."""

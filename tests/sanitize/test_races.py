@@ -125,6 +125,30 @@ def test_atomic_and_plain_accesses() -> None:
 
 
 @tritium.jit
+def atomic_then_plain(x, FIRST: tl.constexpr):
+    tl.atomic_add(x, 1, sem="relaxed")
+    if tl.program_id(0) == FIRST:
+        tl.store(x, 5)
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_plain_store_behind_an_atomic_operation(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CPU_THREADS", "1")  # the first program is over before the others
+    error = failing(lambda: atomic_then_plain[(4,)](np.zeros(1, np.int32), first))
+    lines = [line_of(atomic_then_plain, text) for text in ("tl.atomic_add", "tl.store")]
+    assert all(f":{line}\n" in str(error) for line in lines)
+
+
+@tritium.jit
+def barrier_is_no_release(x, ticket, BLOCK: tl.constexpr):
+    n = tl.atomic_add(ticket, 1)
+    tl.store(x + tl.arange(0, BLOCK), n)
+    tl.debug_barrier()
+
+
+@tritium.jit
 def wide_and_narrow(x, BLOCK: tl.constexpr):
     pid = tl.program_id(0)
     if pid == 0:
@@ -231,6 +255,8 @@ def test_what_ordering_operations_do_not_order() -> None:
     assert error.site[1] == store and str(error).count(f":{store}\n") == 2
     error = failing(lambda: ticket_is_no_lock[(8,)](x, lock, 8))
     assert error.site[1] == line_of(ticket_is_no_lock, "tl.store")
+    error = failing(lambda: barrier_is_no_release[(8,)](x, lock, 8))
+    assert error.site[1] == line_of(barrier_is_no_release, "tl.store")
     error = failing(lambda: last_adds_up[(8,)](x, np.zeros(1, np.int32), x[:1].copy(), 8, True))
     lines = [line_of(last_adds_up, f"tl.store({text}") for text in ("x + pid", "out")]
     assert all(f":{line}\n" in str(error) for line in lines)

@@ -3,8 +3,6 @@ GPUs: products that are transposed for warp groups, and operands that a loop rea
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -58,7 +56,7 @@ def compiled(arch: int, num_warps: int, depth: int, step: int, num_stages: int) 
 )
 def test_steps_of_few_queries(
     arch: int, num_warps: int, depth: int, step: int, num_stages: int, last_warp_first: bool,
-    fresh_cache: Path,
+    no_ptxas: None,
 ) -> None:  # fmt: skip
     text = compiled(arch, num_warps, depth, step, num_stages)
     loop = text.split("scf.for", 1)[1]

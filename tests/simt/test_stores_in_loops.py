@@ -3,8 +3,6 @@ Hopper GPU."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,7 @@ HEADS, LENGTH, D = 1, 200, 64
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("num_stages", [2, 3])
-def test_linear_attention(num_stages: int, reverse: bool, fresh_cache: Path) -> None:
+def test_linear_attention(num_stages: int, reverse: bool, no_ptxas: None) -> None:
     arrays = "q_ptr", "k_ptr", "v_ptr", "o_ptr"
     constants = {
         "decay_ptr": None, "D": D, "DV": D, "DP": D, "BV": 64, "CHUNK": 64, "REVERSE": reverse,

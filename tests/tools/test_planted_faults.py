@@ -44,6 +44,11 @@ def test_wrong_lines_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert sanitized.check(27, True)["outcome"] == "reported at other lines"
 
 
+def test_an_origin_that_is_not_found_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritium.sanitize.floats.origin", lambda *given: None)
+    assert sanitized.check(27, True)["outcome"] == sanitized.UNKNOWN
+
+
 def test_a_missing_report_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitized, "KINDS", ("bounds",) * 4)
     monkeypatch.setattr("tritium.sanitize.bounds.CheckBounds.run", lambda self, module: False)

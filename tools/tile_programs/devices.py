@@ -14,7 +14,7 @@ from tools.tile_programs.program import BFLOAT16, E4M3, E5M2, Program
 
 _TORCH = {BFLOAT16: "bfloat16", E4M3: "float8_e4m3fn", E5M2: "float8_e5m2"}
 _WRITES = re.compile(r"tl\.store\(|tl\.atomic_|\.store\(")
-_MARGIN, _CANARY = 4096, 0xA5
+MARGIN, _CANARY = 4096, 0xA5
 
 
 def ordered(text: str) -> str:
@@ -86,16 +86,20 @@ class Array:
 
 
 class Tensor:
-    """Memory of a GPU between bytes that must not change."""
+    """Memory of a GPU between bytes that must not change.
 
-    def __init__(self, data: np.ndarray, at_end: bool):
+    Args:
+        margin: the number of these bytes on each side; the array's storage has them, too.
+    """
+
+    def __init__(self, data: np.ndarray, margin: int):
         import torch
 
-        self._dtype, self._size = data.dtype, data.nbytes
+        self._dtype, self._size, self._margin = data.dtype, data.nbytes, margin
         self._whole = torch.full(
-            (self._size + 2 * _MARGIN,), _CANARY, dtype=torch.uint8, device="cuda"
+            (self._size + 2 * margin,), _CANARY, dtype=torch.uint8, device="cuda"
         )
-        self._bytes = self._whole[_MARGIN : _MARGIN + self._size]
+        self._bytes = self._whole[margin : margin + self._size]
         self._bytes.copy_(torch.from_numpy(data.view(np.uint8)))
         self._tensor = self._bytes.view(getattr(torch, _TORCH.get(data.dtype, data.dtype.name)))
 
@@ -106,14 +110,18 @@ class Tensor:
     def found(self) -> np.ndarray:
         """The elements as the kernel left them; an error if bytes beside them changed."""
         whole = self._whole.cpu().numpy()
-        margins = np.concatenate([whole[:_MARGIN], whole[_MARGIN + self._size :]])
+        margins = np.concatenate([whole[: self._margin], whole[self._margin + self._size :]])
         if (margins != _CANARY).any():
             raise RuntimeError("the kernel wrote beside an array")
-        return whole[_MARGIN : _MARGIN + self._size].view(self._dtype)
+        return whole[self._margin : self._margin + self._size].view(self._dtype)
 
 
-def arrays_of(made: Program, device: str) -> Mapping[int, Array | Tensor]:
-    """Memory for each array of a program, as it is at the start; by the identity of its base."""
+def arrays_of(
+    made: Program, device: str, margin: int = MARGIN
+) -> Mapping[int, Array | Tensor]:
+    """Memory for each array of a program, as it is at the start; by the identity of its base.
+    `margin`: as of `Tensor`."""
     bases = {id(p.base): p.base for p in made.pointers}
-    kind = Tensor if device == "cuda" else Array
-    return {key: kind(base.first, made.source.random() < 0.7) for key, base in bases.items()}
+    if device == "cuda":
+        return {key: Tensor(base.first, margin) for key, base in bases.items()}
+    return {key: Array(base.first, made.source.random() < 0.7) for key, base in bases.items()}

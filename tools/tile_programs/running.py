@@ -41,7 +41,7 @@ CACHES = ((512 << 10, 4 << 20), (1 << 20, 32 << 20), (4 << 10, 16 << 10), (1 << 
 """Sizes of the second and the last cache: of the host's default, and so small that stores go past
 the caches and that packed operands do not fit."""
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 3, 2), (2, 2, 2), (7, 1, 1))
-_TOO_SMALL = "Input shapes should have M >="
+TOO_SMALL = "Input shapes should have M >="
 """The error's words where a matrix unit has no instruction for so small a product."""
 SECONDS, CHARACTERS = 2.0, 1 << 20
 """Budgets of compiling one program."""
@@ -131,7 +131,7 @@ def outcome(
     except OutOfResources as error:
         return {"outcome": "refused" if device == "cpu" else "too large", "text": str(error)}
     except Exception as error:
-        if device != "cpu" and _TOO_SMALL in str(error):
+        if device != "cpu" and TOO_SMALL in str(error):
             return {"outcome": "too small", "text": ""}
         problem = f"{type(error).__name__}: {error}"[:1500]
         return {"outcome": "refused", "text": problem}

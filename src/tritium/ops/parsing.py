@@ -7,8 +7,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import AnyFloat, LocationAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    AnyFloat,
+    IndexType,
+    IntegerType,
+    LocationAttr,
+    MemRefType,
+    ModuleOp,
+    TensorType,
+    VectorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import AttrParser, Parser
 from xdsl.utils import exceptions as xdsl_errors
 from xdsl.utils.lexer import Span
@@ -47,6 +57,10 @@ _RENAMED = {"ttg.barrier": "gpu.barrier"}
 """Ops by the names that later releases of the reference give them."""
 _LOOP_ALIAS = re.compile(r"^#(loop_\w+) = (#llvm\.loop_\w+<.*>)[ \t]*$", re.MULTILINE)
 _LOOP_ANNOTATION = re.compile(r"llvm\.loop_annotation = (#[\w.$-]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")
+_NUMBERS = IntegerType | IndexType | AnyFloat
+_PLAIN_TENSOR = re.compile(r"tensor<(?:\d+x)+(?:\w+|!tt\.ptr<\w+>)>")
+"""Most of the types that a text has."""
+_known_tensors: dict[str, Attribute] = {}
 _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
 
@@ -145,6 +159,29 @@ class IRParser(Parser):
         self._resolving.pop()
         self._aliases[name] = location
         return location
+
+    def parse_optional_type(self) -> Any:
+        start = self._current_token.span.start
+        found = _PLAIN_TENSOR.match(self._current_token.span.input.content, start)
+        if found is None:
+            return super().parse_optional_type()
+        known = _known_tensors.get(found[0])
+        if known is not None:
+            self._resume_from(found.end())
+            return known
+        type: Any = super().parse_optional_type()
+        _known_tensors[found[0]] = type
+        return type
+
+    def _parse_dense_literal_type(self) -> Any:
+        place = self._current_token.span
+        type: Any = self.parse_type()  # xDSL makes a constraint of the classes for each literal
+        is_shaped = isinstance(type, TensorType | VectorType | MemRefType)
+        if not is_shaped or not isinstance(type.get_element_type(), _NUMBERS):
+            self.raise_error("the type of a literal must be a tensor of integers or floats", place)
+        if DYNAMIC_INDEX in type.get_shape():
+            self.raise_error("the type of a literal must have a static shape", place)
+        return type
 
     def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
         is_hexadecimal = self._current_token.text[:2] in ("0x", "0X")

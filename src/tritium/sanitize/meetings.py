@@ -91,6 +91,9 @@ def _note(words: Any, rows: Any, me: int, kind: Access) -> list[Any]:
         return [foreign(words[rows, 0], plain=True)]
     old = claim(0, me | (ATOMIC if kind is Access.ATOMIC_WRITE else 0))
     wrong = foreign(old, plain=kind is Access.ATOMIC_WRITE)
+    if kind is Access.WRITE:  # atomic operations of others race with the store alone
+        own = (foreign(old) == 0) & (old & ATOMIC != 0)
+        words[rows, 0] = np.where(own, me, words[rows, 0])
     return [wrong, foreign(words[rows, 1]), foreign(words[rows, 2])]
 
 

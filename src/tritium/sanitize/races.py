@@ -100,17 +100,25 @@ def _used(op: Op) -> bool:
     return any(result.uses for result in op.results)
 
 
+def _meets_others(op: Op) -> bool:
+    """True if a program may meet others by an op; a barrier is for the threads of one program."""
+    effects = op.own_effects()
+    known = any(effect.resource is GLOBAL and (effect.value or effect.action is Action.OPAQUE)
+                for effect in effects)  # fmt: skip
+    return known and observes(effects)
+
+
 def orders(op: Op, *, used: bool) -> bool:
     """Whether a program may wait for another one by an op, or learn how far that one is; `used`
     says whether the program looks at the result."""
-    if not observes(op.own_effects()) or getattr(op, "sem", None) is MemSemantic.RELAXED:
+    if not _meets_others(op) or getattr(op, "sem", None) is MemSemantic.RELAXED:
         return False
     return used or bool(op.results and not op.changes_memory)
 
 
 def releases(op: Op) -> bool:
     """Whether other programs may learn from an op how far this one is."""
-    if not observes(op.own_effects()):
+    if not _meets_others(op):
         return False
     semantic = getattr(op, "sem", None)
     return (semantic is None and not op.results) or (

@@ -2,10 +2,11 @@
 
 The words are the first write, the first read, and the first read by another program; 0 for none. A
 word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic
-writes, and the access's `Order` from `ORDER_SHIFT` on. The table that the kernel gets is the binary
-logarithm of the granule's bytes, the number of regions, the address of the launch's report (0 on
-the CPU), the number of regions of write-once memory, and for each region its first address, its
-bytes, and the address of its words; first the regions of accesses, then those of write-once memory.
+writes, and the access's `Order` from `ORDER_SHIFT` on. A program's first plain store takes the
+place of its own atomic write. The table that the kernel gets is the binary logarithm of the
+granule's bytes, the number of regions, the address of the launch's report (0 on the CPU), the
+number of regions of write-once memory, and for each region its first address, its bytes, and the
+address of its words; first the regions of accesses, then those of write-once memory.
 
 Write-once memory has one bit for each byte: whether it has been written since it was allocated. The
 bits outlive a launch.

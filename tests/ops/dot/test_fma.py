@@ -121,7 +121,7 @@ def multiply_batch(a, b, c):
      pytest.param("fp16", "fp32", "fma.rn.f32", marks=pytest.mark.slow),
      pytest.param("i8", "i32", "mul.wide.s16", marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_batches_of_other_types(dtype: str, result: str, instruction: str):
+def test_batches_of_other_types(dtype: str, result: str, instruction: str, no_ptxas: None):
     signature = {**dict.fromkeys("ab", f"*{dtype}"), "c": f"*{result}"}
     source = ASTSource(multiply_batch, signature)
     ptx = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]

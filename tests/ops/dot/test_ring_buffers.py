@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,7 +43,7 @@ def compiled(arch: int, stages: int, warps: int = 8) -> Any:
 
 
 @pytest.mark.parametrize("warps", [4, 8])
-def test_warps_without_part_in_copies(warps: int, fresh_cache: Path) -> None:
+def test_warps_without_part_in_copies(warps: int, no_ptxas: None) -> None:
     """Of eight warps those that start no copy branch around it; four are masked."""
     loop = compiled(90, 3, warps).asm["ptx"].partition("wgmma.mma_async")[2]
     before = loop[: loop.index("cp.async.bulk.tensor")].rpartition("bar.sync")[2]
@@ -52,7 +51,7 @@ def test_warps_without_part_in_copies(warps: int, fresh_cache: Path) -> None:
 
 
 @pytest.mark.parametrize(("arch", "buffers"), [(90, 4), (100, 4), (120, 3)])
-def test_bulk_copies(arch: int, buffers: int, fresh_cache: Path) -> None:
+def test_bulk_copies(arch: int, buffers: int, no_ptxas: None) -> None:
     """wgmma and tcgen05 read a buffer while the next turn begins; mma.sync has it in registers by
     then."""
     kernel = compiled(arch, 4)
@@ -65,12 +64,12 @@ def test_bulk_copies(arch: int, buffers: int, fresh_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-def test_the_fewest_buffers(stages: int, fresh_cache: Path) -> None:
+def test_the_fewest_buffers(stages: int, no_ptxas: None) -> None:
     assert f"!ttg.memdesc<{stages - 1}x128x64xf16" in compiled(120, stages).asm["ttgir"]
 
 
 @pytest.mark.parametrize("arch", [80, 120])
-def test_a_transposed_operand_is_read_from_its_buffer(arch: int, fresh_cache: Path) -> None:
+def test_a_transposed_operand_is_read_from_its_buffer(arch: int, no_ptxas: None) -> None:
     """Without a change of layout in registers."""
     types = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32"}
     constants = {"N": 1024, "BM": 64, "BN": 64, "BK": 32}

@@ -120,7 +120,8 @@ def _optimized(text: str, how: How) -> Generator[Any]:
 
 
 _NOT_PLAIN = re.compile(
-    r' addrspacecast | alloca |@llvm\.(debug|ubsan)?trap\(|\.cluster\.| asm (?!"", "=[vs],0"\()'
+    r' addrspacecast | alloca |@llvm\.(debug|ubsan)?trap\(|\.cluster\.|"amdgpu-cluster-dims'
+    r'| asm (?!"", "=[vs],0"\()'
 )
 
 

@@ -149,7 +149,11 @@ def _note(f: Function, row: Value, me: Value, kind: Access) -> Value:
             _claim(f, read_again, me)
         wrong = unordered(_get(f, written))
     elif kind is Access.WRITE:
-        wrong = unordered(_claim(f, written, me))
+        old = _claim(f, written, me)
+        wrong = unordered(old)
+        own = f.op("xor", foreign(old)[0], _TRUE)
+        with f.when(f.op("and", own, f.icmp("ne", f.op("and", old, i64(ATOMIC)), i64(0)))):
+            _replace(f, written, old, me)  # atomic operations of others race with the store alone
     elif kind is Access.ATOMIC_WRITE:
         old = _claim(f, written, f.op("or", me, i64(ATOMIC)))
         wrong = f.op("and", unordered(old), plain(old))
@@ -168,5 +172,10 @@ def _get(f: Function, word: Value) -> Value:
 
 def _claim(f: Function, word: Value, me: Value) -> Value:
     """Write `me` where nothing is; what was there before."""
-    pair = f.emit("{ i64, i1 }", f"cmpxchg {word}, i64 0, {me} seq_cst seq_cst, align 8")
+    return _replace(f, word, i64(0), me)
+
+
+def _replace(f: Function, word: Value, old: Value, me: Value) -> Value:
+    """Write `me` where `old` is; what was there before."""
+    pair = f.emit("{ i64, i1 }", f"cmpxchg {word}, {old}, {me} seq_cst seq_cst, align 8")
     return f.emit("i64", f"extractvalue {{ i64, i1 }} {pair.ref}, 0")
