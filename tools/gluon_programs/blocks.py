@@ -12,7 +12,7 @@ from tools.gluon_programs.program import GluonProgram, index, named, offsets, pl
 from tools.tile_programs.accesses import ELEMENTS, widened
 from tools.tile_programs.arithmetic import COMPARISONS, NUMBERS, OPERATIONS, divided, pair_of
 from tools.tile_programs.combining import recurrence
-from tools.tile_programs.program import ALL_KINDS, LARGEST, Tile, row_major, wrapped
+from tools.tile_programs.program import ALL_KINDS, E4M3, LARGEST, Tile, row_major, wrapped
 from tritium.experimental.gluon import language as gl
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -203,6 +203,8 @@ def cast(p: GluonProgram) -> bool:
     if a is None:
         return False
     to = p.source.choice(ELEMENTS)
+    if to == E4M3 and "no_e4m3" in p.abilities:
+        return False
     with np.errstate(all="ignore"):
         held = a.data.astype(to)
         if (held.astype(np.float64) != a.data.astype(np.float64)).any() or not p.exact(held):

@@ -141,6 +141,8 @@ def of_warp_groups(p: GluonProgram) -> bool:
     if "wgmma" not in p.layouts.of_units():
         return False
     dtype, result = _dtype(p, "wgmma"), p.layouts.unit("wgmma")
+    if dtype.itemsize == 1 and "no_integer_wgmma" in p.abilities:
+        return False
     k_of = 32 // dtype.itemsize
     result = gl.NVMMADistributedLayout(
         [3, 0], result.warps_per_cta, [16, result.instr_shape[1], k_of]

@@ -52,7 +52,8 @@ ABILITIES = {
     "interpreter": "mma wgmma copies bulk partitions", "simt32": "mma copies partitions",
     "simt64": "mfma3 buffers", "cuda": "mma wgmma copies bulk partitions",
     "gfx942": "mfma3 buffers", "gfx950": "mfma4 buffers copies4", "gfx1100": "wmma1 buffers",
-    "gfx1200": "wmma2 buffers", "sm_80": "mma copies", "sm_90": "mma wgmma copies partitions",
+    "gfx1200": "wmma2 buffers", "sm_80": "mma copies no_e4m3",
+    "sm_90": "mma wgmma copies partitions no_integer_wgmma",
     "sm_100": "mma copies bulk partitions", "sm_120": "mma copies bulk partitions",
 }  # fmt: skip
 """The features of each device besides blocks and shared memory."""
