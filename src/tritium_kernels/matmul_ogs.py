@@ -54,7 +54,7 @@ def matmul_ogs(
     )  # fmt: skip
     if target is None or experts == 1:
         return result
-    return reduce(result.view(-1, experts, result.shape[1]), 1, y=y)[0]
+    return reduce(result.unflatten(0, (-1, experts)), 1, y=y)[0]
 
 
 def _places(
@@ -87,4 +87,4 @@ def matmul_ogs_torch(
     )  # fmt: skip
     if target is None or experts == 1:
         return y
-    return y.double().view(-1, experts, y.shape[1]).sum(1).to(y.dtype)
+    return y.double().unflatten(0, (-1, experts)).sum(1).to(y.dtype)

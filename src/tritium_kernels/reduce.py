@@ -21,7 +21,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
-from tritium_kernels.launching.operators import untraced
+from tritium_kernels.launching.operators import once, untraced
 from tritium_kernels.launching.overrides import InapplicableConstraint as InapplicableConstraint
 from tritium_kernels.launching.overrides import Overrides, all_constraints_satisfied
 from tritium_kernels.moe_kernels import reduce as kernels
@@ -378,16 +378,18 @@ class _Reduce(torch.autograd.Function):
         ctx.dim, ctx.options = dim, options
         ctx.like = x.shape, x.dtype
         function = options["postprocess_fn1"]
-        if function is not None and function.specs.fn is not None:
+        ctx.has_function = function is not None and function.specs.fn is not None
+        if ctx.has_function:
             ctx.save_for_backward(x)
         return reduce_forward(x, dim, **options)[0]
 
     @staticmethod
+    @once("reduce")
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         given, (shape, dtype) = ctx.options, ctx.like
         same = {name: given[name] for name in ("mask", "scale", "x_flex", "unpadded_batch_size")}
         sums = None
-        if ctx.saved_tensors:
+        if ctx.has_function:
             _derivative(given["postprocess_fn1"])
             (x,) = ctx.saved_tensors
             sums, _ = reduce_forward(x, ctx.dim, y_dtype=torch.float32, **same)

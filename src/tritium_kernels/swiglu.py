@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from tritium_kernels.errors import check_tensor, refuse
 from tritium_kernels.launching.launch import as_rows, cdiv, on
-from tritium_kernels.launching.operators import untraced
+from tritium_kernels.launching.operators import once, untraced
 from tritium_kernels.launching.tables import plan_rows
 from tritium_kernels.moe_kernels import swiglu as kernels
 from tritium_kernels.moe_kernels.swiglu import swiglu_derivative as swiglu_derivative
@@ -67,7 +66,7 @@ class SwiGLU(torch.autograd.Function):
         return _swiglu(a, alpha, precision_config, routing_data)
 
     @staticmethod
-    @once_differentiable
+    @once("swiglu")
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (a,) = ctx.saved_tensors
         alpha, config, routing_data = ctx.options

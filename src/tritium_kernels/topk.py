@@ -16,7 +16,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
-from tritium_kernels.launching.operators import untraced
+from tritium_kernels.launching.operators import once, untraced
 from tritium_kernels.moe_kernels import topk as kernels
 from tritium_kernels.tensor import SparseMatrix
 from tritium_kernels.tensor_details.dtype import BIT
@@ -188,6 +188,7 @@ class TopK(torch.autograd.Function):
         return values, index, bits
 
     @staticmethod
+    @once("topk")
     def backward(ctx: Any, dy_vals: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         x, index = ctx.saved_tensors
         k, n_rows, apply_softmax = ctx.options
@@ -205,7 +206,8 @@ def topk(
 ) -> SparseMatrix:  # fmt: skip
     """The k largest elements of each row of x (rows, columns), largest first.
 
-    Of equal elements the one with the smaller column comes first; NaN is larger than any number.
+    Of equal elements, as the two zeros are, the one with the smaller column comes first, and zeros
+    are given without a sign; NaN is larger than any number.
 
     Args:
         apply_softmax: values are the softmax over the k elements.
@@ -247,6 +249,6 @@ def topk_torch(
     flags = torch.zeros((rows, cdiv(columns, 32) * 32), dtype=torch.int64, device=x.device)
     flags.scatter_add_(1, torch.where(chosen, index, 0), chosen.long())
     weights = 1 << torch.arange(32, device=x.device)
-    words = (flags.clamp(max=1).view(rows, -1, 32) * weights).sum(2).to(torch.int32)
+    words = (flags.clamp(max=1).unflatten(1, (-1, 32)) * weights).sum(2).to(torch.int32)
     mask = wrap_torch_tensor(words, BIT, shape=(rows, columns))
     return SparseMatrix(index.to(torch.int16), values, mask)

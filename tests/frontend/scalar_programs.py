@@ -112,7 +112,7 @@ class Program:
         return True
 
     def _value(self, text: str) -> Any:
-        """What an expression gives, or None if it has no meaning."""
+        """The value of an expression, or None if it has no meaning."""
         return self.scope.pop("found") if self._try(f"found: int = {text}") else None
 
     def _pick(self, *options: str) -> str:

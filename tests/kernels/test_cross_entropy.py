@@ -155,3 +155,11 @@ def test_losses_of_many_rows(reduction: str):
     check(20000, 3, reduction=reduction)
     op, x = torch.ops.tritium_kernels.cross_entropy_total.default, normal(3, 5).requires_grad_()
     is_op(op, x, integers(5, 3), -100, 0.1, 0.01, reduction == "mean")
+
+
+def test_rows_without_columns():
+    """Of any strides: each row has a loss, as no column is right."""
+    target = torch.tensor([0, -100], device=place())
+    for logits in (normal(2, 0), normal(0, 2).T):
+        loss = cross_entropy(logits, target, reduction="none")
+        assert loss.shape == (2,) and loss[0].isnan() and loss[1] == 0

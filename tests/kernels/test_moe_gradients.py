@@ -250,16 +250,27 @@ def test_what_has_no_gradient_is_refused():
             matmul(x.detach(), w, normal(4), **given)
 
 
-def test_second_derivatives_are_refused():
-    x, w = normal(6, 8).requires_grad_(), normal(8, 4).requires_grad_()
-    (dx,) = torch.autograd.grad(matmul(x, w, None).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        dx.sum().backward()
-
-
 def test_numbers_are_the_same_with_a_gradient():
     metadata, x, w = slices(*SIZES), normal(25, 12), normal(4, 12, 10)
     plain = matmul(x, w, None, metadata, fused_activation=SWIGLU)
     found = matmul(x.requires_grad_(), w, None, metadata, fused_activation=SWIGLU)
     assert torch.equal(found, plain) and found.requires_grad
     close(plain, gated(by_slice(x.double(), w.double(), [0] * 4)).detach(), 100)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 0), (0, 4)])
+@pytest.mark.parametrize("activation", [None, SWIGLU])
+def test_products_without_elements(activation: Any, rows: int, columns: int):
+    x, w = normal(2 * rows, 6).requires_grad_(), normal(2, 6, columns).requires_grad_()
+    weights = normal(2 * rows).requires_grad_()
+    y = matmul(x, w, None, slices(rows, rows), gammas=weights, fused_activation=activation)
+    y.sum().backward()
+    for given in (x, w, weights):
+        assert given.grad is not None and not given.grad.any()
+
+
+def test_experts_without_columns():
+    data, gather, scatter = routing(normal(4, 8), 2)
+    x = normal(4, 6)
+    y = matmul_ogs(x, normal(8, 6, 0), None, data, gather, scatter, gammas=data.gate_scal)
+    assert y.shape == (4, 0)

@@ -51,6 +51,8 @@ def test_topk():
     check_topk(7, 60, 3, True, torch.float32)
     x = torch.tensor([[1.0, torch.nan, torch.inf, -torch.inf, 2.0, 2.0]], device=place())
     assert topk(x, 6, False).indx.tolist() == [[1, 2, 4, 5, 0, 3]]
+    zeros = torch.tensor([[-1.0, -0.0, 0.0, -2.0]], device=place())
+    assert topk(zeros, 2, False).indx.tolist() == [[1, 2]]
     assert topk(normal(0, 8), 2).mask_metadata.col_sum.tolist() == [0] * 8
 
 

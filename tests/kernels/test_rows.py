@@ -9,6 +9,7 @@ import pytest
 from tests.kernels.support import FLOATS, compare, is_op, normal, place, torch
 from tritium_kernels.dense import layer_norm, log_softmax, rms_norm, softmax
 from tritium_kernels.errors import ArgumentError
+from tritium_kernels.launching import tables
 from tritium_kernels.launching.tables import ROWS, plan_rows
 
 F = torch.nn.functional
@@ -152,3 +153,17 @@ def test_rows_longer_than_fast_memory(columns: int, dtype):
         assert not plan_rows(torch.device("cpu"), 6, columns, again=size).whole
         assert plan_rows(torch.device("cpu"), 6, columns // 2, again=size).whole
     check_rows(6, columns, dtype)
+
+
+@pytest.mark.parametrize("kind", ["hopper", "gpu"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_rows_under_way_fit_shared_memory(monkeypatch, kind: str, size: int):
+    """Loads of rows of x and dy beside those computed on, and of their statistics."""
+    monkeypatch.setattr(tables, "device_class", lambda _: kind)
+    monkeypatch.setattr(tables, "processors", lambda _: 132)
+    limit = {"hopper": 227 << 10, "gpu": 99 << 10}[kind]
+    for columns in (3, 64, 1000, 4096, 8192):
+        plan = plan_rows.__wrapped__(torch.device("cuda"), 100_000, columns, sums=size)
+        loaded = plan.rows * (2 * plan.block * size + 3 * max(4, size))
+        assert plan.whole and (plan.stages - 1) * loaded <= limit - (12 << 10)
+        assert plan.stages == ROWS[kind].stages or size > 2 or columns == 3

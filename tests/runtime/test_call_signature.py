@@ -6,9 +6,33 @@ from typing import Any
 
 import pytest
 
-from tritium.launch.call_signature import make_signature
+from tritium.launch import call_signature
+from tritium.launch.call_signature import TensorStruct, make_signature
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+
+
+@pytest.fixture(params=["read", "asked"], autouse=True)
+def properties(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Properties of tensors are read from torch's structs, or torch is asked for them."""
+    if request.param == "asked":
+        monkeypatch.setattr(call_signature, "_tensor_struct", TensorStruct)
+
+
+def test_properties_that_change_in_place() -> None:
+    signature, x = make_signature(), torch.zeros(4)
+    before = signature(x)
+    x.requires_grad_()
+    wanting = signature(x)
+    x.requires_grad_(False)
+    assert wanting != before == signature(x)
+    x.data = torch._neg_view(torch.zeros(4))
+    assert signature(x) is None
+    x.data = torch.zeros(4)
+    assert signature(x) is not None
+    parameter = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+    kept = signature(parameter)
+    assert signature(parameter.requires_grad_()) != kept
 
 
 def test_equal_calls_have_equal_signatures() -> None:
@@ -50,3 +74,8 @@ def test_what_has_no_signature() -> None:
         assert signature(*args) is None
     assert make_signature(fail)(x) is None
     assert signature(x) is not None  # no error is left behind
+
+
+@pytest.mark.parametrize("properties", ["read"], indirect=True)
+def test_places_in_torch_structs_are_found() -> None:
+    assert all(call_signature._tensor_struct())

@@ -51,6 +51,29 @@ class SignatureWriter:
         f.call("void", "Py_DecRef", found)
         return truth
 
+    def _properties(self, f: Code, state: Value, obj: Value) -> Value:
+        """Whether a tensor requires grad, as a variable; returns from the function where it has yet
+        to be negated. Read from torch's structs, or asked for where their places are not known."""
+        grad, asks = f.variable("i64", i64(1)), f.variable("i64", i64(1))
+        impl = f.read(state, SIGNATURE_STATE, "impl")
+        with f.when(f.icmp("ne", impl, i64(0))):
+            tensor = f.get("ptr", f.gep("i8", obj, impl))
+            words = (
+                f.get("i64", f.gep("i8", tensor, f.read(state, SIGNATURE_STATE, name)))
+                for name in ("gradient", "keys")
+            )
+            f.put(grad, next(words))
+            f.put(asks, f.op("and", next(words), f.read(state, SIGNATURE_STATE, "negative")))
+        with f.when(f.icmp("ne", f.get("i64", grad), i64(0))):
+            attribute = f.read(state, SIGNATURE_STATE, "requires_grad")
+            f.put(grad, self._truth(f, f.call("ptr", "PyObject_GetAttr", obj, attribute)))
+        with f.when(f.icmp("ne", f.get("i64", asks), i64(0))):
+            method, itself = f.read(state, SIGNATURE_STATE, "is_neg"), f.variable("ptr", obj)
+            called = f.call("ptr", "PyObject_VectorcallMethod", method, itself, i64(1), NULL)
+            with f.when(f.icmp("ne", self._truth(f, called), i64(0))):
+                f.ret(NO)
+        return grad
+
     def _tensor(self, f: Code, state: Value, obj: Value, end: Value) -> None:
         """The words of a tensor; returns from the function."""
         exported, tensor = export_tensor(f, f.read(state, SIGNATURE_STATE, "types"), obj)
@@ -62,16 +85,11 @@ class SignatureWriter:
         unknown = f.op("or", f.icmp("sgt", rank, i64(MAX_RANK)), is_null(f, strides))
         with f.when(unknown):
             f.ret(NO)
-        attribute = f.read(state, SIGNATURE_STATE, "requires_grad")
-        grad = self._truth(f, f.call("ptr", "PyObject_GetAttr", obj, attribute))
-        method, itself = f.read(state, SIGNATURE_STATE, "is_neg"), f.variable("ptr", obj)
-        called = f.call("ptr", "PyObject_VectorcallMethod", method, itself, i64(1), NULL)
-        with f.when(f.icmp("ne", self._truth(f, called), i64(0))):
-            f.ret(NO)
+        grad = self._properties(f, state, obj)
         word = i64(Tag.TENSOR)
         mask = f.read(state, SIGNATURE_STATE, "address_mask")
         address = f.op("and", tensor_address(f, tensor), mask)
-        parts = ((grad, 12), (rank, 16))
+        parts = ((f.get("i64", grad), 12), (rank, 16))
         for value, place in parts:
             word = f.op("or", word, f.op("shl", value, i64(place)))
         dtype, kind, number = (

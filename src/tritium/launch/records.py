@@ -128,10 +128,11 @@ SIGNATURE_WORDS = 4096
 
 SIGNATURE_STATE = Record(
     ("types", "ptr"), ("requires_grad", "ptr"), ("is_neg", "ptr"), ("functions", "ptr"),
-    ("count", "i64"), ("address_mask", "i64"),
+    ("count", "i64"), ("address_mask", "i64"), ("impl", "i64"), ("gradient", "i64"),
+    ("keys", "i64"), ("negative", "i64"),
 )  # fmt: skip
 """The `TYPES` record, the names of the attributes as interned strings, functions that tell of the
-program's state and how many, and the bits of an address that are told."""
+program's state and how many, the bits of an address that are told, and a `TensorStruct`."""
 
 SIGNATURE_API = (
     "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyErr_Clear", "PyFloat_AsDouble",

@@ -10,6 +10,7 @@ from torch import Tensor
 from tritium_kernels.dense.attention_launch import rows_of, with_unit_stride
 from tritium_kernels.dense.kernels import linear_attention as kernels
 from tritium_kernels.errors import (
+    check_number,
     check_operand,
     check_rank,
     check_same_dtype,
@@ -154,4 +155,7 @@ def linear_attention(
         check_operand(op, "decay", decay, (q.shape[1],), "q", q, (torch.float32,))
         check_without_gradient(op, decay=decay)
         decay = decay.contiguous()
-    return linear_attention_op(q, k, v, decay, max(d, 1) ** -0.5 if scale is None else scale)
+    if scale is not None:
+        check_number(op, "scale", scale, "a number, or None")
+    factor = max(d, 1) ** -0.5 if scale is None else float(scale)
+    return linear_attention_op(q, k, v, decay, factor)

@@ -18,7 +18,7 @@ from tritium_kernels.dense.cross_entropy import (
 from tritium_kernels.dense.matmul_launch import launch_matrices
 from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor
 from tritium_kernels.launching.launch import cdiv, empty_like, power_of_two
-from tritium_kernels.launching.operators import autocast, operator
+from tritium_kernels.launching.operators import autocast, once, operator
 
 
 def _chunk(x: Tensor, columns: int) -> int:
@@ -117,11 +117,13 @@ def _(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.has_bias = inputs[2] is not None
-    ctx.save_for_backward(*output[1:])
+    # The operands, for what the gradients depend on.
+    ctx.save_for_backward(*output[1:], *inputs[:3])
 
 
+@once("linear_cross_entropy")
 def _backward(ctx: Any, dloss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    dx, dw, db = (g * dloss.to(g.dtype) for g in ctx.saved_tensors)
+    dx, dw, db = (g * dloss.to(g.dtype) for g in ctx.saved_tensors[:3])
     return dx, dw, db if ctx.has_bias else None, None, None, None, None, None, None
 
 

@@ -104,7 +104,7 @@ def norm_backward_op(
         with on("norm", "x", x):
             _backward_walk(given, (dx, *sums), sizes, center, 1, *walk)
         return dx, dw, db
-    plan = plan_rows(x.device, rows, columns, sums=True)
+    plan = plan_rows(x.device, rows, columns, sums=x.element_size())
     make, dtype = torch.zeros if walk else torch.empty, statistics_dtype(x)
     gradients = 0 if weight is None else 1 + has_bias
     parts = make((gradients, plan.programs, columns), dtype=dtype, device=x.device)

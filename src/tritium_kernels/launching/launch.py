@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
@@ -75,7 +76,7 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
     if x.ndim == 2 and x.stride(1) == 1:
         return x
     columns = x.shape[-1]
-    matrix = x.reshape(x.numel() // columns if columns else 0, columns)
+    matrix = x.reshape(x.numel() // columns if columns else math.prod(x.shape[:-1]), columns)
     return matrix if columns <= 1 or matrix.stride(1) == 1 else matrix.contiguous()
 
 

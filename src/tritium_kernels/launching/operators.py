@@ -205,6 +205,42 @@ def _is_eager() -> bool:
     return _modes() == modes and _transformation() is None and not _is_traced()
 
 
+class _Final(torch.autograd.Function):
+    """Gradients as they are; their derivatives by what they were computed from are not built."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, count: int, *tensors: Tensor | None) -> Any:
+        ctx.name = name
+        return tensors[:count]
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(
+            f"tritium_kernels {ctx.name}: the derivative of its gradient is not built"
+        )
+
+
+def once(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a `backward` one whose gradients cannot be differentiated: torch would take them for
+    constants, also where `once_differentiable` is given a gradient that requires none. What they
+    depend on has to be among the saved tensors. It gets no tensors that torch has yet to negate."""
+
+    def decorate(backward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(backward)
+        def call(ctx: Any, *gradients: Any) -> Any:
+            with torch.no_grad():
+                found = backward(ctx, *map(_negated, gradients))
+            if not torch.is_grad_enabled():
+                return found
+            tensors = [t for t in found if t is not None]
+            left = iter(_Final.apply(name, len(tensors), *tensors, *ctx.saved_tensors, *gradients))
+            return tuple(None if t is None else next(left) for t in found)
+
+        return call
+
+    return decorate
+
+
 def _differentiated(
     name: str, compute: Callable[..., Any], setup: Callable[..., None],
     backward: Callable[..., Any], results: int | None = None,

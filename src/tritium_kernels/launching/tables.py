@@ -28,6 +28,7 @@ class RowTable:
         elements_sums, warp_elements_sums: the same of programs that keep sums over many rows.
         waves: such programs for each processor, if they have no more than `elements_sums`.
         stages: rows of such a program under way at once, that computed on and those loaded.
+        copies: bytes of shared memory for those loaded; fewer are under way if they are larger.
         walk: rows and columns of a step, and sums over rows are kept in memory; None: steps are of
             one row and `chunk` columns, and sums over rows are kept in registers.
     """
@@ -42,6 +43,7 @@ class RowTable:
     elements_sums: int = 4096
     warp_elements_sums: int = 512
     stages: int = 3
+    copies: int = 72 << 10
     walk: tuple[int, int] | None = None
 
 
@@ -53,7 +55,7 @@ ROWS = {
     ),
     "hopper": RowTable(
         whole=16384, whole_sums=8192, whole_again=1 << 17, chunk=8192, elements=1024,
-        warp_elements=1024, waves=2, stages=4,
+        warp_elements=1024, waves=2, stages=4, copies=208 << 10,
     ),
     "gpu": RowTable(
         whole=16384, whole_sums=8192, whole_again=1 << 17, chunk=4096, elements=1024,
@@ -89,10 +91,11 @@ class RowPlan:
 
 @lru_cache(maxsize=4096)
 def plan_rows(
-    device: torch.device, rows: int, columns: int, sums: bool = False, again: int = 0
+    device: torch.device, rows: int, columns: int, sums: int = 0, again: int = 0
 ) -> RowPlan:
-    """The configuration for `rows` rows of `columns` elements; `sums`: over rows besides; `again`:
-    bytes of an element, where a walk over a row computes no more than one tile of it."""
+    """The configuration for `rows` rows of `columns` elements. Bytes of an element are given as
+    `sums` where there are sums over rows besides, of two tensors and three numbers for each row; as
+    `again` where a walk over a row computes no more than one tile of it."""
     table = ROWS[device_class(device)]
     block = power_of_two(columns)
     step = min(block, table.chunk)
@@ -108,7 +111,9 @@ def plan_rows(
     waves = 1 if sums and whole and block > table.elements_sums else table.waves
     programs = max(1, min(cdiv(rows, many), processors(device) * waves))
     even = rows % many == 0 and columns % block == 0
-    return RowPlan(many, block, whole, step, warps, programs, table.stages, even)
+    loaded = many * (2 * block * sums + 3 * max(4, sums))
+    stages = min(table.stages, 1 + table.copies // loaded)
+    return RowPlan(many, block, whole, step, warps, programs, stages, even)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from tritium_kernels.dense.embedding import NO_PADDING, embedding_backward_op
 from tritium_kernels.errors import check_without_gradient, refuse
+from tritium_kernels.launching.operators import once
 from tritium_kernels.matmul_details.operands import FLOATS, OP
 from tritium_kernels.matmul_details.precision import (
     Epilogue,
@@ -139,7 +139,7 @@ class Product(torch.autograd.Function):
         )  # fmt: skip
 
     @staticmethod
-    @once_differentiable
+    @once("matmul")
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         a, b, bias, gammas = ctx.saved_tensors
         options, (_, _, *wanted) = ctx.options, ctx.needs_input_grad
@@ -180,7 +180,7 @@ def _through_functions(
         z = matmul(
             a, b, bias, o.a_ragged, o.b_ragged, o.gather, None, config, o.betas, None, o.alpha
         )
-        z = z.view(1, -1, z.shape[-1])
+        z = z.flatten(0, -2)[None]
     function = _function(options.activation) if options.is_activated else None
     if gammas is not None:
         if wants_gammas:
@@ -194,7 +194,7 @@ def _through_functions(
         return dy, dgammas
     assert z is not None
     dz = reduce_backward(
-        dy.reshape(z.shape[1], -1), z.shape, 0, None, None, None, UNSCALED, function, None, None,
+        dy.flatten(0, -2), z.shape, 0, None, None, None, UNSCALED, function, None, None,
         None, None, torch.empty_like(z), sums=z[0],
     )  # fmt: skip
     return dz.view(*dy.shape[:-1], z.shape[-1]), dgammas

@@ -2,7 +2,7 @@
 
 An element and its column are one integer key, so that one sort orders both: the value's bits,
 mapped so that integers are ordered as the numbers are, above the column's complement. Equal values
-are so ordered by column, and NaN comes first.
+are so ordered by column, the two zeros among them, and NaN comes first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def topk_forward(
             inside = (r < used) & (c < columns)
             x = tl.load(x_ptr + r * x_stride + c, mask=inside, other=0.0).to(tl.float32)
             # The key 0 is of no element: that of the least number has a column's complement.
-            key = (ordered(x).to(tl.uint64) << 32) | (0xFFFF - c).to(tl.uint64)
+            bits = ordered(tl.where(x == 0, 0.0, x))
+            key = (bits.to(tl.uint64) << 32) | (0xFFFF - c).to(tl.uint64)
             some = tl.topk(tl.where(inside, key, 0), KP)
             best = some if ONCE else tl.topk(tl.cat(best, some, dim=1), KP)
         index = 0xFFFF - (best & 0xFFFF).to(tl.int32)

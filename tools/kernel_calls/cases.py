@@ -1,0 +1,7 @@
+"""All kinds of random calls."""
+
+from __future__ import annotations
+
+from tools.kernel_calls import others, products, rows
+
+CASES = (*rows.CASES, *products.CASES, *others.CASES)
