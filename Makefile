@@ -68,6 +68,8 @@ fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, then
 	$(PY) tools/fuzz_tiles.py --minutes $(MINUTES) --jobs $(JOBS)
 	$(PY) tools/fuzz_kernels.py --minutes $(MINUTES) --jobs $(JOBS)
 	$(PY) tools/fuzz_gluon.py --minutes $(MINUTES) --jobs $(JOBS)
+	$(PY) tools/fuzz_frontend.py --minutes $(MINUTES)
+	$(PY) tools/fuzz_frontend.py --minutes $(MINUTES) --scalars cpu
 	$(PY) tools/fuzz_launch.py --minutes $(MINUTES)
 	$(PY) tools/fuzz_sanitize.py --minutes $(MINUTES)
 

@@ -59,7 +59,7 @@ def random_function(seed: int) -> tuple[str, str, bool]:
 def scalar_program(seed: int, way: str) -> tuple[str, str, bool]:
     """The same of a program of scalars."""
     try:
-        with limited(20):
+        with limited(200):  # a busy machine does not count
             program = Program(seed)
             return program.text, wrong(program, WAYS[way]), True
     except (Refused, OverflowError):  # a number that is not defined

@@ -78,6 +78,12 @@ class Program:
         self.loops = self.stores = 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            for name in LOCALS[:3]:  # numbers that are assigned, and computed from such
+                known = [n for n in self.names if n in LOCALS]
+                operands = [self._pick(*_LITERALS, *known * 9) for _ in range(2)]
+                texts = [f"({self._pick(*_OPERATORS[:9]).join(operands)})", operands[0]]
+                if any(self._line("    ", f"{name} = {text}") for text in texts):
+                    self.names.append(name)
             self._block("    ", self.random.randint(4, 9), 0)
             for name in [n for n in self.names if n in LOCALS]:
                 self._store("    ", name)
@@ -144,8 +150,10 @@ class Program:
         if kind < 0.7:
             operator = self._pick(*_OPERATORS)
             right = self.expression(depth + 1)
-            if operator in ("//", "%", "<<", ">>") and self.random.random() < 0.8:
-                right = f"({right} | 1)" if operator in ("//", "%") else f"({right} & 5)"
+            if operator in ("<<", ">>"):
+                right = f"({right} & 5)"
+            elif operator in ("//", "%") and self.random.random() < 0.8:
+                right = f"({right} | 1)"
             return f"({self.expression(depth + 1)} {operator} {right})"
         inner = self.expression(depth + 1)
         if kind < 0.75:
@@ -227,7 +235,7 @@ class Program:
             rest = self._pick("_u", "*_u")
             done = self._line(indent, f"{name}, {rest} = ({self.expression()}, n)")
         elif kind < 0.3 and name in self.names:
-            done = self._line(indent, f"{name} {self._pick(*_OPERATORS)}= {self.expression()}")
+            done = self._line(indent, f"{name} {self._pick(*_OPERATORS[:9])}= {self.expression()}")
         else:
             done = self._line(indent, f"{name} = {self.expression()}")
         if done and name not in self.names:

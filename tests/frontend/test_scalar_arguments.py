@@ -114,6 +114,7 @@ def computed(out, x):
         most, third = most + 1, third * 3
     tl.store(out + 9, most.to(tl.float64))
     tl.store(out + 10, third)
+    tl.store(out + 11, ((wide + 5) ^ one).to(tl.float64))
 
 
 def test_operators_compute_in_the_dtype_of_the_number():
@@ -122,7 +123,7 @@ def test_operators_compute_in_the_dtype_of_the_number():
         wanted = [
             most + one, most * most, one << np.int32(31), -np.uint32(1), -4 - 3 / 8,
             third * np.float32(3), np.float32(7) / np.float32(3), np.inf, np.inf, most + one,
-            third * np.float32(3),
+            third * np.float32(3), np.uint32(3000000005) ^ np.uint32(1),
         ]  # fmt: skip
     out = run_all(computed, out=np.zeros(len(wanted)), x=1)["out"]
     assert out.tolist() == [float(number) for number in wanted]

@@ -35,11 +35,11 @@ def test_more_programs(way: str) -> None:
 
 
 def test_wrong_results_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the model adds wrongly, programs differ from it."""
+    """If the model multiplies wrongly, programs differ from it."""
 
     def wrongly(a: object, b: object) -> Number:
         return computed("-", a, b)
 
-    monkeypatch.setattr(Number, "__add__", wrongly)
+    monkeypatch.setattr(Number, "__mul__", wrongly)
     with pytest.raises(AssertionError, match="instead of"):
         run(range(8), "interpreted")

@@ -42,7 +42,10 @@ def _computed(compute: Callable[..., tensor], *operands: object) -> object:
     folder = _Folder(emitter.current().features if emitter.active() else emitter.TargetFeatures())
     with emitter.activate(cast("emitter.Emitter", folder)):
         result = compute(*operands)
-    return as_assigned(folder.values[result.handle].item(), result.dtype)
+    number, dtype = folder.values[result.handle].item(), result.dtype
+    if dtype.is_int_unsigned() and not dtype.is_bool():  # the IR's integers have no sign
+        number %= 1 << dtype.int_bitwidth
+    return as_assigned(number, dtype)
 
 
 def _divided(compute: Callable[..., tensor], left: object, right: object) -> object:
