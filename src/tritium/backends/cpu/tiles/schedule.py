@@ -131,8 +131,8 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
     lane = _lane_dimension(domain) if lane is None else lane
     if any(map(is_scalar_combine, nest.roots)):
         return Shape(lane, 1, 1)
-    size = domain[lane]
-    width = min(facts.bits // max(bits, 8), size)
+    size, bits = domain[lane], max(bits, 8)  # addresses alone have no data
+    width = min(facts.bits // bits, size)
     block = block_dimension(facts, nest, lane, min(width, facts.registers))
     if block is not None and not in_order:
         return Shape(lane, min(width, facts.registers), 1, block)
