@@ -63,10 +63,13 @@ test-arm: $(VENV)/.dev  ## a sample of the tests on AArch64, emulated (installs 
 test-wine: $(VENV)/.dev  ## the thread pool and kernels for Windows under Wine (installs wine64 and mingw; Debian and Ubuntu)
 	$(PY) tools/test_wine.py
 
-fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, then against NumPy, and calls of the kernel library, for MINUTES each
+fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, then against NumPy, and the other tools/fuzz_*.py, for MINUTES each
 	$(PY) tools/fuzz.py --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 	$(PY) tools/fuzz_tiles.py --minutes $(MINUTES) --jobs $(JOBS)
 	$(PY) tools/fuzz_kernels.py --minutes $(MINUTES) --jobs $(JOBS)
+	$(PY) tools/fuzz_gluon.py --minutes $(MINUTES) --jobs $(JOBS)
+	$(PY) tools/fuzz_launch.py --minutes $(MINUTES)
+	$(PY) tools/fuzz_sanitize.py --minutes $(MINUTES)
 
 lint: $(VENV)/.dev  ## ruff on all Python
 	$(BIN)/ruff check src tests tutorials benchmarks tools

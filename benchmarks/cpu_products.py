@@ -28,6 +28,7 @@ import torch
 from benchmarks.common import Result, run_child, write_json
 from tritium import language as tl
 from tritium.cli.timing import interleave
+from tritium.runtime import driver
 from tritium.runtime.jit import jit
 
 Run = Callable[[], object]
@@ -202,6 +203,7 @@ def cases(
 def measure(arguments: argparse.Namespace, threads: int) -> list[Result]:
     """In this process, whose libraries were told the number of threads when it started."""
     torch.set_num_threads(threads)
+    driver.set_active_to_cpu()
     results: list[Result] = []
     for result, runs in cases(arguments.only, arguments.sizes, arguments.tiles):
         result.threads = threads

@@ -21,6 +21,7 @@ from benchmarks.common import Result, plot, run_child, table, write_json
 from tritium.cli import demo_cases
 from tritium.cli.demo_cases import Case
 from tritium.cli.timing import interleave
+from tritium.runtime import driver
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,6 +38,7 @@ COMPILED = ("add", "matmul", "softmax", "layernorm")
 
 def measure(names: list[str], threads: int, rounds: int) -> list[Result]:
     """In this process, whose libraries were told the number of threads when it started."""
+    driver.set_active_to_cpu()
     torch = demo_cases.load_torch()
     if torch is not None:
         torch.set_num_threads(threads)

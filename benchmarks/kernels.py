@@ -44,6 +44,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tritium
 from benchmarks.published import fla_linear_attention, liger
+from tritium.runtime import driver
 from tritium_kernels import dense
 from tritium_kernels.matmul import PrecisionConfig
 from tritium_kernels.matmul import matmul as experts_matmul
@@ -493,6 +494,8 @@ def made_with(device: str) -> dict[str, str]:
 def main(options: Any) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
+    if options.device == "cpu":
+        driver.set_active_to_cpu()
     if options.quick:
         options.rounds = 2
     machine = made_with(options.device)

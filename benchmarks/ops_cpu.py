@@ -42,6 +42,7 @@ import tritium.language as tl  # noqa: E402
 from benchmarks import ops_kernels as kernels  # noqa: E402
 from tritium.cli.demo_cases import load_torch  # noqa: E402
 from tritium.cli.timing import compare  # noqa: E402
+from tritium.runtime import driver  # noqa: E402
 
 Run = Callable[[], Any]
 torch: Any = load_torch()
@@ -539,6 +540,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=25, help="samples of each library")
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     given = parser.parse_args()
+    driver.set_active_to_cpu()
     if torch is not None:
         torch.set_num_threads(1)
     found: list[Row] = []

@@ -137,9 +137,15 @@ def sampled(items: list[pytest.Item], number: int) -> set[pytest.Item]:
     }
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Look for no garbage: modules and tests stay until the end."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Objects of modules and tests are not looked at in each garbage collection."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

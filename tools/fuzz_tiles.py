@@ -19,11 +19,8 @@ with 1 if a result is wrong, a process dies or hangs, or a budget is exceeded.
 from __future__ import annotations
 
 import argparse
-import collections
 import json
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -32,8 +29,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 ARCHS = ("native", "x86-64", "haswell", "skylake-avx512")
-HANGS = 120.0
-"""Seconds after which a program counts as one that does not end."""
 
 
 def work(given: argparse.Namespace) -> None:
@@ -53,74 +48,6 @@ def work(given: argparse.Namespace) -> None:
         print(json.dumps({"seed": seed, "arch": arch, **found}), flush=True)
 
 
-class Worker:
-    """A process that runs seeds from one on, started again behind a seed that it died of."""
-
-    def __init__(self, given: argparse.Namespace, first: int):
-        self.given, self.next, self.first = given, first, first
-        self.outcomes: collections.Counter[str] = collections.Counter()
-        self.faults: list[dict[str, object]] = []
-
-    def run(self) -> None:
-        """Run all seeds of this worker."""
-        end = self.first + self.given.programs * self.given.jobs
-        while self.next < end and time.time() < self.given.until:
-            self._run_process((end - self.next + self.given.jobs - 1) // self.given.jobs)
-
-    def _run_process(self, programs: int) -> None:
-        given = self.given
-        command = [
-            sys.executable, __file__, "--work", "--seed", str(self.next), "--programs",
-            str(programs), "--step", str(given.jobs), "--until", str(given.until),
-            "--arch", *given.arch, "--device", given.device, *(["--show"] if given.show else []),
-            *(["--schedules"] if given.schedules else []),
-        ]  # fmt: skip
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert child.stdout is not None and child.stderr is not None
-        errors: list[str] = []
-        reader = threading.Thread(target=lambda s: errors.extend(s), args=(child.stderr,))
-        reader.start()
-        begun: dict[str, object] | None = None
-        hung = threading.Event()
-
-        def stop() -> None:
-            hung.set()
-            child.kill()
-
-        watchdog = threading.Timer(HANGS, stop)
-        watchdog.start()
-        for line in child.stdout:
-            watchdog.cancel()
-            if not line.startswith("{"):
-                print(line, end="", flush=True)
-                continue
-            found = json.loads(line)
-            if "begins" in found:
-                begun, self.next = found, found["begins"] + given.jobs
-            else:
-                begun = None
-                self._count(found)
-            watchdog = threading.Timer(HANGS, stop)
-            watchdog.start()
-        watchdog.cancel()
-        child.wait()
-        reader.join()
-        if begun is not None:
-            why = "hangs" if hung.is_set() else f"dies with {child.returncode}"
-            text = "".join(errors)[-1500:]
-            self._count({"seed": begun["begins"], "arch": begun["arch"], "outcome": why,
-                         "text": text})  # fmt: skip
-        elif child.returncode != 0:
-            raise SystemExit("".join(errors))
-
-    def _count(self, found: dict[str, object]) -> None:
-        outcome = str(found["outcome"])
-        self.outcomes[outcome] += 1
-        if outcome not in ("right", "too large", "too small"):
-            self.faults.append(found)
-            print(json.dumps(found), flush=True)
-
-
 def runnable(archs: Sequence[str]) -> list[str]:
     """Those of the processors whose code this machine runs."""
     from tritium.backends.cpu.processors import processor
@@ -130,45 +57,26 @@ def runnable(archs: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--programs", type=int, default=1_000_000, help="for each job")
+    from tools.tile_programs import sessions
+
+    parser = sessions.options(
+        __doc__, "cpu", "cuda, interpreter, or a model that executes the code of a GPU here: "
+        "simt32, simt64, or the name of an AMD processor"
+    )  # fmt: skip
     parser.add_argument(
         "--arch", nargs="+", default=runnable(ARCHS), help="processors, in turn; by default those "
         f"of {', '.join(ARCHS)} whose code runs here"
     )  # fmt: skip
     parser.add_argument(
-        "--device", default="cpu", help="cuda, interpreter, or a model that executes the code of "
-        "a GPU here: simt32, simt64, or the name of an AMD processor"
-    )  # fmt: skip
-    parser.add_argument("--out", type=Path, help="a file for the summary")
-    parser.add_argument("--show", action="store_true", help="print the programs")
-    parser.add_argument(
         "--schedules", action="store_true", help="random schedules and versions of nests"
     )
-    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--step", type=int, default=1, help=argparse.SUPPRESS)
-    parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
         work(given)
         return
-    given.until = time.time() + 60 * given.minutes
-    workers = [Worker(given, given.seed + number) for number in range(given.jobs)]
-    threads = [threading.Thread(target=worker.run) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    outcomes: collections.Counter[str] = sum((w.outcomes for w in workers), collections.Counter())
-    faults = [fault for worker in workers for fault in worker.faults]
-    summary = {"programs": outcomes.total(), "outcomes": outcomes, "faults": faults}
-    print(json.dumps({**summary, "faults": len(faults)}))
-    if given.out:
-        given.out.write_text(json.dumps(summary, indent=1) + "\n")
-    sys.exit(bool(faults))
+    sessions.run(
+        __file__, given, ["--arch", *given.arch, *(["--schedules"] if given.schedules else [])]
+    )
 
 
 if __name__ == "__main__":

@@ -571,6 +571,9 @@ class runtime_knobs(base_knobs):
     override_arch = env_opt_str("TRITON_OVERRIDE_ARCH")
     use_cpu = env_bool("TRITON_CPU_BACKEND")
     """Make the CPU the active target even where there is a GPU."""
+    default_backend = env_opt_str("TRITON_DEFAULT_BACKEND")
+    """The backend that launches, by name (`cpu`, `nvidia`, `amd`, a plug-in's), instead of the one
+    that is found. It goes before `use_cpu`."""
     cpu_threads = env_count_of_cpus("TRITIUM_NUM_THREADS", minimum=1)
     """The number of threads that run a grid on the CPU; by default one for each usable CPU (of our
     own)."""

@@ -361,8 +361,13 @@ def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("instruction", "wide", "narrow"),
     [
-        ("%c = fadd contract float %a, %b", True, False),
-        ("%c = call float @llvm.fma.f32(float %a, float %b, float %a)", True, False),
+        ("%c = fadd contract float %a, %b\n%v = insertelement <2 x float> %u, float %c, i64 1",
+         True, False),
+        ("%c = call float @llvm.fma.f32(float %a, float %b, float %a)\n"
+         "%d = phi float [ 0.0, %entry ], [ %c, %loop ]", True, False),
+        ("%c = fadd contract float %a, %b", False, False),
+        ("%c = fadd contract float %a, %b\n%v = insertelement <2 x float> %u, float %b, i64 1",
+         False, False),
         ("%c = fmul half %a, %b", True, True),
         ("%c = shl nuw i16 %a, %b", True, True),
         ("%c = phi half [ %a, %x ], [ %b, %y ]", False, False),
@@ -376,6 +381,41 @@ def test_packed_instructions_are_looked_for_where_there_may_be_some(
     assert found == {"gfx942": wide, "gfx1200": narrow}
     assert not amdgcn.may_pack(instruction, amdgcn.How("gfx942", packed=False))
     assert amdgcn.may_pack(instruction, amdgcn.How("gfx1200", libraries=("library.bc",)))
+
+
+@tritium.jit
+def places(out, AXIS: tl.constexpr):
+    tl.store(out + tl.program_id(AXIS), tl.num_programs(0))
+
+
+@pytest.mark.parametrize(
+    ("axis", "used"), [(0, set[str]()), (1, {"workgroup-id-y"}), (2, {"workgroup-id-z"})]
+)
+def test_what_a_kernel_does_without_is_what_llvm_finds(axis: int, used: set[str]) -> None:
+    text = compiled(places, "*i32", constants={"AXIS": axis}).asm["llir"]
+    assert amdgcn.is_plain(text)
+    stated = set(amdgcn.unused(text).split())
+    machine = amdgcn.machine("gfx942")
+    with llvm.create_context() as context, amdgcn.parse(text, context) as module:
+        amdgcn.optimize(module, machine, 1, packing=False)
+        found = re.findall(r"^attributes #\d+ = .*flat-work-group-size.*$", str(module), re.M)
+    assert stated <= set(found[0].split())
+    needs = {f'"amdgpu-no-{name}"' for name in {"implicitarg-ptr", *used}}
+    assert not needs & stated and len(stated) == 18 - len(needs) + 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  %p = addrspacecast ptr addrspace(5) %v to ptr", "  %p = alloca i32, addrspace(5)",
+        "  call void @llvm.trap()", '  call void asm sideeffect "", "{a0}"(i32 0)',
+        "define void @other() {", "  %n = call i32 @llvm.amdgcn.cluster.workgroup.id.x()",
+    ],
+)  # fmt: skip
+def test_kernels_that_need_the_whole_pipeline(line: str) -> None:
+    kernel = 'define void @kernel() {\n  %a = call i32 asm "", "=v,0"(i32 %b) #1\n'
+    assert amdgcn.is_plain(f"\n{kernel}}}\n")
+    assert not amdgcn.is_plain(f"\n{kernel}{line}\n}}\n")
 
 
 def test_packed_addition() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
+import llvmlite.binding as llvm
 import pytest
 from typer.testing import CliRunner
 
+from tritium.cli import opt_llvm
 from tritium.cli.app import app
 from tritium.cli.opt_llvm import list_passes, optimize
 from tritium.ir.printing import print_module
@@ -198,6 +201,14 @@ def test_what_the_user_got_wrong_about_llvm(llir: str, tmp_path):
     assert done.exit_code == 1 and "wrong.ll: invalid LLVM IR" in done.stderr
     wrong.write_text('target triple = "abacus-none"\n' + LLVM)
     assert "wrong.ll: " in opt(str(wrong), "-O1").stderr
+
+
+def test_every_method_of_llvmlite_that_changes_code_has_a_name():
+    names = re.findall(r"add_(\w+)_pass\b", " ".join(dir(llvm.create_new_module_pass_manager())))
+    showing = ("aa_eval", "module_debug_info", "printer", "viewer")
+    numba = "refprune"  # of Numba's reference counts
+    changing = {name for name in names if not name.endswith(showing) and name != numba}
+    assert changing == set(opt_llvm._METHODS.values())
 
 
 def test_every_pass_of_llvm_has_its_method():

@@ -100,7 +100,9 @@ def near_halfway(name, count):
     return np.array(found, DTYPES[name])
 
 
-@pytest.mark.parametrize("source", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("source", [
+    "int32", "uint64", *(pytest.param(name, marks=pytest.mark.slow) for name in ("uint32", "int64"))
+])  # fmt: skip
 def test_integers_near_halfway(source, monkeypatch):
     """They are rounded once, where a first rounding to a wider float would hide the last digits."""
     monkeypatch.setattr(f"{__name__}.values_of", near_halfway)

@@ -268,6 +268,7 @@ def kernel(x, o, {", ".join(extra)}, BLOCK: tl.constexpr):
 """
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("outside", [False, True])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["int32", "float16", "uint8"])

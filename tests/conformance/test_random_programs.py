@@ -38,7 +38,7 @@ def check(data, size):
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=CHECKS,
+    max_examples=5, deadline=None, suppress_health_check=CHECKS,
     derandomize=True,
 )  # fmt: skip
 @given(st.data())

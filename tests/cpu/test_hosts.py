@@ -18,7 +18,7 @@ NARROW = {
     "128 bits": {"sse2"},
 }
 NAMES = ("softmax", "matmul", "reductions", "scans", "casts", "attention", "random_numbers")
-LONG = ("matmul", "attention", "softmax")
+LONG = ("matmul", "attention", "softmax", "casts")
 """Kernels whose vectors may be longer than a register."""
 
 

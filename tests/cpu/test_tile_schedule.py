@@ -139,6 +139,22 @@ def test_long_functions_are_computed_of_several_registers(
     np.testing.assert_allclose(out, np.exp(x[::stride]), rtol=4e-7)
 
 
+@pytest.mark.parametrize(
+    ("type", "arch", "shape"),
+    [("i8", "haswell", "width 32 unroll 1"), ("i16", "haswell", "width 16 unroll 2"),
+     ("i8", "cortex-a76", "width 16 unroll 1"), ("i8", "skylake-avx512", "width 16 unroll 4"),
+     ("i32", "haswell", "width 8 unroll 4")],
+)  # fmt: skip
+def test_short_elements_are_stored_by_registers(type: str, arch: str, shape: str) -> None:
+    """Not in parts of a register, each of which takes a store."""
+    head, tail = DEEP.replace("STRIDE", "1").split("  %y = math.exp %x : tensor<256xf32>\n")
+    head = head.replace("%q: !tt.ptr<f32>", f"%q: !tt.ptr<{type}>")
+    cast = f"  %y = arith.fptosi %x : tensor<256xf32> to tensor<256x{type}>\n"
+    module = parse_module(head + cast + tail.replace("f32", type))
+    text = print_module(lower_to_tiles(module, processor(arch)))
+    run_filecheck("short", text, f"CHECK: tile.nest [256] lane 0 {shape}")
+
+
 TURNED = """
 tt.func public @turned(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
   %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>

@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import tritium
 import tritium.language as tl
 from tests.language.support import both
+from tests.support.agreement import run_all
 from tests.support.frontend import evaluate, text_of
 from tritium.language.jit.function import device_function as jit
 
@@ -264,3 +266,18 @@ def test_tuples_of_compile_time_values():
     x, out = np.arange(32, dtype=np.int32), np.zeros(2, np.int32)
     both(kernel, out=out, x=x, n=2)
     assert out.tolist() == [2 * 8 + 16, sum(range(16))]
+
+
+@tritium.constexpr_function
+def pair_of(n):
+    return Pair(n, n + 1)
+
+
+def named_constants(out):
+    pair: tl.constexpr = pair_of(4)
+    both = (pair, 3)
+    tl.store(out, both[0].second * 10 + pair.first)
+
+
+def test_declared_named_tuples_keep_their_names():
+    assert run_all(named_constants, out=np.zeros(1, np.int32))["out"].tolist() == [54]

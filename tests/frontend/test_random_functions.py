@@ -21,7 +21,7 @@ def check(functions):
 
 
 def test_only_compilation_errors():
-    check(texts(0, 300))
+    check(texts(0, 150))
 
 
 @pytest.mark.slow

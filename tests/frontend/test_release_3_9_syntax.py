@@ -30,6 +30,70 @@ def test_assignments_in_expressions():
     assert found.tolist() == want.tolist()
 
 
+def in_a_test(out, n):
+    total, q = 0, 0
+    while (q := q + 1) < n:
+        total += q
+    tl.store(out, q)
+    k = 0
+    while (new := k * 2) < n and (double := new + new) >= 0:
+        total += new + double
+        k += 1
+    tl.store(out + 1, total)
+    tl.store(out + 2, new)
+    while (new := new - 1) > 0:
+        k += new
+    tl.store(out + 3, k)
+
+
+def by_python(n):
+    total, q, k = 0, 0, 0
+    while (q := q + 1) < n:
+        total += q
+    while (new := k * 2) < n and (double := new + new) >= 0:
+        total += new + double
+        k += 1
+    found = [q, total, new]
+    while (new := new - 1) > 0:
+        k += new
+    return [*found, k]
+
+
+@pytest.mark.parametrize("n", [0, 7])
+def test_assignments_in_the_test_of_a_loop(n):
+    assert run_all(in_a_test, out=np.zeros(4, np.int32), n=n)["out"].tolist() == by_python(n)
+
+
+def in_an_iterable(out, n):
+    chosen = [q * 2 for q in (n if n > 3 else 7, n > 1 and n < 9, 1 < n < 3)]
+    tl.store(out, chosen[0] + chosen[1] * 100 + chosen[2])
+
+
+def test_conditions_in_the_iterable_of_a_comprehension():
+    assert run_all(in_an_iterable, out=np.zeros(1, np.int32), n=5)["out"].tolist() == [210]
+
+
+def in_a_branch(out, n):
+    tl.store(out, (q := n + 1) if n > 3 else 7)
+    tl.store(out, q)
+
+
+def test_an_assignment_in_a_branch_of_an_expression():
+    with pytest.raises(CompilationError, match=r"`:=` in `\.\.\. if .* at run time"):
+        tritium.jit(in_a_branch)[(1,)](np.zeros(1, np.int32), 5)
+
+
+def chosen_tuples(out, n):
+    pair = (n, 2) if n > 2 else (5, 6)
+    tl.store(out, pair[0] * 10 + pair[1])
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_tuples_chosen_by_an_expression(n):
+    wanted = 10 * n + 2 if n > 2 else 56
+    assert run_all(chosen_tuples, out=np.zeros(1, np.int32), n=n)["out"].tolist() == [wanted]
+
+
 @jit
 def scaled(a, *, by, times: tl.constexpr = 3):
     return a + by * times

@@ -10,7 +10,10 @@ import pytest
 
 import tritium.language as tl
 from tests.support.agreement import run_all
+from tests.support.frontend import evaluate
+from tritium.errors import CompilationError
 from tritium.language.jit.function import device_function
+from tritium.runtime.jit import JITFunction
 
 
 @device_function
@@ -93,3 +96,60 @@ def too_large(out):
 @pytest.mark.filterwarnings("error")
 def test_a_number_too_large_for_its_float_is_infinite() -> None:
     assert run_all(too_large, out=np.zeros(2, np.float16))["out"].tolist() == [np.inf, np.inf]
+
+
+def computed(out, x):
+    most, one, wide, third, zero = 2147483647, 1, 3000000000, 0.1, 0.0
+    tl.store(out, (most + one).to(tl.float64))
+    tl.store(out + 1, (most * most).to(tl.float64))
+    tl.store(out + 2, (one << 31).to(tl.float64))
+    tl.store(out + 3, (-(wide - 2999999999)).to(tl.float64))
+    tl.store(out + 4, ((-7 * one) >> 1) + ((-7 * one) % 4) / 8)
+    tl.store(out + 5, third * 3)
+    tl.store(out + 6, (one * 7) / 3)
+    tl.store(out + 7, (third * 1e38) * 1e38)
+    tl.store(out + 8, one / zero)
+    tl.static_assert((wide - 2999999999).dtype == tl.uint32)
+    if x > 0:  # as the scalars that a branch makes of them
+        most, third = most + 1, third * 3
+    tl.store(out + 9, most.to(tl.float64))
+    tl.store(out + 10, third)
+
+
+def test_operators_compute_in_the_dtype_of_the_number():
+    with np.errstate(all="ignore"):
+        most, one, third = np.int32(2147483647), np.int32(1), np.float32(0.1)
+        wanted = [
+            most + one, most * most, one << np.int32(31), -np.uint32(1), -4 - 3 / 8,
+            third * np.float32(3), np.float32(7) / np.float32(3), np.inf, np.inf, most + one,
+            third * np.float32(3),
+        ]  # fmt: skip
+    out = run_all(computed, out=np.zeros(len(wanted)), x=1)["out"]
+    assert out.tolist() == [float(number) for number in wanted]
+
+
+def beyond(out):
+    one = 1
+    tl.store(out, one + 2147483648)
+
+
+def huge(out):
+    tl.store(out, 2**64)
+
+
+def divided(out):
+    one = 1
+    tl.store(out, one // 0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (beyond, "Scalar 2147483648 is out of range for type int32"),
+        (huge, "Nonrepresentable integer 18446744073709551616"),
+        (divided, "integer division or modulo by zero"),
+    ],
+)
+def test_numbers_without_a_result(kernel, message):
+    with pytest.raises(CompilationError, match=message):
+        evaluate(JITFunction(kernel), out=np.zeros(1, np.int64))

@@ -172,6 +172,43 @@ def hand_over(launch: Launch) -> None:
         np.testing.assert_array_equal(out, np.arange(32) * count + count * (count - 1) // 2)
 
 
+@gluon.jit
+def running_sums(src, number, full, layout: gl.constexpr):
+    rows = gl.arange(0, 32, gl.SliceLayout(1, layout))[:, None]
+    columns = gl.arange(0, 32, gl.SliceLayout(0, layout))[None, :]
+    number.store(gl.cumsum(gl.load(src + rows * 32 + columns), 0))
+    mbarrier.arrive(full)
+
+
+@gluon.jit
+def keep(number, full, out, layout: gl.constexpr):
+    mbarrier.wait(full, 0)
+    rows = gl.arange(0, 32, gl.SliceLayout(1, layout))[:, None]
+    columns = gl.arange(0, 32, gl.SliceLayout(0, layout))[None, :]
+    gl.store(out + rows * 32 + columns, number.load(layout))
+
+
+@gluon.jit
+def scan_kernel(src, out):
+    """A partition with fewer warps than the kernel scans in a layout that has to be changed."""
+    number = gl.allocate_shared_memory(
+        gl.int32, [32, 32], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    full = mbarrier.allocate_mbarrier()
+    mbarrier.init(full, count=1)
+    mine: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [gl.num_warps(), 1], [1, 0])
+    other: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [1, 1], [1, 0])
+    gl.warp_specialize([(keep, (number, full, out, mine)),
+                        (running_sums, (src, number, full, other))], [1])  # fmt: skip
+
+
+def scans_of_partitions(launch: Launch) -> None:
+    source = np.random.default_rng(2).integers(-99, 99, (32, 32)).astype(np.int32)
+    out = np.zeros_like(source)
+    launch(scan_kernel, (1,), source, out)
+    np.testing.assert_array_equal(out, source.cumsum(0))
+
+
 PROGRAMS: dict[str, Any] = {
-    check.__name__: check for check in (producer_and_consumer, two_consumers, hand_over)
+    check.__name__: check
+    for check in (producer_and_consumer, two_consumers, hand_over, scans_of_partitions)
 }

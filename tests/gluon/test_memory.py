@@ -86,6 +86,30 @@ def test_products_of_warp_groups_and_bulk_copies() -> None:
     assert kernel.asm["ptx"].count("wgmma.mma_async") == 2 * 4  # rows of 64, k of 16
 
 
+@gluon.jit
+def eight_columns_kernel(src, out):
+    rows: gl.constexpr = gl.BlockedLayout([1, 8], [32, 1], [4, 1], [1, 0])
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 8, 16])
+    x = gl.load(src + gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None] * 16
+                + gl.arange(0, 16, gl.SliceLayout(0, rows))[None, :])  # fmt: skip
+    y = gl.load(src + gl.arange(0, 16, gl.SliceLayout(1, rows))[:, None] * 8
+                + gl.arange(0, 8, gl.SliceLayout(0, rows))[None, :])  # fmt: skip
+    a = gl.allocate_shared_memory(gl.float16, [64, 16], gl.NVMMASharedLayout(32, 16), x)
+    b = gl.allocate_shared_memory(gl.float16, [16, 8], gl.NVMMASharedLayout(0, 16), y)
+    fence_async_shared()
+    acc = warpgroup_mma(a, b, gl.zeros([64, 8], gl.float32, mma))
+    gl.store(out + gl.arange(0, 64, gl.SliceLayout(1, mma))[:, None] * 8
+             + gl.arange(0, 8, gl.SliceLayout(0, mma))[None, :], acc)  # fmt: skip
+
+
+def test_descriptor_of_rows_of_16_bytes() -> None:
+    """Where nothing is swizzled, the leading step of a descriptor is that from eight k to the next
+    eight, also if neighbours in memory are across k (PTX ISA, "Strides")."""
+    kernel = compiled(eight_columns_kernel, "*fp16 *fp32")
+    leading_step = 8 * 16
+    assert re.search(rf"add i64 %\w+, {leading_step >> 4 << 16}\b", kernel.asm["llir"])
+
+
 def test_waits_that_last_too_long_name_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the code, which passes ptxas; on a GPU the driver reports the failed assertion."""
     monkeypatch.setenv("TRITIUM_MBARRIER_TIMEOUT", "250")

@@ -20,7 +20,7 @@ from tests.gluon.support import HOW, launcher
 PROGRAMS = {**programs.PROGRAMS, **memory_programs.PROGRAMS}
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", HOW[1:])  # those that are assembled are interpreted as well
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, how: str) -> None:
     PROGRAMS[name](launcher(how))
@@ -36,7 +36,7 @@ FOR_HOPPER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["interpreted", "engine", "sm_90"])
+@pytest.mark.parametrize("how", ["engine", "sm_90"])
 @pytest.mark.parametrize("name", FOR_HOPPER)
 def test_programs_for_hopper(name: str, how: str) -> None:
     if how == "engine" and name in NOT_OF_THE_ENGINE:
@@ -46,21 +46,18 @@ def test_programs_for_hopper(name: str, how: str) -> None:
     FOR_HOPPER[name](launcher(how))
 
 
-@pytest.mark.parametrize("how", ["interpreted", "sm_90"])
 @pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
-def test_programs_for_clusters(name: str, how: str) -> None:
-    cluster_programs.PROGRAMS[name](launcher(how))
+def test_programs_for_clusters(name: str) -> None:
+    cluster_programs.PROGRAMS[name](launcher("sm_90"))
 
 
-@pytest.mark.parametrize("how", ["interpreted", "sm_100", pytest.param(
-    "sm_103", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize("how", ["sm_100", pytest.param("sm_103", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", blackwell_programs.PROGRAMS)
 def test_programs_for_blackwell(name: str, how: str) -> None:
     blackwell_programs.PROGRAMS[name](launcher(how))
 
 
-@pytest.mark.parametrize("how", ["interpreted", "sm_100", pytest.param(
-    "sm_103", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize("how", ["sm_100", pytest.param("sm_103", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", pair_programs.PROGRAMS)
 def test_programs_for_clusters_of_blackwell(name: str, how: str) -> None:
     pair_programs.PROGRAMS[name](launcher(how))

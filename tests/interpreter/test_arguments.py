@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tritium
 import tritium.language as tl
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.interpret import InterpretedKernel
@@ -215,6 +216,18 @@ def test_numpy_numbers_are_scalars():
     assert found.dtype == tl.int32 and found.value == 5
     assert Arguments().convert("n", np.float32(0.5)).dtype == tl.float32
     assert Arguments().convert("n", 200, "u8").value == 200
+
+
+def test_constant_numbers_are_scalars_as_in_compiled_kernels():
+    def kernel(out, x, pair):
+        tl.store(out, isinstance(x, tl.tensor) and isinstance(pair[0], tl.tensor))
+        tl.store(out + 1, x / 2 + pair[0])
+
+    out = np.zeros(2, np.float32)
+    for fn in (InterpretedKernel(kernel), tritium.jit(kernel)):
+        out[:] = 0
+        fn[(1,)](out, tl.constexpr(3), (tl.constexpr(0.5), None))
+        assert out.tolist() == [1, 2]
 
 
 def test_read_only_arrays():

@@ -72,4 +72,4 @@ def test_the_form_of_numbers_is_mlirs(value: float, type: Any, text: str) -> Non
 
 
 def test_decimal_text_of_zero() -> None:
-    assert decimal_text(0.0, 24, 6, 0, False) == "0.000000e+00"
+    assert decimal_text(0.0, 6, 0, False) == "0.000000e+00"

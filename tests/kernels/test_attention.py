@@ -208,7 +208,7 @@ def test_pages(window: int | None):
     [pytest.param({"causal": True}, marks=pytest.mark.slow), {"window": (2, 1)},
      pytest.param({"dropout": 0.3}, marks=pytest.mark.slow),
      {"score": alibi, "aux": torch.tensor([0.5, 0.25, 0.125, 1.0], dtype=torch.float64)},
-     {"score": softcap, "aux": torch.tensor(0.7)}],
+     pytest.param({"score": softcap, "aux": torch.tensor(0.7)}, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_double_precision(options):
     """On CPUs: gradients are those of the function, to its last bits."""

@@ -158,7 +158,7 @@ def test_rows_longer_than_fast_memory(columns: int, dtype):
 @pytest.mark.parametrize("kind", ["hopper", "gpu"])
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_rows_under_way_fit_shared_memory(monkeypatch, kind: str, size: int):
-    """What is loaded of x and dy beside the rows computed on, and of their statistics."""
+    """Loads of rows of x and dy beside those computed on, and of their statistics."""
     monkeypatch.setattr(tables, "device_class", lambda _: kind)
     monkeypatch.setattr(tables, "processors", lambda _: 132)
     limit = {"hopper": 227 << 10, "gpu": 99 << 10}[kind]

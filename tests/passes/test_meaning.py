@@ -33,19 +33,19 @@ def check(module: ModuleOp, manager: PassManager) -> None:
 
 
 @pytest.mark.parametrize("text", PIPELINES)
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=12)
 @given(sample=modules())
 def test_pass_keeps_meaning(text: str, sample: Sample) -> None:
     check(sample.module, PassManager(parse_pipeline(text), verify_each=True))
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=20)
 @given(sample=modules(statements=20))
 def test_standard_pipeline_keeps_meaning(sample: Sample) -> None:
     check(sample.module, PassManager(pipelines.ttir(), verify_each=True))
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=15)
 @given(sample=modules())
 def test_standard_pipeline_reaches_a_fixpoint(sample: Sample) -> None:
     module = sample.module

@@ -15,7 +15,7 @@ import tritium
 import tritium.language as tl
 import tritium.profiler as proton
 from tritium import knobs
-from tritium.profiler import mode, viewer
+from tritium.profiler import registry, viewer
 from tritium.profiler.hooks import LaunchHook
 from tritium.profiler.msgpack import packed
 
@@ -159,12 +159,21 @@ def test_a_second_start_of_a_name_continues_its_session():
 
 
 @pytest.mark.parametrize(
-    "options", [{"backend": "roctracer"}, {"mode": "pcsampling"}, {"mode": mode.PCSampling(5)}]
+    "options", [{"backend": "roctracer"}, {"backend": "rocprofiler"}]
 )
 def test_what_is_not_built(options):
     ((name, value),) = options.items()
     with pytest.raises(NotImplementedError, match=f"{name}='{str(value).split(':')[0]}' is not"):
         proton.start("out", **options)
+
+
+@pytest.mark.parametrize("runner", registry._RUNNERS)
+def test_frames_of_commands_that_run_a_program_are_left_out(runner):
+    assert Path(runner).is_file()
+    scope = {}
+    exec(compile("def run(program):\n    return program()", runner, "exec"), scope)
+    (found,) = scope["run"](lambda: registry.frames())
+    assert found.startswith(f"{__file__}:") and found.endswith("@<lambda>")
 
 
 @pytest.mark.parametrize("options, text", [

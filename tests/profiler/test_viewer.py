@@ -110,8 +110,15 @@ def test_the_command(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     (["-m", "count/km", "P"], "the unit of 'count/km'"),
     (["-m", "count", "-i", "(", "P"], "include is '('"), (["-m", "count", "none"], "No such file"),
     (["-m", "count", __file__], "test_viewer.py is no profile in hatchet's JSON"),
+    (["-m", "count", "p.chrome_trace"], "(ValueError: it is a timeline, for Perfetto"),
+    (["-m", "count", "p.hatchet_msgpack"], "is MessagePack; a .hatchet file is required"),
 ])  # fmt: skip
-def test_wrong_arguments(profile: str, arguments: list[str], text: str) -> None:
+def test_wrong_arguments(
+    profile: str, arguments: list[str], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(profile).parent)
+    Path("p.chrome_trace").write_text('{"traceEvents": []}')
+    Path("p.hatchet_msgpack").write_bytes(b"\x92")
     with pytest.raises(SystemExit) as ended:
         viewer.main([profile if a == "P" else a for a in arguments])
     assert str(ended.value.code).startswith("proton-viewer: ") and text in str(ended.value.code)

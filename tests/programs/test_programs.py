@@ -80,7 +80,7 @@ def test_compiled(loaded, program: str, check: str):
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
 @pytest.mark.parametrize(
     ("program", "check"),
-    [pytest.param(*c, marks=pytest.mark.slow) if c in LONG or i % 2 else c
+    [pytest.param(*c, marks=pytest.mark.slow) if c in LONG or i % 3 else c
      for i, c in enumerate(CHECKS)],
 )  # fmt: skip
 def test_interpreted(loaded, monkeypatch: pytest.MonkeyPatch, program: str, check: str):

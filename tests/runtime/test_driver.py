@@ -44,6 +44,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch, *drivers: type[DriverBase]) -> D
     found = Backends()
     found._packages = {"cpu": "tritium.backends.cpu"} | {d.__name__: "nowhere" for d in drivers}
     known = {d.__name__: d for d in drivers}
+    known["cpu"] = CPUDriver
     monkeypatch.setattr(found, "driver", known.__getitem__)
     monkeypatch.setattr(active, "backends", found)
     return DriverConfig()
@@ -66,6 +67,23 @@ def test_a_usable_gpu_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(_installed(monkeypatch, Unusable, Usable).active) is Usable
     monkeypatch.setenv("TRITON_CPU_BACKEND", "1")
     assert type(_installed(monkeypatch, Usable).active) is CPUDriver
+
+
+def test_a_backend_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`TRITON_DEFAULT_BACKEND`, as in Triton 3.9, goes before what is found, and decides between
+    several."""
+    monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "Second")
+    assert type(_installed(monkeypatch, Usable, Second).active) is Second
+    monkeypatch.setenv("TRITON_CPU_BACKEND", "1")
+    assert type(_installed(monkeypatch, Usable, Second).active) is Second
+    monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "cpu")
+    assert type(_installed(monkeypatch, Usable, Second).active) is CPUDriver
+    monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "Unusable")
+    with pytest.raises(RuntimeError, match="'Unusable' has no device or driver on this machine"):
+        _ = _installed(monkeypatch, Usable, Unusable).active
+    monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "cuda")
+    with pytest.raises(RuntimeError, match=r"no backend 'cuda'.*there are \['Usable', 'cpu'\]"):
+        _ = _installed(monkeypatch, Usable).active
 
 
 def test_several_usable_drivers(monkeypatch: pytest.MonkeyPatch) -> None:

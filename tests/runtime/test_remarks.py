@@ -136,10 +136,10 @@ def test_what_a_loop_writes_is_not_copied_ahead_unless_it_is_told(remarks: Any) 
 
 
 @pytest.mark.parametrize("arch, precision, warps, wanted", [
-    (80, "ieee", 4, ["f32 (input_precision='ieee') of 64x64 and 64x64 is computed without tensor"]),
+    (80, "ieee", 8, ["f32 (input_precision='ieee') of 64x64 and 64x64 is computed without tensor"]),
     (80, "tf32", 4, []), (120, "tf32", 4, []), (100, "tf32", 4, []),
     (100, "tf32", 2, ["MMA version 5 acceleration not applied"]),
-    (90, "ieee", 4, ["MMA version 3 acceleration not applied", "without tensor cores"]),
+    (90, "ieee", 8, ["MMA version 3 acceleration not applied", "without tensor cores"]),
 ])  # fmt: skip
 def test_products_without_the_newest_tensor_cores(
     remarks: Any, arch: int, precision: str, warps: int, wanted: list[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +19,12 @@ from tritium.runtime.jit import MockTensor, TensorWrapper, reinterpret
 from tritium.runtime.specialize import canonical_dtype, int_type
 
 Pair = namedtuple("Pair", ["first", "second"])
+
+
+class Ones(IntEnum):
+    """An int of its own class."""
+
+    ONE = 1
 
 
 @tritium.jit
@@ -183,6 +189,29 @@ def test_integers_of_annotated_parameters() -> None:
         kernel[(1,)](out, value)
         assert out[0] == value
         assert len(kernel.device_caches[0][0]) == kernels
+
+
+@pytest.mark.parametrize("annotation", ["i8", "i16", "u16", "u8", "i32", "i64", "u64"])
+def test_integers_of_each_annotated_type(annotation: str) -> None:
+    """A name that begins as another type's does ("i16" and "i1") is told from it."""
+    kernel = _annotated(annotation)
+    for value, kernels in [(3, 1), (48, 2), (48, 2), (5, 2), (1, 3), (1, 3), (96, 3), (48, 3)]:
+        found = kernel[(1,)](value)
+        assert found.src.attrs == ({(0,): ALIGNED} if value % 16 == 0 else {})
+        assert len(kernel.device_caches[0][0]) == kernels
+
+
+@pytest.mark.parametrize("one", [np.int32(1), np.uint8(1), Ones.ONE])
+def test_one_of_any_class_is_the_same_constant(one: Any) -> None:
+    @tritium.jit
+    def kernel(out, x):
+        tl.store(out, x.to(tl.float32) / 2)
+
+    out = np.zeros(1, np.float32)
+    first = kernel[(1,)](out, one)
+    assert out[0] == 0.5
+    assert kernel[(1,)](out, 1) is first
+    assert type(first.src.constants[1,]) is int
 
 
 def _annotated(annotation: Any) -> Any:

@@ -42,6 +42,20 @@ def test_torch_dtypes(kernel: Any) -> None:
     assert kernel.warmup(torch.zeros(3, dtype=torch.bfloat16), 32, grid=(1,)) is first
 
 
+def test_a_dtype_as_a_constant() -> None:
+    """It is the value of a constexpr parameter, by position and by keyword, through heuristics."""
+
+    @tritium.jit
+    def kernel(out, KIND: tl.constexpr, SIZE: tl.constexpr):
+        tl.store(out, KIND == "float16")
+
+    first = kernel.warmup(np.dtype("f4"), np.float16, 4, grid=(1,))
+    assert first.src.constants[1,] is np.float16
+    assert kernel.warmup(np.dtype("f4"), KIND=np.float16, SIZE=4, grid=(1,)) is first
+    sized = tritium.heuristics({"SIZE": lambda nargs: 4})(kernel)
+    assert sized.warmup(np.dtype("f4"), np.float16, grid=(1,)) is first
+
+
 def test_a_launch_finds_what_was_warmed_up(kernel: Any) -> None:
     first = kernel.warmup(np.dtype("f4"), 32, grid=(1,))
 

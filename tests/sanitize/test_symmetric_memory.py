@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tritium.experimental.gsan import segments, settings
+from tritium.experimental.gsan import circle, segments, settings
+from tritium.experimental.gsan.circle import Circle
 from tritium.experimental.gsan.notes import Notes, Part, compare
 from tritium.sanitize import extents, shadow
 from tritium.sanitize.extents import Pooled
@@ -270,3 +273,43 @@ def test_a_mapping_that_the_driver_refuses_is_taken_back(cuda: FakeCuda, failing
     names = [name for name, *_ in cuda.calls]
     assert "cuMemRelease" in names and names[-1] == "cuMemAddressFree"
     assert ("cuMemUnmap" in names) == (failing == "cuMemSetAccess")
+
+
+def beside(other: Any) -> Circle:
+    """Rank 0 of two, while a thread calls `other` with rank 1."""
+    places = Queue[Any]()
+
+    def run() -> None:
+        made = Circle(1, 2, lambda _: places.get())
+        other(made)
+        made.close()
+
+    Thread(target=run, daemon=True).start()
+    return Circle(0, 2, places.put)
+
+
+def test_a_process_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(circle, "_PATIENCE", 0.05)
+    with pytest.raises(TimeoutError, match=r"1 of the 2 processes of the group came in 0\.05 s"):
+        Circle(0, 2, lambda place: None)
+
+
+def test_a_process_that_ends_before_it_gives_its_memory() -> None:
+    mine = beside(lambda theirs: theirs.gather("exchange of handles", None))
+    file = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(RuntimeError, match="exchange of handles: another process has ended"):
+            mine.exchange(file)
+        with pytest.raises(RuntimeError, match="out of step since: exchange of handles: another"):
+            mine.gather("barrier", None)
+    finally:
+        os.close(file)
+
+
+def test_memory_of_two_kinds() -> None:
+    def give_bytes(theirs: Circle) -> None:
+        with pytest.raises(ValueError, match="some processes share memory by files"):
+            theirs.exchange(b"fabric")
+
+    with pytest.raises(ValueError, match=r"gsan\.configure must say the same in all"):
+        beside(give_bytes).exchange(0)

@@ -301,12 +301,15 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
     ({"target": "cuda"}, "<backend>:<arch>:<warp size> or cpu"),
     ({"target": "cpu:pentium"}, "no processor 'pentium' is known"),
     ({"signature": ADD.replace(" fp32,", " fp16,")}, "argument scale of type fp16"),
+    ({"signature": ADD.replace("256", "i32")}, "BLOCK is a tl.constexpr, whose value the .* i32"),
+    ({"path": "failing.py"}, r"failing\.py:3 fails where .*`if __name__ .*: ZeroDivisionError: d"),
 ])  # fmt: skip
 def test_errors_of_the_command_line(
     source: Path, changes: dict, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(source.parent)
     Path("no_python.py").write_bytes(b"x = 1\0")
+    Path("failing.py").write_text("def f():\n    pass\nx = 1 / 0\n")
     args = {"path": str(source), "kernel_name": "add", "signature": ADD, "grid": "1, 1, 1",
             "target": "cpu", **changes}  # fmt: skip
     words = [args.pop("path"), "-o", str(source.parent / "out")]

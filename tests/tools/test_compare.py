@@ -77,6 +77,9 @@ def test_kernels_of_one_side_only_are_named():
     assert "src=" not in page and "href=" not in page
     renamed = compare(Snapshot("a", [ONLY]), Snapshot("b", [FIRST]))
     assert [row.kernel for row in renamed.rows] == ["g<x> | f (N=1)"]
+    message = r"no kernel has the same name .*; a has f \(N=1\), g<x>; b has ; --kernel and"
+    with pytest.raises(SnapshotError, match=message):
+        compare(Snapshot("a", [FIRST, ONLY]), Snapshot("b", []))
 
 
 def test_snapshots_are_files(file: Path, tmp_path: Path):

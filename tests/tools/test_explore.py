@@ -14,7 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from tritium.backends.base import Language
+from tritium.cli.app import app
 from tritium.cli.explore import ExploreError, Other, explore, record
 from tritium.profiler import specs
 from tritium.tools.explore.highlight import lexer_for
@@ -147,6 +150,35 @@ sys.exit(3)
     stage.write_text(found.kernel.asm["ttir"])
     assert explore([str(stage)], out, None, "cpu", None)[1] == ["mean"]
     assert "kernel.ttir" in out.read_text()
+
+
+GLUON = """
+import numpy as np, tritium
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+import tritium.language as tl
+
+@tritium.jit
+def fill(out):
+    tl.store(out, 1.0)
+
+@gluon.jit
+def copy(x, out, N: gl.constexpr):
+    i = gl.arange(0, N, gl.BlockedLayout([1], [32], [4], [0]))
+    gl.store(out + i, gl.load(x + i))
+
+fill[(1,)](np.zeros(1, np.float32))
+"""
+
+
+def test_what_a_file_itself_launches_is_not_shown(file: Path):
+    file.write_text(GLUON)
+    (found,) = record([str(file)], "copy", "cuda:90:32", "*fp32, *fp32, 128")
+    assert found.kernel.name == "copy" and found.kernel.src.language is Language.GLUON
+    words = ["explore", "--kernel", "copy", "--target", "cpu", "--signature", "*fp32, *fp32, 128"]
+    done = CliRunner().invoke(app, [*words, str(file)])
+    assert done.exit_code == 1
+    assert done.output.startswith("tritium: error: Gluon kernels need a GPU target"), done.output
 
 
 @pytest.mark.parametrize(("program", "kernel", "signature", "message"), [

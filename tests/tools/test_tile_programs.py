@@ -19,17 +19,17 @@ pytestmark = pytest.mark.cpu
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("first", range(0, 12, 6))
+@pytest.mark.parametrize("first", range(0, 6, 3))
 @pytest.mark.parametrize("arch", ["native", "x86-64"])
 def test_programs_agree_with_numpy(first: int, arch: str) -> None:
-    wrong = {seed: found for seed in range(first, first + 6)
+    wrong = {seed: found for seed in range(first, first + 3)
              if (found := check(seed, arch))["outcome"] != "right"}  # fmt: skip
     assert not wrong
 
 
 def test_programs_with_random_schedules_agree_with_numpy() -> None:
     wrong = list[object]()
-    for seed in range(100, 108):
+    for seed in range(100, 104):
         with random_schedules(seed):
             found = check(seed, "native")
         wrong.extend([seed, found] if found["outcome"] != "right" else [])

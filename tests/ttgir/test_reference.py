@@ -103,6 +103,7 @@ RUNS = [(name, *target) for name in CHECKS for target in TARGETS
         if name != "mmdesc" or target[0] >= 90]  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("num_stages", [1, 2, 3, 5])
 @pytest.mark.parametrize("name,capability,num_warps", RUNS)
 def test_our_pipeline_computes_the_same(

@@ -9,8 +9,8 @@ import numpy as np
 
 from tools.tile_programs.program import ALL_KINDS, LARGEST, Program, Tile, wrapped
 
-_POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_NUMBERS = (
+POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+NUMBERS = (
     0, 1, 2, 3, 5, 7, 16, 31, 100, 255, -1, -3, -100, 65537, 1 << 20, 1000000007, 2**31 - 3,
     2**31 - 1, -(2**31),
 )  # fmt: skip
@@ -24,7 +24,7 @@ def axes_text(text: str, axis: int, rank: int) -> str:
 
 def ranges(p: Program) -> bool:
     """Numbers in a row: an `arange`, widened, scaled, moved by constants, arguments, the pid."""
-    p.new(*numbers(p, p.source.choice(_POWERS)))
+    p.new(*numbers(p, p.source.choice(POWERS)))
     return True
 
 
@@ -36,7 +36,7 @@ def numbers(p: Program, size: int) -> tuple[str, np.ndarray]:
     if s.random() < 0.3:
         text, data = f"{text}.to(tl.int64)", data.astype(np.int64)
     if s.random() < 0.4:
-        factor = s.choice(_NUMBERS)
+        factor = s.choice(NUMBERS)
         held = p.scalar(factor) if s.random() < 0.5 else str(factor)
         text, data = f"{text} * {held}", wrapped(data * np.int64(factor), data.dtype)
     if s.random() < 0.5:
@@ -44,7 +44,7 @@ def numbers(p: Program, size: int) -> tuple[str, np.ndarray]:
         data = wrapped(data + p.pid.data[:, None] * step, data.dtype)
         text = f"pid * {step} + {text}"
     if s.random() < 0.4:
-        start = s.choice(_NUMBERS)
+        start = s.choice(NUMBERS)
         held = p.scalar(start) if s.random() < 0.5 else str(start)
         text, data = f"{held} + ({text})", wrapped(data + np.int64(start), data.dtype)
     return text, data
@@ -73,7 +73,7 @@ def places(p: Program) -> bool:
     rank = s.choice((1, 1, 2, 2, 3))
     shape = tuple(s.choice((1, 2, 4, 8, 16, 32, 64)) for _ in range(rank))
     if rank == 1:
-        shape = (s.choice(_POWERS),)
+        shape = (s.choice(POWERS),)
     numel = int(np.prod(shape))
     if numel > LARGEST:
         return False
@@ -151,7 +151,7 @@ def with_number(p: Program) -> bool:
         return False
     type = a.data.dtype.type
     if s.random() < 0.3:
-        by = abs(s.choice([n for n in _NUMBERS if n not in (0, -(2**31))]))
+        by = abs(s.choice([n for n in NUMBERS if n not in (0, -(2**31))]))
         divides = s.random() < 0.5
         quotient = divided(a.data, by)
         held = p.scalar(by) if s.random() < 0.5 else str(by)
@@ -164,7 +164,7 @@ def with_number(p: Program) -> bool:
         p.new(f"{a.name} {'<<' if left else '>>'} {by}",
               (np.left_shift if left else np.right_shift)(a.data, type(by)))  # fmt: skip
         return True
-    number = s.choice(_NUMBERS)
+    number = s.choice(NUMBERS)
     name = s.choice(list(OPERATIONS))
     held = p.scalar(number) if s.random() < 0.5 else str(number)
     p.new(name.format(a.name, held), OPERATIONS[name](a.data, type(number)))
@@ -188,7 +188,7 @@ def compared(p: Program) -> bool:
         return False
     a, b = pair
     if s.random() < 0.6 and a.kind == "i":
-        number = s.choice((*_NUMBERS, int(a.data.flat[s.randrange(a.data.size)]) % 2**31))
+        number = s.choice((*NUMBERS, int(a.data.flat[s.randrange(a.data.size)]) % 2**31))
         held = p.scalar(number) if s.random() < 0.6 else str(number)
         p.new(name.format(a.name, held), COMPARISONS[name](a.data, a.data.dtype.type(number)), "m")
     else:
@@ -237,7 +237,7 @@ def reshaped(p: Program) -> bool:
     if kind == "reshape":
         numel = int(np.prod(a.shape))
         shapes = [
-            shape for rank in (1, 2, 3) for shape in itertools.product(_POWERS, repeat=rank)
+            shape for rank in (1, 2, 3) for shape in itertools.product(POWERS, repeat=rank)
             if int(np.prod(shape)) == numel
         ]  # fmt: skip
         shape = s.choice(shapes)

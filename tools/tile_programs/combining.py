@@ -51,7 +51,7 @@ def custom(p: Program) -> bool:
                f"tl.reduce(({a.name}, {whole}), {axis}, first_largest)")  # fmt: skip
         p.tiles += [largest, place]
     else:
-        first, second = _recurrence(
+        first, second = recurrence(
             np.moveaxis(a.data, axis + 1, 0), np.moveaxis(b.data, axis + 1, 0)
         )
         tiles = [Tile(p.name("v"), np.moveaxis(x, 0, axis + 1)) for x in (first, second)]
@@ -61,7 +61,7 @@ def custom(p: Program) -> bool:
     return True
 
 
-def _recurrence(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def recurrence(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Running products, and x[i] + a[i] * (what was before it)."""
     products, values = [a[0]], [x[0]]
     for i in range(1, len(a)):

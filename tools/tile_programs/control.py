@@ -7,6 +7,7 @@ they are then. Where its text is the same each time, the kernel has it once, in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ class Control:
     Args:
         body: the statements of bodies; those of this class may be among them.
     """
+
+    stages: tuple[int, ...] = (1, 2, 3)
+    """Numbers of stages that loops may ask for."""
 
     def __init__(self, body: Sequence[Statement]):
         self.body = (*body, self.loop, self.choice)
@@ -47,6 +51,10 @@ class Control:
             done = True
         return done
 
+    def turned(self, p: Program, tile: Tile) -> Tile | None:
+        """The elements of a tile in other places."""
+        return turned_tile(p, tile)
+
     def _loop(self, p: Program) -> None:
         s = p.source
         carried = _carried(p)
@@ -54,13 +62,14 @@ class Control:
         bound, trips = _trips(p)
         is_for = s.random() < 0.7
         if is_for:
-            stages = f", num_stages={s.choice((1, 2, 3))}" if s.random() < 0.3 else ""
+            is_staged = bool(self.stages) and s.random() < 0.3
+            stages = f", num_stages={s.choice(self.stages)}" if is_staged else ""
             p.line(f"for {index.name} in {'tl.' if stages else ''}range({'0, ' if stages else ''}"
                    f"{bound}{stages}):")  # fmt: skip
         else:
             p.line(f"{index.name} = pid * 0")
             p.line(f"while {index.name} < {bound}:")
-        outer, outside, first = p.active, list(p.tiles), len(p.lines)
+        outer, outside, first = p.active, p.keep(), len(p.lines)
         state, count = s.getstate(), p.count
         p.indent += "    "
         text: list[str] | None = None
@@ -71,29 +80,33 @@ class Control:
             del p.lines[first:]
             p.active = outer & (trips > trip)
             index.data = np.full(p.programs, trip, np.int32)
-            p.tiles = [*outside, index]
+            p.go_back(outside)
+            p.tiles.append(index)
             _assign(p, carried, self._statements(p, carried))
             if not is_for:
                 p.line(f"{index.name} += 1")
             if text is not None and text != p.lines[first:]:
                 raise Unlike
             text = p.lines[first:]
-        p.indent, p.active, p.tiles = p.indent[4:], outer, _last(outside, carried)
+        p.indent, p.active = p.indent[4:], outer
+        _leave(p, outside, carried)
 
     def _choice(self, p: Program) -> None:
         s = p.source
         carried = _carried(p)
         text, condition = _condition(p)
-        outer, outside = p.active, list(p.tiles)
+        outer, outside = p.active, p.keep()
         for word, holds in ((f"if {text}:", condition), ("else:", ~condition)):
             if word == "else:" and s.random() < 0.5:
                 break
             p.line(word)
             p.indent += "    "
-            p.active, p.tiles = outer & holds, list(outside)
+            p.active = outer & holds
+            p.go_back(outside)
             _assign(p, carried, self._statements(p, carried))
             p.indent = p.indent[4:]
-        p.active, p.tiles = outer, _last(outside, carried)
+        p.active = outer
+        _leave(p, outside, carried)
 
     def _statements(self, p: Program, carried: list[Tile]) -> list[Tile]:
         """A few statements; new values for carried tiles, which are often turned ones."""
@@ -106,9 +119,9 @@ class Control:
         for tile in carried:
             of = s.choice(carried)
             of = of if _alike(of, tile) else tile
-            found = turned_tile(p, of) if s.random() < 0.7 else None
+            found = self.turned(p, of) if s.random() < 0.7 else None
             if found is not None and s.random() < 0.5 and found.kind == "i":
-                found = p.new(f"{found.name} + {of.name}", found.data + of.data)
+                found = p.new(f"{found.name} + {p.as_carried(of, found)}", found.data + of.data)
             fit = [t for t in p.tiles if _alike(t, tile) and t is not tile]
             value = s.choice(fit[-3:]) if fit and s.random() < 0.3 else (found or of)
             if not p.exact(value.data):
@@ -122,9 +135,11 @@ def _alike(a: Tile, b: Tile) -> bool:
     return a.shape == b.shape and a.data.dtype == b.data.dtype
 
 
-def _last(tiles: list[Tile], late: list[Tile]) -> list[Tile]:
-    """Tiles in an order in which some come last, which are used, and stored, more often."""
-    return [t for t in tiles if t not in late] + late
+def _leave(p: Program, outside: Any, carried: list[Tile]) -> None:
+    """Go back to what there was outside; carried tiles come last: they are used, and stored, more
+    often."""
+    p.go_back(outside)
+    p.tiles = [t for t in p.tiles if t not in carried] + carried
 
 
 def _carried(p: Program) -> list[Tile]:
@@ -144,7 +159,8 @@ def _assign(p: Program, carried: list[Tile], values: list[Tile]) -> None:
     """Give carried tiles their new values, all at once, in the programs that execute this."""
     if not carried:
         return
-    p.line(f"{', '.join(t.name for t in carried)} = {', '.join(t.name for t in values)}")
+    given = (p.as_carried(v, t) for v, t in zip(values, carried, strict=True))
+    p.line(f"{', '.join(t.name for t in carried)} = {', '.join(given)}")
     new = [np.where(p.among_active(np.ones(t.data.shape, bool)), v.data, t.data)
            for t, v in zip(carried, values, strict=True)]  # fmt: skip
     for tile, data in zip(carried, new, strict=True):

@@ -44,6 +44,8 @@ def use(device: str) -> None:
         from tests.simt.backend import use as use_simt
 
         use_simt(int(device.removeprefix("simt")))
+    elif device.startswith("sm_"):
+        driver.set_active_to_cpu()
     elif device != "cuda":
         from tests.amd.execution.backend import use as use_model
 

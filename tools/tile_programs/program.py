@@ -91,6 +91,8 @@ class Pointer:
     start: int
     shared: bool = False
     """True if atomics change the array, which nothing else accesses then."""
+    unknown: bool = False
+    """True if what is in the array afterwards is not known."""
 
     @property
     def length(self) -> int:
@@ -137,6 +139,18 @@ class Program:
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
+
+    def keep(self) -> Any:
+        """The values that statements may use now, for `go_back`."""
+        return list(self.tiles)
+
+    def go_back(self, kept: Any) -> None:
+        """Let statements use what they could at an earlier `keep()`."""
+        self.tiles = list(kept)
+
+    def as_carried(self, value: Tile, carried: Tile) -> str:
+        """The text of a value that a carried tile gets."""
+        return value.name
 
     def among_active(self, mask: np.ndarray) -> np.ndarray:
         """A mask, programs first, without the programs that do not execute."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import random
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -46,8 +47,8 @@ SECONDS, CHARACTERS = 2.0, 1 << 20
 """Budgets of compiling one program."""
 
 
-def program_of(seed: int) -> Program:
-    """The program of this number."""
+def program_of(seed: int, last: Callable[[Program], None] | None = None) -> Program:
+    """The program of this number, with another statement after all that do not store results."""
     source = random.Random(seed)
     made = Program(source, source.choice(GRIDS))
     wanted = source.choice((2, 3, 4, 6, 8, 12, 20))
@@ -59,6 +60,8 @@ def program_of(seed: int) -> Program:
             if not made.tiles:
                 arithmetic.ranges(made)
             wanted -= source.choice(STATEMENTS)(made)
+        if last is not None:
+            last(made)
         accesses.results(made, source.choice((1, 2, 4)))
     return made
 
@@ -90,11 +93,29 @@ def environment(made: Program) -> Generator[None]:
         compiler.processor = of_name
 
 
+def difference(made: Program, arrays: Mapping[int, np.ndarray]) -> str:
+    """The first element that is not as it should be; "" for none."""
+    for pointer in made.pointers:
+        found, wanted = arrays[id(pointer.base)], pointer.base.data
+        if not pointer.unknown and (bits(found) != bits(wanted)).any():
+            first = int(np.flatnonzero(np.asarray(found != wanted))[0])
+            return f"{pointer.name}[{first}] is {found[first]}, not {wanted[first]}"
+    return ""
+
+
 def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict[str, Any]:
     """Run the program of a seed for a processor, or on another device; its outcome."""
     made = program_of(seed)
     text = made.text() if device == "cpu" else devices.ordered(made.text())
-    options = devices.options(seed, device, arch)
+    return outcome(made, text, seed, devices.options(seed, device, arch), show, device)
+
+
+def outcome(
+    made: Program, text: str, seed: int, options: dict[str, Any], show: bool, device: str,
+    launch: Callable[..., Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run a program whose kernel is this text; its outcome. `launch(kernel, grid, *arguments,
+    **options)` runs it in another way than on the active device."""
     if show:
         print(f"# grid {made.grid}, arguments {made.scalars}, {options}\n{text}", flush=True)
     memory = devices.arrays_of(made, device)
@@ -103,7 +124,8 @@ def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict
     start = time.process_time()
     try:
         with environment(made):
-            compiled = kernel[made.grid](*arguments, *made.scalars.values(), **options)
+            run = functools.partial(launch, kernel, made.grid) if launch else kernel[made.grid]
+            compiled = run(*arguments, *made.scalars.values(), **options)
         took = time.process_time() - start
         arrays = {key: held.found() for key, held in memory.items()}
     except OutOfResources as error:
@@ -113,14 +135,8 @@ def check(seed: int, arch: str, show: bool = False, device: str = "cpu") -> dict
             return {"outcome": "too small", "text": ""}
         problem = f"{type(error).__name__}: {error}"[:1500]
         return {"outcome": "refused", "text": problem}
-    for pointer in made.pointers:
-        found, wanted = arrays[id(pointer.base)], pointer.base.data
-        if (bits(found) != bits(wanted)).any():
-            first = int(np.flatnonzero(np.asarray(found != wanted))[0])
-            return {
-                "outcome": "wrong",
-                "text": f"{pointer.name}[{first}] is {found[first]}, not {wanted[first]}",
-            }
+    if wrong := difference(made, arrays):
+        return {"outcome": "wrong", "text": wrong}
     if device != "cpu":  # others compile by way of assemblers, or are executed slowly
         return {"outcome": "right"}
     size = len(compiled.asm["llir"])

@@ -20,6 +20,16 @@ def innermost_loops(function: Operation) -> list[ForOp]:
     return [loop for loop in counted_loops(function) if counted_loops(loop) == [loop]]
 
 
+def loops_around(op: Operation) -> list[ForOp]:
+    """The counted loops around an op, the innermost first, up to an op of another kind."""
+    found: list[ForOp] = []
+    around = op.parent_op()
+    while isinstance(around, ForOp):
+        found.append(around)
+        around = around.parent_op()
+    return found
+
+
 def stages_of(loop: Operation, default: int) -> int:
     """The number of iterations that may overlap in a loop; `default` unless the loop states it."""
     given: Any = loop.attributes.get(NUM_STAGES)

@@ -1,7 +1,7 @@
 """The driver that launches kernels: the only usable device's, unless the program chooses.
 
 A GPU driver that is usable wins over the CPU, which always is; `TRITON_CPU_BACKEND=1` or
-`set_active_to_cpu()` chooses the CPU.
+`set_active_to_cpu()` chooses the CPU, `TRITON_DEFAULT_BACKEND` any backend by its name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class DriverConfig:
 
     @property
     def default(self) -> DriverBase:
-        """The driver found on this machine. Raises `RuntimeError` when several GPUs' are."""
+        """The driver found on this machine. Raises `RuntimeError` when several GPUs' are, or when
+        `TRITON_DEFAULT_BACKEND` names one that cannot run."""
         if self._default is None:
             found = _find()
             with self._choosing:  # the first of several threads decides for all
@@ -57,7 +58,24 @@ class DriverConfig:
         self._active = CPUDriver()
 
 
+def _named(name: str) -> DriverBase:
+    """The driver of the backend that the user names. Raises `RuntimeError` where it cannot run."""
+    if name not in backends.packages:
+        raise RuntimeError(
+            f"TRITON_DEFAULT_BACKEND: no backend {name!r} is installed; there are "
+            f"{sorted(backends.packages)}"
+        )
+    found = backends.driver(name)
+    if not found.is_active():
+        raise RuntimeError(
+            f"TRITON_DEFAULT_BACKEND: the backend {name!r} has no device or driver on this machine"
+        )
+    return found()
+
+
 def _find() -> DriverBase:
+    if name := knobs.runtime.default_backend:
+        return _named(name)
     if knobs.runtime.use_cpu:
         return CPUDriver()
     usable: list[type[DriverBase]] = [CudaDriver] if CudaDriver.is_active() else []

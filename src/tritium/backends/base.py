@@ -224,7 +224,8 @@ PROFILES = ("default", "mma")
 
 REFERENCE_CHECKS = {
     "gsan": ("races", ""),
-    "consan": ("races", "on GPUs tensor memory and shared memory of clusters are not watched"),
+    "consan": ("races", "on GPUs tensor memory, and shared memory of clusters and of kernels "
+               "that are not Gluon's, are not watched"),
     "iisan": ("bounds", "the alignment of descriptors is not checked"),
     "fpsan": ("exact", ""),
 }  # fmt: skip

@@ -28,6 +28,9 @@ app = typer.Typer(
 cache_app = typer.Typer(help="Show or clear the compiled kernels on disk.")
 app.add_typer(cache_app, name="cache")
 
+_REFUSED = (TritonError, ValueError, TypeError, NotImplementedError, OSError)
+"""Errors of what a command is given: their message is enough."""
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -199,7 +202,7 @@ def explore(
     ] = None,
     signature: Annotated[
         str | None,
-        typer.Option(help='Types and constants of --kernel, "*fp32:16, i32, 64"; nothing runs.'),
+        typer.Option(help='Types and constants of --kernel, "*fp32:16, i32, 64"; not launched.'),
     ] = None,
     profile: Annotated[
         Path | None, typer.Option(help="A profile to show beside: .hatchet or .chrome_trace.")
@@ -223,7 +226,7 @@ def explore(
         page, names = make(
             program, output, kernel, target, signature, profile=profile, other=other
         )
-    except (TritonError, ValueError, TypeError, OSError) as error:
+    except _REFUSED as error:
         raise fail(error) from None
     typer.echo(f"{page}: {', '.join(names)}")
 
@@ -250,7 +253,7 @@ def layout(
 
     try:
         sys.stdout.write(show(source, aliases or [], hardware=hardware))
-    except (TritonError, ValueError, NotImplementedError, OSError) as error:
+    except _REFUSED as error:
         raise fail(error) from None
 
 
@@ -285,7 +288,7 @@ def reduce(
             sys.stdout.write(text)
         else:
             output.write_text(text, encoding="utf-8")
-    except (TritonError, ValueError, NotImplementedError, OSError) as error:
+    except _REFUSED as error:
         raise fail(error) from None
 
 
@@ -339,7 +342,7 @@ def compare(
             return typer.echo(f"{save}: {count} kernel{'' if count == 1 else 's'}")
         named = (kernel, kernel_b), (target, target_b), (signature, signature_b), (set_a, set_b)
         result = report(sides(sources, *named, timed), tolerance, time_tolerance, ignore, html)
-    except (TritonError, ValueError, TypeError, OSError) as error:
+    except _REFUSED as error:
         fail(error)
         raise typer.Exit(2) from None
     typer.echo(as_text(result), nl=False)
@@ -367,7 +370,7 @@ def exact(
             save_outputs(sources, save)
             return
         text, same = compare_programs(sources, (set_a or (), set_b or ()))
-    except (TritonError, ValueError, TypeError, OSError) as error:
+    except _REFUSED as error:
         fail(error)
         raise typer.Exit(2) from None
     typer.echo(text, nl=False)

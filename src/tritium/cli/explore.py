@@ -15,7 +15,7 @@ from typing import Any
 from tritium import knobs
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
-from tritium.tools.compile import CompileArgs, compile_given, target_of
+from tritium.tools.compile import CompileArgs, compile_given, load_kernel, target_of
 from tritium.tools.explore.record import KernelRecord, Recorder
 
 STAGE_FILES = (".ttir", ".ttgir")
@@ -166,17 +166,20 @@ def record(
 ) -> list[KernelRecord]:  # fmt: skip
     """The kernels that compiling a file, or running a program, compiles. With `to_the_end` a
     program that fails is an error; else there are the kernels that it compiled before."""
-    recorder, file = Recorder(), program[0]
+    recorder, file, given = Recorder(), program[0], None
     _check_program(file)
+    if signature is not None and not file.endswith(STAGE_FILES):
+        if kernel is None:
+            raise ExploreError("--signature needs the name of its kernel: --kernel NAME")
+        _alone(program)
+        args = CompileArgs(file, kernel, signature, "1,1,1", target, num_warps=4)
+        given = load_kernel(args), args  # what the file itself launches is not shown
     with recorder.recording():
         if file.endswith(STAGE_FILES):
             _alone(program)
             compile_source(file, target=target_of(target))
-        elif signature is not None:
-            if kernel is None:
-                raise ExploreError("--signature needs the name of its kernel: --kernel NAME")
-            _alone(program)
-            compile_given(CompileArgs(file, kernel, signature, "1,1,1", target, num_warps=4))
+        elif given is not None:
+            compile_given(*given)
         elif target is not None:
             raise ExploreError(f"--target {target}: {file} is run, on this machine; a .ttir or "
                                ".ttgir file or --signature is required")  # fmt: skip

@@ -32,11 +32,14 @@ _METHODS = {
     "newgvn": "new_gvn", "partial-inliner": "partial_inliner", "reassociate": "reassociate",
     "reg2mem": "register_to_memory", "rpo-function-attrs": "rpo_function_attrs", "sccp": "sccp",
     "simplifycfg": "simplify_cfg", "sink": "sinking", "sroa": "sroa", "strip": "strip_symbols",
-    "strip-dead-debug-info": "strip_dead_debug_info",
+    "strip-dead-debug-info": "strip_dead_debug_info", "strip-debug-declare": "strip_debug_declare",
     "strip-dead-prototypes": "strip_dead_prototype",
     "strip-nondebug": "strip_non_debug_symbols", "tailcallelim": "tail_call_elimination",
 }  # fmt: skip
-"""The end of the name of llvmlite's method that adds a pass, by the pass's name in `opt`."""
+"""The end of the name of llvmlite's method that adds a pass, by the pass's name in `opt`. It is
+written by hand, because neither library relates the two: llvmlite binds LLVM's passes one by one,
+under names of its own, and neither LLVM's parser of pass names nor the printer of a pipeline. A
+test compares the table with the methods that there are."""
 _PIPELINE = re.compile(r"default<O([0-3])>")
 
 

@@ -15,8 +15,6 @@ from types import ModuleType, TracebackType
 import typer
 
 from tritium import compat, knobs
-from tritium.backends.base import REFERENCE_CHECKS, SANITIZERS
-from tritium.sanitize.kinds import EXACT
 
 _until_the_end = contextlib.ExitStack()
 
@@ -53,7 +51,7 @@ def run_program(arguments: Sequence[str]) -> None:
         if os.path.isdir(path) and not os.path.exists(os.path.join(path, "__main__.py")):
             raise typer.BadParameter(f"{program}: a folder without __main__.py")
         if os.path.isdir(path) or _is_zip(path):
-            _as_python_would(lambda: runpy.run_path(path, run_name="__main__"), path)
+            _as_python_would(lambda: runpy.run_path(path, run_name="__main__"))
         else:
             _run_file(path)
 
@@ -66,6 +64,10 @@ def is_program(text: str) -> bool:
 def sanitize_kernels(checks: str) -> None:
     """Compile the kernels of this process, and of those it starts, with checks of the sanitizer:
     names with commas. Raises `BadParameter` for others."""
+    # Here, since it loads the language, which not every program needs.
+    from tritium.backends.base import REFERENCE_CHECKS, SANITIZERS
+    from tritium.sanitize.kinds import EXACT
+
     names = (*SANITIZERS, EXACT, *REFERENCE_CHECKS)
     unknown = [name for name in checks.split(",") if name.strip() not in names]
     if unknown:
@@ -94,7 +96,7 @@ def _is_zip(path: str) -> bool:
 def _run_module(name: str, arguments: Sequence[str]) -> None:
     sys.argv = ["-m", *arguments]  # runpy puts the module's file in the first place
     sys.path.insert(0, os.getcwd())
-    _as_python_would(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True), None)
+    _as_python_would(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
 
 
 def _run_file(path: str) -> None:
@@ -126,23 +128,23 @@ def _run_main(read: Callable[[], str | bytes], name: str, variables: dict[str, o
     module = ModuleType("__main__")
     module.__dict__.update(variables, __builtins__=builtins)  # as Python does for __main__
     sys.modules["__main__"] = module
-    _as_python_would(lambda: exec(compile(read(), name, "exec"), module.__dict__), name)
+    _as_python_would(lambda: exec(compile(read(), name, "exec"), module.__dict__))
 
 
-def _as_python_would(execute: Callable[[], object], program: str | None) -> None:
+def _as_python_would(execute: Callable[[], object]) -> None:
     """Run it; report an exception with the program's frames only, as `python` would."""
     try:
         execute()
     except SystemExit:
         raise
     except BaseException as error:
-        error.__traceback__ = _from_program(error.__traceback__, program)
+        error.__traceback__ = _from_program(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
         raise SystemExit(status) from None
 
 
-def _from_program(trace: TracebackType | None, program: str | None) -> TracebackType | None:
+def _from_program(trace: TracebackType | None) -> TracebackType | None:
     """Skip the frames of this file and of runpy."""
     own = (__file__, runpy.__file__, "<frozen runpy>")
     while trace is not None and trace.tb_frame.f_code.co_filename in own:

@@ -8,6 +8,7 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Va
 from functools import cache
 from operator import itemgetter
 from typing import Any, cast
+from weakref import WeakSet
 
 from tritium import knobs
 from tritium.backends.active import driver
@@ -124,6 +125,10 @@ class AsmDict(dict[str, Any]):
         return {stage: self[stage] for stage in self}
 
 
+loaded_kernels: WeakSet[CompiledKernel] = WeakSet()
+"""The kernels that this process has loaded on a device."""
+
+
 class CompiledKernel:
     """A kernel ready to launch: `kernel[grid](*args)`, or `run` with everything spelled out.
 
@@ -190,6 +195,7 @@ class CompiledKernel:
         )
         self.module, self.function, self.n_regs, self.n_spills, self.n_max_threads = loaded
         self._check_threads()
+        loaded_kernels.add(self)
         # Last: another thread that sees it launches.
         make = getattr(active, "make_launcher", None)
         if make is None:  # a driver that is no `DriverBase`

@@ -246,10 +246,9 @@ def entry_signature(module: Any) -> dict[int, str] | None:
 
 def _entry(module: Any) -> Any:
     """The kernel of a module; None without one."""
-    from tritium.ops.ttir import FuncOp  # a launch of a cached kernel needs no ops
+    from tritium.analysis.regions import functions  # a launch of a cached kernel needs no ops
 
-    kernels = (op for op in module.body.block.ops if isinstance(op, FuncOp))
-    return next((op for op in kernels if op.sym_visibility in ("public", "")), None)
+    return next((op for op in functions(module) if op.sym_visibility in ("public", "")), None)
 
 
 class IRSource:

@@ -45,6 +45,7 @@ from tritium.frontend.visitor import Part, Visitor
 from tritium.language.builtins.casts import to_tensor
 from tritium.language.builtins.iterators import common_integer_type
 from tritium.language.values.aggregate import is_mutable
+from tritium.language.values.base import base_type
 from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.ops import attributes as names
 from tritium.ops.arith import SubIOp
@@ -195,10 +196,7 @@ class ControlFlow(Part):
             with self.builder.inserting_into(blocks[ends[0]]):
                 value = values[ends[0]] = make_dynamic(values[ends[0]])
             with self.builder.inserting_into(blocks[ends[1]]):
-                handles = [
-                    self.builder.emit(PoisonOp, result=t)[0] for t in value.type.flatten_types()
-                ]
-            values[ends[1]] = unflatten([value.type], handles)[0]
+                values[ends[1]] = self._undefined(value.type)
             return values
         likes = [getattr(v, "type", None) for v in reversed(values)]
         if any(map(is_dynamic, values)) or not same(values[0], values[1]):
@@ -346,6 +344,10 @@ class ControlFlow(Part):
         """Visit the body, and yield what it leaves for the next iteration, the types checked."""
         for statement in loop.node.body:
             self.visit(statement)
+        self.builder.emit(YieldOp, tuple(self._next_values(loop)))
+
+    def _next_values(self, loop: _Loop) -> list[Any]:
+        """The handles of the carried values as they are now, the types checked."""
         values: list[Any] = []
         for name, type_ in zip(loop.names, loop.types, strict=True):
             value = self.scope.lookup(name)
@@ -359,7 +361,7 @@ class ControlFlow(Part):
                     f"to {found} in loop! Please make sure that the type stays consistent.",
                 )
             values.append(value)
-        self.builder.emit(YieldOp, tuple(flatten(values)))
+        return flatten(values)
 
     def _after_loop(self, node: ast.For | ast.While, before: dict[str, Any]) -> None:
         """Forget the names that only exist inside the loop's body."""
@@ -377,6 +379,7 @@ class ControlFlow(Part):
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             raise self.unsupported(node, "`else` after a loop is not supported")
+        self._name_values_of_test(node)
         loop = self._enter(node, self._carried(node))
         types = ir_types(loop.types)
         test_block, body = Block(arg_types=types), Block(arg_types=types)
@@ -388,7 +391,7 @@ class ControlFlow(Part):
             if not is_dynamic(test):
                 return self._constant_while(node, test, loop.before)
             condition = run_time_condition(self.visitor, test, node.test)
-            self.builder.emit(ConditionOp, condition.handle, tuple(test_block.args))
+            self.builder.emit(ConditionOp, condition.handle, tuple(self._next_values(loop)))
         with self.builder.inserting_into(body):
             self._rebind(loop, body.args)
             self._iterate(loop)
@@ -401,6 +404,28 @@ class ControlFlow(Part):
         if disable_licm:
             op.attributes[names.DISABLE_LICM] = UnitAttr()
         self._leave(loop, op)
+
+    def _name_values_of_test(self, node: ast.While) -> None:
+        """Give names that only the test of a `while` assigns, with `:=`, a value before the loop of
+        the type that they will have, for the loop to carry; no iteration uses it."""
+        names = [n.target.id for n in ast.walk(node.test) if isinstance(n, ast.NamedExpr)]
+        known = self.scope.locals
+        new = [n for n in names if isinstance(known.get(n, Undefined("")), Undefined)]
+        if not new:
+            return
+        self.scope.locals = self.scope.snapshot()
+        with self.builder.inserting_into(Block()):  # only for the types
+            runs = is_dynamic(self.visit(node.test))
+            found = {name: self.scope.locals.get(name) for name in new}
+            found = {n: make_dynamic(v) for n, v in found.items() if runs and carriable(v)}
+        self.scope.locals = known
+        for name, value in found.items():
+            known[name] = self._undefined(value.type)
+
+    def _undefined(self, type_: base_type) -> Any:
+        """A value of a type that nothing may use."""
+        handles = [self.builder.emit(PoisonOp, result=t)[0] for t in type_.flatten_types()]
+        return unflatten([type_], handles)[0]
 
     def _constant_while(self, node: ast.While, test: Any, before: dict[str, Any]) -> None:
         if unwrap(test):
@@ -429,7 +454,10 @@ class ControlFlow(Part):
         if isinstance(step_value, int) and step_value == 0:
             raise self.error(node.iter, "the step of a loop cannot be 0")
         lower, upper, step = self._bounds(node, iterator, backwards)
-        loop = self._enter(node, [n for n in self._carried(node) if n != node.target.id])
+        names = [n for n in self._carried(node) if n != node.target.id]
+        if keeps := self._keeps(node.target.id, lower.type):
+            names.append(node.target.id)
+        loop = self._enter(node, names)
         body = Block(arg_types=[lower.handle.type, *ir_types(loop.types)])
         with self.builder.inserting_into(body):
             self._rebind(loop, body.args[1:])
@@ -449,9 +477,22 @@ class ControlFlow(Part):
             unsignedCmp=not lower.dtype.is_int_signed(),
             attributes=loop_attributes(iterator),
         )
-        ended = Undefined("it is the variable of a loop that has ended")
-        loop.before.setdefault(node.target.id, ended)
         self._leave(loop, op)
+        if not keeps:
+            ended = Undefined("it is the variable of a loop that has ended")
+            self.scope.locals[node.target.id] = ended
+
+    def _keeps(self, name: str, type_: tl.dtype) -> bool:
+        """Whether a loop's variable, of this type, has a value after the loop: it had one of the
+        type before, which is made dynamic here, and stays if there is no iteration."""
+        value = self.scope.locals.get(name)
+        if value is None or isinstance(value, Undefined) or not carriable(value):
+            return False
+        value = make_dynamic(value, type_)
+        if value.type != type_:
+            return False
+        self.scope.locals[name] = value
+        return True
 
     def _bounds(
         self, node: ast.For, iterator: Any, backwards: bool

@@ -14,6 +14,7 @@ from tritium.frontend.builder import IRBuilder
 from tritium.frontend.python_calls import call_python
 from tritium.frontend.targets import bind
 from tritium.frontend.values import (
+    carriable,
     contains,
     flatten,
     formatted,
@@ -22,6 +23,7 @@ from tritium.frontend.values import (
     is_dynamic,
     is_number,
     items_of,
+    make_dynamic,
     owner_of,
     same,
     scalar_condition,
@@ -188,6 +190,7 @@ class Expressions(Part):
                     rest = rest.body if unwrap(condition) else rest.orelse
                     continue
                 condition = run_time_condition(self.visitor, condition, rest.test)
+                self._refuse_names(rest.body, rest.orelse)
                 blocks = (Block(), Block())
                 with self.builder.inserting_into(blocks[0]):
                     value = self.visit(rest.body)
@@ -201,6 +204,16 @@ class Expressions(Part):
                 value = self._either(level, condition, blocks, [first, value])
         return value
 
+    def _refuse_names(self, *branches: ast.expr) -> None:
+        """Raise for `:=` in what is computed on a condition that is only known at run time."""
+        for node in (inner for branch in branches for inner in ast.walk(branch)):
+            if isinstance(node, ast.NamedExpr):
+                raise self.unsupported(
+                    node,
+                    "`:=` in `... if ... else ...` with a condition that is only known at run time "
+                    "is not supported; assign before it, or use an `if` statement",
+                )
+
     def _either(
         self, node: ast.IfExp, condition: tl.tensor, blocks: Sequence[Block], values: list[Any]
     ) -> Any:
@@ -211,7 +224,8 @@ class Expressions(Part):
             return values[0]
         for i, block in enumerate(blocks):
             with self.builder.inserting_into(block):
-                values[i] = values[i] if is_dynamic(values[i]) else to_tensor(values[i])
+                known = values[i] if carriable(values[i]) else to_tensor(values[i])
+                values[i] = make_dynamic(known)
         if values[0].type != values[1].type:
             raise self.error(
                 node,

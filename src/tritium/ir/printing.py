@@ -410,10 +410,10 @@ def float_text(value: float, type: Attribute, exact: Any = None) -> str:
     held = dtype.type(value) if exact is None else exact
     if np.isfinite(held):
         precision: int = _PRECISION.get(str(dtype)) or ml_dtypes.finfo(dtype).nmant + 1  # pyright: ignore[reportUnknownVariableType]
-        short = decimal_text(float(held), precision, 6, 0, False)  # pyright: ignore[reportUnknownArgumentType]
+        short = decimal_text(float(held), 6, 0, False)  # pyright: ignore[reportUnknownArgumentType]
         if dtype.type(float(short)).tobytes() == held.tobytes():
             return short
-        long = decimal_text(float(held), precision, 2 + precision * 59 // 196, 3, True)  # pyright: ignore[reportUnknownArgumentType]
+        long = decimal_text(float(held), 2 + precision * 59 // 196, 3, True)  # pyright: ignore[reportUnknownArgumentType]
         if "." in long:
             return long
     bits = int.from_bytes(np.asarray(held).tobytes(), "little")
@@ -423,11 +423,9 @@ def float_text(value: float, type: Attribute, exact: Any = None) -> str:
 _PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
-def decimal_text(
-    value: float, precision: int, digits: int, padding: int, trim: bool
-) -> str:
+def decimal_text(value: float, digits: int, padding: int, trim: bool) -> str:
     """A finite number in decimal, with the digits and the form that LLVM's `APFloat::toString`
-    gives for a type of `precision` bits: at most `digits` digits; scientific if more than
+    gives: at most `digits` digits; scientific if more than
     `padding` zeros would be needed; `trim` leaves out trailing zeros.
 
     LLVM truncates the exact decimal expansion to a few more bits than `digits` needs before it

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium.language.builtins import numbers as numbers
 from tritium.language.builtins import operators as operators
 from tritium.language.builtins.arithmetic import PropagateNan as PropagateNan
 from tritium.language.builtins.atomics import atomic_add as atomic_add

@@ -282,8 +282,7 @@ def _write_params(function: Any) -> tuple[int, Any]:
     keep: list[Any] = []
     for i, param in enumerate(function.params):
         name = sys.intern(param.name)
-        fixed = param.annotation_type
-        other = fixed.startswith(("fp", "bf", "u1", "i1"))
+        fixed, other = param.annotation_type, param.fixes_no_integer
         by_value = not param.do_not_specialize
         PARAM.write(
             address + i * PARAM.size, name=id(name),

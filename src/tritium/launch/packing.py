@@ -92,3 +92,13 @@ def packer(kind: str, name: str) -> Pack:
 
 def _pack_bf16(buffer: Any, offset: int, value: Any) -> None:
     buffer[offset : offset + 2] = np.asarray(value, ml_dtypes.bfloat16).tobytes()
+
+
+def not_on_device(position: int) -> ValueError:
+    """The error of a pointer argument in memory that the GPU cannot access, in Triton's words, with
+    the ways out."""
+    return ValueError(
+        f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?): move the "
+        "tensor to the GPU, or launch on the CPU (TRITON_DEFAULT_BACKEND=cpu, or "
+        "tritium.runtime.driver.set_active_to_cpu())"
+    )

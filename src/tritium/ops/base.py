@@ -414,6 +414,12 @@ class Op(DeclaredOp):
         return None
 
     @property
+    def separate_axis(self) -> int | None:
+        """The axis along which no bits of a layout may move that move along another one, or more
+        bits than it takes, for the op to be done; None if any layout will do."""
+        return None
+
+    @property
     def neighbours(self) -> int:
         """Elements next to each other in row-major order that one thread must hold together."""
         return 1

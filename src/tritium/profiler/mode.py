@@ -68,6 +68,18 @@ class PCSampling(BaseMode):
         if self.interval <= 0:
             raise ValueError(f"PCSampling: interval is {self.interval}; more than 0 is required")
 
+    @staticmethod
+    def parse(text: Any) -> PCSampling:
+        """The mode of a text, `pcsampling:interval=1000`. Raises `ValueError` for another."""
+        if isinstance(text, PCSampling):
+            return text
+        _, colon, option = str(text).partition(":")
+        key, _, value = option.partition("=")
+        if colon and (key != "interval" or not value.isdecimal()):
+            raise ValueError(f"mode is {text!r}; pcsampling or pcsampling:interval=CYCLES is "
+                             "required")  # fmt: skip
+        return PCSampling(interval=int(value)) if colon else PCSampling()
+
     def __str__(self) -> str:
         return f"{self.name}:interval={self.interval}"
 

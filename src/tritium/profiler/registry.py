@@ -12,6 +12,9 @@ from typing import Any
 from tritium.profiler.recording import Path, Recording, Span
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_RUNNERS = tuple(os.path.join(_PACKAGE, *path)
+                 for path in (("cli", "run.py"), ("profiler", "proton.py")))  # fmt: skip
+"""The files of the commands that run a program; frames around theirs are not the program's."""
 
 scopes: ContextVar[Path] = ContextVar("scopes", default=())
 """The names of the scopes around, the outermost first."""
@@ -97,6 +100,8 @@ def frames() -> Path:
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
+        if file in _RUNNERS:
+            break
         if not file.startswith((_PACKAGE, "<frozen")):
             found.append(f"{file}:{frame.f_lineno}@{code.co_name}")
         frame = frame.f_back

@@ -31,10 +31,12 @@ _numbers = itertools.count()
 
 
 class _Mode(NamedTuple):
-    """The meaning of `mode`: the format of periodic files, and the mode of instrumentation."""
+    """The meaning of `mode`: the format of periodic files, the mode of instrumentation, and the
+    cycles between samples."""
 
     periodic: str | None = None
     instrumentation: Any = None
+    interval: int | None = None
 
 
 def start(
@@ -59,7 +61,8 @@ def start(
             of an NVIDIA GPU, by cupti-python; "instrumentation": records inside kernels
             (`profiler.language`). None chooses one of the first two.
         mode: "periodic_flushing" (with ":format=..."): each phase is a file of its own; for
-            "instrumentation" a `profiler.mode` or its text.
+            "instrumentation" a `profiler.mode` or its text; for "cupti" also "pcsampling" (with
+            ":interval=1000", cycles): samples of the program counter by source line.
         hook: "triton" to record kernels' `launch_metadata`, or a `Hook`.
 
     Raises `ValueError` for other values, `NotImplementedError` for those of the reference that are
@@ -74,8 +77,9 @@ def start(
     _check("backend", backend, (None, *BACKENDS), OTHER_BACKENDS)
     if not isinstance(hook, Hook):
         _check("hook", hook, (None, "triton"))
-    chosen_backend = backend or _usual_backend()
+    chosen_backend = backend or ("cupti" if _samples(mode) else _usual_backend())
     asked = _mode(mode, chosen_backend, str(data))
+    chosen_backend = chosen_backend if asked.interval is None else PCSampling().name
     session = Session(
         str(name or DEFAULT_PROFILE_NAME), str(context), str(data), chosen_backend, asked.periodic
     )
@@ -128,17 +132,22 @@ def _usual_backend() -> str:
     return "cupti" if cuda and importlib.util.find_spec("cupti") is not None else "events"
 
 
+def _samples(mode: Any) -> bool:
+    """True for the mode that samples the program counter."""
+    return isinstance(mode, PCSampling) or str(mode).partition(":")[0] == "pcsampling"
+
+
 def _mode(mode: Any, backend: str, data: str) -> _Mode:
     if backend == "instrumentation":
         if isinstance(mode, (str, InstrumentationMode)) or mode is None:
             return _Mode(instrumentation=InstrumentationMode.parse(mode))
     elif mode is None or mode == "":
         return _Mode()
-    elif isinstance(mode, PCSampling) or str(mode).partition(":")[0] == "pcsampling":
-        raise NotImplementedError(
-            "profiler.start: mode='pcsampling' is not built: cupti-python, from which the records "
-            "of kernels come, has no PC sampling; use None, or Nsight Compute for samples"
-        )
+    elif _samples(mode):
+        if backend != "cupti" or data != "tree":
+            raise ValueError(f"profiler.start: mode={str(mode)!r} needs backend='cupti' and "
+                             f"data='tree'; got {backend!r} and {data!r}")  # fmt: skip
+        return _Mode(interval=PCSampling.parse(mode).interval)
     elif isinstance(mode, str) and mode.partition(":")[0] == _PERIODIC:
         _, _, option = mode.partition(":")
         key, _, kind = option.partition("=")
@@ -161,6 +170,10 @@ def _backend_hook(backend: str, mode: _Mode) -> Hook:
         from tritium.profiler.cupti import tracing  # which an optional package is needed for
 
         return tracing()
+    if mode.interval is not None:
+        from tritium.profiler.sampling.hook import sampling  # with the compiled kernels
+
+        return sampling(mode.interval)
     return timing
 
 

@@ -42,8 +42,13 @@ def read(filename: str) -> tuple[Node, list[str], list[str], Devices]:
     a node's own, and the devices. Raises `ValueError` for a file that is no profile, `OSError` for
     one that cannot be read."""
     text = Path(filename).read_bytes()
+    if filename.endswith(".hatchet_msgpack"):
+        raise ValueError(f"viewer: {filename} is MessagePack; a .hatchet file is required, which "
+                         "profiler.finalize(output_format='hatchet') writes")  # fmt: skip
     try:
         data: Any = json.loads(text)
+        if "traceEvents" in data:
+            raise ValueError("it is a timeline, for Perfetto or `tritium explore`")
         tree = Node.from_json(data[0])
         devices: Devices = data[1] if len(data) > 1 else {}
     except (ValueError, KeyError, TypeError, IndexError) as error:

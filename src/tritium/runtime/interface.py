@@ -28,10 +28,17 @@ class KernelInterface(ABC, Generic[T]):
         return self
 
     def warmup(self, *args: Any, grid: Grid, **kwargs: Any) -> Any:
-        """Compile without launching; tensors may be given by their dtype."""
-        wrap = MockTensor.wrap_dtype
-        named = {name: wrap(value) for name, value in kwargs.items()}
-        return self.run(*map(wrap, args), grid=grid, warmup=True, **named)
+        """Compile without launching; tensors may be given by their dtype. For a constexpr
+        parameter a dtype is the value itself."""
+        params: Any = getattr(getattr(self, "base_fn", self), "params", ())
+        constants = {i for p in params if p.is_constexpr for i in (p.num, p.name)}
+
+        def wrap(place: int | str, value: Any) -> Any:
+            return value if place in constants else MockTensor.wrap_dtype(value)
+
+        mocked = [wrap(i, value) for i, value in enumerate(args)]
+        named = {name: wrap(name, value) for name, value in kwargs.items()}
+        return self.run(*mocked, grid=grid, warmup=True, **named)
 
     def __getitem__(self, grid: Grid) -> Any:
         """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""

@@ -295,8 +295,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         cache, key, device = launch.cache, launch.key, launch.device
         self._check_options(cache.backend, launch.options)
         types = [pair[0] for pair in launch.pairs]
-        constants = constants_of(launch.values, types)
-        attrs = attributes_of(types, [pair[1] for pair in launch.pairs], cache.backend)
+        specs = [pair[1] for pair in launch.pairs]
+        constants = constants_of(launch.values, types, specs)
+        attrs = attributes_of(types, specs, cache.backend)
         parsed = cache.backend.parse_options(launch.options)
         signature = dict(zip(self.arg_names, types, strict=True))
         before, after = knobs.runtime.jit_cache_hook, knobs.runtime.jit_post_compile_hook

@@ -52,7 +52,7 @@ class Specializer:
         self.by_value = not param.do_not_specialize
         self.by_alignment = self.by_value and not param.do_not_specialize_on_alignment
         self.fixed = param.annotation_type
-        self.fixed_other = self.fixed.startswith(("fp", "bf", "u1", "i1"))
+        self.fixed_other = param.fixes_no_integer
         self.prefix = "*k" if param.is_const else "*"
         self._aligned: dict[Any, tuple[str, str]] = {}
         self._handlers: dict[type, Callable[[Any], tuple[Any, Any]]] = {
@@ -273,16 +273,18 @@ def constexpr_key(value: Any, what: str = "a constexpr") -> Any:
 
 
 def constants_of(
-    values: Sequence[Any], types: Sequence[Any], path: tuple[int, ...] = ()
+    values: Sequence[Any], types: Sequence[Any], specs: Sequence[Any], path: tuple[int, ...] = ()
 ) -> dict[tuple[int, ...], Any]:
     """The values of the arguments whose type is "constexpr", by path."""
     found: dict[tuple[int, ...], Any] = {}
-    for i, (value, type_) in enumerate(zip(values, types, strict=True)):
+    for i, (value, type_, spec) in enumerate(zip(values, types, specs, strict=True)):
         here = (*path, i)
         if isinstance(type_, tuple):
-            found.update(constants_of(value, cast("tuple[Any, ...]", type_), here))
+            found.update(constants_of(value, cast("tuple[Any, ...]", type_), spec, here))
         elif type_ == "constexpr":
-            found[here] = value.value if isinstance(value, constexpr) else value
+            # 1 of any class of integers (NumPy's, an enumeration's) has the key 1.
+            given = value.value if isinstance(value, constexpr) else value
+            found[here] = spec if type(spec) is int else given
     return found
 
 

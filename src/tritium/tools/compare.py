@@ -154,6 +154,8 @@ def compare(
         time_tolerance: by which share the time of a launch may grow, at least `tolerance`.
         renamed: the name of a kernel of the first and the one of the kernel of the second that it
             is compared with, constants alike.
+
+    Raises `SnapshotError` for wrong arguments, and where no kernel is on both sides.
     """
     unknown = [word for word in ignore if word not in FIGURES]
     if unknown:
@@ -172,6 +174,11 @@ def compare(
         alone = [k.name for k in first.kernels if k.name not in both]
         result.missing = [*((name, first.title) for name in alone),
                           *((kernel.name, second.title) for kernel in known.values())]  # fmt: skip
+    if not pairs:
+        names = "; ".join(f"{side.title} has {', '.join(k.name for k in side.kernels)}"
+                          for side in (first, second))  # fmt: skip
+        raise SnapshotError("nothing to compare: no kernel has the same name and constants on "
+                            f"both sides; {names}; --kernel and --kernel-b choose two")  # fmt: skip
     for before, after in pairs:
         name = before.name if before.name == after.name else f"{before.name} | {after.name}"
         for figure in FIGURES:

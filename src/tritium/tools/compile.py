@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import sys
+import traceback
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from tritium.aot.grid import as_c
 from tritium.aot.sources import Interface, c_name, cpu_header, cuda_header, cuda_source
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend
-from tritium.compiler import ASTSource, CompiledKernel
+from tritium.compiler import CompiledKernel
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError, message_of
 from tritium.target import GPUTarget
@@ -134,6 +135,8 @@ def load_kernel(args: CompileArgs) -> Any:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ValueError(f"{path} is no Python program: {error}") from None
+    except Exception as error:
+        raise ValueError(_failure(path, spec.origin, error)) from error
     finally:
         if not was_installed:
             compat.uninstall()
@@ -142,6 +145,16 @@ def load_kernel(args: CompileArgs) -> Any:
     if not hasattr(kernel, "arg_names") or not hasattr(kernel, "ASTSource"):
         raise ValueError(f"{path} has no kernel called {args.kernel_name!r}")
     return kernel
+
+
+def _failure(path: Path, file: str | None, error: Exception) -> str:
+    """The message for a file whose own statements fail, with its last line that was executed."""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    line = next((f":{frame.lineno}" for frame in frames if frame.filename == file), "")
+    return (
+        f"{path}{line} fails where the file is run for its definitions (launches belong under "
+        f"`if __name__ == '__main__':`): {type(error).__name__}: {message_of(error)}"
+    )
 
 
 def target_of(text: str | None) -> GPUTarget:
@@ -161,16 +174,24 @@ def target_of(text: str | None) -> GPUTarget:
     return GPUTarget(backend, arch, int(rest[1]))
 
 
-def compile_given(args: CompileArgs) -> tuple[CompiledKernel, Any, Signature]:
-    """The compiled kernel, its function and the signature. Raises as `compile_kernel`."""
-    kernel = load_kernel(args)
+def compile_given(kernel: Any, args: CompileArgs) -> tuple[CompiledKernel, Signature]:
+    """The compiled kernel, and the signature. Raises as `compile_kernel`.
+
+    Args:
+        kernel: what `load_kernel` gave for the same arguments.
+    """
     signature = parse_signature(args.signature, kernel.arg_names)
+    for parameter in kernel.params:
+        type = signature.types[parameter.name]
+        if parameter.is_constexpr and type != "constexpr":
+            raise ValueError(f"{parameter.name} is a tl.constexpr, whose value the signature must "
+                             f"give; got the type {type}")  # fmt: skip
     attrs = {(i,): BaseBackend.parse_attr("D") for i, h in signature.hints.items() if h == 16}
-    source = ASTSource(kernel, signature.types, signature.constants, attrs)
+    source = kernel.ASTSource(kernel, signature.types, signature.constants, attrs)
     debug = bool(kernel.debug) or knobs.runtime.debug
     options = {"num_warps": args.num_warps, "num_stages": args.num_stages, "debug": debug}
     compiled = compile_source(source, target=target_of(args.target), options=options)
-    return compiled, kernel, signature
+    return compiled, signature
 
 
 def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
@@ -182,7 +203,8 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     grid = args.grid.split(",")
     if len(grid) != 3:
         raise ValueError(f"the grid {args.grid!r} has {len(grid)} sizes; three are required")
-    compiled, kernel, signature = compile_given(args)
+    kernel = load_kernel(args)
+    compiled, signature = compile_given(kernel, args)
     target = compiled.metadata.target
     settings = f"warps{args.num_warps}xstages{args.num_stages}"
     parts = [part.strip() for part in args.signature.split(",")]

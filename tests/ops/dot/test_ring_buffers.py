@@ -35,12 +35,20 @@ def by_pointers(a, b, c, K, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     tl.store(c + m[:, None] * BN + n, acc)
 
 
-def compiled(arch: int, stages: int) -> Any:
+def compiled(arch: int, stages: int, warps: int = 8) -> Any:
     types = {"a": "tensordesc<fp16[128,64]>", "b": "tensordesc<fp16[128,64]>",
              "c": "tensordesc<fp16[128,128]>", "K": "i32"}  # fmt: skip
     source = ASTSource(by_descriptors, types, {"BM": 128, "BN": 128, "BK": 64})
-    options = {"num_warps": 8, "num_stages": stages}
+    options = {"num_warps": warps, "num_stages": stages}
     return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_warps_without_part_in_copies(warps: int, fresh_cache: Path) -> None:
+    """Of eight warps those that start no copy branch around it; four are masked."""
+    loop = compiled(90, 3, warps).asm["ptx"].partition("wgmma.mma_async")[2]
+    before = loop[: loop.index("cp.async.bulk.tensor")].rpartition("bar.sync")[2]
+    assert bool(re.search(r"@%p\d+ bra", before)) == (warps == 8)
 
 
 @pytest.mark.parametrize(("arch", "buffers"), [(90, 4), (100, 4), (120, 3)])

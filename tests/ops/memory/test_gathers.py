@@ -77,3 +77,25 @@ def test_no_byte_beyond_the_page(dtype: Any) -> None:
                 np.testing.assert_array_equal(out[:n], x[index[:n]])
                 assert not out[n:].any()
     del x, data, memory
+
+
+def from_the_middle(x, index, y, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = tl.load(index + i)
+    tl.store(out + at, tl.load(x + at))
+    tl.store(y + i, tl.gather(tl.load(x + i), at, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("size", [2, 64])
+def test_offsets_before_the_pointer(dtype: Any, size: int) -> None:
+    """Lanes that are accessed one by one add signed offsets; the last store to an address wins."""
+    x, out = values(dtype, 2 * size), np.zeros(2 * size, dtype)
+    index = np.random.default_rng(2).integers(-size, size, size).astype(np.int32)
+    y, kernel = np.zeros(size, dtype), JITFunction(from_the_middle)[(1,)]
+    kernel(x[size:], index, y, out[size:], size)
+    expected = np.zeros_like(out)
+    for at in index + size:
+        expected[at] = x[at]
+    assert out.tobytes() == expected.tobytes()
+    assert y.tobytes() == x[size:][index % size].tobytes()

@@ -47,6 +47,7 @@ def memory() -> Iterator[np.ndarray[Any, Any]]:
     del data
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", ["x86-64-v3", "native"])
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64, np.bool_])
 def test_ends_of_pages(memory: np.ndarray[Any, Any], dtype: Any, arch: str) -> None:

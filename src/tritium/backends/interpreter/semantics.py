@@ -85,9 +85,9 @@ class Loop:
     """A loop that runs on the device, and the variables that it carries; or, `dynamic` False, one
     that is unrolled."""
 
-    def __init__(self, items: Iterable[Any], dynamic: bool):
+    def __init__(self, items: Iterable[Any], dynamic: bool, type: tl.dtype | None = None):
         self._items = items
-        self._dynamic = dynamic
+        self._dynamic, self._type = dynamic, type
         self._types: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
 
@@ -122,9 +122,13 @@ class Loop:
             )
         return value
 
-    def restored(self, name: str, value: Any) -> Any:
-        """A loop's own variable after it: what it was before."""
-        return self._before.get(name, value) if self._dynamic else value
+    def kept(self, name: str, value: Any) -> Any:
+        """A loop's own variable before it, which stays if there is no iteration; after the loop it
+        has the value of the last one, if its type is still the same."""
+        if not self._dynamic:
+            return self.entered(name, value)
+        kept = make_dynamic(value, self._type) if carriable(value) else value
+        return self.entered(name, kept) if getattr(kept, "type", None) == self._type else value
 
     def forgets(self, name: str) -> bool:
         """Whether the variable exists only inside the loop's body."""
@@ -369,7 +373,7 @@ class Semantics:
                 f"the step of this loop is {int(iterator.step)}; one that is not known at compile "
                 "time must be positive"
             )
-        return Loop(list(iterator), True)
+        return Loop(list(iterator), True, iterator.variable_type())
 
     @staticmethod
     def repeat() -> Loop:

@@ -21,7 +21,7 @@ from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, leaves, packer, parameters
+from tritium.launch.packing import Pack, leaves, not_on_device, packer, parameters
 from tritium.sanitize import ring
 from tritium.sanitize.checked import Checked
 
@@ -74,18 +74,14 @@ def _accessible(address: int, position: int) -> int:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER
     status, found = driver.cuPointerGetAttribute(attribute, address)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise ValueError(
-            f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?)"
-        )
+        raise not_on_device(position)
     return int(found)
 
 
 def _from_dlpack(arg: Any, position: int) -> int:
     kind, _ = arg.__dlpack_device__()
     if kind not in (2, 3, 13):  # CUDA, CUDA host, CUDA managed
-        raise ValueError(
-            f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?)"
-        )
+        raise not_on_device(position)
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = arg.__dlpack__()

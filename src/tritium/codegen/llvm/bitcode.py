@@ -22,6 +22,17 @@ def optimize(module: Any, machine: Any, level: int, packing: bool) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
+def simplify(module: Any, machine: Any) -> None:
+    """Run the few of LLVM's passes that generated code without calls needs: it has no variables in
+    memory, and its vectors are explicit."""
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_loop_rotate_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(1)))
+
+
 def link_files(module: Any, paths: Iterable[str], context: Any) -> None:
     """Link files into a module. Raises `RuntimeError` for bad bitcode."""
     # An option and an op may name the same file.

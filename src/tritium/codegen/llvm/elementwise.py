@@ -89,6 +89,10 @@ def shared_rules(
         return in_float(c, (a, b), partial(c.f.fcmp, op.predicate.name.lower()))
 
     def select(c: Any, op: Op, condition: Value, a: Value, b: Value) -> Value:
+        if lanes(a.type) > 1 and scalar(a.type) == "i1":
+            # LLVM chooses among masks in words of 16 bits, to which it converts all three on AVX2.
+            off = c.f.op("xor", condition, const(condition.type, True))
+            return c.f.op("or", c.f.op("and", condition, a), c.f.op("and", off, b))
         return c.f.select(condition, a, b)
 
     def divide(c: Any, op: Op, a: Value, b: Value) -> Value:

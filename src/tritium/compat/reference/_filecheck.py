@@ -85,7 +85,7 @@ def run_parser(
     source = ASTSource(
         kernel_fn,
         dict(zip(kernel_fn.arg_names, types, strict=True)),
-        constants_of(values, types),
+        constants_of(values, types, specializations),
         attributes_of(types, specializations, BaseBackend),
     )
     module = compile_function(

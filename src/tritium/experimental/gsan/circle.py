@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import reduction
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from typing import Any
 
 _PATIENCE = 300.0
@@ -29,6 +30,8 @@ class Circle:
         rank: this process's.
         size: how many there are.
         broadcast: gives all processes the object of rank 0.
+
+    Raises `TimeoutError` in rank 0 if another process does not come.
     """
 
     def __init__(self, rank: int, size: int, broadcast: Callable[[Any], Any]):
@@ -40,14 +43,23 @@ class Circle:
             self._others[0] = Client(where, "AF_UNIX", authkey=key)
             self._others[0].send(rank)
             return
-        key = secrets.token_bytes(32)
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            Listener(os.path.join(folder, "circle"), "AF_UNIX", size, authkey=key) as listener,
-        ):
-            broadcast((listener.address, key))
-            for _ in range(size - 1):
-                other: Any = listener.accept()
+        key, end = secrets.token_bytes(32), time.monotonic() + _PATIENCE
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            place = os.path.join(folder, "circle")
+            listener.bind(place)
+            listener.listen(size)
+            broadcast((place, key))
+            while len(self._others) < size - 1:
+                listener.settimeout(max(end - time.monotonic(), 0.01))  # 0 is not to wait at all
+                try:
+                    other = Connection(listener.accept()[0].detach())
+                except TimeoutError:
+                    raise TimeoutError(
+                        f"{len(self._others) + 1} of the {size} processes of the group came in "
+                        f"{_PATIENCE:g} seconds"
+                    ) from None
+                deliver_challenge(other, key)
+                answer_challenge(other, key)
                 self._others[other.recv()] = other
 
     def gather(self, title: str, mine: Any, seconds: float | None = None) -> list[Any]:
@@ -61,11 +73,8 @@ class Circle:
             TimeoutError: another process did not come in time.
             RuntimeError: another process has ended, or does something else; or that was so before.
         """
-        if self._broken:
-            raise RuntimeError(f"{title}: the group's processes are out of step since: "
-                               f"{self._broken}")  # fmt: skip
-        end = time.monotonic() + (_PATIENCE if seconds is None else seconds)
-        try:
+        with self._in_step(title):
+            end = time.monotonic() + (_PATIENCE if seconds is None else seconds)
             if self.rank:
                 self._send(0, (title, mine))
                 found, failure = self._receive(title, 0, end + _ANSWER)
@@ -74,33 +83,35 @@ class Circle:
                 for rank in self._others:
                     with suppress(OSError):  # it has ended, which `failure` says
                         self._send(rank, (found, failure))
-        except (OSError, EOFError) as error:
-            text = str(error) or "a process has ended"
-            found, failure = [], error if isinstance(error, TimeoutError) else RuntimeError(text)
-        if failure is not None:
-            self._broken = str(failure)
-            raise failure
+            if failure is not None:
+                raise failure
         return found
 
     def exchange(self, mine: int | bytes) -> list[int | bytes]:
         """The handles of memory of all processes, by rank: file descriptors of this process, or
-        bytes. Its own is the one that it gave."""
-        every = self.gather("exchange of handles", None if isinstance(mine, int) else mine)
+        bytes. Its own is the one that it gave. Raises as `gather` does, and `ValueError` where some
+        give files and others bytes."""
+        title = "exchange of handles"
+        every = self.gather(title, None if isinstance(mine, int) else mine)
+        if len({handle is None for handle in every}) > 1:
+            raise ValueError(f"{title}: some processes share memory by files, others by handles of "
+                             "the fabric; gsan.configure must say the same in all")  # fmt: skip
         if not isinstance(mine, int):
             return every
         found: list[int | bytes] = [mine] * self.size
-        if self.rank:
-            self._give(0, mine)
-            for rank in range(self.size):
-                if rank != self.rank:
-                    found[rank] = reduction.recv_handle(self._others[0])
-            return found
-        for rank, other in sorted(self._others.items()):
-            found[rank] = reduction.recv_handle(other)
-        for rank in self._others:
-            for of, handle in enumerate(found):
-                if of != rank and isinstance(handle, int):
-                    self._give(rank, handle)
+        with self._in_step(title):
+            if self.rank:
+                self._give(0, mine)
+                for rank in range(self.size):
+                    if rank != self.rank:
+                        found[rank] = reduction.recv_handle(self._others[0])
+                return found
+            for rank, other in sorted(self._others.items()):
+                found[rank] = reduction.recv_handle(other)
+            for rank in self._others:
+                for of, handle in enumerate(found):
+                    if of != rank and isinstance(handle, int):
+                        self._give(rank, handle)
         return found
 
     def close(self) -> None:
@@ -108,6 +119,22 @@ class Circle:
         for other in self._others.values():
             other.close()
         self._broken = self._broken or "this process has left"
+
+    @contextmanager
+    def _in_step(self, title: str) -> Generator[None]:
+        """Refuse a group whose processes are out of step, as they are for good once one of them
+        did not come, has ended or has done something else."""
+        if self._broken:
+            raise RuntimeError(f"{title}: the group's processes are out of step since: "
+                               f"{self._broken}")  # fmt: skip
+        try:
+            yield
+        except (OSError, EOFError, RuntimeError) as error:
+            failure: Exception = error
+            if not isinstance(error, (TimeoutError, RuntimeError)):
+                failure = RuntimeError(f"{title}: another process has ended")
+            self._broken = str(failure)
+            raise failure from None
 
     def _collect(
         self, title: str, mine: Any, end: float

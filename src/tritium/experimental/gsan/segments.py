@@ -158,9 +158,6 @@ class DeviceSegment:
         return access
 
 
-Segment = HostSegment | DeviceSegment
-
-
 class _DeviceArray:
     """Bytes of a device, as torch takes them."""
 

@@ -221,6 +221,15 @@ def in_order(layout: LinearLayout, axis: int) -> bool:
     return found == [1 << i for i in range(len(found))]
 
 
+def is_separate(layout: LinearLayout, axis: int) -> bool:
+    """True if just as many bits as there must be move along the axis, and none of them along
+    another one, as reductions need it."""
+    every = (basis for name in layout.in_names for basis in layout.bases(name))
+    along = [basis for basis in every if basis[axis]]
+    is_alone = all(sum(map(bool, basis)) == 1 for basis in along)
+    return is_alone and 1 << len(along) == layout.out_size(layout.out_names[axis])
+
+
 def sliced(encoding: Encoding, axis: int) -> Encoding:
     """The encoding of a tile that lost the axis to a reduction."""
     if isinstance(encoding, UndecidedEncoding):

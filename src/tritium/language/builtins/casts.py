@@ -8,7 +8,7 @@ from tritium.ir import types as ir
 from tritium.language import emitter
 from tritium.language.builtins.build import build, emit
 from tritium.language.values.base import base_value
-from tritium.language.values.constexpr import constexpr
+from tritium.language.values.constexpr import AssignedFloat, AssignedInt, constexpr, fits_float32
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import (
     block_of,
@@ -49,8 +49,6 @@ from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.arith.integer import AddIOp, AndIOp, MinUIOp, OrIOp, ShLIOp, ShRUIOp
 from tritium.ops.base import Op
 
-_FLOAT32_TINY, _FLOAT32_MAX = 2.0**-126, (2 - 2.0**-23) * 2.0**127
-
 
 def check_dtype_supported(type: dtype) -> None:
     """Raises `ValueError` for an fp8 type that the target has not."""
@@ -70,16 +68,16 @@ def python_type(value: object) -> dtype:
     """
     if isinstance(value, bool):
         return int1
+    own = value.dtype if isinstance(value, (AssignedInt, AssignedFloat)) else None
+    if isinstance(own, dtype):
+        return own
     if isinstance(value, int):
         for type in (int32, uint32, int64, uint64):
             if type.get_int_min_value() <= value <= type.get_int_max_value():
                 return type
         raise ValueError(f"Nonrepresentable integer {value}: at most 64 bits are possible")
     if isinstance(value, float):
-        magnitude = abs(value)
-        fits = _FLOAT32_TINY <= magnitude <= _FLOAT32_MAX
-        special = value == 0.0 or value != value or magnitude == float("inf")
-        return float32 if fits or special else float64
+        return float32 if fits_float32(value) else float64
     raise TypeError(f"cannot convert {value!r} of type {type_name(value)} to tensor")
 
 
@@ -127,7 +125,8 @@ def as_element(value: object, element: dtype, like: dtype) -> tensor:
 def constant(value: object, type: dtype) -> tensor:
     """A constant of a scalar or block type; integers wrap to the type's width.
 
-    Raises `TypeError` for pointers, void and what is no number.
+    Raises `TypeError` for pointers, void and what is no number, `ValueError` for an integer of
+    more than 64 bits.
     """
     element = type.scalar
     if not is_number(value):
@@ -138,6 +137,8 @@ def constant(value: object, type: dtype) -> tensor:
         return cast(constant(value, type.with_element_ty(float32)), element)
     if element.is_bool():
         value = bool(value)
+    elif element.is_int() and isinstance(value, int):
+        python_type(value)  # raises
     elif element.is_int() and isinstance(value, float):
         if not element.get_int_min_value() <= value <= element.get_int_max_value():  # NaN, too
             return cast(constant(value, type.with_element_ty(python_type(value))), element)

@@ -58,14 +58,18 @@ class range(base_value):
         """Scalars of the bounds' type, as in a compiled loop."""
         if not emitter.active():
             raise RuntimeError("tl.range can only be used in @triton.jit'd functions")
+        type = self.variable_type()
+        start, end = (int(casts.cast(casts.to_tensor(b), type)) for b in (self.start, self.end))
+        for i in builtins.range(start, end, int(casts.to_tensor(self.step))):
+            yield casts.constant(i, type)
+
+    def variable_type(self) -> dtype:
+        """The variable's type. Raises `TypeError` for bounds that are no integers."""
         bounds = [casts.to_tensor(b) for b in (self.start, self.end, self.step)]
         if not all(b.dtype.is_int() and not b.type.is_block() for b in bounds):
             described = ", ".join(str(b.type) for b in bounds)
             raise TypeError(f"For loop bounds and step must all be ints, are ({described})")
-        type = common_integer_type([b.dtype for b in bounds])
-        start, end = (int(casts.cast(b, type)) for b in bounds[:2])
-        for i in builtins.range(start, end, int(bounds[2])):
-            yield casts.constant(i, type)
+        return common_integer_type([b.dtype for b in bounds])
 
     def __repr__(self) -> str:
         return f"range({self.start}, {self.end}, {self.step})"

@@ -89,6 +89,11 @@ class KernelParam:
         """The type that the annotation fixes ("i32", "fp32", "u8"), or ""."""
         return _ANNOTATIONS.get(self.annotation.split(".")[-1], "")
 
+    @property
+    def fixes_no_integer(self) -> bool:
+        """True if the annotation fixes a float or a truth value: nothing specializes for those."""
+        return self.annotation_type in ("u1", "i1") or self.annotation_type[:2] in ("fp", "bf")
+
 
 def get_full_name(fn: Callable[..., Any]) -> str:
     """`module.qualname` of a Python function."""

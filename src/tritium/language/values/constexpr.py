@@ -11,6 +11,7 @@ import inspect
 import math
 import operator
 import re
+import struct
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
@@ -31,12 +32,17 @@ class AssignedInt(int):
     """An integer that a kernel assigned to a plain name (not one declared `tl.constexpr`).
 
     In the reference such a name is a scalar tensor. Here its value stays known at compile time,
-    but beside a tensor it has the dtype that it has by itself, as that scalar has: it is not weak.
+    but it has a dtype as that scalar has: it is not weak, and operators compute in that dtype.
     """
+
+    dtype: base_type | None = None
+    """The dtype of a result; None: what the number has by itself."""
 
 
 class AssignedFloat(float):
     """The same of a float."""
+
+    dtype: base_type | None = None
 
 
 _ASSIGNED = (AssignedInt, AssignedFloat)
@@ -47,13 +53,27 @@ def is_assigned(value: object) -> bool:
     return isinstance(value, _ASSIGNED)
 
 
-def as_assigned(value: Any) -> Any:
-    """A number as one that a kernel assigned to a name; other values (bools too) as they are."""
+def fits_float32(value: float) -> bool:
+    """Whether a Python float is by itself a float32, and not too large or too small for one."""
+    special = value == 0.0 or value != value or abs(value) == math.inf
+    return special or 2.0**-126 <= abs(value) <= (2 - 2.0**-23) * 2.0**127
+
+
+def as_assigned(value: Any, dtype: base_type | None = None) -> Any:
+    """A number as one that a kernel assigned to a name, rounded to its dtype; other values (bools
+    too) as they are."""
     if isinstance(value, (bool, *_ASSIGNED)):
         return value
     if isinstance(value, int):
-        return AssignedInt(value)
-    return AssignedFloat(value) if isinstance(value, float) else value
+        found: AssignedInt | AssignedFloat = AssignedInt(value)
+    elif isinstance(value, float):
+        rounded = fits_float32(value) and dtype is None
+        found = AssignedFloat(struct.unpack("f", struct.pack("f", value))[0] if rounded else value)
+    else:
+        return value
+    if dtype is not None:
+        found.dtype = dtype
+    return found
 
 
 def unassigned(value: Any) -> Any:
@@ -63,34 +83,21 @@ def unassigned(value: Any) -> Any:
     return float(value) if isinstance(value, AssignedFloat) else value
 
 
-def _quotient(left: Any, right: Any) -> Any:
-    """`left // right` as a tensor computes it: of integers, toward zero."""
-    if isinstance(left, int) and isinstance(right, int):
-        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-    return left // right
-
-
-def _rest(left: Any, right: Any) -> Any:
-    """`left % right` as a tensor computes it: with the sign of `left`."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left - right * _quotient(left, right)
-    return math.fmod(left, right)
-
-
 Operation: TypeAlias = Callable[..., Any]
 """A function of Python values, such as those of `operator`."""
 
-_AS_TENSORS: dict[Operation, Operation] = {
-    operator.floordiv: _quotient,
-    operator.mod: _rest,
-}
+OF_SCALARS: dict[Operation, Operation] = {}
+"""The language's functions for Python's operators, on numbers that stand for scalars;
+`builtins.numbers` puts them here."""
 
 
 def _computed(function: Operation, *operands: object) -> constexpr:
-    """An operator's result; what is computed from assigned numbers counts as assigned itself."""
+    """An operator's result; assigned numbers compute as the scalars that they stand for."""
     if not any(map(is_assigned, operands)):
         return constexpr(function(*operands))
-    return constexpr(as_assigned(_AS_TENSORS.get(function, function)(*operands)))
+    if function in OF_SCALARS and all(isinstance(o, (bool, int, float)) for o in operands):
+        return constexpr(OF_SCALARS[function](*operands))
+    return constexpr(as_assigned(function(*operands)))
 
 
 def _identical(left: Any, right: Any) -> bool:
@@ -130,8 +137,8 @@ class constexpr_type(base_type):
         value = self.value
         if isinstance(value, base_type):
             return f"c{value.mangle()}"
-        if is_assigned(value):
-            return f"c{value}v"
+        if isinstance(value, _ASSIGNED):
+            return f"c{value}v{value.dtype or ''}"
         return f"c{getattr(value, '__qualname__', value) if callable(value) else value}"
 
     def flatten_types(self) -> list[Type]:

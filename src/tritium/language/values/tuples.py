@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+import collections
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tritium.ir.types import Type
@@ -72,7 +74,9 @@ class tuple(base_value):
         self.type: tuple_type = type
 
     def _constexpr_members(self) -> builtins.tuple[Any, ...]:
-        return builtins.tuple(unwrap(v) for v in self.values)
+        members = builtins.tuple(unwrap(v) for v in self.values)
+        names = self._names()
+        return members if names is None else _named(builtins.tuple(names))(*members)
 
     def flatten(self) -> list[Handle]:
         return [h for v in self.values if isinstance(v, base_value) for h in v.flatten()]
@@ -151,6 +155,13 @@ class tuple(base_value):
         if names:
             members = [f"{n}={m}" for n, m in zip(names, members, strict=True)]
         return f"({', '.join(members)}{',' if len(members) == 1 else ''})"
+
+
+@lru_cache
+def _named(fields: builtins.tuple[str, ...]) -> Callable[..., builtins.tuple[Any, ...]]:
+    """The class of named tuples with these fields that compile-time values have."""
+    make: Callable[..., Any] = collections.namedtuple  # of fields that are not in the text
+    return make("named", fields)
 
 
 def _is_plain_tuple(value: object) -> bool:

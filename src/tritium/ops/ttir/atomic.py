@@ -87,10 +87,10 @@ class AtomicUpdate(AtomicOp):
     mask = optional()
     atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
-    def exchange(self, expected: SSAValue, new: SSAValue) -> AtomicOp:
-        """A compare-and-swap of the same memory, with the order of this op."""
+    def exchange(self, ptr: SSAValue, expected: SSAValue, new: SSAValue) -> AtomicOp:
+        """A compare-and-swap with the order of this op."""
         return AtomicCASOp.build(
-            self.ptr, expected, new, sem=self.sem, scope=self.scope, location=self.location
+            ptr, expected, new, sem=self.sem, scope=self.scope, location=self.location
         )
 
 

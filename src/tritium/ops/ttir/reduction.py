@@ -131,6 +131,10 @@ class ReduceOp(CombiningOp):
     def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
         return [moves.parent(result, self.axis)] * len(self.operands)
 
+    @property
+    def separate_axis(self) -> int | None:
+        return self.axis
+
 
 def reduction(value: Any, axis: int, combine: type[Op], location: Any = None) -> ReduceOp:
     """A new op, in no block, that reduces a tile along an axis by an op of two scalars."""

@@ -27,7 +27,7 @@ def _inline(
 
 
 def _selected(
-    op: IfOp | CondBranchOp, then: Sequence[SSAValue], other: Sequence[SSAValue], rewriter: Rewriter
+    op: IfOp | CondBranchOp, then: Sequence[SSAValue], other: Sequence[SSAValue]
 ) -> list[SSAValue]:
     """The values of two branches without ops, by the op's condition."""
     return [
@@ -63,7 +63,7 @@ def if_same(op: IfOp, rewriter: Rewriter) -> bool:
     empty = then.first_op is then.last_op and other.first_op is other.last_op
     if not empty or changed:
         return changed
-    return rewriter.replace(op, *_selected(op, *pair, rewriter))
+    return rewriter.replace(op, *_selected(op, *pair))
 
 
 def if_empty_else(op: IfOp, rewriter: Rewriter) -> bool:
@@ -168,7 +168,7 @@ def branch_known(op: CondBranchOp, rewriter: Rewriter) -> bool:
     if number is None and then is not other:
         return False
     if number is None:
-        values = _selected(op, op.then_values, op.else_values, rewriter)
+        values = _selected(op, op.then_values, op.else_values)
     else:
         values = op.then_values if number else op.else_values
     Builder(op).make(BranchOp, values, successors=[then if number else other])

@@ -36,7 +36,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.intervals import range_of
-from tritium.analysis.regions import functions
+from tritium.analysis.regions import functions, is_argument
 from tritium.ir import types as ir
 from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value, is_zero
@@ -152,10 +152,10 @@ def _address_of(value: SSAValue, at: Builder) -> _Address | None:
     """The parts of the sum that is a pointer or a tile of pointers; None for other computations."""
     owner: Any = value.owner
     if isinstance(owner, Block):
-        function = isinstance(owner.parent_op(), ttir.FuncOp) and owner.prev_block is None
-        return _Address(value) if function and isinstance(value.type, ir.PointerType) else None
-    if isinstance(owner, ttir.SplatOp):
-        return _address_of(owner.src, at)
+        given = is_argument(value) and owner.prev_block is None
+        return _Address(value) if given and isinstance(value.type, ir.PointerType) else None
+    if (source := splat_source(value)) is not None:
+        return _address_of(source, at)
     if isinstance(owner, ttir.AddPtrOp):
         found = _address_of(owner.ptr, at)
         return None if found is None else _added(found, owner.offset, at)
@@ -214,9 +214,9 @@ def _is_uniform(value: SSAValue) -> bool:
             continue
         seen.add(value)
         owner: Any = value.owner
-        op = owner.parent_op() if isinstance(owner, Block) else owner
-        if isinstance(op, ttir.FuncOp):
+        if is_argument(value):
             continue
+        op = owner.parent_op() if isinstance(owner, Block) else owner
         if not isinstance(op, Op):
             return False
         if op.regions:

@@ -33,6 +33,7 @@ from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.ops.ttgir.memory import without_axes
 from tritium.ops.ttgir.types import bytes_of, memdesc_of
+from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp
 from tritium.ops.ttir.descriptor import DescriptorAccess
 from tritium.target import Processor, processor_named
 
@@ -202,6 +203,18 @@ def num_warps_of(module: Operation) -> int:
 def threads_of(module: Operation) -> Threads:
     """The threads of a block, from the module's attributes. Raises `ValueError` without them."""
     return Threads(num_warps_of(module), _number_of(module, THREADS_PER_WARP))
+
+
+def threads_at(op: Operation) -> Threads:
+    """The threads that run an op: of the partition that it is in, or of the block."""
+    warps: int | None = None
+    while (outer := op.parent_op()) is not None:
+        if isinstance(outer, WarpSpecializeOp) and warps is None:
+            index = [*outer.partitions, outer.default].index(op.parent_region())  # pyright: ignore
+            warps = [*outer.partitionNumWarps, None][index]
+        op = outer
+    threads = threads_of(op)
+    return threads if warps is None else threads._replace(warps=warps)
 
 
 def _number_of(module: Operation, name: str) -> int:

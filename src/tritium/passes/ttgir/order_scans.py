@@ -1,4 +1,4 @@
-"""Give scans, and maps of several neighbours, layouts in which threads can do them.
+"""Give scans, reductions and maps of several neighbours layouts in which threads can do them.
 
 before:
     %s = tt.scan %x {axis = 0} ... : tensor<64x16xi32, #any>
@@ -27,14 +27,15 @@ from xdsl.ir import Operation
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts import moves
-from tritium.ir.layouts.encodings import REGISTER, WARP, Encoding, linear
+from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, Encoding, linear
 from tritium.ops import ttir
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.accelerate_matmul import source_of
 from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import (
-    convert_all,
+    convert_operand,
+    convert_result,
     packed_encoding,
     scan_encoding,
 )
@@ -42,14 +43,13 @@ from tritium.passes.ttgir.layout_propagation import (
     Threads,
     is_tile,
     keeps_places,
-    threads_of,
 )
 
 
 @dataclass(frozen=True)
 class OrderScans(Pass):
-    """Give scans, and maps of several neighbours, layouts in which threads can do them; `loaded`:
-    those of the loads before them."""
+    """Give scans, reductions and maps of several neighbours layouts in which threads can do them;
+    `loaded`: scans those of the loads before them."""
 
     name: ClassVar[str] = "gluon-order-scans"
     title: ClassVar[str] = "GluonOrderScansPass"
@@ -59,17 +59,27 @@ class OrderScans(Pass):
         changed = False
         for function in functions(module):
             for op in list(function.walk()):
-                if not isinstance(op, Op) or (op.ordered_axis is None and op.neighbours == 1):
+                if not isinstance(op, Op):
                     continue
                 if self.loaded:
                     axis = op.ordered_axis
                     encoding = None if axis is None else _loaded(op, axis)
                 else:
-                    encoding = _wanted(op, threads_of(module), num_ctas_of(module))
+                    encoding = _wanted(op, num_ctas_of(module))
                 if encoding is not None:
-                    convert_all(op, encoding)
+                    _convert(op, encoding)
                     changed = True
         return changed
+
+
+def _convert(op: Op, encoding: Encoding) -> None:
+    """Make all operands have this encoding, and the results the one that follows from it."""
+    for index in range(len(op.operands)):
+        convert_operand(op, index, encoding)
+    follows = op.result_layout(encoding)
+    for result in filter(is_tile, op.results):
+        assert follows is not None
+        convert_result(result, follows)
 
 
 def _loaded(op: Op, axis: int) -> Encoding | None:
@@ -98,13 +108,18 @@ def _as_good(found: Encoding, mine: Encoding, shape: tuple[int, ...], axis: int)
     return moves.in_order(layouts[0], axis) and warps <= most
 
 
-def _wanted(op: Op, threads: Threads, num_ctas: int) -> Encoding | None:
+def _wanted(op: Op, num_ctas: int) -> Encoding | None:
     """Another encoding, if the op cannot have its own."""
-    type, axis = op.operands[0].type, op.ordered_axis
+    axis = op.ordered_axis if op.ordered_axis is not None else op.separate_axis
+    if axis is None and op.neighbours == 1:
+        return None
+    type = op.operands[0].type
     shape = ir.shape_of(type)
     layout = linear(ir.encoding_of(type), shape)
+    threads = Threads(layout.in_size(WARP), layout.in_size(LANE))
     if axis is not None:
-        if moves.in_order(layout, axis):
+        fits = moves.is_separate if op.ordered_axis is None else moves.in_order
+        if fits(layout, axis):
             return None
         return scan_encoding(shape, axis, threads, split_rows(shape, num_ctas, whole=axis))
     columns = moves.flat(layout).columns_of(REGISTER)

@@ -13,12 +13,13 @@ values that the ops' own rules (`result_layout`, `operand_layouts`) connect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import defined, functions
@@ -33,10 +34,15 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
 from tritium.passes.ttgir.coalesce import access_encoding
+from tritium.passes.ttgir.convert_ttir_to_ttgir import (
+    convert,
+    convert_operand,
+    convert_result,
+)
 from tritium.passes.ttgir.layout_propagation import (
     processor_of,
     retype,
-    threads_of,
+    threads_at,
 )
 
 
@@ -54,7 +60,8 @@ class ResolveAutoEncodings(Pass):
             found.decide(op.src, ir.encoding_of(op.result.type), op)
         found.apply(module)
         for op in settings:
-            op.result.replace_all_uses_with(op.src)
+            source = convert(op.src, ir.encoding_of(op.result.type), op)
+            op.result.replace_all_uses_with(source)
             erase(op)
         return bool(settings)
 
@@ -69,13 +76,13 @@ class InferCoalescedEncodings(Pass):
     def run(self, module: ModuleOp) -> bool:
         found, processor = _Found(CoalescedEncoding), processor_of(module)
         for function in functions(module):
-            analysis, threads = AxisAnalysis(function, assume_no_wrap=True), threads_of(module)
+            analysis = AxisAnalysis(function, assume_no_wrap=True)
             for op in function.walk():
                 if isinstance(op, (ttir.ElementAccess, ttir.AtomicOp)) and isinstance(
                     ir.encoding_of(op.operands[0].type), CoalescedEncoding
                 ):
                     cluster = split_rows(ir.shape_of(op.operands[0].type), num_ctas_of(module))
-                    chosen = access_encoding(op, analysis, processor, threads, cluster)
+                    chosen = access_encoding(op, analysis, processor, threads_at(op), cluster)
                     found.decide(op.operands[0], chosen, op)
         found.apply(module)
         return bool(found.encodings)
@@ -87,6 +94,8 @@ class _Found:
     def __init__(self, kind: type[UndecidedEncoding]):
         self.kind = kind
         self.encodings: dict[SSAValue, Attribute] = {}
+        self.has_synonyms = False
+        """True if two encodings were found for a value, which are one layout."""
 
     def decide(self, value: SSAValue, encoding: Attribute, op: Operation) -> None:
         """The value has the encoding because of the op; so have those that follow from it."""
@@ -102,6 +111,8 @@ class _Found:
                     pending += [(v, e, user) for v, e in _follow(user, value, encoding)]
             elif not _mean_the_same(known, encoding, ir.shape_of(value.type)):
                 raise _error(op, value, f"two layouts are found for it, {known} and {encoding}")
+            elif known != encoding:
+                self.has_synonyms = True
 
     def apply(self, module: ModuleOp) -> None:
         """Write the encodings into the types. Raises `OpError` where one is not found."""
@@ -113,6 +124,9 @@ class _Found:
                     if isinstance(ir.encoding_of(value.type), self.kind):
                         raise _error(op, value, "nothing decides its layout; `set_auto_layout`, or "
                                      "an operation with a block that has a layout, does")
+            if self.has_synonyms:
+                for op in list(function.walk()):
+                    _use_one_encoding(op, self.encodings)
             function.update_type()
 
 
@@ -158,12 +172,50 @@ def _follow(
         return
     if op.layouts_from is not None:
         yield from _through(op, value, encoding)
-    elif not (op.takes_any_layout or op.is_call or isinstance(op, SetAutoLayoutOp)):
-        placed: Sequence[SSAValue] = op.operands
-        if op.placed_by is not None:
-            placed = op.operand_values(op.placed_by)
-        for other in (*placed, *op.results):
+    else:
+        for other in _alike(op):
             yield other, encoding
+
+
+def _alike(op: Op) -> Sequence[SSAValue]:
+    """The values of an op that does not change shapes which have one layout."""
+    if op.takes_any_layout or op.is_call or isinstance(op, SetAutoLayoutOp):
+        return ()
+    if op.has_trait(IsTerminator):  # its values go to other ops, each on its own
+        return ()
+    placed = op.operands if op.placed_by is None else op.operand_values(op.placed_by)
+    return (*placed, *op.results)
+
+
+def _use_one_encoding(op: Operation, decided: Container[SSAValue]) -> None:
+    """Convert operands and results among the values whose layout was found, where the op has one
+    encoding for a layout and they have two."""
+    if not isinstance(op, Op):
+        return
+    for first, *others in op.tied_values():
+        for other in others if first in decided else ():
+            retype(other, ir.encoding_of(first.type))
+    for edge in op.control_edges():
+        start = 0
+        for value, target in zip(edge.values, edge.targets, strict=True):
+            given = list(edge.source.operands)
+            if value in given[start:]:  # else an edge to other targets has converted it
+                start = given.index(value, start) + 1
+                if target in decided:
+                    convert_operand(edge.source, start - 1, ir.encoding_of(target.type))
+    changes_shape = op.layouts_from is not None
+    values = [v for v in (op.operands if changes_shape else _alike(op)) if v in decided]
+    if op.controls or not values:
+        return
+    encoding = ir.encoding_of(values[0].type)
+    for index, operand in enumerate(op.operands):
+        if operand in values:
+            convert_operand(op, index, encoding)
+    if changes_shape:
+        encoding = op.result_layout(encoding)
+    for result in op.results:
+        if result in decided and encoding is not None:
+            convert_result(result, encoding)
 
 
 def _through(op: Op, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:

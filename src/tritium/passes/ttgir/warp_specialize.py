@@ -52,7 +52,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tritium.analysis.loop_writes import unwritten
-from tritium.analysis.loops import counted_loops, stages_of
+from tritium.analysis.loops import counted_loops, loops_around, stages_of
 from tritium.analysis.regions import ancestor_in, defined_inside, functions, outside_values
 from tritium.ir import types as ir
 from tritium.ops import ttir
@@ -132,13 +132,13 @@ class WarpSpecialize(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            asking = [op for op in function.walk() if WARP_SPECIALIZE in op.attributes]
-            for loop in dict.fromkeys(map(_outermost, asking)):
-                if not isinstance(loop, ForOp):
-                    continue
+            loops = counted_loops(function)
+            asking = [loop for loop in loops if WARP_SPECIALIZE in loop.attributes]
+            # The outermost loops around them: what is split ends only with those.
+            for loop in dict.fromkeys([asker, *loops_around(asker)][-1] for asker in asking):
                 changed = True
                 try:
-                    _check_place(module, function, loop)
+                    _check_place(module, function)
                     _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
                 except Unsplittable as why:
                     loop.attributes[NOT_WARP_SPECIALIZED] = StringAttr(str(why))
@@ -149,7 +149,7 @@ class WarpSpecialize(Pass):
 
     def _try(self, module: ModuleOp, function: Op, loop: ForOp) -> bool:
         try:
-            _check_place(module, function, loop)
+            _check_place(module, function)
             _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
         except Unsplittable:
             return False
@@ -174,12 +174,6 @@ def candidates(function: Operation) -> list[ForOp]:
         and any(isinstance(op, ttir.DescriptorLoadOp) for op in loop.body.ops)
         and pays_off(loop)
     ]  # fmt: skip
-
-
-def _outermost(loop: Operation) -> Operation:
-    """The outermost loop around a loop, or itself: what is split ends only with it."""
-    parent = loop.parent_op()
-    return _outermost(parent) if isinstance(parent, ForOp) else loop
 
 
 @dataclass(eq=False)
@@ -258,7 +252,8 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
                 channel.stages = [replace(s, buffers=largest - 1) for s in channel.stages]
 
 
-def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
+def _check_place(module: ModuleOp, function: Op) -> None:
+    """Raise `Unsplittable` where no loop of a function can be split."""
     processor = processor_of(module)
     units = processor.matrix_units
     if processor.bulk_copies is None:
@@ -284,14 +279,8 @@ def _number(module: ModuleOp, name: str) -> int:
 
 def _nest(op: Operation, loop: ForOp) -> list[ForOp]:
     """The loops around an op, `loop` first; none where something else is between."""
-    found: list[ForOp] = []
-    parent = op.parent_op()
-    while isinstance(parent, ForOp):
-        found.append(parent)
-        if parent is loop:
-            return found[::-1]
-        parent = parent.parent_op()
-    return []
+    around = loops_around(op)
+    return around[around.index(loop) :: -1] if loop in around else []
 
 
 def _products(load: Operation) -> frozenset[Operation]:

@@ -25,6 +25,7 @@ from typing import ClassVar, cast
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from tritium.analysis.loops import loops_around
 from tritium.ir import types as ir
 from tritium.ops.arith import (
     AddFOp,
@@ -105,7 +106,8 @@ def _round_later(narrow: TruncFOp) -> None:
         user.results[0].replace_all_uses_with(narrow.operands[0])
         erase(user)
         erase(narrow)
-    elif is_terminator(user) and isinstance(loop := user.parent_op(), ForOp):
+    elif is_terminator(user) and (around := loops_around(user)):
+        loop = around[0]
         argument = loop.body.args[1 + index]
         starts = [use.operation for use in argument.uses]
         if len(starts) == 1 and isinstance(starts[0], ExtFOp):

@@ -15,13 +15,14 @@ A program takes out what memory holds, and puts the sum back. What others have p
 it takes along, and adds it in turn; nothing is lost, and 0 adds nothing. (A compare-and-swap takes
 no mask.) Memory may be 0 for a moment.
 
-Where the program uses what the sum finds, and there is no mask, a loop compares and exchanges:
+Where the program uses what the sum finds, a loop compares and exchanges (%q is %p; where %m is
+false, the highest address of those where it is true):
 
-    scf.while (%guess = 0.0, %left = true) {
+    scf.while (%guess = 0.0, %left = %m) {
       scf.condition(any of %left) %guess, %left
     } do {
       %sum = (the float with the sum of the payloads of %guess and %x)
-      %seen = (compare and swap) %p, %guess, %sum        (0.0, 0.0 where not %left)
+      %seen = (compare and swap) %q, %guess, %sum        (0.0, 0.0 where not %left)
       yield (%seen where %left, else %guess), %left and %seen is not %guess
     }
 """
@@ -35,10 +36,12 @@ from functools import partial
 from xdsl.ir import Block, Region, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, OrIOp
+from tritium.ops.arith import AndIOp, MaxUIOp, OrIOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.scf import ConditionOp, WhileOp, YieldOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicUpdate
+from tritium.ops.ttir.numeric import IntToPtrOp, PtrToIntOp
+from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.rewriting import Builder, erase, insert_before, reduced
 from tritium.sanitize.exact.payloads import Payloads
 
@@ -65,16 +68,11 @@ def add_payloads(op: AtomicUpdate) -> None:
 
 def find_and_add(op: AtomicUpdate) -> SSAValue:
     """Put the loop before an atomic sum whose result is used; what it finds, 0 where the mask is
-    false. Raises `NotImplementedError` for a tile with a mask, which a compare-and-swap does not
-    take."""
-    at, mask = Builder(op), op.mask
-    if mask is not None and ir.shape_of(mask.type):
-        raise NotImplementedError(
-            f"{op.name}: what a masked atomic sum of a tile of floats finds in memory, in exact "
-            "comparisons (instrumentation_mode 'exact' or 'fpsan'); without a mask, or of a "
-            "scalar, it is built"
-        )
-    mask = mask or _everywhere(at, op)
+    false."""
+    at, ptr = Builder(op), op.ptr
+    if op.mask is not None and ir.shape_of(op.mask.type):
+        ptr = _allowed(at, op.ptr, op.mask)
+    mask = op.mask or _everywhere(at, op)
     types = [op.val.type, mask.type]
     test, repeat = Block(arg_types=types), Block(arg_types=types)
     with _inside(test, op) as within:
@@ -84,7 +82,7 @@ def find_and_add(op: AtomicUpdate) -> SSAValue:
         own, zero = Payloads(within, op.val.type), within.constant(0.0, guess)
         old = own.embed(guess)
         total = own.unembed(own.add(old, own.embed(op.val)))
-        swap = op.exchange(within.chosen(left, guess, zero), within.chosen(left, total, zero))
+        swap = op.exchange(ptr, within.chosen(left, guess, zero), within.chosen(left, total, zero))
         insert_before(within.before, swap)
         now = within.chosen(left, swap.result, guess)
         missed = within.value(AndIOp, left, own.compare("ne", own.embed(now), old))
@@ -92,6 +90,16 @@ def find_and_add(op: AtomicUpdate) -> SSAValue:
     start = at.constant(0.0, op.val), mask
     loop = at.make(WhileOp, start, result=types, regions=[Region(test), Region(repeat)])
     return loop.results[0]
+
+
+def _allowed(at: Builder, ptr: SSAValue, mask: SSAValue) -> SSAValue:
+    """Pointers to memory that may be accessed, also where the mask is false, if it is true
+    anywhere: there nothing is exchanged, but a compare-and-swap takes no mask."""
+    numbers = ir.with_element(ptr.type, ir.i64)
+    address = at.value(PtrToIntOp, ptr, result=numbers)
+    highest = reduced(at, at.chosen(mask, address, at.constant(0, numbers)), MaxUIOp)
+    spread = at.value(SplatOp, highest, result=numbers)
+    return at.value(IntToPtrOp, at.chosen(mask, address, spread), result=ptr.type)
 
 
 def _everywhere(at: Builder, op: AtomicUpdate) -> SSAValue:

@@ -70,7 +70,7 @@ def derivative(x, KIND: tl.constexpr):
 
 
 @tritium.jit
-def tile_of_program(rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def tile_of_program(columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """(first row, first column) of a program, all on one axis of the grid."""
     across = tl.cdiv(columns, BLOCK)
     pid = tl.program_id(0)
@@ -83,7 +83,7 @@ def gated_forward(
     KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """activation(gate) * up."""
-    row, start = tile_of_program(rows, columns, ROWS, BLOCK)
+    row, start = tile_of_program(columns, ROWS, BLOCK)
     offsets, mask = tile(row, rows, start, columns, gate_stride, ROWS, BLOCK, EVEN)
     gate = wide(tl.load(gate_ptr + offsets, mask=mask, other=0.0))
     offsets, mask = tile(row, rows, start, columns, up_stride, ROWS, BLOCK, EVEN)
@@ -99,7 +99,7 @@ def gated_backward(
     gate_stride, up_stride, dy_stride, dgate_stride, dup_stride,
     KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    row, start = tile_of_program(rows, columns, ROWS, BLOCK)
+    row, start = tile_of_program(columns, ROWS, BLOCK)
     offsets, mask = tile(row, rows, start, columns, gate_stride, ROWS, BLOCK, EVEN)
     gate = wide(tl.load(gate_ptr + offsets, mask=mask, other=0.0))
     offsets, mask = tile(row, rows, start, columns, up_stride, ROWS, BLOCK, EVEN)

@@ -147,9 +147,27 @@ def load_rows(
 
 
 @tritium.jit
-def load_statistics(
-    x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN: tl.constexpr, ROWS: tl.constexpr
-):
+def gradient_means(
+    x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, columns, x_stride, dy_stride,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """(mean(g), mean(g * h)) of rows, in steps of BLOCK columns."""
+    sum_g = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+    sum_gh = zeros_like_wide(x_ptr, (ROWS, BLOCK))
+    for start in range(0, columns, BLOCK):
+        h, _, g = load_rows(
+            x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
+            dy_stride, MEAN, ROWS, BLOCK, EVEN,
+        )  # fmt: skip
+        sum_g += g
+        sum_gh += g * h
+    mean_g = tl.sum(sum_g, 1)[:, None] / columns if MEAN else 0.0
+    return mean_g, tl.sum(sum_gh, 1)[:, None] / columns
+
+
+@tritium.jit
+def load_statistics(mean_ptr, rstd_ptr, row, rows, MEAN: tl.constexpr, ROWS: tl.constexpr):
+    """(mean, shift, rstd), as `store_statistics` has written them."""
     r = row + tl.arange(0, ROWS)[:, None]
     mean, shift = 0.0, 0.0
     if MEAN:
@@ -179,7 +197,7 @@ def norm_backward_whole(
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
         offsets, mask = tile(row, rows, 0, columns, dy_stride, ROWS, BLOCK, EVEN)
         dy = wide(tl.load(dy_ptr + offsets, mask=mask, other=0.0))
-        mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        mean, shift, rstd = load_statistics(mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
         h = tl.where(mask, normalized(wide(x), mean, shift, rstd, MEAN), 0.0)
         g = dy if w is None else dy * wide(w)[None, :]
         if MEAN:
@@ -210,18 +228,11 @@ def norm_backward_walk(
     processors that have fast memory, and few registers. The parts begin as zeros."""
     part = tl.program_id(0).to(tl.int64) * columns
     for row in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
-        sum_g = zeros_like_wide(x_ptr, (ROWS, BLOCK))
-        sum_gh = zeros_like_wide(x_ptr, (ROWS, BLOCK))
-        for start in range(0, columns, BLOCK):
-            h, _, g = load_rows(
-                x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
-                dy_stride, MEAN, ROWS, BLOCK, EVEN,
-            )  # fmt: skip
-            sum_g += g
-            sum_gh += g * h
-        mean_g = tl.sum(sum_g, 1)[:, None] / columns if MEAN else 0.0
-        mean_gh = tl.sum(sum_gh, 1)[:, None] / columns
+        mean, shift, rstd = load_statistics(mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        mean_g, mean_gh = gradient_means(
+            x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, columns, x_stride, dy_stride,
+            MEAN, ROWS, BLOCK, EVEN,
+        )  # fmt: skip
         for start in range(0, columns, BLOCK):
             h, dy, g = load_rows(
                 x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
@@ -248,18 +259,11 @@ def norm_backward_rows(
 ):  # fmt: skip
     """dx of long rows."""
     row = tl.program_id(0) * ROWS
-    mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
-    sum_g = zeros_like_wide(x_ptr, (ROWS, BLOCK))
-    sum_gh = zeros_like_wide(x_ptr, (ROWS, BLOCK))
-    for start in range(0, columns, BLOCK):
-        h, _, g = load_rows(
-            x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
-            dy_stride, MEAN, ROWS, BLOCK, EVEN,
-        )  # fmt: skip
-        sum_g += g
-        sum_gh += g * h
-    mean_g = tl.sum(sum_g, 1)[:, None] / columns if MEAN else 0.0
-    mean_gh = tl.sum(sum_gh, 1)[:, None] / columns
+    mean, shift, rstd = load_statistics(mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+    mean_g, mean_gh = gradient_means(
+        x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, columns, x_stride, dy_stride,
+        MEAN, ROWS, BLOCK, EVEN,
+    )  # fmt: skip
     for start in range(0, columns, BLOCK):
         h, _, g = load_rows(
             x_ptr, dy_ptr, w_ptr, mean, shift, rstd, row, rows, start, columns, x_stride,
@@ -281,7 +285,7 @@ def norm_backward_columns(
     dw = zeros_like_wide(x_ptr, (BLOCK,))
     db = zeros_like_wide(x_ptr, (BLOCK,))
     for row in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        mean, shift, rstd = load_statistics(x_ptr, mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
+        mean, shift, rstd = load_statistics(mean_ptr, rstd_ptr, row, rows, MEAN, ROWS)
         h, dy, _ = load_rows(
             x_ptr, dy_ptr, None, mean, shift, rstd, row, rows, start, columns, x_stride,
             dy_stride, MEAN, ROWS, BLOCK, EVEN,

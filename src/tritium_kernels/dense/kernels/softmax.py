@@ -12,7 +12,7 @@ def normalized(x, largest, total, LOG: tl.constexpr):
     if LOG:
         return x - largest - tl.log(total)
     else:
-        return tl.exp(x - largest) / total
+        return tl.exp(x - largest) * (1 / total)
 
 
 @tritium.jit

@@ -38,11 +38,6 @@ def _zero_fill(f: Function, plan: Plan, acc: Value, count: int) -> None:
         f.store(const(type, 0), f.gep(plan.result, acc, i.index), size)
 
 
-def _span(f: Function, source: Source, first: Value) -> tuple[Value, Step]:
-    """Bytes to skip before iteration `first`, and from one iteration to the next."""
-    return source.start(f, first), source.between
-
-
 def _sweep(plan: Plan) -> type[VectorSweep] | type[TileSweep]:
     return TileSweep if plan.method.in_tiles else VectorSweep
 
@@ -73,7 +68,8 @@ def _emit_part(
     shape: tuple[int, int, int], scratch_alloc: ScratchAlloc, zero_init: bool,
     k_extent: Value | None, moved: tuple[Value, Value],
 ) -> None:  # fmt: skip
-    """`emit_dot` with the addresses of A and B moved on by a number of bytes each."""
+    """`emit_dot` with the addresses of A and B moved on by a number of bytes each: as iteration 1
+    of a loop whose steps they are."""
     if k_extent is not None:
         plan = extent_plan(plan, a, b, shape)
     rows, columns, depth = plan.orient(shape)
@@ -83,7 +79,7 @@ def _emit_part(
         source.pack(f, _ONE, _ZERO, k_extent)
     cells = const("i64", depth // plan.method.group)
     sums = sources[1].sums
-    a_span, b_span = (_span(f, source, _ONE) for source in sources)
+    a_span, b_span = (source.span(f, _ONE) for source in sources)
     _sweep(plan)(
         plan, rows, columns, sources[0].cells, sources[1].cells,
         cells if k_extent is None else k_extent, k_extent is not None, None,
@@ -136,7 +132,7 @@ def emit_dot_loop(
             runs_on = _and(f, [source.runs_on(f, depth // plan.method.group) for source in sources])
             sweep_cells, sweep_trips = _joined(f, runs_on, count, cells)
         sums = _corrections(f, plan, sources[1], (sweep.index, count), columns, scratch_alloc)
-        a_span, b_span = (_span(f, source, sweep.index) for source in sources)
+        a_span, b_span = (source.span(f, sweep.index) for source in sources)
         _sweep(plan)(
             plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
             sweep_trips, a_span, b_span, acc, zero_init and once, sums, a.rows,

@@ -188,9 +188,10 @@ class Source:
             own = f.op("or", own, f.op("xor", self.copied, const("i1", True)))
         return f.select(own, iteration, _ZERO)
 
-    def start(self, f: Function, first: Value) -> Value:
-        """Bytes from the beginning to the tile of a block's first iteration, where it is read."""
-        return times(f, self.first_slot(f, first), self.between)
+    def span(self, f: Function, first: Value) -> tuple[Value, Step]:
+        """Bytes from the beginning to the tile of a block's first iteration, where it is read, and
+        from one iteration's tile to the next."""
+        return times(f, self.first_slot(f, first), self.between), self.between
 
 
 def _few_sets(f: Function, source: Operand, rows: int, size: int) -> Value:

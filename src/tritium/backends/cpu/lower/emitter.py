@@ -10,6 +10,8 @@ that define the value; each has a rule, found in these tables:
                          rule(emitter, op, arguments) -> Linear | None
     RULES["cpu"]         elementwise ops, on scalars and vectors alike:
                          rule(context, op, *values) -> Value (or a tuple of them)
+    RULES["cpu.origin"]  the parts of vectors of addresses:
+                         rule(emitter, op, arguments) -> Origin | None
 
 Values are remembered, and written at the outermost loop level at which they are known.
 """
@@ -50,6 +52,7 @@ from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 
 _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
+_ORIGIN = rules("cpu.origin")
 
 
 class Emitter:
@@ -260,7 +263,9 @@ class Emitter:
             aligned = self._by_alignment(value, at)
             if aligned is not None:
                 return aligned
-        return self.apply(op, rule, arguments, uniform, value.index)
+        found = self.apply(op, rule, arguments, uniform, value.index)
+        origin = None if uniform else _ORIGIN.get(class_of(op))
+        return found if origin is None else found._replace(origin=origin(self, op, arguments))
 
     def apply(
         self, op: Any, rule: Callable[..., Any], arguments: list[Lanes], uniform: bool, number: int

@@ -91,12 +91,21 @@ class Linear(NamedTuple):
     pinned: bool = False
 
 
+class Origin(NamedTuple):
+    """The parts of a vector of addresses `base + size * offset`, whose offsets are i32."""
+
+    base: Value
+    offsets: Value
+    size: int
+
+
 class Vec(NamedTuple):
     """A vector with a value for each lane."""
 
     value: Value
     level: int
     pinned: bool = False
+    origin: Origin | None = None
 
 
 Lanes = Uniform | Linear | Vec

@@ -243,7 +243,7 @@ class _Materialization:
         pinned = is_load and self._pinned(op, users)
         several = not is_load and any(len(self.ways[value, u]) > 1 for u in users)
         wanted = summary.deep or several or any(
-            self._repeats(op, value, user, identity, summary.cost)
+            self._repeats(op, value, user, identity)
             for user, identity in users.items()
         )
         if not wanted and len(users) > 1:
@@ -290,7 +290,7 @@ class _Materialization:
             return False
         return size * self.function.address_axes.of(load.ptr).contiguity[-1] >= _RUN
 
-    def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:
+    def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool) -> bool:
         """Whether one user alone would compute the value again and again."""
         if isinstance(user, MatrixProduct):
             loads = self.summaries[value].loads

@@ -137,13 +137,24 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
     if block is not None and not in_order:
         return Shape(lane, min(width, facts.registers), 1, block)
     unroll = max(1, min(4 if weight < _HEAVY else 2, size // width))
-    if not (deep and by_elements and _in_runs(facts, nest, lane, width)):
+    packs = facts.bits < 512 and weight < _HEAVY
+    narrow = bits // _stored_bits(nest, bits) if packs else 1
+    if not ((deep or narrow > 1) and by_elements and _in_runs(facts, nest, lane, width)):
         return Shape(lane, width, unroll)
     # LLVM computes a vector that is longer than a register by turns, an instruction for each part;
     # chunks it computes one after the other if registers are few (exp on AVX2: .48 ns an element in
-    # four chunks, .3 in one of four registers; AVX-512: .18 and .14 in two of two).
-    parts = min(unroll, 4 if facts.registers < 32 else 2)
+    # four chunks, .3 in one of four registers; AVX-512: .18 and .14 in two of two). What is stored
+    # as bytes or in 16 bits comes from four or two registers, which are packed into one and take
+    # one store (fp32 to int8 on AVX2: .09 ns an element, .13 in four chunks; to int16 .1 and .12);
+    # AVX-512 has an instruction for each register.
+    parts = min(unroll, max(narrow, (4 if facts.registers < 32 else 2) if deep else 1))
     return Shape(lane, parts * width, unroll // parts)
+
+
+def _stored_bits(nest: Nest, most: int) -> int:
+    """The bits of the smallest elements that a nest stores, or `most`."""
+    stored = [8 * memory_bytes(r.value.type) for r in nest.roots if r.stores_elements]
+    return min([most, *stored])
 
 
 def _in_runs(facts: Facts, nest: Nest, lane: int, width: int) -> bool:

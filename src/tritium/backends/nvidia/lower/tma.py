@@ -6,7 +6,8 @@ block is copied in as many pieces as it takes; the launcher makes maps of the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -30,6 +31,21 @@ def _first(c: Context, condition: Value | None = None) -> Value:
     """Whether this is the thread that acts for the block, and a condition holds."""
     first = c.f.icmp("eq", c.thread, c.i32(0))
     return first if condition is None else c.f.op("and", first, condition)
+
+
+MANY_WARPS = 8
+
+
+@contextmanager
+def _acting_warp(c: Context) -> Iterator[None]:
+    """Code of the warp alone whose first thread acts for the block: instructions of the copy engine
+    hold up every warp that issues them, masked or not, behind those of the first. Of four warps the
+    branch costs more than it saves (docs/hopper-speed.md)."""
+    if c.num_warps < MANY_WARPS:
+        yield
+        return
+    with c.f.when(c.f.icmp("ult", c.thread, c.i32(c.hardware.lanes)), "acts", "begun"):
+        yield
 
 
 def _arch(c: Context) -> int:
@@ -294,11 +310,12 @@ def copy_in(c: Context, op: Any) -> None:
              "~{memory}"]  # fmt: skip
     constraints = ",".join(codes)
     coordinates = _own_patches(c, op, memory) if mode else _own(c, memory, op.coord)
-    for piece, offset in pieces(memory, memory.type.get_shape()[0] if mode else 0):
-        to = c.f.op("add", start, c.i32(offset)) if offset else start
-        further = (0,) * (rank - len(piece)) + piece
-        c.asm("void", text, constraints, to, descriptor, barrier, condition,
-              *_coordinates(c, coordinates, further), *halves, *policies)  # fmt: skip
+    with _acting_warp(c):
+        for piece, offset in pieces(memory, memory.type.get_shape()[0] if mode else 0):
+            to = c.f.op("add", start, c.i32(offset)) if offset else start
+            further = (0,) * (rank - len(piece)) + piece
+            c.asm("void", text, constraints, to, descriptor, barrier, condition,
+                  *_coordinates(c, coordinates, further), *halves, *policies)  # fmt: skip
 
 
 def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
@@ -341,11 +358,12 @@ def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     codes = ["r", "l", "b", *["r"] * rank, *["l"] * len(policies), "~{memory}"]
     constraints = ",".join(codes)
     coordinates = _own(c, memory, op.coord)
-    for piece, offset in pieces(memory):
-        source = c.f.op("add", start, c.i32(offset)) if offset else start
-        c.asm("void", text, constraints, source, descriptor, condition,
-              *_coordinates(c, coordinates, piece), *policies)  # fmt: skip
-    c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
+    with _acting_warp(c):
+        for piece, offset in pieces(memory):
+            source = c.f.op("add", start, c.i32(offset)) if offset else start
+            c.asm("void", text, constraints, source, descriptor, condition,
+                  *_coordinates(c, coordinates, piece), *policies)  # fmt: skip
+        c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
 
 
 @lowers(NVIDIA, ttgir.AsyncTMAReduceOp)

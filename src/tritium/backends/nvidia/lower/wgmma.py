@@ -67,8 +67,8 @@ def describe(c: Context, memory: Memory, k_axis: int) -> Operand:
     chunk = max(swizzle, 16) // size
     outer_step = where(**{f"dim{1 - inner}": 8}) if shape[1 - inner] > 8 else 0
     inner_step = where(**{f"dim{inner}": chunk}) if shape[inner] > chunk else 0
-    if swizzle == 0 and k_major:
-        lead, stride = inner_step, outer_step
+    if swizzle == 0:  # the steps along k and across it, whichever is the inner one (PTX ISA)
+        lead, stride = (inner_step, outer_step) if k_major else (outer_step, inner_step)
     elif k_major:
         lead, stride = 16, outer_step
     else:

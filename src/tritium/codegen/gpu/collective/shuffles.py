@@ -27,16 +27,14 @@ def _choices(source_of: LinearLayout) -> list[int]:
     return choices
 
 
-def shuffle_count(source_of: LinearLayout, source: LinearLayout, size: int) -> int:
+def shuffle_count(source_of: LinearLayout, size: int) -> int:
     """The number of shuffles that a change of layout takes."""
     return source_of.in_size(REGISTER) * len(_choices(source_of)) * max(size // 4, 1)
 
 
-def shuffled(
-    c: Context, values: Tile, source_of: LinearLayout, source: LinearLayout
-) -> list[Value]:
-    """A tile brought to the layout whose (register, lane) are at `source_of` in `source`, in the
-    same warp: for each register one shuffle for every register that some lane may want."""
+def shuffled(c: Context, values: Tile, source_of: LinearLayout) -> list[Value]:
+    """A tile brought to the layout whose (register, lane) are at `source_of` in that of `values`,
+    in the same warp: for each register one shuffle for every register that some lane may want."""
     lanes = found_place(source_of, LANE)
     part = source_of.restrict(source_of.in_names, [LANE])
     columns = [x >> lanes.start & (c.hardware.lanes - 1) for x in source_of.columns_of(LANE)]

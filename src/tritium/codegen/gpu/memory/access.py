@@ -41,7 +41,8 @@ class Access:
 
 def runs(type: Any, limit: int) -> list[tuple[int, list[int]]]:
     """For each axis the register bits of its run of at most `limit` neighbours that a thread holds,
-    1, 2, 4, ... further along it. The axis that the layout calls the fastest comes first."""
+    1, 2, 4, ... further along it. A run begins at a multiple of its length: no other bit of the
+    layout moves within it. The axis that the layout calls the fastest comes first."""
     layout, rank = layout_of(type), len(ir.shape_of(type))
     bases = layout.bases(REGISTER)
     last_first = tuple(reversed(range(rank)))
@@ -50,8 +51,21 @@ def runs(type: Any, limit: int) -> list[tuple[int, list[int]]]:
     for axis in order:
         steps = (tuple(1 << i if a == axis else 0 for a in range(rank)) for i in range(len(bases)))
         bits = [bases.index(step) for step in takewhile(bases.__contains__, steps)]
-        found.append((axis, bits[: limit.bit_length() - 1]))
+        bits = bits[: limit.bit_length() - 1]
+        while bits and _moves_within(layout, axis, bits):
+            bits.pop()
+        found.append((axis, bits))
     return sorted(found, key=lambda run: not run[1])  # stable: those without neighbours last
+
+
+def _moves_within(layout: LinearLayout, axis: int, bits: Sequence[int]) -> bool:
+    """True if bits of the layout other than these of the register move within runs of them."""
+    return any(
+        basis[axis] & (1 << len(bits)) - 1
+        for name in layout.in_names
+        for bit, basis in enumerate(layout.bases(name))
+        if name != REGISTER or bit not in bits
+    )
 
 
 def grouped(registers: Sequence[int], bits: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -60,7 +60,7 @@ def convert(c: Context, op: Any) -> None:
         op, store=matrices.stores, load=matrices.loads, banks=c.hardware.banks
     )
     if found.written is None or found.found is None:
-        c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
+        c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of))
         return
     result, base = layout_of(op.results[0].type), c.shared(c.offsets[op])
     store_tile(c, c.tile(op.src), layout_of(type), found.written, base, type)
@@ -98,7 +98,7 @@ def conversion_of(
     size = memory_bytes(op.src.type)
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
     found = plan(source, result, size, store=store, load=load, banks=banks)
-    if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
+    if found.kind == "shuffles" and shuffle_count(found.source_of, size) > MOST_SHUFFLES:
         return through_memory(source, result, size, store=store, load=load, banks=banks)
     return found
 

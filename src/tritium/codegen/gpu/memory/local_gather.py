@@ -28,7 +28,7 @@ def _pointers(c: Context, op: Any, memory: Any, registers: Sequence[int]) -> lis
         raise c.unsupported(op, "in the shared memory of several blocks")
     inverse, axis = layout.inverse(), f"dim{op.axis}"
     bases = {
-        name: [[_offset(inverse, tile, basis, op.axis)] for basis in tile.bases(name)]
+        name: [[_offset(inverse, basis, op.axis)] for basis in tile.bases(name)]
         for name in tile.in_names
     }
     others = LinearLayout.of(bases, {OFFSET: layout.in_size(OFFSET)})
@@ -49,7 +49,8 @@ def _pointers(c: Context, op: Any, memory: Any, registers: Sequence[int]) -> lis
     return found
 
 
-def _offset(inverse: LinearLayout, tile: LinearLayout, basis: Sequence[int], axis: int) -> int:
+def _offset(inverse: LinearLayout, basis: Sequence[int], axis: int) -> int:
+    """The offset of an element whose index along `axis` is 0."""
     place = {f"dim{i}": 0 if i == axis else x for i, x in enumerate(basis)}
     return int(inverse.apply(place)[OFFSET])
 

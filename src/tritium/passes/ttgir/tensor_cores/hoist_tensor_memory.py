@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -29,7 +29,6 @@ from xdsl.ir import Operation
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_memory import TensorMemorySpace
-from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.ttgir import MemDescType, TMemAllocOp, TMemStoreOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase
@@ -55,8 +54,8 @@ def nested_allocations(module: ModuleOp) -> Iterator[tuple[Operation, TMemAllocO
         entry = function.regions[0].first_block
         for op in function.walk():
             if isinstance(op, TMemAllocOp) and op.parent is not entry:
-                parent = op.parent_op()
-                while isinstance(parent, (ForOp, IfOp, WhileOp)) and not _hands_on(parent):
+                parent: Any = op.parent_op()
+                while parent.recursive_effects and not (parent.concurrent or _hands_on(parent)):
                     parent = parent.parent_op()
                 if parent is function:
                     yield function, op

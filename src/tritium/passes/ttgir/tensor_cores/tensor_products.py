@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import ancestor_in, functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_access import sums_encoding
@@ -189,9 +190,9 @@ class _Lowering:
     def __init__(self, webs: Webs, memories: dict[SSAValue, SSAValue], counts: Counts):
         self.webs, self.memories, self.counts = webs, memories, counts
         self.carried = {
-            op: [i for i, a in enumerate(op.body.args[1:]) if a in webs.parents]
-            for op in webs.function.walk() if isinstance(op, ForOp)
-        }  # fmt: skip
+            loop: [i for i, a in enumerate(loop.body.args[1:]) if a in webs.parents]
+            for loop in counted_loops(webs.function)
+        }
         self.barriers: dict[Operation, tuple[SSAValue, int]] = {}
 
     def memory(self, value: SSAValue) -> SSAValue:
@@ -303,7 +304,7 @@ class _Lowering:
             self._await(at, *place, memories)
             return
         for loop in dict.fromkeys(v.owner for v in wait.inputs):
-            flying = [d for d in products_of(loop) if d.isAsync] if isinstance(loop, ForOp) else []
+            flying = [d for d in products_of(loop) if d.isAsync] if loop in self.carried else []
             if flying:
                 last = at.value(SubIOp, loop.results[-1], one)  # pyright: ignore
                 self._await(at, *self._barrier(at, flying[-1], last), memories)

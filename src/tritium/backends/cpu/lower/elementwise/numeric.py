@@ -9,7 +9,7 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise.arithmetic import in_float
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import fp, value_type
-from tritium.backends.cpu.lower.values import Lanes, Linear
+from tritium.backends.cpu.lower.values import Lanes, Linear, Origin, Uniform
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import lowers
@@ -86,6 +86,16 @@ def addptr(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
     if scalar(offset.type) != "i64":
         offset = c.f.cast("sext", offset, vector("i64", lanes(offset.type)))
     return c.f.gep({1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size], pointer, offset, flags="")
+
+
+@lowers("cpu.origin", AddPtrOp)
+def origin(e: Emitter, op: Op, arguments: list[Lanes]) -> Origin | None:
+    pointer, offset = arguments
+    if not isinstance(pointer, Uniform) or isinstance(offset, Uniform):
+        return None
+    offsets = e.vec(offset)
+    size = e.context.pointee_bytes(op.results[0].type)
+    return Origin(pointer.value, offsets, size) if scalar(offsets.type) == "i32" else None
 
 
 @lowers("cpu", ExternElementwiseOp)

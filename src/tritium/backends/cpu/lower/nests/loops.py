@@ -305,7 +305,7 @@ class _Loops:
         accumulators = self._accumulate(size, step, range(shape.unroll), self._along)
         at = [i for d, i in enumerate(self.at) if d != shape.lane]
         for reduction, found in zip(self.reductions, accumulators, strict=False):
-            reduction.finish(e, reduction.lanes(e, reduction.fold(e, found)), tuple(at))
+            reduction.finish(e, reduction.lanes(e, reduction.fold(found)), tuple(at))
 
     def _along(self, value: Value | None, unrolled: int) -> At:
         return self._position(self._starts(value)[unrolled])

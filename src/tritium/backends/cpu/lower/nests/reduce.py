@@ -163,7 +163,7 @@ class Reduction:
         operands = [*total, *new]
         return combine_region(self.context, self.root, operands, "a reduction", self._in_order)
 
-    def fold(self, e: Emitter, chunks: list[list[Value]]) -> list[Value]:
+    def fold(self, chunks: list[list[Value]]) -> list[Value]:
         """The accumulators of several chunks in one."""
         while len(chunks) > 1:
             half = len(chunks) // 2

@@ -1,0 +1,1 @@
+"""Samples of the program counter (`mode="pcsampling"`), by CUPTI's own library."""

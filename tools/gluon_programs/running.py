@@ -1,0 +1,113 @@
+"""Make a Gluon program, run it, compare what it leaves in memory."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tritium
+from tools.gluon_programs import blocks, pipelines, products, shared
+from tools.gluon_programs.program import GluonProgram
+from tools.tile_programs.control import Control
+from tools.tile_programs.program import Program, Tile
+from tools.tile_programs.running import outcome
+from tritium.experimental import gluon
+from tritium.launch.signature import canonical_dtype
+from tritium.ops.parsing import parse_module
+from tritium.target import GPUTarget
+
+BODY = (
+    blocks.two, blocks.two, blocks.with_number, blocks.chosen, blocks.cast, blocks.converted,
+    blocks.converted, blocks.turned, blocks.reshaped, blocks.reshaped, blocks.joined,
+    blocks.gathered, blocks.combined, blocks.combined, blocks.custom, blocks.counted,
+    blocks.added, blocks.loaded, blocks.masked, shared.allocated, shared.viewed, shared.viewed,
+    shared.stored, shared.stored, shared.read, shared.read, shared.gathered, shared.scattered,
+    shared.counted, products.product, products.product, products.multiplied,
+    products.of_warp_groups, pipelines.copied, pipelines.buffered,
+)  # fmt: skip
+
+
+class GluonControl(Control):
+    """Loops and branches around statements of Gluon."""
+
+    stages = ()
+
+    def turned(self, p: Program, tile: Tile) -> Tile | None:
+        assert isinstance(p, GluonProgram)
+        return blocks.turned_tile(p, tile)
+
+
+_CONTROL = GluonControl(BODY)
+STATEMENTS = (
+    *BODY, *(shared.allocated,) * 3, *(shared.viewed,) * 3, blocks.ranges, blocks.ranges,
+    blocks.filled, blocks.automatic, blocks.loaded, *(_CONTROL.loop,) * 3, _CONTROL.choice,
+    pipelines.bulk_copied, pipelines.partitioned, pipelines.partitioned,
+)  # fmt: skip
+GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1))
+ABILITIES = {
+    "interpreter": "mma wgmma copies bulk partitions", "simt32": "mma copies partitions",
+    "simt64": "mfma3 buffers", "cuda": "mma wgmma copies bulk partitions",
+    "gfx942": "mfma3 buffers", "gfx950": "mfma4 buffers copies4", "gfx1100": "wmma1 buffers",
+    "gfx1200": "wmma2 buffers", "sm_80": "mma copies", "sm_90": "mma wgmma copies partitions",
+    "sm_100": "mma copies bulk partitions", "sm_120": "mma copies bulk partitions",
+}  # fmt: skip
+"""The features of each device besides blocks and shared memory."""
+
+
+def program_of(seed: int, device: str) -> GluonProgram:
+    """The program of this number for a device."""
+    source = random.Random(seed)
+    lanes = 64 if device == "simt64" or device.startswith("gfx9") else 32
+    grid, warps = source.choice(GRIDS), source.choice((1, 2, 4, 4, 8))
+    abilities = frozenset(ABILITIES[device].split())
+    made = GluonProgram(source, grid, lanes=lanes, warps=warps, abilities=abilities)
+    wanted = source.choice((2, 3, 4, 6, 8, 12))
+    blocks.ranges(made)
+    with np.errstate(all="ignore"):
+        for _ in range(400):
+            wanted -= source.choice(STATEMENTS)(made)
+            if wanted <= 0:
+                break
+        blocks.results(made, source.choice((1, 2, 4)))
+    return made
+
+
+def check(seed: int, device: str, show: bool = False) -> dict[str, Any]:
+    """Run the program of a seed on a device; its outcome. What is compiled for sm_90 is executed by
+    the engine of `tests.simt`; for other GPUs of NVIDIA programs are only compiled."""
+    made = program_of(seed, device)
+    text = made.text()
+    if not device.startswith("sm_"):
+        return outcome(made, text, seed, {"num_warps": made.warps}, show, device)
+    arch = int(device[3:])
+    launch = functools.partial(_execute, arch) if arch == 90 else functools.partial(_compile, arch)
+    if arch != 90:
+        for pointer in made.pointers:
+            pointer.base.data = pointer.base.first
+    return outcome(made, text, seed, {"num_warps": made.warps}, show, device, launch)
+
+
+def _compile(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> Any:
+    """The kernel for these arguments, through ptxas."""
+    signature, attrs = dict[str, str](), dict[tuple[int, ...], Any]()
+    for number, (name, given) in enumerate(zip(kernel.arg_names, arguments, strict=True)):
+        is_array = isinstance(given, np.ndarray)
+        signature[name] = f"*{canonical_dtype(given.dtype)}" if is_array else "i32"
+        if (given.ctypes.data if is_array else given) % 16 == 0:
+            attrs[(number,)] = [["tt.divisibility", 16]]
+    source = gluon.GluonASTSource(kernel, signature, {}, attrs)
+    return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+
+
+def _execute(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> Any:
+    from tests.simt.backend.compiler import run_ttgir
+    from tests.simt.hardware import Simt
+
+    made = _compile(arch, kernel, grid, *arguments, **options)
+    slots = [a.ctypes.data if isinstance(a, np.ndarray) else a & 0xFFFFFFFF for a in arguments]
+    run_ttgir(parse_module(made.asm["ttgir"]), options["num_warps"], slots, grid, Simt(32))
+    return made
