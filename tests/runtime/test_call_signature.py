@@ -79,3 +79,7 @@ def test_what_has_no_signature() -> None:
 @pytest.mark.parametrize("properties", ["read"], indirect=True)
 def test_places_in_torch_structs_are_found() -> None:
     assert all(call_signature._tensor_struct())
+
+
+def test_as_many_tensors_as_an_optimizer_has() -> None:
+    assert make_signature()(*[torch.zeros(2, 2)] * 4 * 400) is not None

@@ -3,6 +3,7 @@ beside NumPy's, its operands and the memory beside them unchanged."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ class Trial:
         judge: in place of `forward`: what is wrong with results; "" if nothing is.
         written: names of the operands that it writes to, which are its results.
         compiles: `torch.compile` takes it whole.
-        varies: two calls may differ in rounding (sums by atomic additions).
+        casts: operands that `torch.autocast` casts.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Trial:
     judge: Callable[[Values, list[Array]], str] | None = None
     written: tuple[str, ...] = ()
     compiles: bool = True
-    varies: bool = False
+    casts: tuple[str, ...] = ()
 
     def text(self) -> str:
         """The call, for the report."""
@@ -65,6 +66,10 @@ def check(trial: Trial, source: Source) -> None:
     ways: list[Callable[[Trial, Source, Any], None]] = [_plain, _plain, _plain]
     if trial.backward is not None:
         ways += [_differentiated, _differentiated, _differentiated, _without_gradient, _twice]
+    if _equal_operands(trial):
+        ways.append(_aliased)
+    if trial.forward is not None and not trial.written and source.maybe(0.3):
+        ways.append(_autocast)
     source.shuffle(ways)
     if source.maybe(0.1):
         ways.append(_threads)
@@ -182,6 +187,53 @@ def _differentiated(trial: Trial, source: Source, random_: Any) -> None:
         if text:
             raise Wrong(f"the gradient of {name} {text}")
     _check_unchanged(trial, tensors, tensors, memory)
+
+
+def _equal_operands(trial: Trial) -> list[tuple[str, str]]:
+    """Pairs of operands that may be the same tensor."""
+    able = [(n, o) for n, o in trial.operands.items() if o.gradient and n not in trial.written]
+    return [
+        (a, b) for (a, x), (b, y) in itertools.combinations(able, 2)
+        if x.shape == y.shape and x.dtype == y.dtype and x.dtype.is_floating_point
+    ]  # fmt: skip
+
+
+def _aliased(trial: Trial, source: Source, random_: Any) -> None:
+    """One tensor for two operands: its gradient is the sum of theirs."""
+    first, second = source.choice(_equal_operands(trial))
+    tensors = _make(trial, source, random_)
+    leaf = tensors[first].detach()
+    if trial.backward is not None:
+        leaf = leaf.requires_grad_()
+    tensors[first] = tensors[second] = leaf
+    values = {n: exact(t) for n, t in tensors.items()}
+    found = _results(trial.function(**tensors))
+    _judge(trial, values, found)
+    if trial.backward is None:
+        return
+    dy = Operand(tuple(found[0].shape), found[0].dtype).make(random_, source.device)
+    (gradient,) = torch.autograd.grad(found[0], leaf, dy)
+    right, to = trial.backward(values, [exact(dy)]), format_of(leaf.dtype)
+    both = right[first].rounded(to, to) + right[second].rounded(to, to)
+    if text := difference(exact(gradient), both, to):
+        raise Wrong(f"the gradient of {first}, which is {second}, {text}")
+
+
+def _autocast(trial: Trial, source: Source, random_: Any) -> None:
+    """`torch.autocast` gives what operands that are cast before give."""
+    device = source.device
+    if device != "cpu" and not trial.casts:
+        return  # some of these are computed in float32
+    tensors = _make(trial, source, random_)
+    narrow = (torch.float16, torch.float32)
+    cast = {
+        n: t.bfloat16() if n in trial.casts and t.dtype in narrow else t for n, t in tensors.items()
+    }
+    with torch.autocast(device, dtype=torch.bfloat16):
+        found = _results(trial.function(**tensors))
+    for i, (ours, right) in enumerate(zip(found, _results(trial.function(**cast)), strict=True)):
+        if ours.dtype != right.dtype or not torch.allclose(ours, right, 0, 0, equal_nan=True):
+            raise Wrong(f"result {i} is not that of operands that are cast")
 
 
 def _twice(trial: Trial, source: Source, random_: Any) -> None:

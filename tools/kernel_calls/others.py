@@ -503,15 +503,15 @@ def ragged(source: Source) -> Trial:
         return found
 
     def function(a: Any, b: Any, bias: Any = None, gammas: Any = None) -> torch.Tensor:
+        places = {"gather_indx": gather.to(a.device)} if gathers else {}
+        places |= {"scatter_indx": scatter.to(a.device)} if scatters else {}
         return products.matmul(
-            a, b, bias, metadata, gather_indx=gather.to(a.device) if gathers else None,
-            precision_config=EXACT, gammas=gammas,
-            scatter_indx=scatter.to(a.device) if scatters else None,
+            a, b, bias, metadata, precision_config=EXACT, gammas=gammas, **places
         )  # fmt: skip
 
     return Trial(
         "ragged", function, operands, forward, backward,
-        {"sizes": sizes, "gather": gathers, "scatter": scatters}, compiles=False,
+        {"sizes": sizes, "gather": gathers, "scatter": scatters}, compiles=False, casts=("a", "b"),
     )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def matmul(source: Source) -> Trial:
 
     return Trial(
         "matmul", lambda **given: dense.matmul(**given, activation=kind), operands, forward,
-        backward, {"activation": kind},
+        backward, {"activation": kind}, casts=("a", "b", "bias"),
     )  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def attention(source: Source) -> Trial:
     return Trial(
         "attention", lambda **given: dense.attention(**given, **options, scale=scale, score=score),
         operands, forward, backward, {**options, "score": score and score.name, "scale": scale},
-        varies=True,
+        casts=("q", "k", "v"),
     )  # fmt: skip
 
 
@@ -281,7 +281,7 @@ def paged_attention(source: Source) -> Trial:
         lambda q, k_pages, v_pages: dense.paged_attention(
             q, k_pages, v_pages, table, count, window=window
         ),
-        operands, forward, None, {"lengths": lengths, "window": window},
+        operands, forward, None, {"lengths": lengths, "window": window}, casts=names,
     )  # fmt: skip
 
 
@@ -339,7 +339,7 @@ def attention_packed(source: Source) -> Trial:
     return Trial(
         "attention_packed",
         lambda q, k, v: dense.attention_packed(q, k, v, *offsets, *most, causal=causal), operands,
-        forward, backward, {"lengths": lengths, "causal": causal}, varies=True,
+        forward, backward, {"lengths": lengths, "causal": causal}, casts=("q", "k", "v"),
     )  # fmt: skip
 
 
@@ -388,6 +388,7 @@ def linear_attention(source: Source) -> Trial:
     return Trial(
         "linear_attention", lambda q, k, v: dense.linear_attention(q, k, v, given, scale), operands,
         forward, backward, {"decay": decays and decay.tolist(), "scale": scale},
+        casts=("q", "k", "v"),
     )  # fmt: skip
 
 
@@ -442,6 +443,7 @@ def linear_cross_entropy(source: Source) -> Trial:
             x, weight, target, bias, ignored, reduction=reduction
         ),
         operands, forward, backward, {"reduction": reduction, "ignored": ignored},
+        casts=("x", "weight", "bias"),
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ HASH_START, HASH_FACTOR = 0x243F6A8885A308D3, 0x9E3779B97F4A7C15 - (1 << 64)
 
 SIGNATURE_CAPSULE = b"tritium.signature"
 SIGNATURE = "tritium_signature"
-SIGNATURE_WORDS = 4096
+SIGNATURE_WORDS = 16384
 """Room on the stack for a signature."""
 
 SIGNATURE_STATE = Record(
