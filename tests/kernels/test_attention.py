@@ -163,6 +163,20 @@ def test_packed_sequences():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("first", [0, 130, 200])
+def test_keys_of_minus_infinity(first: int):
+    """Blocks of keys that all score minus infinity weigh nothing, before others as well."""
+    q, k, v = (t.clone() for t in tensors(9, 300, 2, 2, 16, 16))
+    q[..., 0] = q[..., 0].abs() + 0.1
+    k[:, :, first : first + 100, 0] = float("-inf")
+    close(attention(q, k, v), exact(q.double(), k.double(), v.double()))
+    rows = [t.transpose(1, 2).reshape(2 * 10, 30, 2, 16) for t in (k, v)]
+    table = torch.arange(20, dtype=torch.int32, device=place()).reshape(2, 10)
+    lengths = torch.full((2,), 300, dtype=torch.int32, device=place())
+    one = paged_attention(q[:, :, 0], *rows, table, lengths)
+    close(one, exact(q[:, :, :1].double(), k.double(), v.double())[:, :, 0])
+
+
 @pytest.mark.slow
 def test_dropout():
     """Each weight is dropped or divided by 1 - p, by the same choice forward and backward."""

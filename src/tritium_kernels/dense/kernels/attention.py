@@ -21,6 +21,12 @@ def type_of_sums(x):
     return tl.float64 if x.dtype == tl.float64 else tl.float32
 
 
+@tritium.constexpr_function
+def least_of(dtype):
+    """The least finite number of float64 or float32."""
+    return -1.7976931348623157e308 if dtype == tl.float64 else -3.4028234663852886e38
+
+
 @tritium.jit
 def extent(offsets_ptr, b, length):
     """(batch, first row, rows) of sequence b: all rows of its batch, or some of the only batch."""
@@ -169,7 +175,7 @@ def walk_keys(
             # The scale multiplies the maximum of a row, and each score in the subtraction.
             scores = tl.dot(q, x.T, input_precision="ieee")
             more = tl.maximum(largest, tl.max(scores, 1) * (scale * LOG2E))
-            base = more
+            base = tl.maximum(more, least_of(more.dtype))  # keys so far may all have scored -inf
             p = tl.exp2(scores * (scale * LOG2E) - base[:, None])
         shrink = tl.exp2(largest - base)
         total = total * shrink + tl.sum(p, 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import tritium
 import tritium.language as tl
 from tritium_kernels.dense.kernels.attention import LOG2E
+from tritium_kernels.dense.kernels.softmax import finite_or_zero
 
 
 @tritium.jit
@@ -45,8 +46,9 @@ def paged_part(
         scores = tl.dot(q, k.T, input_precision="ieee") * (scale * LOG2E)
         scores = tl.where(seen[None, :], scores, float("-inf"))
         more = tl.maximum(largest, tl.max(scores, 1))
-        p = tl.exp2(scores - more[:, None])
-        shrink = tl.exp2(largest - more)
+        base = finite_or_zero(more)
+        p = tl.exp2(scores - base[:, None])
+        shrink = tl.exp2(largest - base)
         total = total * shrink + tl.sum(p, 1)
         places = v_ptr + (number * vp + row * vl + kv * vh)[:, None] + cv[None, :]
         v = tl.load(places, mask=seen[:, None] & (cv[None, :] < DV), other=0.0)
