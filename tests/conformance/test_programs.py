@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import tritium.language as tl
 from tests.conformance.support import build, run
 from tests.support.device import native
 from tritium.runtime.interpreted import InterpretedFunction
@@ -540,6 +541,18 @@ def kernel(x, o, stride, n):
             found = both(source, {"x": x, "o": integers(8), "stride": stride, "n": n})
             i = np.arange(8)
             np.testing.assert_array_equal(found, np.where(i < n, i * stride, -1))
+
+
+def test_floats_that_the_caller_makes_constant_keep_their_digits():
+    """As in the reference; a name that the kernel assigns is a float32."""
+    source = """
+def kernel(x, o, s):
+    tl.store(o, tl.load(x) * (s * 3))
+    y = s * 3
+    tl.store(o + 1, tl.load(x) * y)
+"""
+    arguments = {"x": np.ones(1), "o": np.zeros(2), "s": tl.constexpr(0.1)}
+    assert both(source, arguments).tolist() == [0.1 * 3, float(np.float32(0.1 * 3))]
 
 
 def test_short_circuits_at_compile_time():

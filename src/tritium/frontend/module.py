@@ -21,7 +21,7 @@ from tritium.errors import CompilationError
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.function import FunctionGenerator
 from tritium.frontend.targets import named
-from tritium.frontend.values import assigned, ir_types, unflatten, wrap
+from tritium.frontend.values import ir_types, undeclared, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
 from tritium.language import emitter
@@ -207,8 +207,7 @@ def argument_type(
 ) -> base_type:
     """The language type of an argument from its signature ("*fp32", "constexpr", a tuple).
 
-    A number that is a constant without being declared one (1, mostly) is to compute as the scalar
-    does that it is for other values: it is not weak (see `AssignedInt`)."""
+    For numbers that are constants without being declared ones see `undeclared`."""
     if is_sequence(signature):
         members = [
             argument_type(kind, constants, (*path, i), is_declared)
@@ -217,7 +216,7 @@ def argument_type(
         return tuple_type(members, getattr(signature, "_fields", None))
     if signature == "constexpr" or path in constants:
         value = wrap(constants.get(path))
-        return type_of(value if is_declared else assigned(value))
+        return type_of(value if is_declared else undeclared(value))
     return str_to_ty(signature)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from tritium import language as tl
@@ -46,10 +46,23 @@ def assigned(value: Any) -> Any:
     """A value as an assignment to a plain name leaves it: compile-time numbers in it are not weak
     any more (see `AssignedInt`)."""
     value = wrap(value)
+    return constexpr(as_assigned(value.value)) if is_number(value) else _members(value, assigned)
+
+
+def undeclared(value: Any) -> Any:
+    """A constant of a parameter that is not declared one: an integer (1, mostly) computes as the
+    scalar that it is for other values; a float, constant because the caller made it one, keeps all
+    its digits."""
+    value = wrap(value)
     if is_number(value):
-        return constexpr(as_assigned(value.value))
+        return value if isinstance(value.value, float) else assigned(value)
+    return _members(value, undeclared)
+
+
+def _members(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value, changed in each member if it is a tuple that has constants."""
     if isinstance(value, tl.tuple) and any(isinstance(v, constexpr) for v in value.values):
-        values = [assigned(v) for v in value.values]
+        values = [change(v) for v in value.values]
         return tl.tuple(values, tuple_type(map(type_of, values), value.type.fields))
     return value
 

@@ -33,7 +33,7 @@ from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
 from tritium.backends.interpreter.scheduler import ProgramScheduler
 from tritium.errors import CompilationError, InterpreterError
-from tritium.frontend.values import assigned, wrap
+from tritium.frontend.values import undeclared, wrap
 from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import base_value
@@ -164,7 +164,7 @@ class InterpretedKernel:
             if param.is_constexpr:
                 converted = wrap(unwrap(value))
             else:
-                converted = assigned(  # as compiled: a constant number behaves as a scalar does
+                converted = undeclared(
                     arguments.convert(
                         param.name, value, param.annotation_type, param.is_const, index
                     )
