@@ -225,6 +225,24 @@ def hinted_range(out):
         tl.store(out, i)
 
 
+def masked_range(out):
+    for i in range(0, 8, mask=True):  # pyright: ignore
+        tl.store(out, i)
+
+
+def numbered_attribute(out):
+    tl.store(out, hasattr(out, 5))  # pyright: ignore
+
+
+@pytest.mark.parametrize(("kernel", "message"), [
+    (masked_range, "unexpected keyword argument 'mask'; its hints are num_stages, "),
+    (numbered_attribute, "(hasattr: 5 is no name of an attribute|attribute name must be string)"),
+])  # fmt: skip
+def test_arguments_that_builtins_do_not_take(make: Any, kernel: Any, message: str) -> None:
+    with pytest.raises(TritonError, match=r"\^(.|\n)*" + message):
+        make(kernel)[(1,)](np.zeros(1, np.int32))
+
+
 def test_range_takes_what_that_of_python_takes_and_hints(make: Any) -> None:
     out = np.zeros(1, np.int32)
     with pytest.raises(TritonError, match=r"\^(.|\n)*range takes 1 to 3 arguments; got 4"):

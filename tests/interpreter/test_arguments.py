@@ -218,9 +218,9 @@ def test_numpy_numbers_are_scalars():
     assert Arguments().convert("n", 200, "u8").value == 200
 
 
-def test_constant_numbers_are_scalars_as_in_compiled_kernels():
+def test_constant_integers_are_scalars_as_in_compiled_kernels():
     def kernel(out, x, pair):
-        tl.store(out, isinstance(x, tl.tensor) and isinstance(pair[0], tl.constexpr))
+        tl.store(out, isinstance(x, tl.tensor) and not isinstance(pair[0], tl.tensor))
         tl.store(out + 1, x / 2 + pair[0])
 
     out = np.zeros(2, np.float32)

@@ -183,11 +183,10 @@ def _constant(facts: Facts, value: Any, path: tuple[int, ...], at: int) -> str:
 
 
 def _number_constant(facts: Facts, value: Any, path: tuple[int, ...], at: int) -> str:
-    """A constant that the kernel sees as a number."""
+    """A constant, which the kernel sees as a scalar if it is an integer."""
     _constant(facts, value, path, at)
-    if not isinstance(value, bool):
-        kind = "i32" if isinstance(value, int) else "fp32"
-        facts.seen[at] = crc(SPELLED[kind]), bits_of(value, kind)
+    if isinstance(value, int) and not isinstance(value, bool):
+        facts.seen[at] = crc(SPELLED["i32"]), bits_of(value, "i32")
     return "constexpr"
 
 

@@ -99,7 +99,9 @@ def _least(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 def _look_at(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
-    if function is hasattr or function is getattr:
+    if (function is hasattr or function is getattr) and len(args) > 1:
+        if not isinstance(args[1], str):
+            raise TypeError(f"{function.__name__}: {args[1]!r} is no name of an attribute")
         args[0] = owner_of(args[0], args[1])
     if function is isinstance:
         return constexpr(_is_instance(args[0], args[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,12 +76,20 @@ class range(base_value):
         return f"range({self.start}, {self.end}, {self.step})"
 
 
+_PARAMETERS = [*inspect.signature(range).parameters]
+
+
 class python_range(range):
     """Python's `range` in a kernel: it has no argument after the step; hints are keywords."""
 
     def __init__(self, *bounds: object, **hints: object):
         if not 1 <= len(bounds) <= 3:
             raise TypeError(f"range takes 1 to 3 arguments; got {len(bounds)}")
+        if unknown := hints.keys() - {*_PARAMETERS[len(bounds) :]}:
+            raise TypeError(
+                f"range got an unexpected keyword argument {min(unknown)!r}; its hints are "
+                f"{', '.join(_PARAMETERS[3:])}"
+            )
         super().__init__(*bounds, **hints)
 
 
