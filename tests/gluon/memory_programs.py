@@ -105,6 +105,21 @@ def reshapes(launch: Launch) -> None:
 
 
 @gluon.jit
+def reshape_one_kernel(out, layout: gl.constexpr):
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    five = gl.full([1], 5, gl.int32, gl.SliceLayout(0, layout))
+    memory = gl.allocate_shared_memory(gl.int32, [1], plain, five)
+    gl.store(out + gl.full([1, 1], 0, gl.int32, layout), memory.reshape((1, 1)).load(layout))
+
+
+def reshapes_of_one_element(launch: Launch) -> None:
+    """Memory of one element has no bases of offsets, in any shape."""
+    out = np.zeros(1, np.int32)
+    launch(reshape_one_kernel, (1,), out, layout=gl.BlockedLayout([1, 1], [4, 8], [1, 4], [1, 0]))
+    assert out[0] == 5
+
+
+@gluon.jit
 def reuse_kernel(src, out, layout: gl.constexpr):
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     i = gl.arange(0, 256, layout)
@@ -278,8 +293,7 @@ def indices(launch: Launch) -> None:
 
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (round_trips, views, reshapes, reuse, indices, pipelines, barriers_of_copies,
-                  products_by_threads,
-                  products_on_tensor_cores)
+    for check in (round_trips, views, reshapes, reshapes_of_one_element, reuse, indices, pipelines,
+                  barriers_of_copies, products_by_threads, products_on_tensor_cores)
 }  # fmt: skip
 """The programs that sm_80 can run."""

@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 from xdsl.irdl import irdl_attr_definition
 
 from tritium.errors import OpError
-from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, dim, linear
+from tritium.ir.layouts.encodings import (
+    BLOCK,
+    OFFSET,
+    SharedEncoding,
+    SwizzledSharedEncoding,
+    dim,
+    linear,
+)
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.moves import flat
 
@@ -70,6 +77,11 @@ def reshaped_memory(
     layout = flat(linear(encoding, shape))
     sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
     layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
+    if not layout.bases(OFFSET):  # one element, which has no offset to move by
+        order = tuple(reversed(range(len(result))))
+        return SwizzledSharedEncoding.make(
+            vec=1, perPhase=1, maxPhase=1, order=order, CGALayout=layout.bases(BLOCK)
+        )
     return SharedLinearEncoding.make(
         **{key: layout.bases(key) for key in (OFFSET, BLOCK)}, alignment=encoding.base_alignment
     )
