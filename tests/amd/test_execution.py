@@ -109,7 +109,7 @@ def test_a_sample_of_the_suite(arch: str) -> None:
 
 
 PARTS = 32
-"""Of the suite, with every 32nd case each: files have cases of very different length, and a whole
+"""Parts of the suite, every 32nd case each: files have cases of very different length, and a whole
 file can take longer than a test may."""
 
 
@@ -180,7 +180,7 @@ FAULTS = {
 
 @functools.cache
 def is_right(name: str) -> bool:
-    """Whether a kernel without a change gives right results."""
+    """True if a kernel without a change gives right results."""
     return not is_wrong(name, "gfx942", str)
 
 

@@ -544,7 +544,7 @@ def kernel(x, o, stride, n):
 
 
 def test_floats_that_the_caller_makes_constant_keep_their_digits():
-    """As in the reference; a name that the kernel assigns is a float32."""
+    """They do in the reference; a name that the kernel assigns is a float32."""
     source = """
 def kernel(x, o, s):
     tl.store(o, tl.load(x) * (s * 3))

@@ -292,7 +292,7 @@ def _numbers() -> dict[str, Number]:
 
 
 def wrong(program: Program, way: Callable[..., None]) -> str:
-    """How a program that `way` runs differs from its meaning; "" if it does not. Raises `Refused`
+    """The differences of a program that `way` runs from its meaning, or "". Raises `Refused`
     for a program that has none."""
     whole, real = program.expected()
     given: dict[str, Any] = {**ARGUMENTS, "C": 6, "K": -3}

@@ -103,7 +103,7 @@ def eight_columns_kernel(src, out):
 
 
 def test_descriptor_of_rows_of_16_bytes() -> None:
-    """Where nothing is swizzled, the leading step of a descriptor is that from eight k to the next
+    """Without a swizzle the leading step of a descriptor is that from eight k to the next
     eight, also if neighbours in memory are across k (PTX ISA, "Strides")."""
     kernel = compiled(eight_columns_kernel, "*fp16 *fp32")
     leading_step = 8 * 16

@@ -158,7 +158,7 @@ def test_losses_of_many_rows(reduction: str):
 
 
 def test_rows_without_columns():
-    """Of any strides: each row has a loss, as no column is right."""
+    """Logits of any strides: each row has a loss, as no column is right."""
     target = torch.tensor([0, -100], device=place())
     for logits in (normal(2, 0), normal(0, 2).T):
         loss = cross_entropy(logits, target, reduction="none")

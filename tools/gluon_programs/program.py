@@ -149,7 +149,7 @@ def strides_of(shape: Sequence[int]) -> list[int]:
 
 
 def places(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-    """Where the elements of a block are."""
+    """The places of a block's elements."""
     found = np.zeros(tuple(shape), np.int64)
     for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         found = (

@@ -192,7 +192,7 @@ def stack(parts: Sequence[Bounded], axis: int = 0) -> Bounded:
 
 
 def difference(found: Array, right: Bounded, to: Format) -> str:
-    """Where `found`, numbers of the format `to`, is not what it may be; "" if it is nowhere."""
+    """The places where `found`, of the format `to`, is not what it may be, in words, or ""."""
     if found.shape != right.shape:
         return f"has the shape {found.shape}, not {right.shape}"
     want = right.value

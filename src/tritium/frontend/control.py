@@ -483,7 +483,7 @@ class ControlFlow(Part):
             self.scope.locals[node.target.id] = ended
 
     def _keeps(self, name: str, type_: tl.dtype) -> bool:
-        """Whether a loop's variable, of this type, has a value after the loop: it had one of the
+        """True if a loop's variable, of this type, has a value after the loop: it had one of the
         type before, which is made dynamic here, and stays if there is no iteration."""
         value = self.scope.locals.get(name)
         if value is None or isinstance(value, Undefined) or not carriable(value):

@@ -52,8 +52,9 @@ class SignatureWriter:
         return truth
 
     def _properties(self, f: Code, state: Value, obj: Value) -> Value:
-        """Whether a tensor requires grad, as a variable; returns from the function where it has yet
-        to be negated. Read from torch's structs, or asked for where their places are not known."""
+        """A variable: 1 if a tensor requires grad, else 0; returns from the function for a tensor
+        that has yet to be negated. Read from torch's structs, or asked for where their places are
+        not known."""
         grad, asks = f.variable("i64", i64(1)), f.variable("i64", i64(1))
         impl = f.read(state, SIGNATURE_STATE, "impl")
         with f.when(f.icmp("ne", impl, i64(0))):

@@ -44,7 +44,7 @@ def compiled(arch: int, stages: int, warps: int = 8) -> Any:
 
 @pytest.mark.parametrize("warps", [4, 8])
 def test_warps_without_part_in_copies(warps: int, no_ptxas: None) -> None:
-    """Of eight warps those that start no copy branch around it; four are masked."""
+    """Eight warps: those that start no copy branch around it. Four warps: they are masked."""
     loop = compiled(90, 3, warps).asm["ptx"].partition("wgmma.mma_async")[2]
     before = loop[: loop.index("cp.async.bulk.tensor")].rpartition("bar.sync")[2]
     assert bool(re.search(r"@%p\d+ bra", before)) == (warps == 8)

@@ -54,7 +54,7 @@ def is_assigned(value: object) -> bool:
 
 
 def fits_float32(value: float) -> bool:
-    """Whether a Python float is by itself a float32, and not too large or too small for one."""
+    """True if a Python float is by itself a float32, and not too large or too small for one."""
     special = value == 0.0 or value != value or abs(value) == math.inf
     return special or 2.0**-126 <= abs(value) <= (2 - 2.0**-23) * 2.0**127
 
