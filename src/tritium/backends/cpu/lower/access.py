@@ -368,7 +368,9 @@ def _lanes_origin(e: Emitter, pointer: Lanes) -> Origin | None:
     AVX-512, but computes the addresses as vectors and moves them one by one. Two offsets move at
     once (Zen 3, gathers from rows of 1024 floats: .69 ns an element, .94 by LLVM's code)."""
     c = e.context
-    if not isinstance(pointer, Vec) or c.host.arm or "avx512f" in c.features:
+    if not isinstance(pointer, Vec) or e.width < 2:
+        return None
+    if c.host.arm or "avx512f" in c.features:
         return None
     return pointer.origin
 
