@@ -68,10 +68,6 @@ def machine(arch: str, packed: bool = True, alone: bool = False) -> Any:
         "+cumode": alone and arch.startswith(("gfx11", "gfx120")),  # which have pairs
     }
     features = ",".join(name for name, is_on in wanted.items() if is_on)
-    # What these two passes of LLVM's code generator find, in up to a fifth of its time, lowering
-    # has shared already: without them kernels have 0.5 % more instructions. The other targets in
-    # use do not have them.
-    llvm.set_option("", "-opt-disable=slsr,nary-reassociate")
     # At level 3 GVN takes the place of early CSE: it takes longer, and makes more instructions.
     made = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=arch, features=features, opt=2, reloc="pic", codemodel="default"
