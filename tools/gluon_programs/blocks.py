@@ -10,7 +10,14 @@ import numpy as np
 
 from tools.gluon_programs.program import GluonProgram, index, named, offsets, places, strides_of
 from tools.tile_programs.accesses import ELEMENTS, widened
-from tools.tile_programs.arithmetic import COMPARISONS, NUMBERS, OPERATIONS, divided, pair_of
+from tools.tile_programs.arithmetic import (
+    COMPARISONS,
+    NUMBERS,
+    OPERATIONS,
+    divided,
+    gather_of,
+    pair_of,
+)
 from tools.tile_programs.combining import recurrence
 from tools.tile_programs.program import ALL_KINDS, E4M3, LARGEST, Tile, row_major, wrapped
 from tritium.experimental.gluon import language as gl
@@ -321,18 +328,11 @@ def joined(p: GluonProgram) -> bool:
 
 def gathered(p: GluonProgram) -> bool:
     """`gather` along an axis, with indices from a tile in any layout."""
-    s, a = p.source, p.pick("ifnh", 1)
-    if a is None:
+    found = gather_of(p)
+    if found is None:
         return False
-    axis = s.randrange(len(a.shape))
-    fit = [
-        t for t in p.tiles
-        if t.data.dtype == np.int32 and len(t.shape) == len(a.shape)
-        and all(x == y for d, (x, y) in enumerate(zip(t.shape, a.shape, strict=True)) if d != axis)
-    ]  # fmt: skip
-    if not fit:
-        return False
-    at, last = s.choice(fit), a.shape[axis] - 1
+    a, axis, at = found
+    last = a.shape[axis] - 1
     p.new(f"gl.gather({a.name}, {at.name} & {last}, {axis})",
           np.take_along_axis(a.data, at.data & np.int32(last), axis + 1))  # fmt: skip
     return True

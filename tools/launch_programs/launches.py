@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +103,25 @@ def make_call(source: random.Random, parameters: list[Parameter], given: list[An
         facts.key.append(i)
         facts.signature.append(note(facts, parameter, value, (i + 2,), i + 1))
     return Call(given, positional, omitted, rest, options, facts)
+
+
+def in_threads(function: Callable[[Any], None], each: Sequence[Any]) -> None:
+    """Call a function in a thread for each argument, all at once. Raises what the first one did."""
+    errors: list[BaseException] = []
+
+    def run(argument: Any) -> None:
+        try:
+            function(argument)
+        except BaseException as error:
+            errors.append(error)
+
+    started = [threading.Thread(target=run, args=(argument,)) for argument in each]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def random_grid(source: random.Random) -> tuple[Any, int]:

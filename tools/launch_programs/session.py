@@ -20,6 +20,7 @@ from tools.launch_programs.launches import (
     check_kernel,
     check_values,
     describe,
+    in_threads,
     make_call,
     random_call,
     random_grid,
@@ -191,26 +192,16 @@ class Session:
                   for call in list(live.calls.values())[-3:]]  # fmt: skip
         for _ in range(3):
             work.append([self.source.choice(calls) for _ in range(6)])
-        errors: list[BaseException] = []
         before = len(self.events)
 
         def run(todo: list[tuple[Live, Call]]) -> None:
-            try:
-                for live, call in todo:
-                    out, counts = call.buffers(self.device)
-                    args, kwargs = call.arguments(live.kernel.parameters)
-                    live.function[(2,)](out, counts, *args, **kwargs)
-                    check_values(live, call, out, 2)
-            except BaseException as error:
-                errors.append(error)
+            for live, call in todo:
+                out, counts = call.buffers(self.device)
+                args, kwargs = call.arguments(live.kernel.parameters)
+                live.function[(2,)](out, counts, *args, **kwargs)
+                check_values(live, call, out, 2)
 
-        started = [threading.Thread(target=run, args=(todo,)) for todo in work]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        if errors:
-            raise errors[0]
+        in_threads(run, work)
         self._check_threads([pair for todo in work for pair in todo], before)
 
     def _check_threads(self, done: list[tuple[Live, Call]], before: int) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import torch
 
 import tritium
 import tritium.language as tl
-from tools.launch_programs.launches import Mismatch
+from tools.launch_programs.launches import Mismatch, in_threads
 
 
 @tritium.jit
@@ -175,21 +174,7 @@ class Tuned:
         """Threads launch at once: each key is measured once."""
         work = [self.arguments() for _ in range(4)]
         before = dict(self.counts)
-        errors: list[BaseException] = []
-
-        def run(arguments: tuple[Any, ...]) -> None:
-            try:
-                self.launch(arguments, arguments[2] % 3 == 1)
-            except BaseException as error:
-                errors.append(error)
-
-        started = [threading.Thread(target=run, args=(arguments,)) for arguments in work]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        if errors:
-            raise errors[0]
+        in_threads(lambda arguments: self.launch(arguments, arguments[2] % 3 == 1), work)
         keys = {self.key(arguments) for arguments in work} - self.known
         if self.cached and not self.own_hook:
             keys -= self.stored

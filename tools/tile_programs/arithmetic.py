@@ -286,20 +286,26 @@ def joined(p: Program) -> bool:
     return True
 
 
-def gathered(p: Program) -> bool:
-    """`gather` along an axis, with indices from a tile."""
+def gather_of(p: Program) -> tuple[Tile, int, Tile] | None:
+    """A tile, one of its axes, and an int32 tile that agrees with it along all others."""
     s, a = p.source, p.pick("ifnh", 1)
     if a is None:
-        return False
+        return None
     axis = s.randrange(len(a.shape))
     fit = [
         t for t in p.tiles
         if t.data.dtype == np.int32 and len(t.shape) == len(a.shape)
         and all(x == y for d, (x, y) in enumerate(zip(t.shape, a.shape, strict=True)) if d != axis)
     ]  # fmt: skip
-    if not fit:
+    return (a, axis, s.choice(fit)) if fit else None
+
+
+def gathered(p: Program) -> bool:
+    """`gather` along an axis, with indices from a tile."""
+    found = gather_of(p)
+    if found is None:
         return False
-    index = s.choice(fit)
+    a, axis, index = found
     last = a.shape[axis] - 1
     p.new(f"tl.gather({a.name}, {index.name} & {last}, {axis})",
           np.take_along_axis(a.data, index.data & np.int32(last), axis + 1))  # fmt: skip
