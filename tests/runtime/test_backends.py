@@ -102,6 +102,10 @@ def test_a_plug_in_that_cannot_be_imported(
     config = DriverConfig()
     assert config.active.get_current_target().backend in ("cpu", "cuda")
     assert type(make_backend(GPUTarget("cpu", None, 1))).__name__ == "CPUBackend"
+    with monkeypatch.context() as patch:
+        patch.setenv("TRITON_DEFAULT_BACKEND", "dummy")
+        with pytest.raises(RuntimeError, match=r"_BACKEND: the backend 'dummy' cannot be imported"):
+            _ = DriverConfig().active
     with pytest.raises(RuntimeError, match=r"'dummy' cannot be imported: \w+Error: ") as error:
         make_backend(GPUTarget("dummy", 1, 1))
     assert isinstance(error.value.__cause__, Exception)

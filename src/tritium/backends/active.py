@@ -65,7 +65,13 @@ def _named(name: str) -> DriverBase:
             f"TRITON_DEFAULT_BACKEND: no backend {name!r} is installed; there are "
             f"{sorted(backends.packages)}"
         )
-    found = backends.driver(name)
+    try:
+        found = backends.driver(name)
+    except Exception as error:
+        raise RuntimeError(
+            f"TRITON_DEFAULT_BACKEND: the backend {name!r} cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     if not found.is_active():
         raise RuntimeError(
             f"TRITON_DEFAULT_BACKEND: the backend {name!r} has no device or driver on this machine"
