@@ -136,3 +136,50 @@ def test_two_buffers_that_a_loop_swaps_are_both_read():
     }}""")
     assert allocation.size == 4096
     assert barriers == ["ttg.local_load"]
+
+
+PRODUCT = """
+#mma = #ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1],
+                        instrShape = [16, 16, 16]}>
+#h = #ttg.nvmma_shared<{swizzlingByteWidth = 32, transposed = false, elementBitWidth = 16}>
+"""
+H = "!ttg.memdesc<64x16xf16, #h, #smem, mutable>"
+K = "!ttg.memdesc<16x16xf16, #h, #smem, mutable>"
+C = "tensor<64x16xf32, #mma>"
+
+
+@pytest.mark.parametrize(("left", "expected"), [(0, 1), (1, 2)])
+def test_a_product_that_has_ended_is_no_reader_in_the_next_iteration(left: int, expected: int):
+    """Threads meet after the wait for the product that reads %m. If that wait leaves a product in
+    flight, the one that reads %m has not ended, and they meet before %m is written again."""
+    module = parse_module(f"""{HEAD.replace("module", PRODUCT + "module", 1)}
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %z = arith.constant dense<0.0> : {C}
+    %x = arith.constant dense<1.0> : tensor<64x16xf16, #mma>
+    %m = ttg.local_alloc : () -> {H}
+    %k = ttg.local_alloc : () -> {K}
+    %o = ttg.local_alloc : () -> {M}
+    scf.for %i = %c0 to %n step %c1 : i32 {{
+      ttg.local_store %x, %m : tensor<64x16xf16, #mma> -> {H}
+      ttg.local_store %v, %o : {T} -> {M}
+      %d = ttng.warp_group_dot %m, %k, %z {{isAsync = true}} : {H} * {K} -> {C}
+      %w = ttng.warp_group_dot_wait %d {{pendings = {left} : i32}} : {C}
+      gpu.barrier
+      %e = ttng.warp_group_dot_wait %w {{pendings = 0 : i32}} : {C}
+    }}
+    tt.return
+  }}
+}}
+""")
+    barriers, _ = analyse_module(module)
+    assert barriers.count("ttg.local_store") == expected - 1
+
+
+def test_a_fence_of_the_program_is_not_repeated():
+    """The barrier before a bulk copy of what threads stored needs no second fence."""
+    module = parse_module((KERNELS / "matmul_tma.ttgir").read_text())
+    function: Any = module.body.block.first_op
+    blocks = list(function.regions[0].blocks)
+    found = Barriers(allocate(blocks, partial(scratch_bytes, "nvidia"))).find(blocks)
+    assert [fence for op, fence in found.items() if "local_to_global" in op.name] == [False]

@@ -182,3 +182,22 @@ tt.func public @half(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %w: tensor<3
   tt.store %p, %d : tensor<16x16x!tt.ptr<f32>>
   tt.return
 }
+
+// A block of a descriptor is read from shared memory in any encoding: the conversion stands at the
+// load, not behind the reshape.
+// CHECK-LABEL: @block
+// CHECK: %[[B:.*]] = tt.descriptor_load
+// CHECK: %[[C:.*]] = ttg.convert_layout %[[B]] : tensor<1x1x64xf32, {{.*}} -> tensor<1x1x64xf32, #[[L:.*]]>
+// CHECK: tt.reshape %[[C]] : tensor<1x1x64xf32, #[[L]]> -> tensor<64xf32, #ttg.slice
+// CHECK-NEXT: tt.expand_dims
+tt.func public @block(%d: !tt.tensordesc<tensor<1x1x64xf32>>, %i: i32, %x: tensor<64x16xf16>, %w: tensor<16x64xf16>, %p: tensor<64x64x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %b = tt.descriptor_load %d[%i, %i, %i] : !tt.tensordesc<tensor<1x1x64xf32>> -> tensor<1x1x64xf32>
+  %r = tt.reshape %b : tensor<1x1x64xf32> -> tensor<64xf32>
+  %s = tt.dot %x, %w, %z : tensor<64x16xf16> * tensor<16x64xf16> -> tensor<64x64xf32>
+  %e = tt.expand_dims %r {axis = 0 : i32} : tensor<64xf32> -> tensor<1x64xf32>
+  %f = tt.broadcast %e : tensor<1x64xf32> -> tensor<64x64xf32>
+  %a = arith.addf %s, %f : tensor<64x64xf32>
+  tt.store %p, %a : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}

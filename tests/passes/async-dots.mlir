@@ -105,3 +105,29 @@ tt.func public @inside(%n: i32, %x: tensor<64x16x!tt.ptr<f16>, #blocked>, %k: !t
   }
   tt.return %r, %s : tensor<64x16xf32, #mma>, tensor<64x16xf32, #mma>
 }
+
+// Of several products those fly into the next iteration that begin after the last one that may not:
+// here one that reads memory of the loop's body. The flying accumulator has passed a wait before.
+// CHECK-LABEL: @after
+// CHECK: %[[I:.*]] = ttng.warp_group_dot_wait %z {pendings = 0 : i32}
+// CHECK-NEXT: %[[R:.*]]:2 = scf.for {{.*}} iter_args(%[[FIRST:.*]] = %z, %[[LAST:.*]] = %[[I]])
+// CHECK: %[[M:.*]] = ttg.local_alloc
+// CHECK: %[[D:.*]] = ttng.warp_group_dot %[[M]], %k, %[[FIRST]]
+// CHECK: %[[E:.*]] = ttng.warp_group_dot %q, %k, %[[LAST]]
+// CHECK-NEXT: %[[V:.*]]:3 = ttng.warp_group_dot_wait %[[E]], %q, %k {pendings = 2 : i32}
+// CHECK-NEXT: %[[W:.*]]:3 = ttng.warp_group_dot_wait %[[D]], %[[M]], %k {pendings = 1 : i32}
+// CHECK-NEXT: scf.yield %[[W]]#0, %[[V]]#0
+// CHECK: }
+// CHECK-NEXT: ttng.warp_group_dot_wait %[[R]]#1 {pendings = 0 : i32}
+tt.func public @after(%n: i32, %x: tensor<64x16x!tt.ptr<f16>, #blocked>, %q: !ttg.memdesc<64x16xf16, #shared, #smem>, %k: !ttg.memdesc<16x16xf16, #shared, #smem>, %z: tensor<64x16xf32, #mma>) -> (tensor<64x16xf32, #mma>, tensor<64x16xf32, #mma>) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%first = %z, %last = %z) -> (tensor<64x16xf32, #mma>, tensor<64x16xf32, #mma>) : i32 {
+    %l = tt.load %x : tensor<64x16x!tt.ptr<f16>, #blocked>
+    %m = ttg.local_alloc %l : (tensor<64x16xf16, #blocked>) -> !ttg.memdesc<64x16xf16, #shared, #smem>
+    %d = ttng.warp_group_dot %m, %k, %first {inputPrecision = 0 : i32} : !ttg.memdesc<64x16xf16, #shared, #smem> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    %e = ttng.warp_group_dot %q, %k, %last {inputPrecision = 0 : i32} : !ttg.memdesc<64x16xf16, #shared, #smem> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    scf.yield %d, %e : tensor<64x16xf32, #mma>, tensor<64x16xf32, #mma>
+  }
+  tt.return %r#0, %r#1 : tensor<64x16xf32, #mma>, tensor<64x16xf32, #mma>
+}

@@ -15,7 +15,6 @@ op begins and ends, and in between through mbarriers.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -31,25 +30,34 @@ from tritium.ops.ttgir.memory import MemDescIndexOp
 from tritium.ops.ttgir.types import bytes_of
 
 Bytes: TypeAlias = "tuple[int, int]"
-Sets: TypeAlias = "defaultdict[Queue, set[Bytes]]"
-
 _SYNCHRONIZES = (Action.ARRIVE, Action.WAIT)
 
+_MOST_GROUPS = 8
+"""Groups of a queue in flight that are told apart; older ones count as one, of which a wait ends an
+unknown part."""
 
-def _sets() -> Sets:
-    return defaultdict(set)
+
+@dataclass
+class _Group:
+    """What asynchronous accesses that end together read and write."""
+
+    reads: set[Bytes] = field(default_factory=set[Bytes])
+    writes: set[Bytes] = field(default_factory=set[Bytes])
+
+    def join(self, other: _Group) -> None:
+        self.reads |= other.reads
+        self.writes |= other.writes
 
 
 @dataclass
 class _State:
-    """Accesses since the last barrier; `pending` ones are asynchronous and in flight; `stores` are
-    writes since the last fence."""
+    """Accesses since the last barrier; `stores` are writes since the last fence; `flying` are the
+    groups of asynchronous accesses of each queue that may be in flight, the newest first."""
 
     reads: set[Bytes] = field(default_factory=set[Bytes])
     writes: set[Bytes] = field(default_factory=set[Bytes])
     stores: set[Bytes] = field(default_factory=set[Bytes])
-    pending_reads: Sets = field(default_factory=_sets)
-    pending_writes: Sets = field(default_factory=_sets)
+    flying: dict[Queue, list[_Group]] = field(default_factory=dict[Queue, list[_Group]])
 
     def copy(self) -> _State:
         new = _State()
@@ -62,25 +70,45 @@ class _State:
         self.reads |= other.reads
         self.writes |= other.writes
         self.stores |= other.stores
-        for mine, theirs in ((self.pending_reads, other.pending_reads),
-                             (self.pending_writes, other.pending_writes)):  # fmt: skip
-            for queue, ranges in theirs.items():
-                mine[queue] |= ranges
+        for queue, groups in other.flying.items():
+            mine = self.flying.setdefault(queue, [])
+            mine += (_Group() for _ in range(len(groups) - len(mine)))
+            for group, theirs in zip(mine, groups, strict=False):
+                group.join(theirs)
         return before != self._size()
 
     def _size(self) -> int:
-        pending = (*self.pending_reads.values(), *self.pending_writes.values())
-        return sum(map(len, (self.reads, self.writes, self.stores, *pending)))
+        groups = [group for groups in self.flying.values() for group in groups]
+        flying = sum(1 + len(group.reads) + len(group.writes) for group in groups)
+        return sum(map(len, (self.reads, self.writes, self.stores))) + flying
 
     def synchronize(self) -> None:
         """All threads have reached a barrier."""
         self.reads.clear()
         self.writes.clear()
 
-    def wait(self, queue: Queue) -> None:
-        """This thread has waited for its asynchronous accesses; other threads may not have."""
-        self.reads |= self.pending_reads[queue]
-        self.writes |= self.pending_writes[queue]
+    def start(self, queue: Queue, begins: _Group) -> None:
+        """An op begins asynchronous accesses."""
+        groups = self.flying.setdefault(queue, [])
+        if queue.has_groups and groups:
+            groups[0].join(begins)
+            return
+        groups.insert(0, begins)
+        if len(groups) > _MOST_GROUPS:
+            oldest = groups.pop()
+            groups[-1].join(oldest)
+
+    def wait(self, queue: Queue, left: int) -> None:
+        """This thread has waited for all but the newest `left` groups of its asynchronous accesses;
+        other threads may not have."""
+        groups = self.flying.get(queue, [])
+        if queue.has_groups:  # where a group ends is not followed here
+            left = 0
+        for group in groups[min(left, _MOST_GROUPS - 1):]:
+            self.reads |= group.reads
+            self.writes |= group.writes
+        if not queue.has_groups and left < _MOST_GROUPS:
+            del groups[left:]
 
 
 def _overlaps(ranges: set[Bytes], place: Bytes) -> bool:
@@ -183,23 +211,28 @@ class Barriers:
         if scratch is not None:  # the op itself writes, synchronizes, and reads
             state.synchronize()
             state.reads.add(scratch)
+        begun: dict[Queue, _Group] = {}
         for effect, written in writes:
             if effect.queue is None:
                 state.writes.add(written)
                 state.stores.add(written)
             else:
-                state.pending_writes[effect.queue].add(written)
+                begun.setdefault(effect.queue, _Group()).writes.add(written)
         for effect, read in reads:
             state.reads.add(read)
             if effect.queue is not None:
-                state.pending_reads[effect.queue].add(read)
+                begun.setdefault(effect.queue, _Group()).reads.add(read)
+        for queue, group in begun.items():
+            state.start(queue, group)
+        if op.publishes_stores:
+            state.stores.clear()
         for effect in effects:
             if effect.action is not Action.WAIT or effect.resource is Resource.HOST:
                 continue  # a program that stops at a failed check waits for no thread
             if effect.queue is None:
                 state.synchronize()
             elif effect.queue.per_thread:
-                state.wait(effect.queue)
+                state.wait(effect.queue, op.left_in_flight)
 
     def _conflicts(
         self, state: _State, reads: list[tuple[Effect, Bytes]],

@@ -438,6 +438,9 @@ class Op(DeclaredOp):
         """The arrivals that end a phase of the mbarrier that the op makes, if it makes one."""
         return None
 
+    publishes_stores: ClassVar[bool] = False
+    """The op makes what its threads stored to shared memory visible to the async proxy."""
+
     @property
     def left_in_flight(self) -> int:
         """The newest groups of a queue that may stay in flight when the op has waited for it."""

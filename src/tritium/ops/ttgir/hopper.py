@@ -213,6 +213,7 @@ class FenceAsyncSharedOp(Op):
 
     name = "ttng.fence_async_shared"
     capabilities = 90, 999
+    publishes_stores = True
     effects = (opaque(SHARED),)
     syntax = "attrs"
     bCluster = bool_attr()

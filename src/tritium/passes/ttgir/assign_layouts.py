@@ -36,6 +36,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
 from tritium.ops.base import ControlEdge, Op, changes_layout
 from tritium.ops.terminators import terminator
+from tritium.ops.ttir.descriptor import DescriptorAccess
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -343,7 +344,9 @@ class _Rewrite:
             moving, cost = _moving(value), self._again(value, encoding, 0)
             # A home that only a demand chose is as good as any: at the same cost, what is loaded is
             # converted, or read from a buffer in the encoding in which it is used.
-            chosen = self.homes.level[value] == SOFT and _can_compute_again(value.owner)
+            chosen = _can_compute_again(value.owner) and (
+                self.homes.level[value] == SOFT or _views_block(value)
+            )
             if cost < moving or (chosen and self._computing(value, encoding, 0) <= moving):
                 known = self._recompute(value, encoding, place)
             else:
@@ -413,6 +416,17 @@ def _moving(value: SSAValue) -> float:
     and read again, with a barrier between."""
     words = max(ir.bit_width(value.type) / 32, 0.5)
     return 4096 + 4 * (1 + words) * prod(ir.shape_of(value.type))
+
+
+def _views_block(value: SSAValue) -> bool:
+    """True for a reshaped or permuted block of a descriptor. The block is read from shared memory,
+    in any encoding."""
+    owner = value.owner
+    while isinstance(owner, Operation) and is_follower(owner) and not weight(owner):
+        if len(owner.operands) != 1:
+            return False
+        owner = source_of(owner.operands[0]).owner
+    return isinstance(owner, DescriptorAccess) and owner is not value.owner
 
 
 def _block_of(value: SSAValue) -> Block | None:

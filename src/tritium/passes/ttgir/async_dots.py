@@ -26,7 +26,6 @@ the next one could write its operands' registers, or memory that the loop's body
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -39,7 +38,7 @@ from tritium.analysis.regions import ancestor_in, functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.base import Op
-from tritium.ops.effects import BARRIER, SHARED, Action, Effect
+from tritium.ops.effects import BARRIER, GLOBAL, SHARED, Action, Effect
 from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import MemDescTransOp, MemDescType, WarpGroupDotWaitOp
@@ -75,22 +74,26 @@ def start_products(loop: ForOp) -> bool:
 
 
 def hand_on_ended(loop: ForOp, results: list[SSAValue]) -> list[SSAValue]:
-    """The results of a loop, where products were in flight after the wait for them.
-
-    The initial values of these accumulators pass a wait as well. Of a constant the assembler would
-    find copies on the way around the loop, where it takes products for running, and would let
-    products run one by one.
-    """
+    """The results of a loop, where products were in flight after the wait for them."""
     wait = loop.next_op
     if not isinstance(wait, WarpGroupDotWaitOp):
         return results
     ended = dict(zip(wait.inputs, wait.results, strict=True))
     for index, value in enumerate(results):
         if value in ended:
-            init = WarpGroupDotWaitOp.build([loop.inits[index]], pendings=0, location=loop.location)
-            insert_before(loop, init)
-            loop.operands[3 + index] = init.results[0]
+            _start_ended(loop, index)
     return [ended.get(v, v) for v in results]
+
+
+def _start_ended(loop: ForOp, index: int) -> None:
+    """Let the initial value of an accumulator that is in flight around a loop pass a wait. Of a
+    constant the assembler would find copies on the way around or out of the loop, where it takes
+    products for running, and would let products run one by one."""
+    init = loop.inits[index]
+    if not isinstance(init.owner, WarpGroupDotWaitOp):
+        wait = WarpGroupDotWaitOp.build([init], pendings=0, location=loop.location)
+        insert_before(loop, wait)
+        loop.operands[3 + index] = wait.results[0]
 
 
 def end_of(dot: Any) -> tuple[Operation, bool]:
@@ -131,21 +134,27 @@ def _arrives(loop: ForOp) -> bool:
     return not told <= awaited
 
 
-MOST_REGISTERS = 176
-"""Registers a thread that the products of a loop may take, at most, for one to start early: of 255,
-the others are left for addresses and for what is computed from products. The gradients of an
-attention with 64 columns (192 registers on 4 warps) would spill 112 bytes instead of 40."""
+MOST_REGISTERS = 208
+"""Registers a thread that the products under way and the addresses of a loop may take, at most, for
+a product to start early: of 255, the others are left for what is computed from products."""
+
+ADDRESS_REGISTERS = 8
+"""Registers a thread that an access through a tile of addresses takes, about. The gradients of an
+attention with 64 columns (192 registers for products on 4 warps) fit with descriptors; with four
+loads through addresses they would spill."""
 
 
 def _start_early(loop: ForOp, dots: list[Any]) -> list[Any]:
     """Move each product to right after the first one at which its operands are there, if the
     registers suffice; returns the products in their new order."""
-    taken = sum(registers(v) for v in loop.body.args[1:])
-    taken += sum(registers(d.results[0]) for d in dots if d.c not in loop.body.args)
+    kept = sum(registers(v) for v in loop.body.args[1:])
+    kept += ADDRESS_REGISTERS * sum(map(_is_addressed, loop.body.walk()))
     ordered = dots[:1]
     for dot in dots[1:]:
         earlier = [(before, _operands_between(before, dot)) for before in ordered]
         place = next(((b, ops) for b, ops in earlier if ops is not None), None)
+        own = [d for d in (*ordered, dot) if d.c not in loop.body.args]
+        taken = kept + sum(registers(d.results[0]) for d in own)
         if place is not None and taken <= MOST_REGISTERS:
             before, moved = place
             for op in reversed([*moved, dot]):
@@ -155,6 +164,14 @@ def _start_early(loop: ForOp, dots: list[Any]) -> list[Any]:
         else:
             ordered.append(dot)
     return ordered
+
+
+def _is_addressed(op: Operation) -> bool:
+    """True for an access of memory through a tile of addresses."""
+    return isinstance(op, Op) and any(
+        effect.resource is GLOBAL and any(map(is_tile, op.affected(effect)))
+        for effect in op.own_effects()
+    )
 
 
 def _operands_between(before: Operation, dot: Operation) -> list[Operation] | None:
@@ -216,7 +233,7 @@ class _Loop:
             self._op(op, carried)
         self._end(carried)
 
-    def _op(self, op: Operation, carried: Container[SSAValue]) -> None:
+    def _op(self, op: Operation, carried: dict[BlockArgument, int]) -> None:
         """Wait before an op for what it needs."""
         if isinstance(op, IfOp) and self._wait_in_branch(op):
             return
@@ -235,11 +252,14 @@ class _Loop:
         if self.begun == len(self.dots) and self.oldest < 0:
             self._wait(op.next_op, -1, [dot.results[0]])
 
-    def _needed(self, op: Any, carried: Container[SSAValue]) -> list[SSAValue]:
+    def _needed(self, op: Any, carried: dict[BlockArgument, int]) -> list[SSAValue]:
         """Products in flight that an op cannot take as they are."""
         if op is self.body.last_op:
             pairs = zip(op.operands, self.body.args[1:], strict=True)
-            return [v for v, a in pairs if v in self.flying and a not in carried]
+            needed = [v for v, a in pairs if v in self.flying and a not in carried]
+            return needed + [
+                v for v, n in self.flying.items() if 0 <= n < min(carried.values(), default=0)
+            ]
         needed = [v for v in outside_values(op) if v in self.flying]
         if op in self.dots and op.c.has_one_use():
             return [v for v in needed if v is not op.c]
@@ -306,7 +326,8 @@ class _Loop:
                 carrier = _passed(branch, carrier)
             if carrier is not None and yields.count(carrier) == 1:
                 found[self.body.args[yields.index(carrier) + 1]] = order
-        return found if all(map(self._may_fly, self.dots)) else {}
+        ended = [order for order, dot in enumerate(self.dots) if not self._may_fly(dot)]
+        return {a: order for a, order in found.items() if order > max(ended, default=-1)}
 
     def _may_fly(self, dot: Any) -> bool:
         """Whether a product may end in the next iteration, before that one changes its operands."""
@@ -342,6 +363,9 @@ class _Loop:
             if self.flying:
                 self._wait(last, self.begun - 1, list(self.flying))
             return
+        if not all(map(self._may_fly, self.dots)):
+            for argument in carried:
+                _start_ended(self.loop, argument.index - 1)
         results = [self.loop.results[a.index - 1] for a in carried]
         wait = WarpGroupDotWaitOp.build(results, pendings=0, location=self.loop.location)
         block = self.loop.parent

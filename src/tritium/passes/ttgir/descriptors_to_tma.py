@@ -46,6 +46,7 @@ from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
 from tritium.ops.arith import MulIOp
 from tritium.ops.base import Op
+from tritium.ops.effects import SHARED, Action, Queue
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
@@ -256,11 +257,26 @@ def _staged(
         memory = Builder(loop, op.location).value(LocalAllocOp, None, result=kind)
         if shared is not None:
             shared[loop, kind] = memory
-    at.make(AsyncTMAStoreWaitOp, pendings=pendings)
+    Builder(_before_barrier(op), op.location).make(AsyncTMAStoreWaitOp, pendings=pendings)
     at.make(LocalStoreOp, op.src, memory)
     if not isinstance(loop.next_op, AsyncTMAStoreWaitOp):
         insert_after(loop, AsyncTMAStoreWaitOp.build(pendings=0, location=loop.location))
     return memory
+
+
+def _before_barrier(op: Any) -> Any:
+    """The last op before `op` at which threads write shared memory, or `op`: what another op will
+    read then needs a barrier, before which the wait for a copy costs no barrier of its own."""
+    before = op.prev_op
+    while isinstance(before, Op) and not before.regions:
+        effects = before.own_effects()
+        if any(e.queue is Queue.BULK_STORE for e in effects):
+            return op
+        by_threads = [e for e in effects if e.resource is SHARED and e.queue is None]
+        if any(e.action is Action.WRITE for e in by_threads):
+            return before
+        before = before.prev_op
+    return op
 
 
 def _store(op: Any, complete: bool, staged: SSAValue | None) -> None:
