@@ -47,7 +47,7 @@ _HALF = {
         forward={64: Tiles(128, 64, 8, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)},
         dk_dv={64: Tiles(64, 128, 8, 2), 128: Tiles(64, 128, 8, 2), 256: Tiles(32, 64, 8, 1)},
         dq={64: Tiles(128, 64, 8, 2), 128: Tiles(128, 64, 8, 2), 256: Tiles(64, 32, 8, 1)},
-        together={64: Tiles(64, 64, 4, 3), 128: Tiles(64, 128, 8, 3)},
+        together={64: Tiles(64, 64, 4, 2), 128: Tiles(64, 128, 8, 3)},
     ),
     "gpu": AttentionTable(
         forward={64: Tiles(128, 64, 4, 3), 128: Tiles(64, 64, 4, 2), 256: Tiles(64, 32, 4, 2)},
@@ -212,27 +212,32 @@ def backward(
             gradient.zero_()
         return
     q, k, v, o, do = map(with_unit_stride, (q, k, v, o, do))
-    delta = torch.empty_like(lse)
-    strides = [s for t in (q, k, v, do) for s in rows_of(t)] + list(lse.stride()[:2])
-    constants = {**call.constants(q, k, v), "SCORE_GRADIENT": find(call.score)[1]}
     batch, heads, length, _ = q.shape
+    padded = cdiv(length, 4) * 4  # rows of whole 16 bytes, for descriptors
+    top, delta = lse.new_empty((2, batch, heads, padded))[..., :length]
+    strides = [s for t in (q, k, v, do) for s in rows_of(t)] + list(top.stride()[:2])
+    constants = {**call.constants(q, k, v), "SCORE_GRADIENT": find(call.score)[1]}
     d = max(q.shape[-1], v.shape[-1])
     with on("attention", "q", q):
         count = cdiv(length, 64)
         backward_kernels.attention_delta[(batch * heads * count,)](
-            o, do, delta, heads, length, count, *rows_of(o), *rows_of(do), *lse.stride()[:2],
+            o, do, lse, top, delta, heads, length, count, *rows_of(o), *rows_of(do),
+            *lse.stride()[:2], *top.stride()[:2],
             DV=constants["DV"], DVP=constants["DVP"], BLOCK=64,
         )  # fmt: skip
         kernels = "together" if _adds_dq((q, k, v, do, dk, dv), d, call) else "dk_dv"
         tiles = _tiles(kernels, q, d, call)
         sums = torch.zeros(q.shape, device=q.device) if kernels == "together" else None
+        numbers = (top, delta)
+        if sums is not None:
+            numbers = tuple(describe(t, (1, 1, tiles.m)) for t in numbers)
         columns = max(16, power_of_two(q.shape[-1]))
         count = cdiv(call.most_keys, tiles.n)
         ragged = call.ragged(call.most_queries, tiles.m) or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dk_dv[(call.sequences(q) * k.shape[1] * count,)](
             *_operands((q, k, v, do, dk, dv), (*(tiles.m, tiles.n, tiles.n) * 2,), call),
             None if sums is None else describe(sums, (1, 1, tiles.m, columns)),
-            lse, delta, *call.scalars(q, count), *strides, *rows_of(dk), *rows_of(dv),
+            *numbers, *call.scalars(q, count), *strides, *rows_of(dk), *rows_of(dv),
             **constants, TAIL=call.left != UNLIMITED or ragged,
             BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip
@@ -244,6 +249,6 @@ def backward(
         tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dq[(call.sequences(q) * heads * count,)](
             *_operands((q, k, v, do, dq), (tiles.m, tiles.n, tiles.n, tiles.m, tiles.m), call),
-            lse, delta, *call.scalars(q, count), *strides, *rows_of(dq), **constants, TAIL=tail,
+            top, delta, *call.scalars(q, count), *strides, *rows_of(dq), **constants, TAIL=tail,
             BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip

@@ -34,10 +34,10 @@ from tritium_kernels.dense.kernels.common import wide
 
 @tritium.jit
 def attention_delta(
-    o_ptr, do_ptr, delta_ptr, heads, length, tiles, ob, oh, ol, db, dh, dl, lb, lh,
-    DV: tl.constexpr, DVP: tl.constexpr, BLOCK: tl.constexpr,
+    o_ptr, do_ptr, lse_ptr, top_ptr, delta_ptr, heads, length, tiles, ob, oh, ol, db, dh, dl, lb,
+    lh, tb, th, DV: tl.constexpr, DVP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """rowsum(O * dO), of all rows of the tensors."""
+    """delta = rowsum(O * dO) and top = lse / ln(2) of all rows of the tensors."""
     pid = tl.program_id(0)
     b = (pid // tiles // heads).to(tl.int64)
     h = (pid // tiles % heads).to(tl.int64)
@@ -45,40 +45,70 @@ def attention_delta(
     o = wide(load_block(o_ptr + b * ob + h * oh, rows, ol, length, DV, DVP, True))
     do = wide(load_block(do_ptr + b * db + h * dh, rows, dl, length, DV, DVP, True))
     delta = tl.sum(o * do, 1)
-    tl.store(delta_ptr + b * lb + h * lh + rows, delta, mask=rows < length)
+    lse = tl.load(lse_ptr + b * lb + h * lh + rows, mask=rows < length)
+    at = b * tb + h * th + rows
+    tl.store(top_ptr + at, lse * LOG2E, mask=rows < length)
+    tl.store(delta_ptr + at, delta, mask=rows < length)
+
+
+@tritium.jit
+def numbers_at(
+    source, batch, head, first, rows, inside, ROWS: tl.constexpr, MASKED: tl.constexpr
+):
+    """One number of each of ROWS queries of a head from `first` on: of a descriptor of all heads
+    (zeros past its end), or of a pointer to the head's numbers."""
+    if isinstance(source, tl.tensor_descriptor):
+        return source.load([batch, head, first]).reshape(ROWS)
+    elif MASKED:
+        return tl.load(source + rows, mask=inside, other=0.0)
+    else:
+        return tl.load(source + rows)
+
+
+@tritium.jit
+def row_of(source, batch, head, first, batch_stride, head_stride):
+    """A head's numbers from `first` on: where they begin, or the descriptor that has all heads."""
+    if isinstance(source, tl.tensor_descriptor):
+        return source
+    else:
+        return source + batch * batch_stride + head * head_stride + first
+
+
+@tritium.jit
+def probabilities(
+    q, k, top, scale, b, head, position, keys, count, inside, left, right, aux,
+    MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+):  # fmt: skip
+    """P, or (TRANSPOSED) its transpose: tensor cores then take it from registers as the left
+    operand of sums over queries. `top`: log2(sum(exp(scores))) of the queries."""
+    if TRANSPOSED:
+        scores = block_scores(k, q, scale, b, head, position, keys, aux, SCORE)
+    else:
+        scores = block_scores(q, k, scale, b, head, position, keys, aux, SCORE)
+    p = tl.exp2(scores - top)
+    if MASKED:
+        mask = visible(position, keys, count, left, right, LEFT, RIGHT) & inside
+        p = tl.where(mask, p, 0.0)
+    return p
 
 
 @tritium.jit
 def gradient_of_scores(
-    q, k, v, do, lse, delta, scale, b, head, position, keys, count, inside, left, right,
-    seed, dropout, aux, MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
+    p, keep, q, k, v, do, delta, scale, b, head, position, keys, count, inside, left, right,
+    dropout, aux, MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """(P * M, dS before the scale), or (TRANSPOSED) their transposes: tensor cores then take them
-    from registers as the left operands of sums over queries."""
-    if TRANSPOSED:
-        lse, delta, inside = lse[None, :], delta[None, :], inside[None, :]
-        position, keys = position[None, :], keys[:, None]
-        scores = block_scores(k, q, scale, b, head, position, keys, aux, SCORE)
-    else:
-        lse, delta, inside = lse[:, None], delta[:, None], inside[:, None]
-        position, keys = position[:, None], keys[None, :]
-        scores = block_scores(q, k, scale, b, head, position, keys, aux, SCORE)
-    p = tl.exp2(scores - lse * LOG2E)
-    if MASKED:
-        mask = visible(position, keys, count, left, right, LEFT, RIGHT) & inside
-        p = tl.where(mask, p, 0.0)
+    """dS before the scale, or (TRANSPOSED) its transpose. `delta`: of the queries, as the axes of
+    the scores have them."""
     if TRANSPOSED:
         dp = tl.dot(v, do.T, input_precision="ieee")
     else:
         dp = tl.dot(do, v.T, input_precision="ieee")
-    weighted = p
     if DROPOUT:
-        keep = kept(seed, b, head, position, keys, dropout)
-        weighted = tl.where(keep, p / (1 - dropout), 0.0)
         dp = tl.where(keep, dp / (1 - dropout), 0.0)
-    ds = p * (dp - delta)
+    # Here, not by the caller: registers hold it from where its axis is added.
+    ds = p * (dp - tl.expand_dims(delta, 0 if TRANSPOSED else 1))
     if SCORE_GRADIENT is not None:
         if TRANSPOSED:
             plain = tl.dot(k, q.T, input_precision="ieee") * scale
@@ -86,41 +116,53 @@ def gradient_of_scores(
             plain = tl.dot(q, k.T, input_precision="ieee") * scale
         ds = SCORE_GRADIENT(plain, ds, b, head, position, keys, aux)
         if MASKED:
+            mask = visible(position, keys, count, left, right, LEFT, RIGHT) & inside
             ds = tl.where(mask, ds, 0.0)
-    return weighted, ds
+    return ds
 
 
 @tritium.jit
 def walk_queries(
-    dk, dv, k, v, q, do, dq, lse_ptr, delta_ptr, ql, dl, scale, b, batch, head, keys, begin, end,
+    dk, dv, k, v, q, do, dq, top_ptr, delta_ptr, ql, dl, scale, b, batch, head, keys, begin, end,
     queries, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Add what queries `begin` to `end` contribute. `q` and `do`: see `block_at`. `dq`: None, or a
-    descriptor of float32 memory to which dQ is added, before the scale."""
-    for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
+    """Add what queries `begin` to `end` contribute. `q`, `do`, `top_ptr`, `delta_ptr`: see
+    `block_at`, `numbers_at`. `dq`: None, or a descriptor of float32 memory to which dQ is added,
+    before the scale; where there is one, a warp of its own starts the copies.
+
+    Each product stands where its operands are there: dQ before dK, so that dQ is added up while
+    tensor cores compute dK.
+    """
+    for start in tl.range(
+        begin, end, BLOCK_M, num_stages=STAGES, warp_specialize=dq is not None
+    ):
         rows = start + tl.arange(0, BLOCK_M)
-        inside = rows < queries
         x = block_at(q, batch, head, start, rows, ql, queries, BLOCK_M, D, DP, MASKED)
         y = block_at(do, batch, head, start, rows, dl, queries, BLOCK_M, DV, DVP, MASKED)
-        if MASKED:
-            lse = tl.load(lse_ptr + rows, mask=inside, other=0.0)
-            delta = tl.load(delta_ptr + rows, mask=inside, other=0.0)
-        else:
-            lse = tl.load(lse_ptr + rows)
-            delta = tl.load(delta_ptr + rows)
-        p, ds = gradient_of_scores(
-            x, k, v, y, lse, delta, scale, b, head, rows + (count - queries), keys, count,
-            inside, left, right, seed, dropout, aux, MASKED, LEFT, RIGHT, SCORE, SCORE_GRADIENT,
-            DROPOUT, True,
+        top = numbers_at(top_ptr, batch, head, start, rows, rows < queries, BLOCK_M, MASKED)
+        delta = numbers_at(delta_ptr, batch, head, start, rows, rows < queries, BLOCK_M, MASKED)
+        inside = rows[None, :] < queries
+        position = rows[None, :] + (count - queries)
+        p = probabilities(
+            x, k, top[None, :], scale, b, head, position, keys[:, None], count, inside, left,
+            right, aux, MASKED, LEFT, RIGHT, SCORE, True,
         )  # fmt: skip
-        dv = tl.dot(p.to(y.dtype), y, dv, input_precision="ieee")
-        ds = ds.to(x.dtype)
-        dk = tl.dot(ds, x, dk, input_precision="ieee")
+        weighted, keep = p, None
+        if DROPOUT:
+            keep = kept(seed, b, head, position, keys[:, None], dropout)
+            weighted = tl.where(keep, p / (1 - dropout), 0.0)
+        dv = tl.dot(weighted.to(y.dtype), y, dv, input_precision="ieee")
+        ds = gradient_of_scores(
+            p, keep, x, k, v, y, delta, scale, b, head, position, keys[:, None], count, inside,
+            left, right, dropout, aux, MASKED, LEFT, RIGHT, SCORE_GRADIENT, DROPOUT, True,
+        ).to(x.dtype)  # fmt: skip
         if dq is not None:
             part = tl.dot(ds.T, k, input_precision="ieee")
+        dk = tl.dot(ds, x, dk, input_precision="ieee")
+        if dq is not None:
             dq.atomic_add([batch, head, start, 0], part.reshape(1, 1, BLOCK_M, DP))
     return dk, dv
 
@@ -145,9 +187,9 @@ def query_parts(
 
 @tritium.jit
 def attention_dk_dv(
-    q, k, v, do, dk_out, dv_out, dq_sum, lse_ptr, delta_ptr, q_offsets, k_offsets, aux,
+    q, k, v, do, dk_out, dv_out, dq_sum, top_ptr, delta_ptr, q_offsets, k_offsets, aux,
     scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
-    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dkb, dkh, dkl, dvb, dvh, dvl,
+    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, tb, th, dkb, dkh, dkl, dvb, dvh, dvl,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
@@ -177,24 +219,24 @@ def attention_dk_dv(
         h = (kv * GROUP + member).to(tl.int64)
         q_head = head_of(q, batch, h, first_q, qb, qh, ql)
         do_head = head_of(do, batch, h, first_q, db, dh, dl)
-        lse = lse_ptr + batch * lb + h * lh + first_q
-        delta = delta_ptr + batch * lb + h * lh + first_q
+        top = row_of(top_ptr, batch, h, first_q, tb, th)
+        delta = row_of(delta_ptr, batch, h, first_q, tb, th)
         head = h.to(tl.int32)
         if RIGHT:
             dk, dv = walk_queries(
-                dk, dv, x, y, q_head, do_head, dq_sum, lse, delta, ql, dl, scale, b, z, head, keys,
+                dk, dv, x, y, q_head, do_head, dq_sum, top, delta, ql, dl, scale, b, z, head, keys,
                 begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
                 aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
                 BLOCK_M, STAGES,
             )  # fmt: skip
         dk, dv = walk_queries(
-            dk, dv, x, y, q_head, do_head, dq_sum, lse, delta, ql, dl, scale, b, z, head, keys,
+            dk, dv, x, y, q_head, do_head, dq_sum, top, delta, ql, dl, scale, b, z, head, keys,
             whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
             SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
         )  # fmt: skip
         if TAIL:
             dk, dv = walk_queries(
-                dk, dv, x, y, q_head, do_head, dq_sum, lse, delta, ql, dl, scale, b, z, head, keys,
+                dk, dv, x, y, q_head, do_head, dq_sum, top, delta, ql, dl, scale, b, z, head, keys,
                 cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,
                 SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
             )  # fmt: skip
@@ -206,7 +248,7 @@ def attention_dk_dv(
 
 @tritium.jit
 def walk_keys_back(
-    dq, q, do, lse, delta, k, v, kl, vl, scale, b, head, kv_batch, kv_head, rows, position,
+    dq, q, do, top, delta, k, v, kl, vl, scale, b, head, kv_batch, kv_head, rows,
     begin, end, queries, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
@@ -216,10 +258,16 @@ def walk_keys_back(
         keys = start + tl.arange(0, BLOCK_N)
         x = block_at(k, kv_batch, kv_head, start, keys, kl, count, BLOCK_N, D, DP, MASKED)
         y = block_at(v, kv_batch, kv_head, start, keys, vl, count, BLOCK_N, DV, DVP, MASKED)
-        _, ds = gradient_of_scores(
-            q, x, y, do, lse, delta, scale, b, head, position, keys, count, rows < queries,
-            left, right, seed, dropout, aux, MASKED, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT,
-            False,
+        position = rows[:, None] + (count - queries)
+        inside = rows[:, None] < queries
+        p = probabilities(
+            q, x, top[:, None], scale, b, head, position, keys[None, :], count, inside, left,
+            right, aux, MASKED, LEFT, RIGHT, SCORE, False,
+        )  # fmt: skip
+        keep = kept(seed, b, head, position, keys[None, :], dropout) if DROPOUT else None
+        ds = gradient_of_scores(
+            p, keep, q, x, y, do, delta, scale, b, head, position, keys[None, :], count, inside,
+            left, right, dropout, aux, MASKED, LEFT, RIGHT, SCORE_GRADIENT, DROPOUT, False,
         )  # fmt: skip
         dq = tl.dot(ds.to(x.dtype), x, dq, input_precision="ieee")
     return dq
@@ -227,9 +275,9 @@ def walk_keys_back(
 
 @tritium.jit
 def attention_dq(
-    q, k, v, do, dq_out, lse_ptr, delta_ptr, q_offsets, k_offsets, aux,
+    q, k, v, do, dq_out, top_ptr, delta_ptr, q_offsets, k_offsets, aux,
     scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
-    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dqb, dqh, dql,
+    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, tb, th, dqb, dqh, dql,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
@@ -252,28 +300,27 @@ def attention_dq(
     rows = row + tl.arange(0, BLOCK_M)
     x = block_at(q_head, z, f, row, rows, ql, queries, BLOCK_M, D, DP, True)
     y = block_at(do_head, z, f, row, rows, dl, queries, BLOCK_M, DV, DVP, True)
-    statistics = batch * lb + h * lh + first_q + rows
-    lse = tl.load(lse_ptr + statistics, mask=rows < queries, other=0.0)
+    statistics = batch * tb + h * th + first_q + rows
+    top = tl.load(top_ptr + statistics, mask=rows < queries, other=0.0)
     delta = tl.load(delta_ptr + statistics, mask=rows < queries, other=0.0)
     dq = tl.zeros((BLOCK_M, DP), type_of_sums(x))
-    position = rows + (count - queries)
     first = row + (count - queries)
     last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)
     begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
     if LEFT:
         dq = walk_keys_back(
-            dq, x, y, lse, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows, position,
+            dq, x, y, top, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows,
             begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout, aux,
             True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
         )  # fmt: skip
     dq = walk_keys_back(
-        dq, x, y, lse, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows, position,
+        dq, x, y, top, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows,
         whole, cut, queries, count, left, right, seed, dropout, aux,
         False, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
     )  # fmt: skip
     if TAIL:
         dq = walk_keys_back(
-            dq, x, y, lse, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows, position,
+            dq, x, y, top, delta, k_head, v_head, kl, vl, scale, b, h, z, g, rows,
             cut, end, queries, count, left, right, seed, dropout, aux,
             True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
         )  # fmt: skip
