@@ -12,16 +12,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-HANGS = 120.0
-"""Seconds after which a program counts as one that does not end."""
-
 
 class Worker:
-    """A process that runs seeds from one on, started again behind a seed that it died of."""
+    """A process that runs seeds from one on, started again behind a seed that it died of.
 
-    def __init__(self, script: Path, given: argparse.Namespace, first: int, passed: Sequence[str]):
+    hangs: the seconds after which a program counts as one that does not end.
+    """
+
+    def __init__(
+        self, script: Path, given: argparse.Namespace, first: int, passed: Sequence[str],
+        hangs: float,
+    ):  # fmt: skip
         self.given, self.next, self.first = given, first, first
-        self.script, self.passed = script, passed
+        self.script, self.passed, self.hangs = script, passed, hangs
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.faults: list[dict[str, object]] = []
 
@@ -50,7 +53,7 @@ class Worker:
             hung.set()
             child.kill()
 
-        watchdog = threading.Timer(HANGS, stop)
+        watchdog = threading.Timer(self.hangs, stop)
         watchdog.start()
         for line in child.stdout:
             watchdog.cancel()
@@ -63,7 +66,7 @@ class Worker:
             else:
                 begun = None
                 self._count(found)
-            watchdog = threading.Timer(HANGS, stop)
+            watchdog = threading.Timer(self.hangs, stop)
             watchdog.start()
         watchdog.cancel()
         child.wait()
@@ -101,11 +104,13 @@ def options(description: str | None, device: str, devices: str) -> argparse.Argu
     return parser
 
 
-def run(script: str, given: argparse.Namespace, passed: Sequence[str] = ()) -> None:
+def run(
+    script: str, given: argparse.Namespace, passed: Sequence[str] = (), hangs: float = 120.0
+) -> None:
     """Run a session and exit, with 1 if it has found something. `passed`: options of the tool's own
-    for the processes that do the work."""
+    for the processes that do the work; `hangs`: see `Worker`."""
     given.until = time.time() + 60 * given.minutes
-    workers = [Worker(Path(script), given, given.seed + number, passed)
+    workers = [Worker(Path(script), given, given.seed + number, passed, hangs)
                for number in range(given.jobs)]  # fmt: skip
     threads = [threading.Thread(target=worker.run) for worker in workers]
     for thread in threads:
