@@ -84,12 +84,12 @@ class TileFunction:
 
     @cached_property
     def axes(self) -> AxisAnalysis:
-        """Runs and alignment of numbers, whatever wraps around."""
+        """Runs and alignment of numbers, which may wrap around."""
         return AxisAnalysis(self.op, wraps=True)
 
     @cached_property
     def address_axes(self) -> AxisAnalysis:
-        """The same where nothing wraps around and nothing that is divided is negative."""
+        """Runs and alignment if nothing wraps around and nothing that is divided is negative."""
         return AxisAnalysis(self.op, assume_no_wrap=True, carried=self.axes)
 
     @cached_property
