@@ -49,7 +49,6 @@ class ReshapeAccesses(Pass):
     """Access memory in the shape in which a tile is rearranged."""
 
     name: ClassVar[str] = "reshape-accesses"
-    title: ClassVar[str] = "ReshapeAccesses"
 
     def run(self, module: ModuleOp) -> bool:
         ops = list(module.walk())

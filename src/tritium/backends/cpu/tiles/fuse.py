@@ -64,7 +64,6 @@ class Fuse(Pass):
     """Move the ops that must be executed into nests, those that share loops into one."""
 
     name: ClassVar[str] = "tile-fuse"
-    title: ClassVar[str] = "TileFuse"
 
     def run(self, module: ModuleOp) -> bool:
         for function in functions(module):

@@ -60,7 +60,6 @@ class Version(Pass):
     """Set the versions of nests."""
 
     name: ClassVar[str] = "tile-version"
-    title: ClassVar[str] = "TileVersion"
     keeps_analyses: ClassVar[bool] = True
 
     def run(self, module: ModuleOp) -> bool:
