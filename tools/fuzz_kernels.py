@@ -33,7 +33,10 @@ def work(given: argparse.Namespace) -> None:
     from tools.kernel_calls.operands import Source
 
     torch.set_num_threads(1)
-    cases = [case for case in CASES if not given.only or case.__name__ in given.only]
+    known = {case.__name__: case for case in CASES}
+    if unknown := [name for name in given.only if name not in known]:
+        sys.exit(f"--only {' '.join(unknown)}: the cases are {', '.join(known)}")
+    cases = [known[name] for name in given.only or known]
     for seed in range(given.seed, given.seed + given.programs * given.step, given.step):
         if time.time() > given.until:
             break

@@ -16,7 +16,8 @@ from pathlib import Path
 class Worker:
     """A process that runs seeds from one on, started again behind a seed that it died of.
 
-    hangs: the seconds after which a program counts as one that does not end.
+    hangs: the seconds after which a program counts as one that does not end. `failure`: the errors
+    of a process that ended between two programs.
     """
 
     def __init__(
@@ -27,11 +28,12 @@ class Worker:
         self.script, self.passed, self.hangs = script, passed, hangs
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.faults: list[dict[str, object]] = []
+        self.failure = ""
 
     def run(self) -> None:
         """Run all seeds of this worker."""
         end = self.first + self.given.programs * self.given.jobs
-        while self.next < end and time.time() < self.given.until:
+        while self.next < end and time.time() < self.given.until and not self.failure:
             self._run_process((end - self.next + self.given.jobs - 1) // self.given.jobs)
 
     def _run_process(self, programs: int) -> None:
@@ -77,7 +79,7 @@ class Worker:
             named = {"seed" if key == "begins" else key: value for key, value in begun.items()}
             self._count({**named, "outcome": why, "text": text})
         elif child.returncode != 0:
-            raise SystemExit("".join(errors))
+            self.failure = "".join(errors) or f"a worker ended with {child.returncode}"
 
     def _count(self, found: dict[str, object]) -> None:
         outcome = str(found["outcome"])
@@ -117,6 +119,8 @@ def run(
         thread.start()
     for thread in threads:
         thread.join()
+    if failure := next((worker.failure for worker in workers if worker.failure), ""):
+        sys.exit(failure)
     outcomes: collections.Counter[str] = sum((w.outcomes for w in workers), collections.Counter())
     faults = [fault for worker in workers for fault in worker.faults]
     summary = {"programs": outcomes.total(), "outcomes": outcomes, "faults": faults}
