@@ -53,8 +53,8 @@ class Pass(ABC, Generic[IR]):
     keeps_analyses: ClassVar[bool] = False
     """Whether results of analyses stay right (`analysis.results`)."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "name" in vars(cls) and "title" not in vars(cls):
             cls.title = "".join(word.capitalize() for word in cls.name.split("-"))
 
