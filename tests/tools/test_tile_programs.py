@@ -108,9 +108,9 @@ def test_a_refused_loop_leaves_no_trace() -> None:
         assert all((x == y).all() for x, y in zip(pointer.base.state(), state, strict=True))
 
 
-def test_a_session_fails_whose_processes_do_not_start(tmp_path: Path) -> None:
+def test_a_worker_that_cannot_begin_ends_the_session_with_its_error(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
-    script.write_text("raise SystemExit('no such case')")
-    given = sessions.options(None, "cpu", "").parse_args(["--jobs", "2", "--programs", "1"])
-    with pytest.raises(SystemExit, match="no such case"):
+    script.write_text("raise SystemExit('there is no abacus')")
+    given = sessions.options("", "cpu", "").parse_args(["--jobs", "1"])
+    with pytest.raises(SystemExit, match="there is no abacus"):
         sessions.run(str(script), given)

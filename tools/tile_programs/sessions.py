@@ -16,8 +16,7 @@ from pathlib import Path
 class Worker:
     """A process that runs seeds from one on, started again behind a seed that it died of.
 
-    hangs: the seconds after which a program counts as one that does not end. `failure`: the errors
-    of a process that ended between two programs.
+    hangs: the seconds after which a program counts as one that does not end.
     """
 
     def __init__(
@@ -28,12 +27,12 @@ class Worker:
         self.script, self.passed, self.hangs = script, passed, hangs
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.faults: list[dict[str, object]] = []
-        self.failure = ""
+        self.error = ""
 
     def run(self) -> None:
         """Run all seeds of this worker."""
         end = self.first + self.given.programs * self.given.jobs
-        while self.next < end and time.time() < self.given.until and not self.failure:
+        while self.next < end and time.time() < self.given.until and not self.error:
             self._run_process((end - self.next + self.given.jobs - 1) // self.given.jobs)
 
     def _run_process(self, programs: int) -> None:
@@ -78,8 +77,8 @@ class Worker:
             text = "".join(errors)[-1500:]
             named = {"seed" if key == "begins" else key: value for key, value in begun.items()}
             self._count({**named, "outcome": why, "text": text})
-        elif child.returncode != 0:
-            self.failure = "".join(errors) or f"a worker ended with {child.returncode}"
+        elif child.returncode != 0 and not hung.is_set():  # one that was slow to start is repeated
+            self.error = "".join(errors) or f"a worker ends with {child.returncode}"
 
     def _count(self, found: dict[str, object]) -> None:
         outcome = str(found["outcome"])
@@ -119,12 +118,10 @@ def run(
         thread.start()
     for thread in threads:
         thread.join()
-    if failure := next((worker.failure for worker in workers if worker.failure), ""):
-        sys.exit(failure)
     outcomes: collections.Counter[str] = sum((w.outcomes for w in workers), collections.Counter())
     faults = [fault for worker in workers for fault in worker.faults]
     summary = {"programs": outcomes.total(), "outcomes": outcomes, "faults": faults}
     print(json.dumps({**summary, "faults": len(faults)}))
     if given.out:
         given.out.write_text(json.dumps(summary, indent=1) + "\n")
-    sys.exit(bool(faults))
+    sys.exit("".join(worker.error for worker in workers) or bool(faults))

@@ -132,7 +132,8 @@ def _note(f: Function, row: Value, me: Value, kind: Access) -> Value:
         return other, f.op("and", other, f.icmp("eq", ordered(word), i64(0)))
 
     def ordered(word: Value) -> Value:
-        """Not 0 where one access may happen before the other, by their `Order`s."""
+        """Not 0 where one of the two accesses may happen before the other: what is later than the
+        one beside what is before the other."""
         pairs = [f.op("and", f.op("lshr", a, i64(1)), b) for a, b in ((word, me), (me, word))]
         return f.op("and", f.op("or", pairs[0], pairs[1]), i64(1 << ORDER_SHIFT))
 
