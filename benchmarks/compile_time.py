@@ -20,9 +20,9 @@ from pathlib import Path
 
 started = time.perf_counter()
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from tritium.cli import demo_kernels  # noqa: E402
+from tritium.cli import demo_kernels
 
 imported = time.perf_counter()
 

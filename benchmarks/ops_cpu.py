@@ -35,14 +35,14 @@ from benchmarks.common import THREAD_VARIABLES, machine
 for _variable in THREAD_VARIABLES:  # before the libraries look
     os.environ[_variable] = "1"
 
-import ml_dtypes  # noqa: E402
-import numpy as np  # noqa: E402
+import ml_dtypes
+import numpy as np
 
-import tritium.language as tl  # noqa: E402
-from benchmarks import ops_kernels as kernels  # noqa: E402
-from tritium.cli.demo_cases import load_torch  # noqa: E402
-from tritium.cli.timing import compare  # noqa: E402
-from tritium.runtime import driver  # noqa: E402
+import tritium.language as tl
+from benchmarks import ops_kernels as kernels
+from tritium.cli.demo_cases import load_torch
+from tritium.cli.timing import compare
+from tritium.runtime import driver
 
 Run = Callable[[], Any]
 torch: Any = load_torch()

@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import Result, table  # noqa: E402
+from benchmarks.common import Result, table
 
 FOLDER = ROOT / "docs" / "measured"
 TUTORIALS = {

@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "nvidia-matmul-walkthrough.md"
 sys.path[:0] = [str(ROOT / "src")]
 
-import tritium  # noqa: E402
-import tritium.language as tl  # noqa: E402
-from tritium import knobs  # noqa: E402
-from tritium.target import GPUTarget  # noqa: E402
+import tritium
+import tritium.language as tl
+from tritium import knobs
+from tritium.target import GPUTarget
 
 
 @tritium.jit

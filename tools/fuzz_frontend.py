@@ -19,18 +19,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.frontend.judging import (  # noqa: E402
+from tests.frontend.judging import (
     TooLong,
     complaint,
     divergence,
     limited,
     parses,
 )
-from tests.frontend.random_functions import Writer  # noqa: E402
-from tests.frontend.scalar_model import Refused  # noqa: E402
-from tests.frontend.scalar_programs import Program, wrong  # noqa: E402
-from tests.support.agreement import WAYS  # noqa: E402
-from tools.tile_programs.devices import use  # noqa: E402
+from tests.frontend.random_functions import Writer
+from tests.frontend.scalar_model import Refused
+from tests.frontend.scalar_programs import Program, wrong
+from tests.support.agreement import WAYS
+from tools.tile_programs.devices import use
 
 
 def found_in(text: str, run: bool) -> tuple[str, bool]:

@@ -125,7 +125,7 @@ def check_eps(op: str, eps: Any) -> None:
 
 
 def check_without_gradient(op: str, **given: torch.Tensor | None) -> None:
-    """None of these tensors is to get a gradient: there is none."""
+    """Refuse tensors that require a gradient where the op computes none for them."""
     if not torch.is_grad_enabled():
         return
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""Sums along one of three dimensions, with a mask and factors, with the gradient."""
+"""Masked and scaled sums along one of three dimensions, and their gradient."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _BLOCKS = {"cpu": (4, 512), "hopper": (4, 512), "gpu": (4, 256)}
 """Rows and columns of a tile, by the class of device."""
 
 _MANY = 64
-"""Terms from which on a row is heavy."""
+"""A row with more terms than this is heavy."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class OptFlags:
         block_s0: rows of a tile.
         block_x_s1, block_y_s1: columns of a tile of x and of y.
         num_warps: of a program.
-        use_static_loop: the number of terms is compiled in.
-        chain_factor: terms of a step, otherwise.
-        use_rowidxs: rows are taken in the order of how many terms they have that are not masked,
-            and no more are read; for masks that are the same in all columns.
-        subtile_heavy_blocks: tiles with many terms have half the columns.
+        use_static_loop: the number of terms is a constant of the kernel.
+        chain_factor: terms that one iteration adds up if `use_static_loop` is off.
+        use_rowidxs: sort the rows by their number of unmasked terms and read only these terms. The
+            mask must be the same in all columns.
+        subtile_heavy_blocks: tiles of heavy rows have half the columns.
     """
 
     block_s0: int
@@ -412,22 +412,29 @@ def reduce(
     y_value_pack_factor: int = 1, postprocess_fn1: PostprocessFn | None = None,
     postprocess_fn2: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """(sum of x * scale where mask along `dim`, its MX scales or None).
+    """Sum `x * scale` along `dim` where `mask` holds. Returns the sums, and their MX scales or
+    None.
 
     Args:
-        x: three dimensions.  mask, scale: broadcast to it; scale has no gradient.
-        x_mxscale: scales of blocks of columns of x, which is float8, or e2m1 in uint8: E8M0 in
-            uint8, of 32, or float8_e4m3fn, of 16.
+        x: a tensor of three dimensions.
+        mask, scale: are broadcast to the shape of x. No gradient flows to scale.
+        x_mxscale: the MX scales of x, which is then float8, or e2m1 in uint8: one scale for 32
+            columns (E8M0 in uint8) or for 16 columns (float8_e4m3fn).
         x_flex, x_global_scale: factors of all of x.
-        y: a tensor to write to.  y_dtype: of the result; x's if not given.
-        y_flex, y_flex_saturate_inf: flexpoint scales of the result; it is cut off.
-        y_has_mx: the result has MX scales; if x has, if not given. y_mx_scale_dtype (uint8; for
-            e2m1 also float8_e4m3fn), y_microblock_size (32; 16), y_value_pack_factor (2 for e2m1):
-            of which kind. It is divided by `y_flex.expected_scale` before.
-        postprocess_fn1, postprocess_fn2: functions of the sums, one after the other; the first
-            may have a derivative, its arguments have no gradients.
-        unpadded_batch_size: rows of the result that are computed (a number, or a tensor of one);
-            the others are left as they come.
+        y: a tensor to write the result to.
+        y_dtype: the dtype of the result; by default that of x.
+        y_flex: the flexpoint scales of the result.
+        y_flex_saturate_inf: whether results beyond the range of the dtype become its largest
+            number.
+        y_has_mx: whether the result has MX scales; by default it has if x has. The sums are divided
+            by `y_flex.expected_scale` before they are quantized.
+        y_mx_scale_dtype: the dtype of these scales: uint8; for e2m1 also float8_e4m3fn.
+        y_microblock_size: the columns that share a scale: 32; 16 for float8_e4m3fn.
+        y_value_pack_factor: elements of the result in a byte: 2 for e2m1.
+        postprocess_fn1, postprocess_fn2: functions that are applied to the sums, in this order. The
+            first may have a derivative; no gradient flows to its arguments.
+        unpadded_batch_size: the number of rows of the result that are computed, an int or a tensor
+            of one element; the other rows are not written.
     """
     options: dict[str, Any] = {
         "mask": mask, "scale": scale, "x_mxscale": x_mxscale, "x_flex": x_flex,

@@ -95,7 +95,7 @@ def make_tma(
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """The same number of elements in each row.
+    """A sparse matrix with the same number of elements in each row.
 
     Attributes:
         indx: (rows, elements): their columns; -1 for none.

@@ -14,7 +14,7 @@ from tritium.runtime.jit import JITFunction
 
 def used_after(out, n):
     i = 100
-    for i in range(3, n):  # noqa: B007
+    for i in range(3, n):
         pass
     tl.store(out, i)
     k, total = n, 0
@@ -33,7 +33,7 @@ def used_after(out, n):
 
 def by_python(n):
     i = 100
-    for i in range(3, n):  # noqa: B007
+    for i in range(3, n):
         pass
     k, total = n, 0
     for j in range(2):
@@ -51,13 +51,13 @@ def test_a_name_that_had_a_value_before(n):
 
 def of_another_type(out):
     i = 0.5
-    for i in range(3):  # noqa: B007
+    for i in range(3):
         pass
     tl.store(out, i)
 
 
 def only_in_the_loop(out):
-    for i in range(3):  # noqa: B007
+    for i in range(3):
         pass
     tl.store(out, i)
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support import device
+from tests.support.needs_torch import torch
 from tritium.tools.tensor_descriptor import TensorDescriptor
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from tritium_kernels.launching import descriptors  # noqa: E402
+from tritium_kernels.launching import descriptors
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

@@ -14,6 +14,8 @@ from tritium.ir import types as ir
 from tritium.ops import arith, cf, scf, ttir
 from tritium.ops import math as math_ops
 from tritium.ops.arith import AddFOp, AddIOp, CmpIOp, CmpIPredicate, ConstantOp, SelectOp
+from tritium.ops.base import Op
+from tritium.ops.fields import operand, unit_attr
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttir import (
     AddPtrOp,
@@ -148,6 +150,22 @@ LOOP = """tt.func @k(%i: i32, %f: f32) {{
   }}) : (i32, i32, i32, f32) -> f32
   tt.return
 }}"""
+
+
+def test_fields_of_all_bases_are_inherited() -> None:
+    class Left(Op):
+        x = operand()
+        first = unit_attr()
+
+    class Right(Op):
+        y = operand()
+        second = unit_attr()
+
+    class Both(Left, Right):
+        third = unit_attr()
+
+    assert [field.name for field in Both.operand_fields] == ["x", "y"]
+    assert [*Both.attr_fields] == ["first", "second", "third"]
 
 
 def test_loops_are_verified() -> None:

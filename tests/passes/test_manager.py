@@ -87,6 +87,8 @@ def test_registry_describes_every_pass() -> None:
         assert registry.get(name) is cls
         assert cls.__doc__ and cls.title, name
         assert not cls.__doc__.startswith(f"{cls.__name__}("), f"{name} has no docstring"
+    titles = {name: registry.get(name).title for name in ("narrow-reductions", "licm")}
+    assert titles == {"narrow-reductions": "NarrowReductions", "licm": "LoopInvariantCodeMotion"}
 
 
 def test_a_failing_pass_is_named() -> None:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-
-from tools.kernel_calls.bounded import FORMATS, Bounded, difference  # noqa: E402
-from tools.kernel_calls.cases import CASES  # noqa: E402
-from tools.kernel_calls.checking import Wrong, check  # noqa: E402
-from tools.kernel_calls.operands import LAYOUTS, Operand, Source, exact, place  # noqa: E402
-from tools.kernel_calls.rows import softmax  # noqa: E402
+from tests.support.needs_torch import torch
+from tools.kernel_calls.bounded import FORMATS, Bounded, difference
+from tools.kernel_calls.cases import CASES
+from tools.kernel_calls.checking import Wrong, check
+from tools.kernel_calls.operands import LAYOUTS, Operand, Source, exact, place
+from tools.kernel_calls.rows import softmax
 
 SINGLE = FORMATS["float32"]
 

@@ -50,6 +50,7 @@ def test_an_origin_that_is_not_found_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_missing_report_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitized, "KINDS", ("bounds",) * 4)
-    monkeypatch.setattr("tritium.sanitize.bounds.CheckBounds.run", lambda self, module: False)
+    # A fault that no guard page ends the process for.
+    monkeypatch.setattr(sanitized, "KINDS", ("fp",) * 4)
+    monkeypatch.setattr("tritium.sanitize.floats.CheckFloats.run", lambda self, module: False)
     assert sanitized.check(40, True)["outcome"] == "not reported"

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tools.gluon_programs.program import GluonProgram, index, named, offsets, places, strides_of
 from tools.tile_programs.accesses import ELEMENTS, widened
-from tools.tile_programs.arithmetic import (
-    COMPARISONS,
-    NUMBERS,
-    OPERATIONS,
-    divided,
-    gather_of,
-    pair_of,
-)
-from tools.tile_programs.combining import recurrence
-from tools.tile_programs.program import ALL_KINDS, E4M3, LARGEST, Tile, row_major, wrapped
+from tools.tile_programs.program import ALL_KINDS, E4M3, LARGEST, Tile, row_major
 from tritium.experimental.gluon import language as gl
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -37,24 +27,6 @@ def shape_of(p: GluonProgram, most: int = LARGEST) -> tuple[int, ...]:
         )
         if int(np.prod(shape)) <= most:
             return shape
-
-
-def converted_text(p: GluonProgram, tile: Tile, layout: str) -> str:
-    """A tile in a layout; a scalar has none."""
-    return f"gl.convert_layout({tile.name}, {layout})" if tile.shape else tile.name
-
-
-def together(p: GluonProgram, *tiles: Tile) -> list[str]:
-    """The texts of tiles in one layout, that of the first or another."""
-    first = tiles[0]
-    alike = all(t.shape == first.shape for t in tiles)
-    if alike and p.source.random() < 0.5:
-        return [first.name, *(converted_text(p, t, f"{first.name}.type.layout") for t in tiles[1:])]
-    rank = max(len(t.shape) for t in tiles)
-    layout = (
-        p.any_layout(first.shape) if alike and rank else p.layout(p.layouts.blocked(max(rank, 1)))
-    )
-    return [converted_text(p, t, layout) for t in tiles]
 
 
 def ranges(p: GluonProgram) -> bool:
@@ -153,57 +125,6 @@ def automatic(p: GluonProgram) -> bool:
     return True
 
 
-def two(p: GluonProgram) -> bool:
-    """An operation on two tiles, or a comparison."""
-    s, pair = p.source, pair_of(p, "if")
-    if pair is None:
-        return False
-    a, b = pair
-    names = list(OPERATIONS) if a.kind == "i" else [n for n in OPERATIONS if n[3] not in "&|^"]
-    compares = s.random() < 0.2
-    name = s.choice(list(COMPARISONS) if compares else names)
-    data = (COMPARISONS if compares else OPERATIONS)[name](a.data, b.data)
-    if not p.exact(data):
-        return False
-    p.new(name.format(*together(p, a, b)), data, "m" if compares else "v")
-    return True
-
-
-def with_number(p: GluonProgram) -> bool:
-    """An operation on a tile of integers and a number."""
-    s, a = p.source, p.pick("i")
-    if a is None:
-        return False
-    number, name = s.choice(NUMBERS), s.choice([*OPERATIONS, "{} // {}"])
-    held = p.scalar(number) if s.random() < 0.5 else str(number)
-    if name == "{} // {}":
-        if number in (0, -1, -(2**31)):
-            return False
-        data = divided(a.data, abs(number))
-        held = str(abs(number))
-    else:
-        data = OPERATIONS[name](a.data, a.data.dtype.type(number))
-    p.new(name.format(a.name, held), data)
-    return True
-
-
-def chosen(p: GluonProgram) -> bool:
-    """`where`."""
-    masks = [t for t in p.tiles if t.kind == "b" and t.shape]
-    if not masks:
-        return False
-    mask = p.source.choice(masks)
-    fit = [t for t in p.tiles if t.shape == mask.shape and t.kind in "if"]
-    if not fit:
-        return False
-    a = p.source.choice(fit)
-    b = p.source.choice([t for t in fit if t.data.dtype == a.data.dtype])
-    p.new(
-        "gl.where({}, {}, {})".format(*together(p, mask, a, b)), np.where(mask.data, a.data, b.data)
-    )
-    return True
-
-
 def cast(p: GluonProgram) -> bool:
     """To another type that holds all the numbers."""
     a = p.pick("ifnh")
@@ -290,118 +211,6 @@ def reshaped(p: GluonProgram) -> bool:
         p.new(f"gl.ravel({a.name})", a.data.reshape(p.programs, -1))
     else:
         return False
-    return True
-
-
-def _splittable(p: GluonProgram, rank: int) -> Any:
-    """A layout in which each thread has both elements along the last axis."""
-    layout = p.layouts.blocked(rank)
-    size, threads, warps = (list(x) for x in (
-        layout.size_per_thread, layout.threads_per_warp, layout.warps_per_cta))  # fmt: skip
-    for factors in (threads, warps):
-        factors[0], factors[-1] = factors[0] * factors[-1], 1
-    size[-1] = 2
-    order = [rank - 1, *(a for a in layout.order if a != rank - 1)]
-    return gl.BlockedLayout(size, threads, warps, order)
-
-
-def joined(p: GluonProgram) -> bool:
-    """join, split."""
-    s = p.source
-    halves = [t for t in p.tiles if len(t.shape) > 1 and t.shape[-1] == 2]
-    if halves and s.random() < 0.5:
-        a = s.choice(halves)
-        first, second = Tile(p.name("v"), a.data[..., 0]), Tile(p.name("v"), a.data[..., 1])
-        layout = p.layout(_splittable(p, len(a.shape)))
-        p.line(f"{first.name}, {second.name} = gl.split(gl.convert_layout({a.name}, {layout}))")
-        p.tiles += [first, second]
-        return True
-    pair = pair_of(p, "ifnhq")
-    if pair is None or pair[0].shape != pair[1].shape:
-        return False
-    a, b = pair
-    if not 1 <= len(a.shape) <= 2 or 2 * np.prod(a.shape) > LARGEST:
-        return False
-    p.new("gl.join({}, {})".format(*together(p, a, b)), np.stack([a.data, b.data], -1))
-    return True
-
-
-def gathered(p: GluonProgram) -> bool:
-    """`gather` along an axis, with indices from a tile in any layout."""
-    found = gather_of(p)
-    if found is None:
-        return False
-    a, axis, at = found
-    last = a.shape[axis] - 1
-    p.new(f"gl.gather({a.name}, {at.name} & {last}, {axis})",
-          np.take_along_axis(a.data, at.data & np.int32(last), axis + 1))  # fmt: skip
-    return True
-
-
-def combined(p: GluonProgram) -> bool:
-    """Reductions and scans along any axis."""
-    s, a = p.source, p.pick("if", 1)
-    if a is None:
-        return False
-    axis = s.randrange(len(a.shape))
-    name = s.choice(("sum", "max", "min", "xor_sum", "cumsum", "kept"))
-    if name in ("sum", "max", "min"):
-        data = getattr(np, name)(a.data, axis + 1)
-        data = data if a.kind == "f" else wrapped(data, a.data.dtype)
-    elif name == "xor_sum" and a.kind == "i":
-        data = np.bitwise_xor.reduce(a.data, axis + 1)
-    elif name == "cumsum":
-        back = s.random() < 0.3
-        turned = np.flip(a.data, axis + 1) if back else a.data
-        data = np.cumsum(turned, axis + 1, dtype=a.data.dtype)
-        data = np.flip(data, axis + 1) if back else data
-        if p.exact(data):
-            p.new(f"gl.cumsum({a.name}, {axis}, reverse={back})", data)
-        return p.exact(data)
-    elif name == "kept" and len(a.shape) > 1:
-        data = a.data.max(axis + 1, keepdims=True)
-        p.new(f"gl.max({a.name}, {axis}, keep_dims=True)", data)
-        return True
-    else:
-        return False
-    if p.exact(data):
-        p.new(f"gl.{name}({a.name}, {axis})", data)
-    return p.exact(data)
-
-
-def custom(p: GluonProgram) -> bool:
-    """`reduce` and `associative_scan` with functions of the kernel, on one tile or two."""
-    s, pair = p.source, pair_of(p, "i")
-    if pair is None or not pair[0].shape or pair[0].shape != pair[1].shape:
-        return False
-    a, b = pair
-    axis = s.randrange(len(a.shape))
-    kind = s.choice(("product", "maxima", "recurrence", "argmax", "call"))
-    if kind == "product":
-        data = np.multiply.reduce(a.data, axis + 1, dtype=a.data.dtype)
-        p.new(f"gl.reduce({a.name}, {axis}, times)", data)
-    elif kind == "maxima":
-        back = s.random() < 0.3
-        data = np.maximum.accumulate(np.flip(a.data, axis + 1) if back else a.data, axis + 1)
-        p.new(f"gl.associative_scan({a.name}, {axis}, larger, reverse={back})",
-              np.flip(data, axis + 1) if back else data)  # fmt: skip
-    elif kind == "call":
-        data = np.where(a.data > b.data, a.data * a.data.dtype.type(3), b.data ^ a.data)
-        p.new("called({}, {})".format(*together(p, a, b)), data)
-    elif kind == "argmax":
-        zeros = f"gl.zeros({list(a.shape)}, gl.int32, {a.name}.type.layout)"
-        at = f"{index(axis, a.shape, f'{a.name}.type.layout')} + {zeros}"
-        largest = Tile(p.name("v"), a.data.max(axis + 1))
-        place = Tile(p.name("v"), np.argmax(a.data, axis + 1).astype(np.int32))
-        p.line(f"{largest.name}, {place.name} = gl.reduce(({a.name}, {at}), {axis}, first_largest)")
-        p.tiles += [largest, place]
-    else:
-        moved = (np.moveaxis(x.data, axis + 1, 0) for x in (a, b))
-        tiles = [Tile(p.name("v"), np.moveaxis(x, 0, axis + 1)) for x in recurrence(*moved)]
-        texts = together(p, a, b)
-        p.line(f"{tiles[0].name}, {tiles[1].name} = "
-               f"gl.associative_scan(({', '.join(texts)}), {axis}, recurrence)")  # fmt: skip
-        p.tiles += tiles
     return True
 
 

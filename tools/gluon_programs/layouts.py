@@ -74,6 +74,17 @@ class Layouts:
             split(s, self.warps, rank), order_of(s, rank),
         )  # fmt: skip
 
+    def splittable(self, rank: int) -> Any:
+        """Nested boxes in which each thread has both elements along the last axis."""
+        layout = self.blocked(rank)
+        size, threads, warps = (list(x) for x in (
+            layout.size_per_thread, layout.threads_per_warp, layout.warps_per_cta))  # fmt: skip
+        for factors in (threads, warps):
+            factors[0], factors[-1] = factors[0] * factors[-1], 1
+        size[-1] = 2
+        order = [rank - 1, *(a for a in layout.order if a != rank - 1)]
+        return gl.BlockedLayout(size, threads, warps, order)
+
     def linear(self, shape: Sequence[int]) -> Any:
         """All bits of all coordinates in any order, some added to others; lanes and warps for which
         there are none, and sometimes registers, hold copies."""

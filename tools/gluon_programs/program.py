@@ -81,6 +81,28 @@ class GluonProgram(Program):
     def as_carried(self, value: Tile, carried: Tile) -> str:
         return f"gl.convert_layout({value.name}, {carried.name}.type.layout)"
 
+    def together(self, *tiles: Tile) -> list[str]:
+        """The texts of tiles in one layout, that of the first or another."""
+        first = tiles[0]
+        alike = all(t.shape == first.shape for t in tiles)
+        if alike and self.source.random() < 0.5:
+            layout = f"{first.name}.type.layout"
+            return [first.name, *(converted(tile, layout) for tile in tiles[1:])]
+        rank = max(len(t.shape) for t in tiles)
+        layout = (
+            self.any_layout(first.shape) if alike and rank
+            else self.layout(self.layouts.blocked(max(rank, 1)))
+        )  # fmt: skip
+        return [converted(tile, layout) for tile in tiles]
+
+    def splittable(self, tile: Tile) -> str:
+        return converted(tile, self.layout(self.layouts.splittable(len(tile.shape))))
+
+    def coordinates(self, tile: Tile, axis: int) -> str:
+        layout = f"{tile.name}.type.layout"
+        zeros = f"gl.zeros({list(tile.shape)}, gl.int32, {layout})"
+        return f"{index(axis, tile.shape, layout)} + {zeros}"
+
     @contextmanager
     def attempt(self) -> Generator[None]:
         kept, functions = self.keep(), list(self.functions)
@@ -141,6 +163,11 @@ def whole(part: np.ndarray) -> np.ndarray:
     while isinstance(part.base, np.ndarray):
         part = part.base
     return part
+
+
+def converted(tile: Tile, layout: str) -> str:
+    """The text of a tile in a layout; a scalar has none."""
+    return f"gl.convert_layout({tile.name}, {layout})" if tile.shape else tile.name
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:

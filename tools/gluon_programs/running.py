@@ -12,6 +12,7 @@ import numpy as np
 import tritium
 from tools.gluon_programs import blocks, pipelines, products, shared
 from tools.gluon_programs.program import GluonProgram
+from tools.tile_programs import arithmetic, combining
 from tools.tile_programs.control import Control
 from tools.tile_programs.program import Program, Tile
 from tools.tile_programs.running import outcome
@@ -20,10 +21,14 @@ from tritium.launch.signature import canonical_dtype
 from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
 
+_COMBINED = functools.partial(
+    arithmetic.combined, names=("sum", "max", "min", "xor_sum", "cumsum", "kept")
+)
 BODY = (
-    blocks.two, blocks.two, blocks.with_number, blocks.chosen, blocks.cast, blocks.converted,
-    blocks.converted, blocks.turned, blocks.reshaped, blocks.reshaped, blocks.joined,
-    blocks.gathered, blocks.combined, blocks.combined, blocks.custom, blocks.counted,
+    arithmetic.two, arithmetic.two, arithmetic.compared, arithmetic.with_number,
+    arithmetic.chosen, blocks.cast, blocks.converted,
+    blocks.converted, blocks.turned, blocks.reshaped, blocks.reshaped, arithmetic.joined,
+    arithmetic.gathered, _COMBINED, _COMBINED, combining.custom, blocks.counted,
     blocks.added, blocks.loaded, blocks.masked, shared.allocated, shared.viewed, shared.viewed,
     shared.stored, shared.stored, shared.read, shared.read, shared.gathered, shared.scattered,
     shared.counted, products.product, products.product, products.multiplied,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tools.tile_programs.program import ALL_KINDS, LARGEST, Program, Tile, wrapped
+from tools.tile_programs.program import (
+    ALL_KINDS,
+    LARGEST,
+    Program,
+    Tile,
+    axes_text,
+    wrapped,
+)
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 NUMBERS = (
     0, 1, 2, 3, 5, 7, 16, 31, 100, 255, -1, -3, -100, 65537, 1 << 20, 1000000007, 2**31 - 3,
     2**31 - 1, -(2**31),
 )  # fmt: skip
-
-
-def axes_text(text: str, axis: int, rank: int) -> str:
-    """`text[None, :, None]`: a one-dimensional tile along one of some axes."""
-    places = ", ".join(":" if a == axis else "None" for a in range(rank))
-    return f"{text}[{places}]" if rank > 1 else text
 
 
 def ranges(p: Program) -> bool:
@@ -140,7 +141,7 @@ def two(p: Program) -> bool:
     data = OPERATIONS[name](a.data, b.data)
     if not p.exact(data):
         return False
-    p.new(name.format(a.name, b.name), data)
+    p.new(name.format(*p.together(a, b)), data)
     return True
 
 
@@ -180,7 +181,7 @@ def compared(p: Program) -> bool:
             return False
         a, b = pair
         sign, do = s.choice((("&", np.logical_and), ("|", np.logical_or), ("^", np.logical_xor)))
-        p.new(f"{a.name} {sign} {b.name}", do(a.data, b.data), "m")
+        p.new(f"{{}} {sign} {{}}".format(*p.together(a, b)), do(a.data, b.data), "m")
         return True
     name = s.choice(list(COMPARISONS))
     pair = pair_of(p, "if")
@@ -192,7 +193,7 @@ def compared(p: Program) -> bool:
         held = p.scalar(number) if s.random() < 0.6 else str(number)
         p.new(name.format(a.name, held), COMPARISONS[name](a.data, a.data.dtype.type(number)), "m")
     else:
-        p.new(name.format(a.name, b.name), COMPARISONS[name](a.data, b.data), "m")
+        p.new(name.format(*p.together(a, b)), COMPARISONS[name](a.data, b.data), "m")
     return True
 
 
@@ -209,7 +210,8 @@ def chosen(p: Program) -> bool:
     if np.prod(whole) > LARGEST:
         return False
     a, b = pair
-    p.new(f"tl.where({mask.name}, {a.name}, {b.name})", np.where(mask.data, a.data, b.data))
+    text = "tl.where({}, {}, {})".format(*p.together(mask, a, b))
+    p.new(text, np.where(mask.data, a.data, b.data))
     return True
 
 
@@ -260,30 +262,39 @@ def reshaped(p: Program) -> bool:
 
 
 def joined(p: Program) -> bool:
-    """join, split, interleave."""
+    """join, split."""
     s = p.source
-    if s.random() < 0.5:
-        halves = [t for t in p.tiles if len(t.shape) > 1 and t.shape[-1] == 2 and t.kind != "b"]
-        if not halves:
-            return False
+    halves = [t for t in p.tiles if len(t.shape) > 1 and t.shape[-1] == 2]
+    if halves and s.random() < 0.5:
         a = s.choice(halves)
         first, second = Tile(p.name("v"), a.data[..., 0]), Tile(p.name("v"), a.data[..., 1])
-        p.line(f"{first.name}, {second.name} = tl.split({a.name})")
+        p.line(f"{first.name}, {second.name} = tl.split({p.splittable(a)})")
         p.tiles += [first, second]
         return True
+    pair = _joinable(p)
+    if pair is not None:
+        a, b = pair
+        p.new("tl.join({}, {})".format(*p.together(a, b)), np.stack([a.data, b.data], -1))
+    return pair is not None
+
+
+def interleaved(p: Program) -> bool:
+    """interleave."""
+    pair = _joinable(p)
+    if pair is not None:
+        a, b = pair
+        data = np.stack([a.data, b.data], -1).reshape(*a.data.shape[:-1], 2 * a.shape[-1])
+        p.new(f"tl.interleave({a.name}, {b.name})", data)
+    return pair is not None
+
+
+def _joinable(p: Program) -> tuple[Tile, Tile] | None:
+    """Two tiles of one shape that can be joined to a tile that is not too large."""
     pair = pair_of(p, "ifnhq")
     if pair is None or pair[0].shape != pair[1].shape:
-        return False
-    a, b = pair
-    if not 1 <= len(a.shape) <= 2 or 2 * np.prod(a.shape) > LARGEST:
-        return False
-    both = np.stack([a.data, b.data], -1)
-    if s.random() < 0.5:
-        p.new(f"tl.join({a.name}, {b.name})", both)
-    else:
-        p.new(f"tl.interleave({a.name}, {b.name})",
-              both.reshape(*a.data.shape[:-1], 2 * a.shape[-1]))  # fmt: skip
-    return True
+        return None
+    shape = pair[0].shape
+    return pair if 1 <= len(shape) <= 2 and 2 * np.prod(shape) <= LARGEST else None
 
 
 def gather_of(p: Program) -> tuple[Tile, int, Tile] | None:
@@ -312,13 +323,16 @@ def gathered(p: Program) -> bool:
     return True
 
 
-def combined(p: Program) -> bool:
+def combined(
+    p: Program,
+    names: Sequence[str] = ("sum", "max", "min", "argmax", "xor_sum", "cumsum", "sort", "kept"),
+) -> bool:
     """Reductions, scans and sorts."""
     s, a = p.source, p.pick("if", 1)
     if a is None:
         return False
-    axis = s.randrange(len(a.shape))
-    name = s.choice(("sum", "max", "min", "argmax", "xor_sum", "cumsum", "sort"))
+    axis, name = s.randrange(len(a.shape)), s.choice(names)
+    text = f"tl.{name}({a.name}, axis={axis})"
     if name in ("sum", "max", "min"):
         data = getattr(np, name)(a.data, axis + 1)
         data = data if a.kind == "f" else wrapped(data, a.data.dtype)
@@ -331,21 +345,20 @@ def combined(p: Program) -> bool:
         turned = np.flip(a.data, axis + 1) if back else a.data
         data = np.cumsum(turned, axis + 1, dtype=a.data.dtype)
         data = np.flip(data, axis + 1) if back else data
-        if not p.exact(data):
-            return False
-        p.new(f"tl.cumsum({a.name}, {axis}, reverse={back})", data)
-        return True
+        text = f"tl.cumsum({a.name}, {axis}, reverse={back})"
     elif name == "sort" and a.shape[-1] <= 256:
         down = s.random() < 0.4
         data = np.sort(a.data, -1)
-        p.new(f"tl.sort({a.name}, descending={down})", np.flip(data, -1) if down else data)
-        return True
+        data = np.flip(data, -1) if down else data
+        text = f"tl.sort({a.name}, descending={down})"
+    elif name == "kept" and len(a.shape) > 1:
+        data = a.data.max(axis + 1, keepdims=True)
+        text = f"tl.max({a.name}, {axis}, keep_dims=True)"
     else:
         return False
-    if not p.exact(data):
-        return False
-    p.new(f"tl.{name}({a.name}, axis={axis})", data)
-    return True
+    if p.exact(data):
+        p.new(text, data)
+    return p.exact(data)
 
 
 def numbers_of(shape: tuple[int, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from tools.tile_programs.arithmetic import axes_text, pair_of
+from tools.tile_programs.arithmetic import pair_of
 from tools.tile_programs.program import (
     BFLOAT16,
     E4M3,
@@ -14,6 +14,7 @@ from tools.tile_programs.program import (
     LARGEST,
     Program,
     Tile,
+    axes_text,
     is_float,
 )
 
@@ -39,24 +40,21 @@ def custom(p: Program) -> bool:
         p.new(f"tl.associative_scan({a.name}, {axis}, larger, reverse={back})",
               np.flip(data, axis + 1) if back else data)  # fmt: skip
     elif kind == "call":
-        type = a.data.dtype.type
-        p.new(f"called({a.name}, {b.name})",
-              np.where(a.data > b.data, a.data * type(3), b.data ^ a.data))  # fmt: skip
+        data = np.where(a.data > b.data, a.data * a.data.dtype.type(3), b.data ^ a.data)
+        p.new("called({}, {})".format(*p.together(a, b)), data)
     elif kind == "argmax":
-        index = f"tl.arange(0, {a.shape[axis]})"
-        whole = f"tl.broadcast_to({axes_text(index, axis, len(a.shape))}, {list(a.shape)})"
+        at = p.coordinates(a, axis)
         largest = Tile(p.name("v"), a.data.max(axis + 1))
         place = Tile(p.name("v"), np.argmax(a.data, axis + 1).astype(np.int32))
         p.line(f"{largest.name}, {place.name} = "
-               f"tl.reduce(({a.name}, {whole}), {axis}, first_largest)")  # fmt: skip
+               f"tl.reduce(({a.name}, {at}), {axis}, first_largest)")  # fmt: skip
         p.tiles += [largest, place]
     else:
-        first, second = recurrence(
-            np.moveaxis(a.data, axis + 1, 0), np.moveaxis(b.data, axis + 1, 0)
-        )
-        tiles = [Tile(p.name("v"), np.moveaxis(x, 0, axis + 1)) for x in (first, second)]
+        moved = (np.moveaxis(x.data, axis + 1, 0) for x in (a, b))
+        tiles = [Tile(p.name("v"), np.moveaxis(x, 0, axis + 1)) for x in recurrence(*moved)]
+        texts = ", ".join(p.together(a, b))
         p.line(f"{tiles[0].name}, {tiles[1].name} = "
-               f"tl.associative_scan(({a.name}, {b.name}), {axis}, recurrence)")  # fmt: skip
+               f"tl.associative_scan(({texts}), {axis}, recurrence)")  # fmt: skip
         p.tiles += tiles
     return True
 

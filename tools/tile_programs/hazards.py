@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tools.tile_programs.arithmetic import OPERATIONS, axes_text
+from tools.tile_programs.arithmetic import OPERATIONS
 from tools.tile_programs.program import (
     BFLOAT16,
     LANGUAGE,
     Pointer,
     Program,
     Tile,
+    axes_text,
     is_float,
     row_major,
 )

@@ -152,6 +152,19 @@ class Program:
         """The text of a value that a carried tile gets."""
         return value.name
 
+    def together(self, *tiles: Tile) -> list[str]:
+        """The texts of tiles that an operation has as operands."""
+        return [tile.name for tile in tiles]
+
+    def splittable(self, tile: Tile) -> str:
+        """The text of a tile that can be split along its last axis."""
+        return tile.name
+
+    def coordinates(self, tile: Tile, axis: int) -> str:
+        """The text of the coordinates along an axis of a tile's elements."""
+        places = axes_text(f"tl.arange(0, {tile.shape[axis]})", axis, len(tile.shape))
+        return f"tl.broadcast_to({places}, {list(tile.shape)})"
+
     def among_active(self, mask: np.ndarray) -> np.ndarray:
         """A mask, programs first, without the programs that do not execute."""
         return mask & self.active.reshape(-1, *(1,) * (mask.ndim - 1))
@@ -257,3 +270,9 @@ def is_float(dtype: np.dtype) -> bool:
 def row_major(shape: Sequence[int]) -> np.ndarray:
     """The numbers of a tile's elements."""
     return np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
+
+
+def axes_text(text: str, axis: int, rank: int) -> str:
+    """`text[None, :, None]`: a one-dimensional tile along one of some axes."""
+    places = ", ".join(":" if a == axis else "None" for a in range(rank))
+    return f"{text}[{places}]" if rank > 1 else text

@@ -24,7 +24,8 @@ from tritium.native.host import CPU
 
 BODY = (
     arithmetic.two, arithmetic.two, arithmetic.with_number, arithmetic.compared, arithmetic.chosen,
-    arithmetic.cast, arithmetic.reshaped, arithmetic.joined, arithmetic.gathered,
+    arithmetic.cast, arithmetic.reshaped, arithmetic.joined, arithmetic.interleaved,
+    arithmetic.gathered,
     arithmetic.combined, accesses.loaded, accesses.loaded, accesses.stored, accesses.added,
     accesses.loop, accesses.product, narrow.two, narrow.compared, narrow.cast, narrow.combined,
     combining.custom, combining.whole_tile, combining.batched, hazards.moved, hazards.moved,

@@ -12,23 +12,27 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-HANGS = 120.0
-"""Seconds after which a program counts as one that does not end."""
-
 
 class Worker:
-    """A process that runs seeds from one on, started again behind a seed that it died of."""
+    """A process that runs seeds from one on, started again behind a seed that it died of.
 
-    def __init__(self, script: Path, given: argparse.Namespace, first: int, passed: Sequence[str]):
+    hangs: the seconds after which a program counts as one that does not end.
+    """
+
+    def __init__(
+        self, script: Path, given: argparse.Namespace, first: int, passed: Sequence[str],
+        hangs: float,
+    ):  # fmt: skip
         self.given, self.next, self.first = given, first, first
-        self.script, self.passed = script, passed
+        self.script, self.passed, self.hangs = script, passed, hangs
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.faults: list[dict[str, object]] = []
+        self.error = ""
 
     def run(self) -> None:
         """Run all seeds of this worker."""
         end = self.first + self.given.programs * self.given.jobs
-        while self.next < end and time.time() < self.given.until:
+        while self.next < end and time.time() < self.given.until and not self.error:
             self._run_process((end - self.next + self.given.jobs - 1) // self.given.jobs)
 
     def _run_process(self, programs: int) -> None:
@@ -50,7 +54,7 @@ class Worker:
             hung.set()
             child.kill()
 
-        watchdog = threading.Timer(HANGS, stop)
+        watchdog = threading.Timer(self.hangs, stop)
         watchdog.start()
         for line in child.stdout:
             watchdog.cancel()
@@ -63,7 +67,7 @@ class Worker:
             else:
                 begun = None
                 self._count(found)
-            watchdog = threading.Timer(HANGS, stop)
+            watchdog = threading.Timer(self.hangs, stop)
             watchdog.start()
         watchdog.cancel()
         child.wait()
@@ -73,8 +77,8 @@ class Worker:
             text = "".join(errors)[-1500:]
             named = {"seed" if key == "begins" else key: value for key, value in begun.items()}
             self._count({**named, "outcome": why, "text": text})
-        elif child.returncode != 0:
-            raise SystemExit("".join(errors))
+        elif child.returncode != 0 and not hung.is_set():  # one that was slow to start is repeated
+            self.error = "".join(errors) or f"a worker ends with {child.returncode}"
 
     def _count(self, found: dict[str, object]) -> None:
         outcome = str(found["outcome"])
@@ -101,11 +105,13 @@ def options(description: str | None, device: str, devices: str) -> argparse.Argu
     return parser
 
 
-def run(script: str, given: argparse.Namespace, passed: Sequence[str] = ()) -> None:
+def run(
+    script: str, given: argparse.Namespace, passed: Sequence[str] = (), hangs: float = 120.0
+) -> None:
     """Run a session and exit, with 1 if it has found something. `passed`: options of the tool's own
-    for the processes that do the work."""
+    for the processes that do the work; `hangs`: see `Worker`."""
     given.until = time.time() + 60 * given.minutes
-    workers = [Worker(Path(script), given, given.seed + number, passed)
+    workers = [Worker(Path(script), given, given.seed + number, passed, hangs)
                for number in range(given.jobs)]  # fmt: skip
     threads = [threading.Thread(target=worker.run) for worker in workers]
     for thread in threads:
@@ -118,4 +124,4 @@ def run(script: str, given: argparse.Namespace, passed: Sequence[str] = ()) -> N
     print(json.dumps({**summary, "faults": len(faults)}))
     if given.out:
         given.out.write_text(json.dumps(summary, indent=1) + "\n")
-    sys.exit(bool(faults))
+    sys.exit("".join(worker.error for worker in workers) or bool(faults))

@@ -128,6 +128,5 @@ def optimize(
 
 
 def _print_after(item: Pass, module: ModuleOp) -> None:
-    title = item.title or item.name
-    sys.stderr.write(f"// -----// IR Dump After {title} ({item.name}) //----- //\n")
+    sys.stderr.write(f"// -----// IR Dump After {item.title} ({item.name}) //----- //\n")
     sys.stderr.write(f"{print_module(module)}\n\n")

@@ -171,7 +171,8 @@ class Scope:
             self.fixed.setdefault(id(aggregate), (aggregate, why))
 
     def fix_either(self, values: Sequence[Any], chosen: Any) -> None:
-        """The same for `chosen`, one of the values, and for these, if one of them has a name."""
+        """Fix the aggregates in `chosen`, which is one of the values, and in the values, if a local
+        variable has one of them."""
         aggregates = {id(aggregate) for value in values for aggregate in aggregates_in(value)}
         for name, known in self.locals.items():
             if aggregates.intersection(map(id, aggregates_in(known))):

@@ -131,6 +131,12 @@ class Op(DeclaredOp):
     movement: ClassVar[Movement | None] = None
     """The order in which the op places elements of its operands; None for one that computes."""
 
+    extracts: ClassVar[bool] = False
+    """True if the result is the only element of the operand, a tile."""
+
+    reshapes: ClassVar[bool] = False
+    """True if the result has the operand's elements in row-major order, in another shape."""
+
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""
 

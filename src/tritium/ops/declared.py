@@ -66,8 +66,11 @@ class DeclaredOp(Operation, metaclass=OpMeta):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        operands = dict.fromkeys(f.name for f in cls.operand_fields)
-        attrs = dict(cls.attr_fields)
+        inherited = [base for base in cls.__bases__ if issubclass(base, DeclaredOp)]
+        operands = dict.fromkeys(f.name for base in inherited for f in base.operand_fields)
+        attrs: dict[str, AttrField[Any]] = {}
+        for name, field in (item for base in inherited for item in base.attr_fields.items()):
+            attrs.setdefault(name, field)
         for name, field in vars(cls).items():
             if isinstance(field, OperandField):
                 operands[name] = None

@@ -44,13 +44,19 @@ Hook = Callable[["Pass[IR]", IR], None]
 class Pass(ABC, Generic[IR]):
     """A transformation of a module. Subclasses are frozen dataclasses; their fields are options.
 
-    `name` is how pipelines and the command line call it, `title` what dumps print beside it.
+    `name` is how pipelines and the command line call it, `title` what dumps print beside it: by
+    default the words of the name.
     """
 
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     keeps_analyses: ClassVar[bool] = False
     """Whether results of analyses stay right (`analysis.results`)."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls) and "title" not in vars(cls):
+            cls.title = "".join(word.capitalize() for word in cls.name.split("-"))
 
     @abstractmethod
     def run(self, module: IR) -> bool:
@@ -173,10 +179,9 @@ def dump_before(stream: TextIO, kernel: str | None = None) -> Hook[Any]:
     def hook(item: Pass[Any], unit: ModuleOp | Unit) -> None:
         module = unit if isinstance(unit, ModuleOp) else unit.module
         if kernel is None or kernel in function_names(module):
-            title = item.title or item.name
             text = print_module(module) if unit is module else str(unit)
             stream.write(
-                f"// -----// IR Dump Before {title} ({item.name}) "
+                f"// -----// IR Dump Before {item.title} ({item.name}) "
                 f"('builtin.module' operation) //----- //\n{text}\n\n"
             )
 

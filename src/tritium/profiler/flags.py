@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass
 class ProfilerFlags:
-    """Whether a session is open, whether kernels are instrumented (which is not built), and whether
-    a command line started the program."""
+    """Whether a session is open, whether kernels are instrumented, and whether a command line
+    started the program."""
 
     profiling_on: bool = False
     instrumentation_on: bool = False

@@ -15,7 +15,7 @@ def _fixed(rate: float) -> Callable[..., float]:
 
 
 def _each_clock(operations: float) -> Callable[..., float]:
-    """So many operations of 8 bits that a multiprocessor does in a clock."""
+    """`operations` of 8 bits for each multiprocessor and clock."""
 
     def flops(width: int, num_sms: int, clock_rate: float) -> float:
         return operations * num_sms * clock_rate * 1e3 * 8 / width

@@ -54,7 +54,7 @@ class DeviceCache(NamedTuple):
     kernels: dict[Any, CompiledKernel]
     """Compiled kernels, by specializations and options."""
     keys: dict[Any, str]
-    """The same keys as the text that hooks are given."""
+    """The text that hooks are given for each key of `kernels`."""
     target: GPUTarget
     backend: BaseBackend
     binder: Callable[..., Any]

@@ -90,7 +90,6 @@ class CheckBounds(Pass):
     """
 
     name: ClassVar[str] = "sanitize-bounds"
-    title: ClassVar[str] = "SanitizeBounds"
     sites: list[Site] = field(default_factory=list[Site])
     pointers: list[int] = field(default_factory=list[int])
 

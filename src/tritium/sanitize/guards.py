@@ -46,7 +46,6 @@ class GuardBounds(Pass):
     """
 
     name: ClassVar[str] = "guard-bounds"
-    title: ClassVar[str] = "GuardBounds"
     sites: list[Site] = field(default_factory=list[Site])
     pointers: list[int] = field(default_factory=list[int])
     reports: list[SSAValue] = field(default_factory=list[SSAValue])

@@ -36,7 +36,6 @@ class WriteRecords(Pass):
     """
 
     name: ClassVar[str] = "write-records"
-    title: ClassVar[str] = "WriteRecords"
     labels: list[str] = field(default_factory=list[str])
 
     def run(self, module: ModuleOp) -> bool:

@@ -46,7 +46,6 @@ class CheckUnwritten(Pass):
     """
 
     name: ClassVar[str] = "sanitize-unwritten"
-    title: ClassVar[str] = "SanitizeUnwritten"
     sites: list[Site] = field(default_factory=list[Site])
     reports: list[SSAValue] = field(default_factory=list[SSAValue])
 

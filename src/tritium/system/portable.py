@@ -58,7 +58,7 @@ class Portable:
         return platform.processor() or platform.machine()
 
     def processor_flags(self) -> list[str]:
-        """None: portable Python does not tell."""
+        """An empty list, because portable Python does not know the flags."""
         return []
 
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:

@@ -69,7 +69,7 @@ def fresh_knobs(monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
 
 @pytest.fixture
 def fresh_knobs_except_libraries(monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
-    """The same, but for the paths of compilers and libraries."""
+    """The settings at their defaults, except for the paths of compilers and libraries."""
     yield from _fresh(_LIBRARIES, monkeypatch)
 
 

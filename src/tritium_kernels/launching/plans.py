@@ -1,9 +1,10 @@
-"""Calls of functions of tensors that are repeated from a record: of the same types, shapes, strides
-and numbers, the host does the same, so that its work is looked at once.
+"""Record the host's work of a call of a tensor function, and repeat it in later calls.
 
-The second call with a signature (`tritium.launch.call_signature`) is recorded: memory that torch
-gave, launches of kernels, differentiated functions that were called. From the third on only these
-are done again. A call that does anything else, such as another function of torch, is not repeated.
+The host does the same work for all calls whose arguments agree in types, shapes, strides and
+numbers, that is, in their signature (`tritium.launch.call_signature`). The second call with a
+signature is recorded: memory that torch allocates, launches of kernels, differentiated functions
+that are called. Later calls do only these steps. A call that does anything else, such as calling
+another function of torch, is not repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tritium.tools.tensor_descriptor import TensorDescriptor
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST = 4096
-"""Signatures of a function that are kept; then all are forgotten."""
+"""The number of signatures of a function after which all are forgotten."""
 
 _CONSTANTS = (int, float, bool, type(None), str, torch.dtype)
 """Types of recorded calls' arguments besides tensors; members of tuples are of these."""
@@ -82,12 +83,14 @@ class Record(TorchDispatchMode):
     """A record of what a call does, as lines of Python.
 
     Attributes:
-        names: the name of each tensor by its identity; `kept` keeps all alive meanwhile.
-        memory: given by torch: by its identity the name and the tensor.
-        places: also memory of one argument: what has its address is that argument to a launch.
-        values: what lines name besides.
-        possible: all that was done can be repeated.
-        paused: what is done is part of a function that was noted.
+        names: the name of each tensor, by the tensor's identity.
+        kept: the tensors, which must stay alive while the identities are in use.
+        memory: the name and the tensor of each allocation by torch, by the allocation's identity.
+        places: the same of memory that exactly one argument has: a launch that is given its address
+            is given that argument.
+        values: other objects that the lines name.
+        possible: whether all that was done can be repeated.
+        paused: whether the current steps are part of a function that is noted as one step.
         device: the number of the GPU that has the tensors; None: they are on the host.
     """
 

@@ -211,23 +211,27 @@ def mxfp4_to_bf16_triton(x, scale, mx_axis: tl.constexpr):
 
 
 @tritium.jit
-def _copy_segment(
-    source_ptr, target_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, word, first_column, K,
-    source_m, source_n, target_m, target_n, PAD: tl.constexpr, N_SLICES: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+def _copy_segments(
+    source_ptr, target_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, block_schedule_ptr, K,
+    K_pad, source_m, source_n, target_m, target_n, PAD: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, N_BLOCKS_PER_COL: tl.constexpr, N_SLICES: tl.constexpr,
+    NUM_SMS: tl.constexpr,
 ):  # fmt: skip
-    """Copy one block of a slice from its place among all rows to that of its block, or back."""
-    z = word & 0xFFFF
-    tl.device_assert(z < N_SLICES)
-    i = (word >> 16) * BLOCK_M + tl.arange(0, BLOCK_M)
-    j = first_column + tl.arange(0, BLOCK_N).to(tl.int64)
-    mask = (i < tl.load(slice_sizes_ptr + z))[:, None] & (j < K)[None, :]
-    packed = (tl.load(slice_offs_ptr + z) + i).to(tl.int64)
-    aligned = tl.load(block_offs_ptr + z).to(tl.int64) * BLOCK_M + i
-    source = packed if PAD else aligned
-    target = aligned if PAD else packed
-    x = tl.load(source_ptr + source[:, None] * source_m + j[None, :] * source_n, mask=mask)
-    tl.store(target_ptr + target[:, None] * target_m + j[None, :] * target_n, x, mask=mask)
+    """Copy each block of a slice from its place among all rows to that of its block, or back."""
+    for tile in range(tl.program_id(0), N_BLOCKS_PER_COL * tl.cdiv(K_pad, BLOCK_N), NUM_SMS):
+        word = tl.load(block_schedule_ptr + tile % N_BLOCKS_PER_COL)
+        if word >= 0:
+            z = word & 0xFFFF
+            tl.device_assert(z < N_SLICES)
+            i = (word >> 16) * BLOCK_M + tl.arange(0, BLOCK_M)
+            j = tile // N_BLOCKS_PER_COL * BLOCK_N + tl.arange(0, BLOCK_N).to(tl.int64)
+            mask = (i < tl.load(slice_sizes_ptr + z))[:, None] & (j < K)[None, :]
+            packed = (tl.load(slice_offs_ptr + z) + i).to(tl.int64)
+            aligned = tl.load(block_offs_ptr + z).to(tl.int64) * BLOCK_M + i
+            source = packed if PAD else aligned
+            target = aligned if PAD else packed
+            x = tl.load(source_ptr + source[:, None] * source_m + j[None, :] * source_n, mask=mask)
+            tl.store(target_ptr + target[:, None] * target_m + j[None, :] * target_n, x, mask=mask)
 
 
 @tritium.jit
@@ -238,14 +242,11 @@ def pad_segments_kernel(
     NUM_SMS: tl.constexpr,
 ):  # fmt: skip
     """Slices of rows, each moved to a multiple of BLOCK_M rows."""
-    for tile in range(tl.program_id(0), N_BLOCKS_PER_COL * tl.cdiv(K_pad, BLOCK_N), NUM_SMS):
-        word = tl.load(block_schedule_ptr + tile % N_BLOCKS_PER_COL)
-        if word >= 0:
-            _copy_segment(
-                data_ptr, out_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, word,
-                tile // N_BLOCKS_PER_COL * BLOCK_N, K, stride_in_m, stride_in_n, stride_out_m,
-                stride_out_n, True, N_SLICES, BLOCK_M, BLOCK_N,
-            )  # fmt: skip
+    _copy_segments(
+        data_ptr, out_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, block_schedule_ptr, K,
+        K_pad, stride_in_m, stride_in_n, stride_out_m, stride_out_n, True, BLOCK_M, BLOCK_N,
+        N_BLOCKS_PER_COL, N_SLICES, NUM_SMS,
+    )  # fmt: skip
 
 
 @tritium.jit
@@ -256,11 +257,8 @@ def unpad_segments_kernel(
     NUM_SMS: tl.constexpr,
 ):  # fmt: skip
     """The inverse of `pad_segments_kernel`."""
-    for tile in range(tl.program_id(0), N_BLOCKS_PER_COL * tl.cdiv(K_pad, BLOCK_N), NUM_SMS):
-        word = tl.load(block_schedule_ptr + tile % N_BLOCKS_PER_COL)
-        if word >= 0:
-            _copy_segment(
-                padded_ptr, out_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, word,
-                tile // N_BLOCKS_PER_COL * BLOCK_N, K, stride_pad_m, stride_pad_n, stride_out_m,
-                stride_out_n, False, N_SLICES, BLOCK_M, BLOCK_N,
-            )  # fmt: skip
+    _copy_segments(
+        padded_ptr, out_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, block_schedule_ptr, K,
+        K_pad, stride_pad_m, stride_pad_n, stride_out_m, stride_out_n, False, BLOCK_M, BLOCK_N,
+        N_BLOCKS_PER_COL, N_SLICES, NUM_SMS,
+    )  # fmt: skip

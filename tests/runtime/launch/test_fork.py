@@ -92,7 +92,7 @@ def test_a_fork_while_a_thread_is_inside_llvm() -> None:
     assert inside.wait(60)
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)
+        signal.alarm(300)  # ends a child that waits for the lock
         with loader.lock:
             code = loader.compile_ir("define void @f() {\n  ret void\n}")
         os._exit(0 if code else 1)

@@ -83,7 +83,7 @@ _cache: WeakKeyDictionary[JITCallable, tuple[str, Rewritten]] = WeakKeyDictionar
 
 
 def rewritten(function: JITCallable) -> Rewritten:
-    """The same, once for each source of the function."""
+    """The result of `rewrite`, which runs once for each source of the function."""
     known = _cache.get(function)
     if known is None or known[0] != function.src:
         known = _cache[function] = (function.src, rewrite(function))

@@ -204,7 +204,8 @@ class Semantics:
         return function if inspect.isroutine(function) and not of_kernel else self.callee(function)
 
     def dropping(self, function: Any, name: str) -> Any:
-        """The same for a call whose result is not used. Raises `ValueError` if it has to be."""
+        """The object to call for a call whose result is not used. Raises `ValueError` if the result
+        must be used."""
         actual = unwrap(function) if isinstance(function, constexpr) else function
         message = getattr(actual, "must_use_result", None)
         if message is None or message is False:

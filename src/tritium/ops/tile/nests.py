@@ -25,8 +25,6 @@ from tritium.ops.fields import (
     unit_attr,
     words_attr,
 )
-from tritium.ops.ttir.debug import PrintOp
-from tritium.ops.ttir.shape import UnsplatOp
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -271,13 +269,13 @@ def buffers_of(function: Operation) -> Iterator[BufferOp]:
 
 def tiles_of(root: Any) -> tuple[SSAValue, ...]:
     """The tiles of which a root reads each element."""
-    if root.__class__ is PrintOp:
+    if OPERAND in root.attributes:
         return (root.operands[root.attributes[OPERAND].value.data],)  # pyright: ignore
     return tuple(filter(is_tile, root.operands))
 
 
 def domain_of(root: Any) -> tuple[int, ...]:
     """The shape of what the loops of a root run over."""
-    if root.__class__ is UnsplatOp:
+    if root.extracts:
         return ()
     return max((ir.shape_of(v.type) for v in tiles_of(root)), key=len)

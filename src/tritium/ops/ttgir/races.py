@@ -68,7 +68,7 @@ class Races:
     accesses: dict[Any, dict[Any, Access]] = field(default_factory=dict[Any, dict[Any, Access]])
 
     def fork(self, partitions: int) -> None:
-        """So many partitions begin, after what the default one has done."""
+        """Begin the partitions; what the default one did before is before all that they do."""
         self.partitions = partitions
         for block in range(self.blocks):
             begun = self.release(0, block)

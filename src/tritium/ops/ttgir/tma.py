@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -251,7 +251,52 @@ def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
     return addresses.reshape(data.shape), inside.reshape(data.shape)
 
 
-class AsyncTMACopyGlobalToLocalOp(CachedOp):
+class BulkLoad(Op):
+    """Base of copies by the copy engine into shared memory. Their bytes count for a barrier."""
+
+    barrier: Any
+    reads_operand_types = True
+    multicast = unit_attr()
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.multicast or bool(blocks_of_barrier(self.barrier.type))
+
+    def most_arrivals(self) -> float:
+        """0, as its bytes count and not its arrival; no limit if other blocks are reached."""
+        return inf if self.reaches_blocks else 0
+
+    def expected_bytes(self) -> int:
+        return -bytes_of(self.result.type)
+
+    def start(
+        self, context: Context, barrier: Buffer, result: Buffer, padding: PaddingOption,
+        places: Callable[[np.ndarray], tuple[Any, Any]],
+    ) -> None:  # fmt: skip
+        """Start the copy. `places` gives the addresses of what the memory is to hold, and which of
+        them are inside of the tensor."""
+        state = state_of(context)
+        state.check_bulk(result)
+        route = route_of_copies(self.result.type, state.blocks, self.multicast)
+        data = state.check_write(result, route=route)
+        addresses, inside = places(data)
+        values = context.memory.load(addresses, data.dtype, inside)
+        if padding is PaddingOption.PAD_NAN:
+            values = np.where(inside, values, np.asarray(np.nan, data.dtype))
+        route = told(route, self.barrier.type)
+        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
+
+
+def bulk_source(context: Context, src: Buffer) -> np.ndarray:
+    """Read shared memory for the copy engine; it must not change before a wait for the copy."""
+    state = state_of(context)
+    state.check_bulk(src)
+    data = state.check_read(src, by_proxy=True)
+    state.own.stores.append(data)
+    return data
+
+
+class AsyncTMACopyGlobalToLocalOp(CachedOp, BulkLoad):
     """Start copying the block at `coord` into the memory `result`, if `pred`. Its bytes count for
     the barrier, which says when they are there. With `multicast` what several blocks of a cluster
     have copies of is read once, by the first of them, and counts for the barriers of all. Of a
@@ -276,18 +321,6 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     pred = operand()
     offsets = variadic()
     isVolatile = bool_attr(False)
-    multicast = unit_attr()
-
-    @property
-    def reaches_blocks(self) -> bool:
-        return self.multicast or bool(blocks_of_barrier(self.barrier.type))
-
-    def most_arrivals(self) -> float:
-        """None: its bytes count, beside the arrivals."""
-        return inf if self.reaches_blocks else 0
-
-    def expected_bytes(self) -> int:
-        return -bytes_of(self.result.type)
 
     @classmethod
     def infer(
@@ -310,21 +343,11 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
         self, context: Context, desc: Tile | Patches, coord: tuple[Any, ...], barrier: Buffer,
         result: Buffer, pred: Any, offsets: tuple[Any, ...],
     ) -> None:  # fmt: skip
-        if not pred:
-            return
-        state = state_of(context)
-        state.check_bulk(result)
-        route = route_of_copies(self.result.type, state.blocks, self.multicast)
-        data = state.check_write(result, route=route)
-        addresses, inside = (
-            desc.addresses(coord, offsets, data.shape, data.dtype.itemsize)
-            if isinstance(desc, Patches) else _place(desc, coord, data)
-        )  # fmt: skip
-        values = context.memory.load(addresses, data.dtype, inside)
-        if desc.padding is PaddingOption.PAD_NAN:
-            values = np.where(inside, values, np.asarray(np.nan, data.dtype))
-        route = told(route, self.barrier.type)
-        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
+        if pred:
+            self.start(context, barrier, result, desc.padding, lambda data: (
+                desc.addresses(coord, offsets, data.shape, data.dtype.itemsize)
+                if isinstance(desc, Patches) else _place(desc, coord, data)
+            ))  # fmt: skip
 
 
 class AsyncTMACopyLocalToGlobalOp(HintedOp):
@@ -349,12 +372,9 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
-        state = state_of(context)
-        state.check_bulk(src)
-        data = state.check_read(src, by_proxy=True)
+        data = bulk_source(context, src)
         addresses, inside = _place(desc, coord, data)
         context.memory.store(addresses, data, inside)
-        state.own.stores.append(data)
 
 
 class AsyncTMAReduceOp(Op):
@@ -382,16 +402,13 @@ class AsyncTMAReduceOp(Op):
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
-        state = state_of(context)
-        state.check_bulk(src)
-        data = state.check_read(src, by_proxy=True)
+        data = bulk_source(context, src)
         addresses, inside = _place(desc, coord, data)
         signed = not is_unsigned(self.desc.type)
         context.memory.update(
             addresses, data.dtype, inside,
             lambda old, at: combine(self.kind.name, old, data.reshape(-1)[at], signed),
         )  # fmt: skip
-        state.own.stores.append(data)
 
 
 class AsyncTMAStoreWaitOp(Op):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,13 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import operand, unit_attr
+from tritium.ops.fields import operand
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.model import Buffer, Copy, state_of
-from tritium.ops.ttgir.tma import check_barrier, check_flag
-from tritium.ops.ttgir.types import (
-    blocks_of_barrier,
-    bytes_of,
-    check_memory,
-    route_of_copies,
-    told,
-)
+from tritium.ops.ttgir.model import Buffer
+from tritium.ops.ttgir.tma import BulkLoad, bulk_source, check_barrier, check_flag
+from tritium.ops.ttgir.types import check_memory
 from tritium.ops.ttir.descriptor import check_rows
-from tritium.ops.ttir.memory import HintedOp, PaddingOption
+from tritium.ops.ttir.memory import HintedOp
 
 
 def _check(
@@ -46,13 +39,12 @@ def _places(desc: Any, rows: Any, column: Any, data: np.ndarray) -> tuple[Any, A
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
 
-class AsyncTMAGatherOp(HintedOp):
+class AsyncTMAGatherOp(HintedOp, BulkLoad):
     """Start copying the rows `x_offsets`, from column `y_offset` on, into the memory `result`, if
     `pred`. Their bytes count for the barrier."""
 
     name = "ttng.async_tma_gather"
     capabilities = 90, 999
-    reads_operand_types = True
     effects = (
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
     )  # fmt: skip
@@ -66,17 +58,6 @@ class AsyncTMAGatherOp(HintedOp):
     barrier = operand()
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
-    multicast = unit_attr()
-
-    @property
-    def reaches_blocks(self) -> bool:
-        return self.multicast or bool(blocks_of_barrier(self.barrier.type))
-
-    def most_arrivals(self) -> float:
-        return inf if self.reaches_blocks else 0
-
-    def expected_bytes(self) -> int:
-        return -bytes_of(self.result.type)
 
     @classmethod
     def infer(
@@ -91,18 +72,9 @@ class AsyncTMAGatherOp(HintedOp):
         self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, barrier: Buffer,
         result: Buffer, pred: Any,
     ) -> None:  # fmt: skip
-        if not pred:
-            return
-        state = state_of(context)
-        state.check_bulk(result)
-        route = route_of_copies(self.result.type, state.blocks, self.multicast)
-        data = state.check_write(result, route=route)
-        addresses, inside = _places(desc, x_offsets, y_offset, data)
-        values = context.memory.load(addresses, data.dtype, inside)
-        if desc.padding is PaddingOption.PAD_NAN:
-            values = np.where(inside, values, np.asarray(np.nan, data.dtype))
-        route = told(route, self.barrier.type)
-        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
+        if pred:
+            self.start(context, barrier, result, desc.padding,
+                       lambda data: _places(desc, x_offsets, y_offset, data))  # fmt: skip
 
 
 class AsyncTMAScatterOp(HintedOp):
@@ -130,9 +102,6 @@ class AsyncTMAScatterOp(HintedOp):
     def evaluate(
         self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, src: Buffer
     ) -> None:
-        state = state_of(context)
-        state.check_bulk(src)
-        data = state.check_read(src, by_proxy=True)
+        data = bulk_source(context, src)
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         context.memory.store(addresses, data, inside)
-        state.own.stores.append(data)

@@ -117,6 +117,7 @@ class UnsplatOp(Op):
     """The only element of a tile, as a scalar."""
 
     name = "tt.unsplat"
+    extracts = True
     movement = Movement.IN_ORDER
     cost = 0
     memory_operands = ("src",)
@@ -270,6 +271,7 @@ class ReshapeOp(Op):
     """The same elements in another shape, in row-major order unless `allow_reorder`."""
 
     name = "tt.reshape"
+    reshapes = True
     movement = Movement.IN_ORDER
     cost = 0
     follows_layout = True

@@ -56,8 +56,8 @@ class Stage:
         encoding: of its buffers in shared memory; None where what is loaded stays in registers.
         width: elements that a thread copies at once; 0 where they are loaded into registers.
         buffers: how many there are.
-        early: the copies start in the beginning of an iteration, rather than its end: there is a
-            buffer that is not read in it.
+        early: whether copies start at the beginning of an iteration rather than at its end,
+            because one of the buffers is not read in that iteration.
         chosen: the op, if any, that replaces some of what is loaded before it is stored.
     """
 
@@ -80,8 +80,8 @@ class Stage:
 
     @property
     def by_registers(self) -> bool:
-        """Whether what is loaded goes through registers: it is stored, if at all, in the end of
-        the iteration, when the loads had time to finish."""
+        """Whether what is loaded goes through registers. If it is stored to a buffer, then at the
+        end of the iteration, when the loads have had time to finish."""
         return self.width == 0
 
     @property

@@ -111,8 +111,8 @@ class _Fusion:
         self.outer_yields: list[SSAValue] = list(ops[-1].operands)
         self.inner_yields: list[SSAValue] = list(terminator(inner.body).operands)
         self._move_early()
-        #: Whether the last iteration sets a carried value of the inner loop back, beside the
-        #: epilogue.
+        #: For each value that the inner loop carries, whether the last iteration resets it outside
+        #: of the epilogue's branch.
         effected = self._effected()
         self.reset = [
             not defined_inside(init, outer) and value in effected

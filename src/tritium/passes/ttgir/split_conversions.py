@@ -38,7 +38,6 @@ class SplitConversions(Pass):
     memory."""
 
     name: ClassVar[str] = "split-conversions"
-    title: ClassVar[str] = "SplitConversions"
 
     def run(self, module: ModuleOp) -> bool:
         changed = False

@@ -239,7 +239,7 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
     stored = {
         (ir.shape_of(op.src.type), ir.element_type(op.src.type))
         for op in loop.body.walk()
-        if isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp))
+        if isinstance(op, ttir.BlockAccess) and not op.is_load
     }
     room = sum(ir.bit_width(element) // 8 * prod(shape) for shape, element in stored)
     left = most - room - BARRIER_BYTES

@@ -36,7 +36,6 @@ class CallFacts(Pass):
     """Tell functions what all their callers know of arguments."""
 
     name: ClassVar[str] = "call-facts"
-    title: ClassVar[str] = "CallFacts"
 
     def run(self, module: ModuleOp) -> bool:
         defined = list(functions(module))

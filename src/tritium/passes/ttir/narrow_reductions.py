@@ -29,7 +29,6 @@ class NarrowReductions(Pass):
     """Reduce integers before they are extended, where that gives the same."""
 
     name: ClassVar[str] = "narrow-reductions"
-    title: ClassVar[str] = "NarrowReductions"
 
     def run(self, module: ModuleOp) -> bool:
         found = [op for op in module.walk() if is_reduction(op) and _matches(op)]

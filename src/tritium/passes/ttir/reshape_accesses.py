@@ -24,7 +24,7 @@ from math import prod
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, MulIOp, constant_value
@@ -34,7 +34,6 @@ from tritium.ops.ttir.shape import (
     BroadcastOp,
     ExpandDimsOp,
     MakeRangeOp,
-    ReshapeOp,
     SplatOp,
 )
 from tritium.passes.base import Pass
@@ -50,19 +49,18 @@ class ReshapeAccesses(Pass):
     """Access memory in the shape in which a tile is rearranged."""
 
     name: ClassVar[str] = "reshape-accesses"
-    title: ClassVar[str] = "ReshapeAccesses"
 
     def run(self, module: ModuleOp) -> bool:
         ops = list(module.walk())
         changed = [_store(op) for op in ops if isinstance(op, ElementAccess) and not op.is_load]
-        changed += [_load(op) for op in ops if isinstance(op, ReshapeOp)]
+        changed += [_load(op) for op in ops if isinstance(op, Op) and op.reshapes]
         return any(changed)
 
 
 def _store(op: ElementAccess) -> bool:
     """store p, (reshape v) -> store p', v"""
     reshape: Any = op.value.owner
-    if not isinstance(reshape, ReshapeOp) or not _is_rearranged(reshape.src):
+    if isinstance(reshape, Block) or not reshape.reshapes or not _is_rearranged(reshape.src):
         return False
     groups = _groups(ir.shape_of(op.value.type), ir.shape_of(reshape.src.type))
     unfold = _Unfolding(op)

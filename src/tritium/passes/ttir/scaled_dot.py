@@ -56,7 +56,7 @@ _BITS = {
 }  # fmt: skip
 """The bits of a format's numbers without sign and exponent, the leading one counted."""
 _SCALE_BITS = 4
-"""The same of a scale that is itself a floating-point number, E4M3."""
+"""The bits, counted likewise, of a scale that is a floating-point number (E4M3)."""
 _BFLOAT16_BITS, _TF32_BITS = 8, 11
 
 

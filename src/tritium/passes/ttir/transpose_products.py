@@ -47,7 +47,6 @@ class TransposeProducts(Pass):
     """
 
     name: ClassVar[str] = "transpose-products"
-    title: ClassVar[str] = "TransposeProducts"
     target: str = ""
     num_warps: int = 4
 

@@ -47,7 +47,6 @@ class UniformAdvance(Pass):
     """Carry how far a tile has advanced instead of the tile."""
 
     name: ClassVar[str] = "uniform-advance"
-    title: ClassVar[str] = "UniformAdvance"
 
     def run(self, module: ModuleOp) -> bool:
         changed = False

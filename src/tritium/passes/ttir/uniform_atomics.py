@@ -40,7 +40,6 @@ class UniformAtomics(Pass):
     """Combine the elements before the one address that they all go to."""
 
     name: ClassVar[str] = "uniform-atomics"
-    title: ClassVar[str] = "UniformAtomics"
 
     def run(self, module: ModuleOp) -> bool:
         found = [op for op in module.walk() if isinstance(op, AtomicUpdate) and _matches(op)]

@@ -19,12 +19,12 @@ from tritium.runtime.workers.children import ChildError, ChildUnready, ForkWorke
 
 QUANTILES = (0.5, 0.2, 0.8)
 HOPELESS = 5.0
-"""The multiple of the fastest look's time from which on a trial gets no look: it runs beside
-others."""
+"""A trial that takes this multiple of the fastest look's time gets no look. (It ran beside other
+work.)"""
 BEHIND = 1.2
-"""The multiple of the fastest look's time from which on a look is the last of its configuration."""
+"""A configuration whose look takes this multiple of the fastest one gets no second look."""
 CLOSE = 1.1
-"""And two looks, for there to be no turns."""
+"""Configurations within this multiple of the fastest one are measured in turns."""
 FINALISTS = 3
 _LOOK = 5.0
 """Milliseconds of a short look."""

@@ -181,8 +181,8 @@ class SpawnedWorkers:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """No job runs, so that what is measured meanwhile has the processors to itself: those that
-        have begun are waited for."""
+        """Wait for the jobs that have begun and start none, so that what is measured meanwhile has
+        the processors to itself."""
         with self._change:
             self._stopped = True
             self._change.wait_for(lambda: not self._running)

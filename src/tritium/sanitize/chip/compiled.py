@@ -59,7 +59,6 @@ class CheckChipRaces(Pass):
     """
 
     name: ClassVar[str] = "sanitize-chip-races"
-    title: ClassVar[str] = "SanitizeChipRaces"
     sites: list[Site] = field(default_factory=list[Site])
     sizes: list[int] = field(default_factory=list[int])
     unwatched: list[str] = field(default_factory=list[str])

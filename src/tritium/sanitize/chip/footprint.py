@@ -23,7 +23,7 @@ def unit_of(type: Any) -> int:
 
 
 def common_unit(types: Iterable[Any]) -> int:
-    """The same for several pieces of an allocation."""
+    """The unit (`unit_of`) that fits several pieces of an allocation."""
     return gcd(*map(unit_of, types))
 
 

@@ -37,7 +37,6 @@ class ExactAlgebra(Pass):
     """Replace operations on floats by operations on payloads."""
 
     name: ClassVar[str] = "exact-algebra"
-    title: ClassVar[str] = "ExactAlgebra"
 
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)

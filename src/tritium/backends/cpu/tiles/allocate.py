@@ -33,7 +33,6 @@ class Allocate(Pass):
     """Give each buffer its place in scratch."""
 
     name: ClassVar[str] = "tile-allocate"
-    title: ClassVar[str] = "TileAllocate"
     keeps_analyses: ClassVar[bool] = True
 
     def run(self, module: ModuleOp) -> bool:

@@ -49,7 +49,6 @@ from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.reduction import CombiningOp
-from tritium.ops.ttir.shape import UnsplatOp
 from tritium.passes.base import Pass
 
 
@@ -65,7 +64,6 @@ class Fuse(Pass):
     """Move the ops that must be executed into nests, those that share loops into one."""
 
     name: ClassVar[str] = "tile-fuse"
-    title: ClassVar[str] = "TileFuse"
 
     def run(self, module: ModuleOp) -> bool:
         for function in functions(module):
@@ -132,7 +130,7 @@ class _Builder:
             self._leave(op)
         elif not tiles:
             self.fusion.effect(op)
-        elif op.stores_elements or kind is UnsplatOp:
+        elif op.stores_elements or op.extracts:
             self.fusion.root(op, op)
         elif isinstance(op, CombiningOp):
             self._combine(op)

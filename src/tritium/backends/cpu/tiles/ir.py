@@ -26,7 +26,6 @@ from tritium.ops.tile.nests import buffers_of, is_tile
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.reduction import CombiningOp
-from tritium.ops.ttir.shape import UnsplatOp
 
 SCRATCH = "tile.scratch"
 """The attribute of a function that says how many bytes its buffers take."""
@@ -85,12 +84,12 @@ class TileFunction:
 
     @cached_property
     def axes(self) -> AxisAnalysis:
-        """Runs and alignment of numbers, whatever wraps around."""
+        """Runs and alignment of numbers, which may wrap around."""
         return AxisAnalysis(self.op, wraps=True)
 
     @cached_property
     def address_axes(self) -> AxisAnalysis:
-        """The same where nothing wraps around and nothing that is divided is negative."""
+        """Runs and alignment if nothing wraps around and nothing that is divided is negative."""
         return AxisAnalysis(self.op, assume_no_wrap=True, carried=self.axes)
 
     @cached_property
@@ -206,7 +205,9 @@ def _has_tiles(op: Operation) -> bool:
 
 def is_scalarized(root: Any) -> bool:
     """Whether a root is done element by element, in row-major order (atomics, printing)."""
-    return not (root.stores_elements or isinstance(root, (CombiningOp, CopyOp, UnsplatOp)))
+    if root.stores_elements or root.extracts:
+        return False
+    return not isinstance(root, (CombiningOp, CopyOp))
 
 
 def runs_on_scalars(op: Any) -> bool:

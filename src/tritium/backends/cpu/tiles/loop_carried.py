@@ -34,7 +34,6 @@ class ProtectCarried(Pass):
     computed from carried tiles that may have been overwritten by then."""
 
     name: ClassVar[str] = "tile-protect-carried"
-    title: ClassVar[str] = "TileProtectCarried"
 
     def run(self, module: ModuleOp) -> bool:
         for function in functions_of(module, buffered=True):

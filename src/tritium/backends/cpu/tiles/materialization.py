@@ -59,7 +59,6 @@ class Materialize(Pass):
     """Add copies to buffers, and nests where needed, for the values that are to be kept."""
 
     name: ClassVar[str] = "tile-materialize"
-    title: ClassVar[str] = "TileMaterialize"
 
     def run(self, module: ModuleOp) -> bool:
         for function in functions_of(module):

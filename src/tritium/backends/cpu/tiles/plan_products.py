@@ -49,7 +49,6 @@ class PlanProducts(Pass):
     host: str = "512x32+fma+half+madd"
     l2: int = 1 << 20
     name: ClassVar[str] = "tile-plan-products"
-    title: ClassVar[str] = "TilePlanProducts"
     keeps_analyses: ClassVar[bool] = True
 
     def run(self, module: ModuleOp) -> bool:

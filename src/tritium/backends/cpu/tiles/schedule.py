@@ -58,7 +58,6 @@ class Schedule(Pass):
     bits: int = 512
     registers: int = 32
     name: ClassVar[str] = "tile-schedule"
-    title: ClassVar[str] = "TileSchedule"
     keeps_analyses: ClassVar[bool] = True
 
     def run(self, module: ModuleOp) -> bool:

@@ -41,7 +41,7 @@ from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import is_tile
 from tritium.ops.ttir.atomic import AtomicOp, MemScope
 from tritium.ops.ttir.reduction import combining_op, is_reduction
-from tritium.ops.ttir.shape import ReshapeOp, splat_source
+from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
 
 LINE = 64
@@ -60,7 +60,6 @@ class Version(Pass):
     """Set the versions of nests."""
 
     name: ClassVar[str] = "tile-version"
-    title: ClassVar[str] = "TileVersion"
     keeps_analyses: ClassVar[bool] = True
 
     def run(self, module: ModuleOp) -> bool:
@@ -189,7 +188,7 @@ def _needs_alignment(found: Slice) -> bool:
     for value, op in found.values:
         if not is_tile(value):
             continue
-        if op.movement is Movement.REORDERED or isinstance(op, ReshapeOp):
+        if op.movement is Movement.REORDERED or op.reshapes:
             return True
         if op.piecewise and ir.element_type(value.type) != ir.i1:
             shape_ = ir.shape_of(value.type)

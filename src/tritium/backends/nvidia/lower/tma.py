@@ -249,7 +249,7 @@ def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
 
 
 def own_place(c: Context, memory: Memory, coordinates: Sequence[Value]) -> list[Value]:
-    """The same of coordinates in registers."""
+    """The coordinates of this block's part of a tile whose coordinates are in registers."""
     bases = memory_layout(memory.type).bases(BLOCK)
     missing = len(coordinates) - len(memory.type.get_shape())
     found = list(coordinates[:missing])

@@ -55,8 +55,8 @@ def frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
 
 
 def fitted_frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
-    """The same within the memory of the processor, if there is a way; else in the least that was
-    found."""
+    """The frames of all functions, within the memory of the processor if that is possible, else the
+    smallest that were found."""
     found = frames(functions, kernel, hardware)
     rounds = dict(found.rounds)
     sizes = _scratch_sizes(rounds, hardware)

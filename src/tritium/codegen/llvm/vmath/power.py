@@ -64,7 +64,7 @@ def _power_double(a: Lanes, y: Lanes) -> Lanes:
 
 
 def _power_float(a: Lanes, y: Lanes) -> Lanes:
-    """The same for floats, in doubles, where no pairs are needed."""
+    """a^y for a >= 0 of floats, computed in doubles, so that no pairs are needed."""
     wide = a.at_most(3.4028234663852886e38).cast("fpext", "double")
     e, m = split(wide.at_least(1e-46))
     product = y.cast("fpext", "double") * log_of_parts(e, m - 1.0)

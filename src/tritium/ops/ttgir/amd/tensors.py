@@ -64,7 +64,7 @@ class Placed(Tile):
         return self.addresses(data.shape, data.dtype.itemsize, range(data.ndim))
 
     def rows(self, numbers: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of rows of a matrix."""
+        """The addresses of the elements of a matrix's rows, and which of them are within it."""
         found = [
             self.at((row, 0)).addresses((1, data.shape[1]), data.dtype.itemsize, (0, 1))
             for row in numbers

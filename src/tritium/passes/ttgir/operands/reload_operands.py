@@ -67,7 +67,6 @@ class ReloadOperands(Pass):
     registers."""
 
     name: ClassVar[str] = "reload-operands"
-    title: ClassVar[str] = "ReloadOperands"
 
     def run(self, module: ModuleOp) -> bool:
         found = operands_to_reload(module)

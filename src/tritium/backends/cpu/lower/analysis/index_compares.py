@@ -16,7 +16,6 @@ from tritium.ops.arith import CmpIOp
 from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.arith.compare import CmpIPredicate
 from tritium.ops.base import Op
-from tritium.ops.ttir.shape import ReshapeOp
 
 _OF_SMALLER = {
     CmpIPredicate.SLT: True, CmpIPredicate.SLE: True, CmpIPredicate.NE: True,
@@ -62,11 +61,11 @@ def _increases(value: SSAValue, axis: int) -> bool:
         return False
     if op.tile_source and not op.operands:
         return (op.spacing(axis) or 0) > 0
-    if isinstance(op, IntegerExtensionOp) and op.widens and not op.non_negative:
-        return _increases(op.operand, axis)
-    if isinstance(op, ReshapeOp):
+    if op.reshapes:
         one = ir.shape_of(op.src.type) == (ir.shape_of(value.type)[axis],)
         return one and not op.allow_reorder and _increases(op.src, 0)
+    if isinstance(op, IntegerExtensionOp) and op.widens and not op.non_negative:
+        return _increases(op.operand, axis)
     axes = op.source_axes()
     inner = None if axes is None else axes[axis]
     return inner is not None and _increases(op.operands[0], inner)

@@ -120,8 +120,8 @@ def write_rmw(c: Context, op: AtomicUpdate, pointer: Value, value: Value) -> Val
 
 
 def _add_by_exchange(c: Context, op: AtomicUpdate, pointer: Value, value: Value) -> Value:
-    """A sum of 16-bit floats, which no processor has an instruction for: exchanged for as long as
-    another thread comes in between."""
+    """Add 16-bit floats, for which no processor has an instruction: compare and exchange, again if
+    another thread has written in between."""
     f, type, align = c.f, value.type, memory_bytes(op.val.type)
     first = f.emit(type, f"load atomic {type}, {pointer} monotonic, align {align}")
     again, done, before = f.new_label("again"), f.new_label("added"), f.block
@@ -144,8 +144,9 @@ def _add_by_exchange(c: Context, op: AtomicUpdate, pointer: Value, value: Value)
 def write_settling(
     c: Context, op: AtomicUpdate, pointer: Value, value: Value, mask: Value | None
 ) -> Value:
-    """The same for an operation that `settles`, behind a `fence`. The only branch is the one that
-    is hardly ever taken: masks are often as good as random (half the numbers are negative)."""
+    """Execute an operation that `settles`, behind a `fence`: load, and write only what changes. The
+    mask takes no branch, because masks are often as good as random (half of the numbers are
+    negative)."""
     f, align, order = c.f, memory_bytes(op.val.type), FAILURE[op.sem]
     place = pointer if mask is None else f.select(mask, pointer, zeros(f))
     found = f.emit(value.type, f"load atomic {value.type}, {place} {order}, align {align}")

@@ -236,7 +236,7 @@ def _add_scaled(e: Emitter, total: Lanes, part: Lanes, step: int) -> Lanes:
             level = max(total.level, part.level)
             return total._replace(base=e.add(total.base, part.value, level), level=level)
         return Vec(e.f.op("add", total.value, e.vec(part)), e.depth)
-    elif isinstance(part, Linear) and isinstance(total, Uniform):
+    if isinstance(part, Linear) and isinstance(total, Uniform):
         assert isinstance(part.stride, int)
         return part._replace(base=total.value, stride=part.stride * step, level=total.level)
     wide = e.vec(part)

@@ -35,7 +35,6 @@ from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp, domain_of
 from tritium.ops.ttir.reduction import CombiningOp
-from tritium.ops.ttir.shape import UnsplatOp
 
 
 def lower_nest(context: Context, op: NestOp) -> None:
@@ -278,7 +277,7 @@ class _Loops:
             if root.stores_elements:
                 with e.context.lines(root):
                     _store(e, root, at, only)
-            elif type(root) is UnsplatOp:
+            elif root.extracts:
                 self._extract(root)
             elif is_scalarized(root):
                 with e.context.lines(root):
@@ -291,7 +290,7 @@ class _Loops:
                 for value in root.operands:
                     self.e.emit(value, at)
 
-    def _extract(self, root: UnsplatOp) -> None:
+    def _extract(self, root: Any) -> None:
         found = self.e.emit(root.src, (ZERO,) * len(ir.shape_of(root.src.type)))
         assert isinstance(found, Uniform)
         self.context.scalars[root.result] = found.value

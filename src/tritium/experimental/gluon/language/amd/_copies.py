@@ -45,7 +45,7 @@ def buffer_load_to_shared(
     dest: Any, ptr: Any, offsets: Any, mask: Any = None, other: Any = None,
     cache_modifier: str = "",
 ) -> None:  # fmt: skip
-    """The same of the elements at `ptr + offsets`; see `buffer_load`."""
+    """Start copying the elements at `ptr + offsets` into shared memory; see `buffer_load`."""
     pointer, at, chosen = checked_buffer("buffer_load_to_shared", ptr, offsets, mask)
     start("buffer_load_to_shared", dest, pointer + at, chosen, other, cache_modifier)
 

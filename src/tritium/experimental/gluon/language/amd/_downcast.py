@@ -93,5 +93,4 @@ def scaled_downcast(input: Any, scale: Any, format: Any, axis: Any = -1) -> Any:
         low, high = tl.split(pairs)
         bytes = (low | high << 4).to(tl.uint8)
         return gl.convert_layout(bytes, _halved(input.type.layout, bytes.type.layout, place))
-    else:
-        return value.to(found[0])
+    return value.to(found[0])
