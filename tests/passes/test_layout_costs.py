@@ -1,4 +1,4 @@
-"""What the choice between computing a value again and converting it looks at."""
+"""How much the choice between computing a value again and converting it looks at."""
 
 from __future__ import annotations
 
