@@ -1,4 +1,4 @@
-"""How much the choice between computing a value again and converting it looks at."""
+"""The choice between computing a value again and converting it looks at each value once."""
 
 from __future__ import annotations
 
