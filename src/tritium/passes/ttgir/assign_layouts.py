@@ -304,6 +304,8 @@ class _Rewrite:
     def __init__(self, function: Operation, homes: _Homes):
         self.function, self.homes = function, homes
         self._made: dict[tuple[SSAValue, Encoding], SSAValue] = {}
+        # Costs of one request: a value that several others need is looked at once.
+        self._costs: dict[tuple[SSAValue, Encoding], float] = {}
 
     def run(self) -> None:
         """Change types, then operands, in program order."""
@@ -340,6 +342,7 @@ class _Rewrite:
         key = value, encoding
         known = self._made.get(key)
         if known is None:
+            self._costs.clear()  # what was made since makes others cheaper
             place = _before_memory(_ancestor(user, value), value)
             moving, cost = _moving(value), self._again(value, encoding, 0)
             # A home that only a demand chose is as good as any: at the same cost, what is loaded is
@@ -377,7 +380,10 @@ class _Rewrite:
         moving = _moving(value)
         if depth > 40 or not _can_compute_again(op):
             return moving
-        return min(self._computing(value, encoding, depth), moving)
+        if (cost := self._costs.get((value, encoding))) is None:
+            cost = min(self._computing(value, encoding, depth), moving)
+            self._costs[value, encoding] = cost
+        return cost
 
     def _computing(self, value: SSAValue, encoding: Encoding, depth: int) -> float:
         """Cost of computing a value again, and of what that needs; at least `_moving` of the value
