@@ -24,7 +24,7 @@ _CODE = 8
 """Offset in `siginfo_t` of the number that is positive for a fault, and not for a signal sent."""
 _STDERR = 2
 _PAGE, _PAGES = 4096, 16
-"""How much of the stack is searched: room for the frames of a handler."""
+"""The part of the stack that is searched: room for the frames of a handler."""
 
 SPAN = Record(("start", "ptr"), ("size", "i64"))
 """`struct iovec` of C."""
