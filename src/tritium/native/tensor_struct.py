@@ -27,13 +27,13 @@ PLAIN = Record(
     ("dtype", "i64"), ("data", "i64"), ("copied", "i64"), ("mask", "i64"),
     ("dtypes", f"bytes {8 * DTYPES}"),
 )  # fmt: skip
-"""Places in torch's structs that a dense tensor of the CPU is read from. `impl`: the place of the TensorImpl's address in a
-tensor's object; in the TensorImpl those of what torch dispatches by (`keys`, which is `plain` for a
-tensor of this kind), of the StorageImpl's address, of the first element's number, and of a number
-(an i16) for the dtype; in the StorageImpl those of the memory's address, and of a word that has
-none of the bits `mask` unless writing to the memory needs torch's help, as it does to what is
-copied when it is written. `dtypes`: by the dtype's number the size of an element, above the 32 bits
-of DLPack's type; 0: not known."""
+"""Places in torch's structs that a dense tensor of the CPU is read from. `impl`: the place of the
+TensorImpl's address in a tensor's object; in the TensorImpl those of what torch dispatches by
+(`keys`, which is `plain` for a tensor of this kind), of the StorageImpl's address, of the first
+element's number, and of a number (an i16) for the dtype; in the StorageImpl those of the memory's
+address, and of a word that has none of the bits `mask` unless writing to the memory needs torch's
+help, as it does to what is copied when it is written. `dtypes`: by the dtype's number the size of
+an element, above the 32 bits of DLPack's type; 0: not known."""
 
 Export = Callable[[Any], "tuple[int, int] | None"]
 """A tensor's address and DLPack type; None where torch does not tell."""
