@@ -76,6 +76,7 @@ class KnownTypes:
             descriptor=0, size=0, item_size=0, plain=0,
         )  # fmt: skip
         self._numpy_checked = False
+        self._plain: tuple[int, object] | None = None
         self._descriptor: type | None = None
 
     def learn(self, obj: object) -> None:
@@ -152,6 +153,8 @@ def _exported(export: int, tensor: Any) -> tuple[int, int] | None:
     try:
         function(tensor, at)
     except Exception:  # of whatever kind: torch raises many
+        return None
+    if DLTENSOR.read(at, "device_type") != 1:
         return None
     start = DLTENSOR.read(at, "data") + DLTENSOR.read(at, "byte_offset")
     return start, DLTENSOR.read(at, "dtype") & 0xFFFFFFFF

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +73,7 @@ def tensor_struct() -> TensorStruct:
     torch: Any = sys.modules["torch"]
     found: list[set[tuple[int, int, tuple[int, int]]]] = []
     for shape, dtype in (((3,), torch.float32), ((2, 0, 5), torch.float64), ((), torch.bfloat16)):
-        plain = torch.empty(shape, dtype=dtype)
+        plain = torch.empty(shape, dtype=dtype, device="cpu")
         wanting, negated = plain.detach().requires_grad_(), torch._neg_view(plain)
         size = torch.Tensor.__basicsize__
         held = (ctypes.c_uint64 * (size // 8)).from_address(id(plain))
@@ -95,6 +96,15 @@ def plain_struct(torch: Any, export: Export) -> tuple[int, object] | None:
         torch: the module.
         export: tells what the record is to give; each probe is checked against it.
     """
+    try:
+        modes: Any = importlib.import_module("torch.utils._python_dispatch")
+        with modes._disable_current_modes(), torch.inference_mode(False):  # they make tensors of other kinds
+            return _found(torch, export)
+    except Exception:  # of whatever kind: a torch that lacks what is asked here
+        return None
+
+
+def _found(torch: Any, export: Export) -> tuple[int, object] | None:
     struct = tensor_struct()
     probes = [*_probes(torch)]
     exported = [*map(export, probes)]
@@ -137,11 +147,11 @@ def _probes(torch: Any) -> Iterable[Any]:
     kinds = [kind for name in names if (kind := getattr(torch, name, None)) is not None]
     for number, kind in enumerate(kinds):
         first = 0x1234 + 37 * number
-        yield torch.empty(3 * first, dtype=kind)[first:]
-        yield torch.empty((2, 3, first + 11), dtype=kind)[1, :, 5:].t()
-    array: Any = torch.empty(0x4321).numpy()
+        yield torch.empty(3 * first, dtype=kind, device="cpu")[first:]
+        yield torch.empty((2, 3, first + 11), dtype=kind, device="cpu")[1, :, 5:].t()
+    array: Any = torch.empty(0x4321, device="cpu").numpy()
     yield torch.from_numpy(array)[0x1235:]
-    yield torch.nn.Parameter(torch.empty(0x2345)[0x1236:])
+    yield torch.nn.Parameter(torch.empty(0x2345, device="cpu")[0x1236:])
 
 
 def _place(structs: Sequence[list[int]], wanted: Sequence[int]) -> int | None:
@@ -169,7 +179,7 @@ def _dtype_place(probes: Sequence[Any]) -> int | None:
 
 def _copied_place(torch: Any, plain: Sequence[list[int]]) -> tuple[int, int] | None:
     """The place of the word, and its bits, that only memory has that is copied when written."""
-    clones = [torch._lazy_clone(torch.empty(50 + number)) for number in range(3)]
+    clones = [torch._lazy_clone(torch.empty(50 + number, device="cpu")) for number in range(3)]
     lazy = [_words(clone.untyped_storage()._cdata, _STORAGE_WORDS) for clone in clones]
     for place in range(_STORAGE_WORDS - 1, -1, -1):
         always = functools.reduce(int.__and__, (words[place] for words in lazy))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+from functools import partial
 from typing import Any
 
 import pytest
 
 import tritium
 import tritium.language as tl
-from tritium.native.pyobjects import TYPES, known_types
-from tritium.native.tensor_struct import PLAIN
+from tritium.native import tensor_struct
+from tritium.native.pyobjects import TYPES, _exported, known_types
+from tritium.native.tensor_struct import PLAIN, plain_struct
 
 torch: Any = pytest.importorskip("torch")
+fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
 
 
 @tritium.jit
@@ -46,6 +50,18 @@ def told(x: Any) -> int:
 
 def test_places_are_found(plain: int) -> None:
     assert plain and PLAIN.read(plain, "mask") and PLAIN.read(plain, "data")
+
+
+@pytest.mark.parametrize(
+    "mode", [torch.device("meta"), torch.inference_mode(), fakes.FakeTensorMode()]
+)
+def test_places_are_found_in_any_mode(plain: int, mode: Any) -> None:
+    tensor_struct.tensor_struct.cache_clear()
+    with mode:
+        found = plain_struct(torch, partial(_exported, TYPES.read(known_types().address, "export")))
+    assert found is not None
+    for name in PLAIN.fields:
+        assert PLAIN.read(found[0], name) == PLAIN.read(plain, name), name
 
 
 def test_addresses() -> None:
