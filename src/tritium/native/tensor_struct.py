@@ -98,7 +98,8 @@ def plain_struct(torch: Any, export: Export) -> tuple[int, object] | None:
     """
     try:
         modes: Any = importlib.import_module("torch.utils._python_dispatch")
-        with modes._disable_current_modes(), torch.inference_mode(False):  # they make tensors of other kinds
+        # In a mode of torch's tensors of other kinds may be made.
+        with modes._disable_current_modes(), torch.inference_mode(False):
             return _found(torch, export)
     except Exception:  # of whatever kind: a torch that lacks what is asked here
         return None
