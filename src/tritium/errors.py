@@ -140,6 +140,14 @@ class StageFileError(TritonError, RuntimeError):
     """A file that stands in for a stage of the compilation cannot be used; the cause is chained."""
 
 
+HOW_TO_REPORT = """\
+This is a fault of Tritium, not of the kernel. To report it, run the program again with
+TRITON_ALWAYS_COMPILE=1 TRITON_KERNEL_DUMP=1 TRITON_DUMP_DIR=reproducer
+and send the folder `reproducer` with this text (tritium doctor --json says what machine it was).
+TRITON_FRONT_END_DEBUGGING=1 shows the compiler's frames."""
+"""The advice to a user who meets a fault of the compiler."""
+
+
 class InternalError(TritonError, RuntimeError):
     """A fault of the compiler. The cause is chained.
 

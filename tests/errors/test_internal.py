@@ -16,6 +16,7 @@ from tritium import knobs
 from tritium.backends.cpu import stages
 from tritium.codegen.registry import rules
 from tritium.errors import CompilationError, InternalError
+from tritium.language.builtins import memory
 from tritium.ops.arith import AddIOp
 
 
@@ -83,6 +84,29 @@ def test_a_fault_in_a_helper_names_the_line_of_the_file(monkeypatch: pytest.Monk
         add_by_helper[(1,)](np.zeros(1, np.int32), 5)
     place = f"{__file__}:{plus.starting_line_number + 2}\n"
     assert f"kernel 'add_by_helper', stage 'llir', {place}" in str(caught.value)
+
+
+def test_a_fault_while_the_source_is_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "pointer_type", int)  # breaks an assertion
+    with pytest.raises(CompilationError) as caught:
+        add_one[(1,)](np.zeros(1, np.int32), 5)
+    text = str(caught.value)
+    assert text.startswith("at 4:4:\n")
+    assert "internal error of the compiler: AssertionError()" in text
+    assert "TRITON_KERNEL_DUMP=1" in text and "send the folder" in text
+
+
+def test_errors_of_what_the_kernel_says_are_no_faults() -> None:
+    kernels = [lambda x: x.nothing, lambda x: tl.store(x, {1: 2}[3])]
+    for function in kernels:
+
+        @tritium.jit
+        def wrong(x, f: tl.constexpr):
+            f(x)
+
+        with pytest.raises(CompilationError) as caught:
+            wrong[(1,)](np.zeros(1, np.int32), tritium.constexpr_function(function))
+        assert "internal" not in str(caught.value)
 
 
 def test_text_that_llvm_does_not_take_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tritium.launch import call_signature
-from tritium.launch.call_signature import TensorStruct, make_signature
+from tritium.launch.call_signature import make_signature
+from tritium.native.tensor_struct import TensorStruct, tensor_struct
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -16,7 +17,7 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 def properties(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Properties of tensors are read from torch's structs, or torch is asked for them."""
     if request.param == "asked":
-        monkeypatch.setattr(call_signature, "_tensor_struct", TensorStruct)
+        monkeypatch.setattr(call_signature, "tensor_struct", TensorStruct)
 
 
 def test_properties_that_change_in_place() -> None:
@@ -78,7 +79,7 @@ def test_what_has_no_signature() -> None:
 
 @pytest.mark.parametrize("properties", ["read"], indirect=True)
 def test_places_in_torch_structs_are_found() -> None:
-    assert all(call_signature._tensor_struct())
+    assert all(tensor_struct())
 
 
 def test_as_many_tensors_as_an_optimizer_has() -> None:

@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium import knobs
 from tritium.errors import (
+    HOW_TO_REPORT,
     CompilationError,
     InternalError,
     OpError,
@@ -29,11 +30,6 @@ _PROGRAMMING = (
     ArithmeticError, StopIteration, VerifyException,
 )  # fmt: skip
 """Exceptions that Python and xDSL raise for a wrong program."""
-
-_REPORT = """This is a fault of Tritium, not of the kernel. To report it, run the program again with
-TRITON_ALWAYS_COMPILE=1 TRITON_KERNEL_DUMP=1 TRITON_DUMP_DIR=reproducer
-and send the folder `reproducer` with this text (tritium doctor --json says what machine it was).
-TRITON_FRONT_END_DEBUGGING=1 shows the compiler's frames."""
 
 
 def is_fault(error: Exception, src: Any) -> bool:
@@ -88,7 +84,7 @@ def internal_error(error: Exception, src: Any, stage: str) -> InternalError | Co
 
 def context(error: BaseException, src: Any, stage: str) -> str:
     """The lines of a report below its first: where it was, and what to do."""
-    return f"  {_place(error, src, stage)}\n{_REPORT}"
+    return f"  {_place(error, src, stage)}\n{HOW_TO_REPORT}"
 
 
 def _place(error: BaseException, src: Any, stage: str) -> str:

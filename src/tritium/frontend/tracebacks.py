@@ -9,9 +9,30 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
+from xdsl.utils.exceptions import VerifyException
+
 from tritium.language.jit import function
 
 _HERE = str(Path(__file__).parent), function.__file__  # which hands calls back to the visitors
+
+
+_NEVER_THE_USERS = (AssertionError, UnboundLocalError)
+"""Exceptions that this package raises for nothing that a kernel says."""
+_ABOUT_OPS = ("tritium.ops.", "tritium.ir.", "xdsl.")
+"""Modules that work on ops alone: values of the kernel's own are not looked up there."""
+_LOOKUPS = (AttributeError, LookupError, NameError)
+
+
+def is_fault(error: Exception) -> bool:
+    """Whether an error that was raised while a kernel's source was visited is the compiler's."""
+    if isinstance(error, VerifyException):
+        return True
+    innermost, trace = "", error.__traceback__
+    while trace is not None:
+        innermost, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
+    if isinstance(error, _NEVER_THE_USERS):
+        return innermost.startswith(("tritium.", "xdsl."))
+    return isinstance(error, _LOOKUPS) and innermost.startswith(_ABOUT_OPS)
 
 
 def hide_frontend_frames(error: BaseException) -> None:

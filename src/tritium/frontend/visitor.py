@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tritium.errors import CompilationError, UnsupportedLanguageConstruct
+from tritium.errors import HOW_TO_REPORT, CompilationError, UnsupportedLanguageConstruct
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.scope import Scope
+from tritium.frontend.tracebacks import is_fault
 from tritium.language.jit.function import JITCallable
 
 HINTS = {
@@ -126,7 +127,9 @@ class Visitor:
         if self.module.options.debugging:
             return error
         message = str(error) or type(error).__name__
-        if isinstance(error, NameError) and message.endswith("is not defined"):
+        if is_fault(error):
+            message = f"internal error of the compiler: {error!r}\n{HOW_TO_REPORT}"
+        elif isinstance(error, NameError) and message.endswith("is not defined"):
             message = repr(error)  # programs look for it as the reference writes it
         elif isinstance(error, RecursionError) and "maximum recursion depth" in message:
             message = (

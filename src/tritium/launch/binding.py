@@ -12,7 +12,7 @@ from tritium.launch.records import (
     PLAN,
     Tag,
 )
-from tritium.native.pyobjects_writer import call_object, is_null, write_unchanged
+from tritium.native.pyobjects_writer import call_object, is_null, write_read_plain, write_unchanged
 from tritium.native.writer import NULL, Code, i32, i64
 
 
@@ -27,6 +27,7 @@ class BindWriter:
         self.module.globals[NAMES] = "global [5 x ptr] zeroinitializer, align 16"
         ParseWriter(self.module, f"@{NAMES}").write()
         write_unchanged(self.module)
+        write_read_plain(self.module)
         self._bind()
         self._front()
 

@@ -201,7 +201,7 @@ class ParseWriter:
     def _tensor(self, f: Code, values: tuple[Value, ...], cursor: Value) -> None:
         param, types, kind, obj = values
         with f.when(is_type(f, kind, types, "tensor", "parameter")):
-            exported, tensor = export_tensor(f, types, obj)
+            exported, tensor = export_tensor(f, types, obj, whole=False)
             with f.when(f.op("xor", exported, YES)):
                 f.call("void", "PyErr_Clear")
                 f.ret(NO)

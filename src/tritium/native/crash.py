@@ -3,8 +3,8 @@
 A handler of SIGSEGV and SIGBUS looks up the failing instruction's address among those of the loaded
 kernels. So launches cost nothing. Afterwards the handler that was there before gets the signal
 (Python's `faulthandler`, or the system's default, which ends the process by the signal). One that
-is installed later has the signal first; `faulthandler` then shows the launch, and the kernel's name
-is not told. Systems other than Linux have no reports (`System.crash_reports`).
+is installed later has the signal first; the kernel is named when it passes the signal on, as
+`faulthandler` does. Systems other than Linux have no reports (`System.crash_reports`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REGION = Record(("start", "i64"), ("end", "i64"), ("text", "ptr"))
 """A kernel in memory and what to say of it."""
 
 STATE = Record(
-    ("regions", "ptr"), ("count", "i64"),
+    ("regions", "ptr"), ("count", "i64"), ("told", "i32"), ("", "align 8"),
     ("segv", f"bytes {ACTION.size}"), ("", "align 8"), ("bus", f"bytes {ACTION.size}"),
 )  # fmt: skip
-"""The known `REGION`s, and the actions that the handler replaced."""
+"""The known `REGION`s, whether one was named, and the actions that the handler replaced."""
 
 _MOST = 1 << 16
 """Kernels that are watched at the same time."""

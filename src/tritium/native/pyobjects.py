@@ -13,11 +13,13 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tritium.native.records import Record, allocate
+from tritium.native.tensor_struct import plain_struct
 
 HEAD = object.__basicsize__
 
@@ -25,13 +27,13 @@ TYPES = Record(
     ("int", "ptr"), ("bool", "ptr"), ("float", "ptr"), ("ndarray", "ptr"),
     ("tensor", "ptr"), ("parameter", "ptr"), ("export", "ptr"), ("none", "ptr"),
     ("tuple", "ptr"), ("list", "ptr"), ("str", "ptr"), ("function", "ptr"), ("method", "ptr"),
-    ("descriptor", "ptr"), ("size", "ptr"), ("item_size", "i64"),
+    ("descriptor", "ptr"), ("size", "ptr"), ("item_size", "i64"), ("plain", "ptr"),
 )  # fmt: skip
 """Type objects by address (and None itself). NumPy's and torch's are filled in when the first such
 argument came: `export` is torch's `dltensor_from_py_object_no_sync`. `descriptor` is the class of
 the last tensor descriptor, `size` torch's class of shapes, a tuple; `item_size` is the offset of
 the size of an element in the struct of NumPy's dtypes, an i32 (the low half of an i64 in NumPy 2),
-0 where that is not known."""
+0 where that is not known. `plain`: a `tensor_struct.PLAIN`, or null."""
 
 DLTENSOR = Record(
     ("data", "ptr"), ("device_type", "i32"), ("device_id", "i32"), ("ndim", "i32"),
@@ -71,9 +73,10 @@ class KnownTypes:
             self.address, int=id(int), bool=id(bool), float=id(float), none=id(None),
             ndarray=unknown, tensor=0, parameter=0, export=0, tuple=id(tuple), list=id(list),
             str=id(str), function=id(types.FunctionType), method=id(types.MethodType),
-            descriptor=0, size=0, item_size=0,
+            descriptor=0, size=0, item_size=0, plain=0,
         )  # fmt: skip
         self._numpy_checked = False
+        self._plain: tuple[int, object] | None = None
         self._descriptor: type | None = None
 
     def learn(self, obj: object) -> None:
@@ -91,6 +94,8 @@ class KnownTypes:
             return
         if export := _torch_export(torch):
             TYPES.write(self.address, export=export)
+            self._plain = plain_struct(torch, partial(_exported, export))
+            TYPES.write(self.address, plain=self._plain[0] if self._plain else 0)
             parameter = id(torch.nn.Parameter)
             TYPES.write(
                 self.address, tensor=id(torch.Tensor), parameter=parameter, size=id(torch.Size)
@@ -139,6 +144,20 @@ def _item_size_offset() -> int:
         if sizes == [probe.itemsize for probe in probes]:
             return offset
     return 0
+
+
+def _exported(export: int, tensor: Any) -> tuple[int, int] | None:
+    """The address and the DLPack type of a tensor of the CPU, by torch; None if it raises."""
+    function = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(export)
+    at, _owner = allocate(DLTENSOR.size)
+    try:
+        function(tensor, at)
+    except Exception:  # of whatever kind: torch raises many
+        return None
+    if DLTENSOR.read(at, "device_type") != 1:
+        return None
+    start = DLTENSOR.read(at, "data") + DLTENSOR.read(at, "byte_offset")
+    return start, DLTENSOR.read(at, "dtype") & 0xFFFFFFFF
 
 
 def _torch_export(torch: Any) -> int:

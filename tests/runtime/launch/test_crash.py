@@ -57,10 +57,26 @@ def test_the_kernel_is_named(which, python):
     assert ("Fatal Python error" in done.stderr) == bool(python)
 
 
-def test_a_handler_that_comes_later_has_the_signal_first():
-    crash = CRASH.replace("WHICH", "0")
-    done = run(f"x = np.zeros(8, 'f4'); fine[(1,)](x); faulthandler.enable()\n{crash}")
+@pytest.mark.parametrize(
+    "start", ["{0}", "import threading; threading.Thread(target=lambda: {0}).start()"]
+)
+def test_a_handler_that_comes_later_passes_the_signal_on(start):
+    fine = "x = np.zeros(8, 'f4'); fine[(1,)](x); faulthandler.enable()"
+    done = run(f"{fine}\n{start.format(f'far_away[(1,)](x, {FAR}, 0)')}")
     assert done.returncode == -signal.SIGSEGV and "Fatal Python error" in done.stderr
+    assert done.stderr.count("kernel 'far_away' accessed memory") == 1
+
+
+@pytest.mark.parametrize("python", ["", "faulthandler.enable()"])
+def test_a_signal_that_was_sent_ends_the_process(python):
+    done = run(f"""
+        x = np.zeros(8, "f4"); fine[(1,)](x)
+        {python}
+        signal.raise_signal(signal.SIGSEGV)
+        print("alive")
+    """)
+    assert done.returncode == -signal.SIGSEGV and done.stdout == ""
+    assert "kernel" not in done.stderr
 
 
 def test_a_knob_turns_it_off():

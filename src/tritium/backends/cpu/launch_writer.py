@@ -31,6 +31,7 @@ from tritium.native.pyobjects_writer import (
     is_type,
     tensor_address,
     type_of,
+    write_read_plain,
     write_unchanged,
 )
 from tritium.native.writer import NULL, Code, i32, i64
@@ -45,6 +46,7 @@ class LaunchWriter:
     def write(self) -> None:
         """Write `tritium_launch`, `tritium_end` and what they call."""
         write_unchanged(self.module)
+        write_read_plain(self.module)
         self._threads()
         self._poll()
         self._ask()
@@ -143,7 +145,7 @@ class LaunchWriter:
     def _tensor(self, f: Code, values: tuple[Value, ...], slot: Value) -> None:
         param, types, kind, obj = values
         with f.when(is_type(f, kind, types, "tensor", "parameter")):
-            exported, tensor = export_tensor(f, types, obj)
+            exported, tensor = export_tensor(f, types, obj, whole=False)
             with f.when(exported):
                 wanted, given = f.read(param, PARAM, "dlpack"), f.read(tensor, DLTENSOR, "dtype")
                 fits = f.op("or", f.icmp("eq", wanted, i32(0)), f.icmp("eq", wanted, given))
