@@ -41,7 +41,9 @@ def ptx_version(tool_version: str | None) -> int:
     major, minor = (int(part) for part in tool_version.split(".")[:2])
     if major < 12:
         raise PTXASError(f"ptxas is of CUDA {tool_version}; 12.0 or later is required")
-    return min(80 + minor if major == 12 else 10 * (major - 4) + minor, _NEWEST_PTX)
+    if major == 12 and minor >= 6:  # 12.6 has no version of its own: 8.5, as 12.5
+        minor -= 1
+    return min(10 * (major - 4) + minor, _NEWEST_PTX)
 
 
 @functools.cache
