@@ -106,8 +106,8 @@ def instruction_places(cubin: bytes) -> Mapping[str, Sequence[tuple[str, int] | 
 
 @functools.lru_cache(maxsize=64)
 def live_registers(cubin: bytes) -> Mapping[str, Sequence[int]]:
-    """How many registers hold something at each instruction, by function, as `nvdisasm` tells;
-    nothing where that is not installed, or older than the cubin."""
+    """The number of registers that hold something at each instruction, by function, as `nvdisasm`
+    tells; nothing where that is not installed, or older than the cubin."""
     fewer = _REGISTER_COUNT.sub(lambda count: count[1] + b"\xfe\0\0\0", cubin)
     return parse_live(_nvdisasm(fewer, "-lrm", "count"))
 
