@@ -154,9 +154,11 @@ class Checks:
 
         values = [a if np.isscalar(a) else memory_of(a).first for a in arguments]
         copies = [copy for a in arguments if (copy := host_copy(a)) is not None]
+        site = self.sites[failed.site]
         return self.origin_lines(
-            origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies)
-        )
+            origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies,
+                   (site["file"], site["line"]))
+        )  # fmt: skip
 
     @staticmethod
     def origin_lines(found: Origin | None) -> list[str]:
