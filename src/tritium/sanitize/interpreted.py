@@ -42,7 +42,7 @@ from tritium.sanitize.launch import (
     place_of,
     warn_of_order,
 )
-from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
+from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering
 from tritium.sanitize.origins import BAD, Origins
 from tritium.sanitize.races import WORDS, access_of, orders, releases
 from tritium.sanitize.shadow import NUMBER, SITE_BITS, Launch, Noted, Shadow, watchers
@@ -117,7 +117,7 @@ class Watch:
         self._shadow: NotingShadow | None = None
         if "races" in self._checks:
             granule = min((size for *_, size in arguments), default=1)
-            self._shadow = NotingShadow(self._extents, granule, grid, pooled=pooled())
+            self._shadow = NotingShadow(self._extents, granule, grid, pooled=pooled(), orders=2)
         self._ordering, self._kernel = Ordering(), kernel
         self._misused: CheckFailed | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -303,8 +303,11 @@ class Watch:
                 return  # a word has no room for more
             self._numbers[key] = len(sites)
             sites.append(site)
-        mine = self._numbers[key]
-        for word, address in shadow.note(access, size, mine, program, active).items():
+        mine, epochs = self._numbers[key], None
+        if progress.releases:
+            epochs = np.array([other.get("epoch", 0) for other in sites])
+        noting = Noting(access, size, mine, site["before"], progress.releases, epochs)
+        for word, address in shadow.note(noting, program, active).items():
             both = mine, word & (1 << SITE_BITS) - 1
             self._ordering.met(Meeting(both, (number, word >> SITE_BITS), address))
         misused = shadow.misused(access, size, active)
