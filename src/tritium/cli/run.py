@@ -89,7 +89,7 @@ def _needed(option: str, what: str, rest: Sequence[str]) -> str:
 
 
 def is_zip(path: str) -> bool:
-    """Whether a file is a zip archive, which may be a program."""
+    """True if a file is a zip archive, which may be a program."""
     with open(path, "rb") as file:
         return file.read(4) == b"PK\x03\x04"
 

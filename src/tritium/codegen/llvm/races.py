@@ -136,7 +136,7 @@ def _note(f: Function, own: Value, others: Sequence[Value], me: Value, kind: Acc
     way in the words of those that have no order beside it (`others`)."""
 
     def foreign(word: Value) -> Value:
-        """Whether another program has written a word."""
+        """True where another program has written a word."""
         differs = f.op("lshr", f.op("and", f.op("xor", word, me), i64(NUMBER)), i64(SITE_BITS))
         return f.op("and", f.icmp("ne", word, i64(0)), f.icmp("ne", differs, i64(0)))
 
