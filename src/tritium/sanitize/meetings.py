@@ -109,7 +109,7 @@ def _note(words: Any, rows: Any, me: int, access: Noting) -> list[Any]:
         return (old != 0) & (((old ^ me) & NUMBER) >> SITE_BITS != 0)
 
     def replaced(old: Any, word: int) -> Any:
-        """Where a word takes the place of the program's own, or of an atomic one."""
+        """True where a word takes the place of the program's own, or of an atomic one."""
         found = old == 0
         if not word & ATOMIC:
             found |= old & ATOMIC != 0
