@@ -140,9 +140,12 @@ def test_optimization_can_be_turned_off(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("tool", "version"), [("12.0", 80), ("12.8", 87 + 1), ("13.0", 90), (None, 87)]
-)
+    ("tool", "version"),
+    [("12.0", 80), ("12.5", 85), ("12.6", 85), ("12.8", 87), ("12.9", 88), ("13.0", 90),
+     (None, 87)],
+)  # fmt: skip
 def test_ptx_version_of_a_tool(tool: str | None, version: int):
+    """The versions are those of the release history in NVIDIA's PTX ISA document."""
     assert ptx.ptx_version(tool) == version
 
 

@@ -95,3 +95,24 @@ def test_a_library_that_an_op_and_an_option_name(tmp_path: Path) -> None:
             target=GPUTarget("cuda", 90, 32), options={"extern_libs": {"my": str(given)}},
         )  # fmt: skip
         assert "of_mine" not in made.asm["ptx"], "and inlined"
+
+
+@tritium.jit
+def strided(x, out, n, step):
+    total = 0.0
+    for k in range(0, n):
+        total += tl.load(x + k * step) + tl.load(x + k * step * 3)
+    tl.store(out, total)
+
+
+def test_passes_of_llvm_are_turned_off_or_given_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    def code(setting: str) -> str:
+        monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+        monkeypatch.setenv("DISABLE_LLVM_OPT", setting)
+        source = ASTSource(strided, {"x": "*fp32", "out": "*fp32", "n": "i32", "step": "i32"})
+        return tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+
+    optimized, plain = code(""), code("1")
+    assert plain != optimized == code("0") == code("no-flag-of-llvm")
+    assert code("disable-lsr") not in (optimized, plain)
+    assert code("") == optimized  # the flag was for one compilation

@@ -108,7 +108,7 @@ def test_the_command(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
      "are: cpu_time, count, time, flops16, bytes; there are time/ms"),
     (["-m", "flop64/s", "P"], "'flop64/s' is not known"),
     (["-m", "count/km", "P"], "the unit of 'count/km'"),
-    (["-m", "count", "-i", "(", "P"], "include is '('"), (["-m", "count", "none"], "No such file"),
+    (["-m", "count", "-i", "(", "P"], "include is '('"), (["-m", "count", "none"], "none: No such"),
     (["-m", "count", __file__], "test_viewer.py is no profile in hatchet's JSON"),
     (["-m", "count", "p.chrome_trace"], "(ValueError: it is a timeline, for Perfetto"),
     (["-m", "count", "p.hatchet_msgpack"], "is MessagePack; a .hatchet file is required"),

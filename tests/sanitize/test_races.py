@@ -12,9 +12,12 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.device import device
+from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.extents import memory_of
 from tritium.sanitize.launch import SanitizerError
-from tritium.sanitize.shadow import ATOMIC, Noted, Shadow
+from tritium.sanitize.meetings import Noting, NotingShadow
+from tritium.sanitize.shadow import ATOMIC, READS, Noted, Shadow
 
 pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
 
@@ -278,10 +281,60 @@ def test_shadow_names_the_other_program() -> None:
     words = shadow._words[0]
     number = 1 + 2 * (2 + 3 * 3) + 1  # program (1, 2, 3)
     words[5, 0] = ATOMIC | number << 16 | 7
-    words[5, 1] = 9 << 16 | 2
+    words[5, READS] = 9 << 16 | 2
     at = x.ctypes.data + 4 * 5 + 3
     assert len(shadow._words) == 1
     assert shadow.other(at, (0, 0, 0)) == Noted((1, 2, 3), 7)
     assert shadow.other(at, (1, 2, 3)) == Noted((0, 1, 1), 2)
     assert shadow.other(x.ctypes.data, (0, 0, 0)) is None
     assert shadow.other(0, (0, 0, 0)) is None
+
+
+@tritium.jit
+def handed_on(x, flag, out, READS: tl.constexpr):
+    p = tl.program_id(0)
+    if p == 0:
+        tl.store(x, 1.0)
+        tl.atomic_xchg(flag, 1, sem="release")
+    else:
+        while tl.atomic_cas(flag, 1, 1, sem="acquire") == 0:
+            pass
+        if READS:
+            if p == 1:
+                tl.store(x, 2.0)
+            else:
+                tl.store(out, tl.load(x))
+        else:
+            tl.store(x, 3.0)
+
+
+@pytest.mark.filterwarnings("ignore:races")
+@pytest.mark.parametrize("interpreted", [False, True])
+@pytest.mark.parametrize(("reads", "line"), [(False, "tl.store(x, 3.0)"), (True, "tl.load(x))")])
+def test_an_access_that_is_ordered_hides_none_that_is_not(
+    reads: bool, line: str, interpreted: bool
+) -> None:
+    """The first store, of program 0, is ordered beside both of the others."""
+    kernel = InterpretedKernel(handed_on) if interpreted else handed_on
+
+    def launch(programs: int) -> None:
+        kernel[(programs,)](numbers(2), np.zeros(1, np.int32), numbers(2), reads,
+                            instrumentation_mode="races")  # fmt: skip
+
+    launch(2)
+    error = failing(lambda: launch(3))
+    assert error.program in ((1, 0, 0), (2, 0, 0)) and "program (0, 0, 0)" not in str(error)
+    assert f":{line_of(handed_on, line)}\n" in str(error)
+
+
+@pytest.mark.parametrize("orders", [1, 2])
+def test_a_second_atomic_access_is_noted(orders: int) -> None:
+    x = np.zeros(8, np.float32)
+    shadow = NotingShadow([memory_of(x)], 4, (2, 1, 1), orders=orders)
+    at = np.array([x.ctypes.data + 8], np.uint64)
+    for program in range(2):
+        assert not shadow.note(Noting(Access.ATOMIC_WRITE, 4, program), (program, 0, 0), at)
+    found = shadow.note(Noting(Access.WRITE, 4, 2), (0, 0, 0), at)
+    assert [divmod(word, 1 << 16) for word in found] == [(2, 1)]  # program 1, check 1
+    assert shadow.other(int(at[0]), (0, 0, 0)) == Noted((1, 0, 0), 1)
+    assert shadow.other(int(at[0]), (0, 0, 0), atomic=True) is None

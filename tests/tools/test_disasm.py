@@ -15,6 +15,7 @@ from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 from tritium.tools import disasm
 from tritium.tools.explore.lines import sass_lines
+from tritium.tools.explore.loops import machine_loops
 
 PRINTED = """
 \t\tFunction : other
@@ -150,11 +151,20 @@ def test_places_of_instructions() -> None:
     assert found == [None, 6, 6, None, 8, None, None, None]
 
 
-def test_without_nvdisasm_nothing_is_known_of_places() -> None:
+def test_live_registers_of_instructions() -> None:
+    printed = (".text.k:  // |       |        |\n"
+               "        /*0000*/  LDC R1, c[0x0][0x28] ;  // |    1  |        |\n"
+               ".L_x_0:  // |       |        |\n"
+               "        /*0010*/  @P0 EXIT ;  // |       |   1    |\n")  # fmt: skip
+    assert sass.parse_live(printed) == {"k": [1, 0]}
+
+
+def test_without_nvdisasm_nothing_is_known_of_places_and_registers() -> None:
     sass.instruction_places.cache_clear()
+    sass.live_registers.cache_clear()
     with knobs.nvidia.scope():
         knobs.nvidia.nvdisasm = None
-        assert sass.instruction_places(b"no cubin") == {}
+        assert sass.instruction_places(b"no cubin") == sass.live_registers(b"no cubin") == {}
 
 
 @tritium.jit
@@ -174,3 +184,28 @@ def test_machine_code_is_linked_to_its_lines() -> None:
     for word, line in (("LDG", 3), ("STG", 4)):
         (place,) = {found.place for found in lines if word in found.text}
         assert place == (__file__, first + line)
+
+
+@tritium.jit
+def multiply(x, out, n, BLOCK: tl.constexpr):
+    m, k = tl.arange(0, BLOCK)[:, None], tl.arange(0, 64)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for _ in range(n):
+        total = tl.dot(tl.load(x + m * 64 + k), tl.load(x + k[:, None] + m.trans(1, 0) * 64), total)
+    tl.store(out + m * BLOCK + m.trans(1, 0), total)
+
+
+@pytest.mark.ptxas
+@pytest.mark.cuobjdump
+@pytest.mark.parametrize(("arch", "product"), [(80, "HMMA"), (90, "HGMMA")])
+def test_registers_of_a_loop_hold_whole_operands(arch: int, product: str) -> None:
+    """An instruction names the first register of its accumulator, of 128 here."""
+    source = ASTSource(multiply, {"x": "*fp16", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+                       {"BLOCK": 128})  # fmt: skip
+    kernel = tritium.compile(source, target=GPUTarget("cuda", arch, 32))
+    live = sass.live_registers(kernel.asm["cubin"])
+    if not live:
+        pytest.skip("nvdisasm is older than ptxas")
+    lines = sass_lines(kernel.asm["sass"], {}, live)
+    loops = [loop for loop in machine_loops("sass", lines) if product in dict(loop.mix)]
+    assert loops and 128 < (loops[0].registers or 0) <= 255

@@ -190,6 +190,7 @@ def test_what_a_file_itself_launches_is_not_shown(file: Path):
     (["kernels.py", "--against"], "mean", SIGNATURE, "--against: options stand before the file"),
     (["x.json"], None, None, r"x\.json is no program; .* --against takes what was saved"),
     (["x.ptx"], None, None, r"x\.ptx is no program; a program, a .ttir or .ttgir file or a prof"),
+    (["picture"], None, None, "picture is no program: it is no text"),
     (["folder"], None, None, "folder: a folder without __main__.py"),
     (["x.hatchet"], "mean", None, "x.hatchet is a profile, for which --kernel says nothing"),
     (["kernels.py"], "mean", None, "--target cpu: kernels.py is run, on this machine"),
@@ -202,6 +203,7 @@ def test_errors(
     monkeypatch.setattr("tritium.cli.run.run_program", lambda arguments: None)
     for name in ("x.ttir", "x.hatchet", "x.json", "x.ptx"):
         Path(name).write_text("")
+    Path("picture").write_bytes(b"\x89PNG\0")
     Path("folder").mkdir()
     target = None if message.startswith("compiled: nothing") else "cpu"
     with pytest.raises(ExploreError, match=message):

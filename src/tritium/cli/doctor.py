@@ -168,6 +168,7 @@ def _optional() -> Iterable[Finding]:
     yield _package(group, "torch", "pip install 'tritium[torch]' to pass tensors of torch")
     yield _package(group, "matplotlib", "pip install 'tritium[bench]' for the plots of perf_report")
     yield _package(group, "pandas", "pip install 'tritium[bench]' for the tables of perf_report")
+    yield _package(group, "jinja2", "pip install 'tritium[explore]' for tritium explore")
     yield _package(group, "redis", "pip install 'tritium[redis]' to share a kernel cache")
     real = _version("triton")
     if real is not None:

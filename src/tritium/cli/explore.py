@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tritium import knobs
+from tritium.cli.run import is_zip
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
 from tritium.tools.compile import CompileArgs, compile_given, load_kernel, target_of
@@ -204,6 +205,10 @@ def _check_program(file: str) -> None:
             f"{file} is no program; a program, a {' or '.join(STAGE_FILES)} file or a profile is "
             f"required{more}"
         )
+    if path.is_file() and not is_zip(file):
+        with path.open("rb") as data:
+            if b"\0" in data.read(4096):
+                raise ExploreError(f"{file} is no program: it is no text")
 
 
 def _alone(program: Sequence[str]) -> None:

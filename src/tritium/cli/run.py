@@ -50,7 +50,7 @@ def run_program(arguments: Sequence[str]) -> None:
         path = os.path.abspath(program)
         if os.path.isdir(path) and not os.path.exists(os.path.join(path, "__main__.py")):
             raise typer.BadParameter(f"{program}: a folder without __main__.py")
-        if os.path.isdir(path) or _is_zip(path):
+        if os.path.isdir(path) or is_zip(path):
             _as_python_would(lambda: runpy.run_path(path, run_name="__main__"))
         else:
             _run_file(path)
@@ -88,7 +88,8 @@ def _needed(option: str, what: str, rest: Sequence[str]) -> str:
     return rest[0]
 
 
-def _is_zip(path: str) -> bool:
+def is_zip(path: str) -> bool:
+    """True if a file is a zip archive, which may be a program."""
     with open(path, "rb") as file:
         return file.read(4) == b"PK\x03\x04"
 

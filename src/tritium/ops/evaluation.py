@@ -133,7 +133,7 @@ class Evaluator:
         for op in block.ops:
             assert isinstance(op, Op), f"{op.name} has no reference semantics"
             self._op = op
-            outcome = op.evaluate(self, *self._operands(op))
+            outcome = self._apply(op, self._operands(op))
             if isinstance(outcome, (Jump, Return)):
                 return outcome
             if len(op.results) == 1:
@@ -141,6 +141,10 @@ class Evaluator:
             elif op.results:
                 environment.update(zip(op.results, outcome, strict=True))
         raise EvaluationError("a block ended without a terminator")
+
+    def _apply(self, op: Op, operands: Sequence[Any]) -> Any:
+        """Evaluate an op on these operands."""
+        return op.evaluate(self, *operands)
 
     def _operands(self, op: Op) -> list[Any]:
         environment = self._environment

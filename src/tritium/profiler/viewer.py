@@ -249,8 +249,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if args.diff_profile:
             tree = difference(tree, parse(metrics, args.diff_profile, *filters)[0])
         print_tree(tree, names, args.depth, args.format, args.print_sorted)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         sys.exit(f"proton-viewer: {error}")
+    except OSError as error:
+        sys.exit(f"proton-viewer: {error.filename}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ after:
     tt.sanitizer_check %worst == 0, %worst
 
 What is masked off or replaced (`tl.where`) before it is stored may be anything. The check follows
-the store, so that both share loops. `origin` finds where the number was made.
+the store, so that both share loops. `origin` finds where the number that is stored was made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import (
@@ -44,7 +44,11 @@ from tritium.passes.rewriting import Builder, reduced_along
 from tritium.sanitize.bounds import accessed
 from tritium.sanitize.extents import Copy
 from tritium.sanitize.kinds import INFINITE, NAN
+from tritium.sanitize.origins import BAD, Origins
 from tritium.sanitize.sites import Origin, Site, kernel_of, site_of
+
+Place = tuple[str, int]
+"""A file and a line."""
 
 
 @dataclass(frozen=True)
@@ -132,92 +136,73 @@ class _Unchanged(Memory):
         """Nothing."""
 
 
-class _Made(Exception):
-    """Ends a program that has made what is looked for."""
+class _Stored(Exception):
+    """Ends a program that has stored what is looked for."""
 
 
 class _Watching(Evaluator):
-    """Stops at the first op that makes a NaN (or an infinity) of numbers that are none, and notes
-    the first infinity before."""
+    """Stops at the store of a NaN (or an infinity).
 
-    def __init__(self, module: ModuleOp, kind: int, copies: Sequence[Copy]):
+    Attributes:
+        origin: where the number was made; None before, or where that is not known.
+    """
+
+    def __init__(self, module: ModuleOp, kind: int, place: Place | None, copies: Sequence[Copy]):
         super().__init__(module, _Unchanged(copies))
-        self._kinds = (INFINITE, NAN) if kind == NAN else (INFINITE,)
-        self._first: dict[int, tuple[str, Operation]] = {}
-        """The way in which the first one came, and its op, by kind."""
-        self._kind = kind
+        self._kind, self._place, self._origins, self._again = kind, place, Origins(), False
+        self.origin: Origin | None = None
 
-    def _operands(self, op: Op) -> list[Any]:
-        for value in op.operands:
-            owner = value.owner
-            if ir.is_float(value.type) and isinstance(owner, Op):
-                self._look(owner, np.asarray(self._environment[value], np.float64))
-        return super()._operands(op)
+    def _apply(self, op: Op, operands: Sequence[Any]) -> Any:
+        if self._again:
+            return super()._apply(op, operands)
+        if _writes(op):
+            self._look(op)
+        outcome = super()._apply(op, operands)
+        return self._origins.follow(
+            op, operands, outcome, lambda changed: self._once_more(op, changed),
+            lambda: site_of(op, "fp"),
+        )  # fmt: skip
 
-    def _look(self, owner: Op, value: Any) -> None:
-        if np.isfinite(value).all():
+    def _once_more(self, op: Op, operands: Sequence[Any]) -> Any:
+        self._again = True
+        try:
+            return op.evaluate(self, *operands)
+        finally:
+            self._again = False
+
+    def _look(self, op: Any) -> None:
+        site = site_of(op, "fp")
+        if self._place not in (None, (site["file"], site["line"])):
             return
-        for kind in self._kinds:
-            bad = _BAD[kind](value)
-            if bad.any() and (how := self._came(kind, owner, bad)) is not None:
-                if kind not in self._first or (self._first[kind][0], how) == ("loaded", "made"):
-                    self._first[kind] = how, owner
-                if (kind, how) == (self._kind, "made"):
-                    raise _Made
-
-    def _came(self, kind: int, owner: Op, bad: Any) -> str | None:
-        """The way in which NaNs or infinities came into an op's result; None where its operands had
-        them."""
-        if accessed(owner):
-            return "loaded"
-        inputs = self._inputs(owner)
-        if not inputs or owner.movement is not None:
-            return None
-        fine = [np.isfinite(x) if kind == INFINITE else ~np.isnan(x) for x in inputs]
-        if owner.is_elementwise and all(x.shape == bad.shape for x in inputs):
-            made = (bad & np.logical_and.reduce(fine)).any()
-        else:
-            made = all(x.all() for x in fine)
-        return "made" if made else None
-
-    def _inputs(self, owner: Op) -> list[Any]:
-        return [
-            np.asarray(self._environment[v], np.float64) for v in owner.operands
-            if ir.is_float(v.type) and v in self._environment
-        ]  # fmt: skip
-
-    def origin(self) -> Origin | None:
-        """The origin of the first one; None where there is none."""
-        first = self._first.get(self._kind)
-        if first is None:
-            return None
-        how, op = first
-        cause = self._first.get(INFINITE) if (self._kind, how) == (NAN, "made") else None
-        if cause is not None and not any(np.isinf(x).any() for x in self._inputs(op)):  # pyright: ignore
-            cause = None
-        infinity = None if cause is None else Origin(cause[0], site_of(cause[1], "fp"))
-        return Origin(how, site_of(op, "fp"), infinity)
-
-
-_BAD: dict[int, Any] = {NAN: np.isnan, INFINITE: np.isinf}
+        for operand in op.operands:
+            if not ir.is_float(operand.type):
+                continue
+            value = self._environment[operand]
+            bad = BAD[self._kind](np.asarray(value).astype(np.float64))
+            if "mask" in op.operand_names() and op.mask is not None:
+                bad = bad & self._environment[op.mask]
+            if bad.any():
+                self.origin = self._origins.of(value, self._kind, bad)
+                raise _Stored
 
 
 def origin(
     text: str, kernel: str, kind: int, program: tuple[int, int, int], grid: Sequence[int],
-    arguments: Sequence[Any], copies: Sequence[Copy] = (),
+    arguments: Sequence[Any], copies: Sequence[Copy] = (), place: Place | None = None,
 ) -> Origin | None:  # fmt: skip
-    """The place at which a program made its first NaN (or infinity), or loaded it, and for a NaN
-    that was made of an infinity, the place at which the first of these came: the program is run
-    again by the reference semantics, without storing. None where it does not happen again, as when
-    memory has changed, or where an op has no reference semantics.
+    """The place at which a program made the NaN (or infinity) that it stores, or loaded it, and for
+    a NaN that was made of an infinity, the place at which this one came: the program is run again
+    by the reference semantics, without storing. None where it does not happen again, as when memory
+    has changed, or where an op has no reference semantics.
 
     Args:
         text: the kernel's ttir.
         arguments: numbers; addresses for pointers.
         copies: of the memory that they lead to, where it is a device's.
+        place: the file and the line of the store; None for the first one.
     """
     module = parse_module(text, "<ttir>")
-    watching = _Watching(module, kind, copies)
+    watching = _Watching(module, kind, place, copies)
     watching.program_id, watching.num_programs = program, (grid[0], grid[1], grid[2])
     function = kernel_of(module)
     values = [
@@ -226,8 +211,8 @@ def origin(
     ]
     try:
         watching.call(kernel, *values)
-    except _Made:
+    except _Stored:
         pass
     except (NotImplementedError, EvaluationError):
         return None
-    return watching.origin()
+    return watching.origin

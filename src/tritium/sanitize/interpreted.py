@@ -2,8 +2,8 @@
 the same; what passes find by analysis is found while the program runs.
 
 `Watch` sees each op and the handles of its operands and results; `WatchedMemory` sees each access.
-Noted for handles are the arguments that a pointer leads to, where a NaN or an infinity came into a
-value, and whether somebody looks at the result of an atomic operation.
+Noted for handles are the arguments that a pointer leads to, and whether somebody looks at the
+result of an atomic operation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,7 +33,7 @@ from tritium.sanitize.chip.interpreted import (
 from tritium.sanitize.exact.interpreted import exact_result
 from tritium.sanitize.extents import Memory as Extent
 from tritium.sanitize.extents import pooled
-from tritium.sanitize.kinds import EXACT, INFINITE, NAN
+from tritium.sanitize.kinds import EXACT
 from tritium.sanitize.launch import (
     CheckFailed,
     Checks,
@@ -43,13 +42,13 @@ from tritium.sanitize.launch import (
     place_of,
     warn_of_order,
 )
-from tritium.sanitize.meetings import Meeting, NotingShadow, Ordering
+from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering
+from tritium.sanitize.origins import BAD, Origins
 from tritium.sanitize.races import WORDS, access_of, orders, releases
 from tritium.sanitize.shadow import NUMBER, SITE_BITS, Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
-_BAD: dict[int, Callable[[Any], Any]] = {NAN: np.isnan, INFINITE: np.isinf}
 _LIBRARY = ("tritium.", "functools")
 
 
@@ -67,19 +66,13 @@ class _Result(Evaluated):
         return array
 
 
-@dataclass
-class _Facts:
-    """Facts about a value: the arguments that it leads to (None: others, too), and by kind how
-    and where a NaN or an infinity came into it."""
-
-    roots: frozenset[int] | None = None
-    bad: dict[int, Origin] | None = None
-
-
 class _Now(threading.local):
     """The op that a thread evaluates."""
 
     op: Any = None
+    operands: Sequence[Any] = ()
+    origins: Origins
+    again = False
     roots: frozenset[int] | None = None
     program: tuple[int, int, int] = (0, 0, 0)
     updated = False
@@ -119,20 +112,19 @@ class Watch:
         self._reports = _Reports(
             {"sites": [], "pointers": []}, [name for name, *_ in arguments], kernel
         )
-        self._facts: WeakKeyDictionary[Any, _Facts] = WeakKeyDictionary()
+        self._roots: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
         self._now = _Now()
         self._shadow: NotingShadow | None = None
         if "races" in self._checks:
             granule = min((size for *_, size in arguments), default=1)
-            self._shadow = NotingShadow(self._extents, granule, grid, pooled=pooled())
+            self._shadow = NotingShadow(self._extents, granule, grid, pooled=pooled(), orders=2)
         self._ordering, self._kernel = Ordering(), kernel
         self._misused: CheckFailed | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._first: dict[tuple[tuple[int, int, int], int], Origin] = {}
 
     def argument(self, handle: Any, number: int) -> None:
         """A handle leads to an argument's memory."""
-        self._facts[handle] = _Facts(frozenset((number,)))
+        self._roots[handle] = frozenset((number,))
 
     def finish(self) -> None:
         """The programs are done. Raises `SanitizerError` for a race, or else for a misuse of
@@ -165,18 +157,10 @@ class Watch:
 
     def begin(self, op: Any, operands: Sequence[Any], program: tuple[int, int, int]) -> None:
         """An op will be evaluated on these handles."""
-        now, known = self._now, [self._facts.get(h) for h in operands]
-        now.op, now.program, now.updated = op, program, False
-        pointers = [
-            None if fact is None else fact.roots
-            for h, fact in zip(operands, known, strict=True) if _leads(h.type)
-        ]  # fmt: skip
+        now = self._now
+        now.op, now.operands, now.program, now.updated = op, operands, program, False
+        pointers = [self._roots.get(h) for h in operands if _leads(h.type)]
         now.roots = None if None in pointers or not pointers else frozenset().union(*pointers)  # pyright: ignore
-        for fact in known:
-            for kind, found in ((fact and fact.bad) or {}).items():
-                first = self._first.get((program, kind))
-                if first is None or (first[0], found[0]) == ("loaded", "made"):
-                    self._first[program, kind] = found
 
     def evaluate(
         self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]
@@ -191,6 +175,26 @@ class Watch:
                 self._now.replacing = False
             if found is not None:
                 return found
+        if "fp" in self._checks and not self._now.again:
+            return self._followed(op, context, values)
+        return self._evaluated(op, context, values)
+
+    def _followed(self, op: Any, context: Any, values: Sequence[Any]) -> Any:
+        """The results of an op, of whose NaNs and infinities it is noted where they were made."""
+        now, origins = self._now, context.state(Origins)
+        now.origins = origins
+
+        def again(changed: Sequence[Any]) -> Any:
+            now.again = True
+            try:
+                return op.evaluate(context, *changed)
+            finally:
+                now.again = False
+
+        outcome = self._evaluated(op, context, values)
+        return origins.follow(op, values, outcome, again, lambda: self._site("fp"))
+
+    def _evaluated(self, op: Any, context: Any, values: Sequence[Any]) -> Any:
         if "races" not in self._checks or not accesses_chip(op):
             return op.evaluate(context, *values)
         begun: Accesses = context.state(Accesses)
@@ -224,14 +228,9 @@ class Watch:
             self._check_taken(operands)
         if accesses and self._shadow is not None:
             found = self._ordered(op, results)
-        for handle, plain in zip(found, results, strict=True):
-            facts = _Facts()
-            if _leads(handle.type) and not accesses:
-                facts.roots = self._now.roots
-            elif "fp" in self._checks and _is_number(plain):
-                facts.bad = self._made_here(op, operands, plain, accesses)
-            if facts.roots is not None or facts.bad:
-                self._facts[handle] = facts
+        for handle in found:
+            if _leads(handle.type) and not accesses and self._now.roots is not None:
+                self._roots[handle] = self._now.roots
         return found
 
     def _ordered(self, op: Any, results: Sequence[Any]) -> list[Any]:
@@ -258,37 +257,6 @@ class Watch:
         for handle in operands:
             if ir.is_float(handle.type):
                 self._check_floats(handle.array, masks[-1] if masks else None)
-
-    def _made_here(
-        self, op: Any, operands: Sequence[Any], handle: Any, accesses: bool
-    ) -> dict[int, Origin]:
-        value = np.asarray(handle.array).astype(np.float64)
-        found: dict[int, Origin] = {}
-        if np.isfinite(value).all():
-            return found
-        inputs = [
-            np.asarray(h.array).astype(np.float64) for h in operands if _is_number(h)
-        ]  # fmt: skip
-        for kind, is_bad in _BAD.items():
-            bad = is_bad(value)
-            if not bad.any():
-                continue
-            if accesses:
-                found[kind] = Origin("loaded", self._site("fp"))
-                continue
-            if not inputs or op.movement is not None:
-                continue
-            fine = [~np.isnan(x) if kind == NAN else np.isfinite(x) for x in inputs]
-            if op.is_elementwise and all(x.shape == value.shape for x in inputs):
-                made = (bad & np.logical_and.reduce(fine)).any()
-            else:
-                made = all(x.all() for x in fine)
-            if made:
-                cause = self._first.get((self._now.program, INFINITE)) if kind == NAN else None
-                if cause is not None and not any(np.isinf(x).any() for x in inputs):
-                    cause = None
-                found[kind] = Origin("made", self._site("fp"), cause)
-        return found
 
     # Accesses
 
@@ -335,8 +303,11 @@ class Watch:
                 return  # a word has no room for more
             self._numbers[key] = len(sites)
             sites.append(site)
-        mine = self._numbers[key]
-        for word, address in shadow.note(access, size, mine, program, active).items():
+        mine, epochs = self._numbers[key], None
+        if progress.releases:
+            epochs = np.array([other.get("epoch", 0) for other in sites])
+        noting = Noting(access, size, mine, site["before"], progress.releases, epochs)
+        for word, address in shadow.note(noting, program, active).items():
             both = mine, word & (1 << SITE_BITS) - 1
             self._ordering.met(Meeting(both, (number, word >> SITE_BITS), address))
         misused = shadow.misused(access, size, active)
@@ -365,11 +336,13 @@ class Watch:
 
     def _check_floats(self, values: Any, mask: Any) -> None:
         numbers = np.asarray(values).astype(np.float64)
-        if mask is not None:
-            numbers = numbers[np.broadcast_to(mask, numbers.shape)]
-        for kind, is_bad in _BAD.items():
-            if is_bad(numbers).any():
-                self._reports.origin = self._first.get((self._now.program, kind))
+        for kind, is_bad in BAD.items():
+            bad = is_bad(numbers) & (True if mask is None else mask)
+            if bad.any():
+                now = self._now
+                stored = (h.array for h in now.operands if _is_number(h))
+                origins = (now.origins.of(array, kind, bad) for array in stored)
+                self._reports.origin = next((o for o in origins if o is not None), None)
                 raise self._error(self._site("fp"), kind)
 
     # Reports

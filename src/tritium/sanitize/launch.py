@@ -99,7 +99,8 @@ class Checks:
         if not self.granules:
             return None
         memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
-        return Shadow(memories, self.granules[0], grid, pooled=pooled(), **device)
+        orders = len({site["order"] for site in self.sites if "order" in site})
+        return Shadow(memories, self.granules[0], grid, pooled=pooled(), orders=orders, **device)
 
     def done(self, shadow: Shadow | None) -> None:
         """Tell the watchers of launches of one without a failed check."""
@@ -154,9 +155,11 @@ class Checks:
 
         values = [a if np.isscalar(a) else memory_of(a).first for a in arguments]
         copies = [copy for a in arguments if (copy := host_copy(a)) is not None]
+        site = self.sites[failed.site]
         return self.origin_lines(
-            origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies)
-        )
+            origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values, copies,
+                   (site["file"], site["line"]))
+        )  # fmt: skip
 
     @staticmethod
     def origin_lines(found: Origin | None) -> list[str]:
@@ -185,8 +188,9 @@ class Checks:
 
     def _other(self, failed: CheckFailed, shadow: Shadow | None) -> Noted | None:
         """The other access of a race."""
-        order = self.sites[failed.site]["order"]
-        return shadow and shadow.other(_address(failed), failed.program, order)
+        site = self.sites[failed.site]
+        atomic = site["access"].startswith("atomic")
+        return shadow and shadow.other(_address(failed), failed.program, site["order"], atomic)
 
     def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:
         """The arguments that an address is in; else the allocation of a pool."""

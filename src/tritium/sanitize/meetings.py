@@ -11,30 +11,60 @@ from typing import Any
 import numpy as np
 
 from tritium.ops.ttir.sanitize import Access, Order
-from tritium.sanitize.shadow import ATOMIC, NUMBER, SITE_BITS, Shadow, may_be_ordered
+from tritium.sanitize.shadow import (
+    ATOMIC,
+    NUMBER,
+    READS,
+    SITE_BITS,
+    WORDS,
+    Shadow,
+    may_be_ordered,
+)
 from tritium.sanitize.sites import Site
 
 
+@dataclass(frozen=True)
+class Noting:
+    """An access that is noted.
+
+    Attributes:
+        site: the number of its check.
+        acquired: whether the program has acquired anything before.
+        releases: how many the program had made.
+        epochs: the same of each check, by its number; None before the first release.
+    """
+
+    kind: Access
+    size: int
+    site: int
+    acquired: bool = False
+    releases: int = 0
+    epochs: np.ndarray[Any, np.dtype[np.int64]] | None = None
+
+
 class NotingShadow(Shadow):
-    """A shadow in which accesses are noted by NumPy."""
+    """A shadow in which accesses are noted by NumPy: those of programs that have acquired anything
+    apart from others. A program's later access takes the place of one before a release, which may
+    have told of the earlier one alone."""
 
     def note(
-        self, kind: Access, size: int, site: int, program: tuple[int, int, int],
+        self, access: Noting, program: tuple[int, int, int],
         addresses: np.ndarray[Any, np.dtype[np.uint64]],
     ) -> dict[int, int]:  # fmt: skip
-        """Note accesses of a program as compiled kernels do (`codegen.llvm.races`). Returns the
+        """Note an access of a program as compiled kernels do (`codegen.llvm.races`). Returns the
         words of accesses by other programs of which one of the two writes, each with an address."""
+        size = access.size
         while size < 1 << self._shift:  # smaller than all before
             self._words = [np.repeat(words, 2, axis=0) for words in self._words]
             self._shift -= 1
-        me, met = self.number(program) << SITE_BITS | site, dict[int, int]()
+        me, met = self.number(program) << SITE_BITS | access.site, dict[int, int]()
         for (begin, end), words in zip(self._regions, self._words, strict=True):
             inside = addresses[(addresses >= np.uint64(begin)) & (addresses < np.uint64(end))]
             offsets = (inside - np.uint64(begin)).astype(np.int64)
             first, last = offsets >> self._shift, offsets + size - 1 >> self._shift
             for step in range(int((last - first).max(initial=-1)) + 1):
                 rows = np.minimum(first + step, last)
-                for others in _note(words, rows, me, kind):
+                for others in _note(words, rows, me, access):
                     found, places = np.unique(others, return_index=True)
                     for word, place in zip(found.tolist(), places.tolist(), strict=True):
                         if word:
@@ -70,31 +100,45 @@ class NotingShadow(Shadow):
         return program[0] + nx * (program[1] + ny * program[2]) + 1
 
 
-def _note(words: Any, rows: Any, me: int, kind: Access) -> list[Any]:
+def _note(words: Any, rows: Any, me: int, access: Noting) -> list[Any]:
     """Note an access of some granules. Returns words of other programs that are in the way, 0
     where none is."""
+    kind, own = access.kind, WORDS if access.acquired else 0
 
-    def claim(column: int, word: int) -> Any:
-        old = words[rows, column]
-        words[rows, column] = np.where(old == 0, word, old)
-        return old
+    def foreign(old: Any) -> Any:
+        return (old != 0) & (((old ^ me) & NUMBER) >> SITE_BITS != 0)
 
-    def foreign(old: Any, plain: bool = False) -> Any:
-        other = (old != 0) & (((old ^ me) & NUMBER) >> SITE_BITS != 0)
-        return np.where(other & (old & ATOMIC == 0) if plain else other, old, 0)
+    def replaced(old: Any, word: int) -> Any:
+        """True where a word takes the place of the program's own, or of an atomic one."""
+        found = old == 0
+        if not word & ATOMIC:
+            found |= old & ATOMIC != 0
+        if access.epochs is not None:
+            older = access.epochs[old & (1 << SITE_BITS) - 1] < access.releases
+            found |= older & ((old & ATOMIC != 0) | (word & ATOMIC == 0))
+        return found & ((old == 0) | ~foreign(old))
 
-    if kind is Access.READ:
-        again = foreign(claim(1, me))
-        words[rows, 2] = np.where((again != 0) & (words[rows, 2] == 0), me, words[rows, 2])
-        return [foreign(words[rows, 0])]
-    if kind is Access.ATOMIC_READ:
-        return [foreign(words[rows, 0], plain=True)]
-    old = claim(0, me | (ATOMIC if kind is Access.ATOMIC_WRITE else 0))
-    wrong = foreign(old, plain=kind is Access.ATOMIC_WRITE)
-    if kind is Access.WRITE:  # atomic operations of others race with the store alone
-        own = (foreign(old) == 0) & (old & ATOMIC != 0)
-        words[rows, 0] = np.where(own, me, words[rows, 0])
-    return [wrong, foreign(words[rows, 1]), foreign(words[rows, 2])]
+    def claim(column: int, word: int) -> None:
+        first, second = words[rows, own + column], words[rows, own + column + 1]
+        words[rows, own + column] = np.where(replaced(first, word), word, first)
+        over = replaced(second, word) | ((second & ATOMIC != 0) & (word & ATOMIC == 0))
+        words[rows, own + column + 1] = np.where(foreign(first) & over, word, second)
+
+    atomic = kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE)
+    writes = kind in (Access.WRITE, Access.ATOMIC_WRITE)
+    if writes:
+        claim(0, me | (ATOMIC if atomic else 0))
+    elif not atomic:
+        claim(READS, me)
+    found: list[Any] = []
+    for column in range(words.shape[1]):
+        if column % WORDS < READS or writes:
+            old = words[rows, column]
+            other = foreign(old)
+            if atomic and column % WORDS < READS:
+                other &= old & ATOMIC == 0
+            found.append(np.where(other, old, 0))
+    return found
 
 
 @dataclass(frozen=True)

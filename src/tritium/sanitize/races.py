@@ -75,6 +75,7 @@ class CheckRaces(Pass):
     ) -> None:
         (shadow,) = add_arguments(kernel, ("shadow",))
         orders_of = {op: _order(op) for op, _ in found}
+        orders = sum(1 << order for order in {int(order) for order in orders_of.values()})
         if acquires and _some_ordered(orders_of):
             op = acquires[0]
             self.ordering.append(site_of(op, "races", access=WORDS[access_of(op)]))
@@ -86,7 +87,7 @@ class CheckRaces(Pass):
                 address = at.chosen(mask, address, at.constant(0, address))
             site = len(self.sites)
             at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site,
-                    order=int(orders_of[op]))  # fmt: skip
+                    order=int(orders_of[op]), orders=orders)  # fmt: skip
             self.sites.append(site_of(op, "races", access=WORDS[access_of(op)], size=size,
                                       order=int(orders_of[op])))  # fmt: skip
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))

@@ -1,12 +1,15 @@
-"""Record of the accesses of a launch's programs: three words for each granule of it.
+"""Record of the accesses of a launch's programs: four words for each granule of it and each `Order`
+that accesses of the kernel have.
 
-The words are the first write, the first read, and the first read by another program; 0 for none. A
-word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic
-writes, and the access's `Order` from `ORDER_SHIFT` on. A program's first plain store takes the
-place of its own atomic write. The table that the kernel gets is the binary logarithm of the
-granule's bytes, the number of regions, the address of the launch's report (0 on the CPU), the
-number of regions of write-once memory, and for each region its first address, its bytes, and the
-address of its words; first the regions of accesses, then those of write-once memory.
+The words are the first write, the first write by another program, the first read, and the first
+read by another program; 0 for none. Of accesses of one `Order` these tell of any other access
+whether another program's is in the way; what has an order beside it is in other words. A word names
+the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic writes, and the
+access's `Order` from `ORDER_SHIFT` on. A plain store takes the place of the program's own atomic
+write, and of another's in the second word. The table that the kernel gets is the binary logarithm
+of the granule's bytes, the number of regions, the address of the launch's report (0 on the CPU),
+the number of regions of write-once memory, and for each region its first address, its bytes, and
+the address of its words; first the regions of accesses, then those of write-once memory.
 
 Write-once memory has one bit for each byte: whether it has been written since it was allocated. The
 bits outlive a launch.
@@ -29,7 +32,8 @@ SITE_BITS = 16
 ORDER_SHIFT = 60
 NUMBER = (1 << ORDER_SHIFT) - 1
 """The part of a word that names the program and the check."""
-WORDS = 3
+WORDS, READS = 4, 2
+"""The words of an `Order`, and the first of them that tells of reads."""
 REPORT_AT, ONCE_AT, HEAD_BYTES, REGION_BYTES = 16, 24, 32, 24
 
 Zeros = Callable[[tuple[int, ...]], "np.ndarray[Any, np.dtype[np.int64]]"]
@@ -71,11 +75,12 @@ class Shadow:
         report: the address of its report.
         zeros: makes arrays of int64 in memory that the device and the host see.
         pooled: allocations of pools, which are watched, too.
+        orders: how many different `Order`s accesses have.
     """
 
     def __init__(
         self, memories: Iterable[Memory], granule: int, grid: Sequence[int], report: int = 0,
-        zeros: Zeros = _zeros, pooled: Sequence[Pooled] = (),
+        zeros: Zeros = _zeros, pooled: Sequence[Pooled] = (), orders: int = 1,
     ):  # fmt: skip
         self._shift, self._grid = granule.bit_length() - 1, grid
         known = [m for m in memories if m is not UNKNOWN and m.end > m.begin]
@@ -89,7 +94,7 @@ class Shadow:
         self._bits = [_written[p.number] for p in self._once]
         # An access may begin inside, and end behind.
         sizes = [(end - begin >> self._shift) + 8 for begin, end in self._regions]
-        self._words = [zeros((size, WORDS)) for size in sizes]
+        self._words = [zeros((size, WORDS * orders)) for size in sizes]
         rows = [
             (begin, end - begin, words.ctypes.data)
             for (begin, end), words in zip(self._regions, self._words, strict=True)
@@ -115,20 +120,22 @@ class Shadow:
         return any(p.begin <= address < p.end for p in self._once)
 
     def other(
-        self, address: int, program: tuple[int, int, int], order: int = 0
+        self, address: int, program: tuple[int, int, int], order: int = 0, atomic: bool = False
     ) -> Noted | None:
         """The access by another program to this address, the write if there is one, that has no
-        order beside one with this `Order`."""
+        order beside one with this `Order`, which is `atomic` or not."""
         nx, ny, _ = self._grid
         mine = program[0] + nx * (program[1] + ny * program[2]) + 1
         for (begin, end), words in zip(self._regions, self._words, strict=True):
             if begin <= address < end:
-                row: Any = words[address - begin >> self._shift]
-                for word in row.tolist():
-                    number = (word & NUMBER) >> SITE_BITS
-                    theirs = word >> ORDER_SHIFT & 3
-                    if word and number != mine and not may_be_ordered(theirs, order):
-                        return Noted(self.program(number), word & (1 << SITE_BITS) - 1)
+                row = words[address - begin >> self._shift].reshape(-1, WORDS)
+                for word in [*row[:, :READS].reshape(-1), *row[:, READS:].reshape(-1)]:
+                    found = int(word)
+                    number, theirs = (found & NUMBER) >> SITE_BITS, found >> ORDER_SHIFT & 3
+                    if not found or number == mine or (atomic and found & ATOMIC):
+                        continue
+                    if not may_be_ordered(theirs, order):
+                        return Noted(self.program(number), found & (1 << SITE_BITS) - 1)
         return None
 
     def program(self, number: int) -> tuple[int, int, int]:
@@ -140,12 +147,16 @@ class Shadow:
         self, begin: int, end: int
     ) -> Iterator[tuple[int, int, np.ndarray[Any, np.dtype[np.int64]]]]:
         """The notes between two addresses: how far behind the first of them they begin, the bytes
-        of a granule, and the words."""
+        of a granule, and the words of a write and a read."""
         unit = 1 << self._shift
         for (low, high), words in zip(self._regions, self._words, strict=True):
             if low < end and high > begin:
                 first, last = max(begin - low, 0) // unit, -(-(min(high, end) - low) // unit)
-                yield max(low + first * unit - begin, 0), unit, words[first:last]
+                apart = words[first:last].reshape(last - first, -1, WORDS)[:, :, [0, READS]]
+                found = apart[:, 0]
+                for other in range(1, apart.shape[1]):
+                    found = np.where(found == 0, apart[:, other], found)
+                yield max(low + first * unit - begin, 0), unit, found
 
 
 def may_be_ordered(one: int, other: int) -> bool:

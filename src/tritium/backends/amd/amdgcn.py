@@ -11,7 +11,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium.codegen.llvm.bitcode import link_files, make_internal, optimize, simplify
+from tritium.codegen.llvm.bitcode import flags_set, link_files, make_internal, optimize, simplify
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -31,6 +31,7 @@ class How:
         waves: LLVM's attribute of kernels that says for how many waves a SIMD is to have room; ""
             leaves it to LLVM.
         libraries: paths of LLVM bitcode that the module calls.
+        flags: of LLVM, that are set meanwhile.
     """
 
     arch: str
@@ -39,6 +40,7 @@ class How:
     alone: bool = False
     waves: str = ""
     libraries: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def machine(self) -> Any:
         return machine(self.arch, self.packed, self.alone)
@@ -106,7 +108,8 @@ def _optimized(text: str, how: How) -> Generator[Any]:
     short = how.optimize and not packing and is_plain(text)
     if short:
         text = text.replace(_SIZE, f"{unused(text)} {_SIZE}")
-    with lock, llvm.create_context() as context, parse(text, context) as module:
+    with lock, flags_set(how.flags), llvm.create_context() as context, \
+            parse(text, context) as module:  # fmt: skip
         _link(module, how.libraries, context)
         if short:
             simplify(module, how.machine())

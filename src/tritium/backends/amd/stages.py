@@ -20,6 +20,7 @@ from tritium.backends.amd.processor import processor, waves_beside_lds
 from tritium.backends.pipeline import instrument, run_pipeline
 from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
+from tritium.codegen.llvm.bitcode import passes_asked_for
 from tritium.errors import OutOfResources
 from tritium.native.code_object import link
 from tritium.ops.base import Op
@@ -86,9 +87,10 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
     keeps registers free for more, and may spill for their sake.
     """
     libraries = (path for _, path in options.extern_libs)
+    optimize, flags = passes_asked_for()
     how = amdgcn.How(
-        options.arch, not knobs.compilation.disable_llvm_opt, not knobs.amd.scalarize_packed_fops,
-        options.wgp_cu_mode == "cu", libraries=(*libraries, *metadata.get("libraries", ())),
+        options.arch, optimize, not knobs.amd.scalarize_packed_fops, options.wgp_cu_mode == "cu",
+        libraries=(*libraries, *metadata.get("libraries", ())), flags=flags,
     )  # fmt: skip
     result = amdgcn.emit(text, how)
     report = amdgcn.report(result.object)

@@ -20,6 +20,7 @@ from tritium import knobs
 from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors
+from tritium.codegen.llvm.bitcode import flags_set
 from tritium.codegen.llvm.bitcode import optimize as run_passes
 from tritium.errors import PTXASError
 from tritium.native.loader import lock, parse
@@ -41,7 +42,9 @@ def ptx_version(tool_version: str | None) -> int:
     major, minor = (int(part) for part in tool_version.split(".")[:2])
     if major < 12:
         raise PTXASError(f"ptxas is of CUDA {tool_version}; 12.0 or later is required")
-    return min(80 + minor if major == 12 else 10 * (major - 4) + minor, _NEWEST_PTX)
+    if major == 12 and minor >= 6:  # 12.6 has no version of its own: 8.5, as 12.5
+        minor -= 1
+    return min(10 * (major - 4) + minor, _NEWEST_PTX)
 
 
 @functools.cache
@@ -57,8 +60,9 @@ def _machine(arch: int, version: int) -> Any:
 
 
 def emit_ptx(
-    text: str, arch: int, version: int, *, optimize: bool = True, libraries: Sequence[str] = ()
-) -> str:
+    text: str, arch: int, version: int, *, optimize: bool = True, libraries: Sequence[str] = (),
+    flags: Sequence[str] = (),
+) -> str:  # fmt: skip
     """PTX for a module.
 
     Args:
@@ -68,12 +72,13 @@ def emit_ptx(
         optimize: run IR passes; instruction selection always runs at its highest level (at the
             lowest, wgmma is serialized).
         libraries: paths of LLVM bitcode that it calls, besides libdevice.
+        flags: of LLVM, that are set meanwhile.
 
     Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override);
     what `libdevice.link` raises.
     """
     # Closed here, in this order: a module that an error keeps alive must not outlive its context.
-    with lock, llvm.create_context() as context, parse(text, context) as module:
+    with lock, flags_set(flags), llvm.create_context() as context, parse(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
         linked = libdevice.link(module, libraries, machine, context)
         if optimize or linked:  # what is linked must be inlined

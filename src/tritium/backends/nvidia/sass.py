@@ -90,6 +90,10 @@ def disassemble(path: str, function: str | None = None) -> str:
 
 
 _SECTION = re.compile(r"^\.text\.(\S+):")
+_REGISTER_COUNT = re.compile(rb"(\x04\x2f\x08\0.{4})\xff\0\0\0", re.DOTALL)
+"""EIATTR_REGCOUNT of a function that has 255 registers, which `nvdisasm` takes for invalid where it
+looks for what is alive."""
+_LIVE = re.compile(r"// \|\s*(\d*)\s*\|")
 _LINE = re.compile(r"^\s*//## File \"([^\"]*)\", line (\d+)")
 
 
@@ -97,15 +101,28 @@ _LINE = re.compile(r"^\s*//## File \"([^\"]*)\", line (\d+)")
 def instruction_places(cubin: bytes) -> Mapping[str, Sequence[tuple[str, int] | None]]:
     """The file and the line of each instruction, by function, as `nvdisasm` tells them;
     nothing where that is not installed or cannot read the cubin."""
+    return parse_places(_nvdisasm(cubin, "-g"))
+
+
+@functools.lru_cache(maxsize=64)
+def live_registers(cubin: bytes) -> Mapping[str, Sequence[int]]:
+    """The number of registers that hold something at each instruction, by function, as `nvdisasm`
+    tells; nothing where that is not installed, or older than the cubin."""
+    fewer = _REGISTER_COUNT.sub(lambda count: count[1] + b"\xfe\0\0\0", cubin)
+    return parse_live(_nvdisasm(fewer, "-lrm", "count"))
+
+
+def _nvdisasm(cubin: bytes, *options: str) -> str:
+    """The text that `nvdisasm` prints; nothing where it is not installed or cannot read the cubin."""
     tool = knobs.nvidia.nvdisasm
     if tool is None:
-        return {}
+        return ""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        done = subprocess.run([tool.path, "-g", "-c", str(path)], capture_output=True, text=True,
-                              check=False)  # fmt: skip
-    return parse_places(done.stdout) if done.returncode == 0 else {}
+        done = subprocess.run([tool.path, *options, "-c", str(path)], capture_output=True,
+                              text=True, check=False)  # fmt: skip
+    return done.stdout if done.returncode == 0 else ""
 
 
 def parse_places(printed: str) -> dict[str, list[tuple[str, int] | None]]:
@@ -122,6 +139,19 @@ def parse_places(printed: str) -> dict[str, list[tuple[str, int] | None]]:
             place = comment[1], int(comment[2])
         elif _INSTRUCTION.match(line):
             places.append(place)
+    return found
+
+
+def parse_live(printed: str) -> dict[str, list[int]]:
+    """`live_registers` of what `nvdisasm -lrm count` prints: the first column behind an instruction
+    has the general registers, and is empty for none."""
+    found: dict[str, list[int]] = {}
+    live: list[int] = []
+    for line in printed.splitlines():
+        if section := _SECTION.match(line):
+            live = found.setdefault(section[1], [])
+        elif (count := _LIVE.search(line)) and _INSTRUCTION.match(line):
+            live.append(int(count[1] or 0))
     return found
 
 

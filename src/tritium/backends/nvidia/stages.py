@@ -15,6 +15,7 @@ from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import instrument, run_pipeline
 from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
+from tritium.codegen.llvm.bitcode import passes_asked_for
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
 from tritium.passes import pipelines
@@ -108,9 +109,9 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
     tool = assembler(arch)
     version = options.ptx_version or ptx.ptx_version(tool.version if tool else None)
     metadata["ptx_version"] = version
-    optimize = not knobs.compilation.disable_llvm_opt
+    optimize, flags = passes_asked_for()
     libraries = [path for _, path in options.extern_libs] + metadata.get("libraries", [])
-    result = ptx.emit_ptx(text, arch, version, optimize=optimize, libraries=libraries)
+    result = ptx.emit_ptx(text, arch, version, optimize=optimize, libraries=libraries, flags=flags)
     if knobs.nvidia.dump_nvptx:
         print(f"// -----// NVPTX Dump //----- //\n{result}")
     return result

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Set
+from collections.abc import Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+
+from tritium import knobs
+
+
+def passes_asked_for() -> tuple[bool, tuple[str, ...]]:
+    """False where LLVM's passes are turned off, and the flags of LLVM for them: `DISABLE_LLVM_OPT`
+    is a truth value that turns them off, or has flags, separated by commas (`disable-lsr`)."""
+    text = knobs.compilation.disable_llvm_opt or ""
+    if text.lower() in (*knobs.TRUE_WORDS, *knobs.FALSE_WORDS):
+        return text.lower() in knobs.FALSE_WORDS, ()
+    return True, tuple(flag for word in text.split(",") if (flag := word.strip().lstrip("-")))
+
+
+@contextmanager
+def flags_set(flags: Sequence[str]) -> Generator[None]:
+    """Set flags of LLVM, of the whole process, meanwhile; those that it does not know do nothing.
+    The caller holds `native.loader.lock`."""
+    for flag in flags:
+        llvm.set_option("", f"-{flag}")
+    try:
+        yield
+    finally:
+        for flag in flags:
+            llvm.set_option("", f"-{flag}=0")
 
 
 def optimize(module: Any, machine: Any, level: int, packing: bool) -> None:

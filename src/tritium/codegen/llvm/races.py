@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium.codegen.llvm.writer import Function, Module, Value, const
@@ -14,10 +14,12 @@ from tritium.sanitize.shadow import (
     NUMBER,
     ONCE_AT,
     ORDER_SHIFT,
+    READS,
     REGION_BYTES,
     REPORT_AT,
     SITE_BITS,
     WORDS,
+    may_be_ordered,
 )
 
 _TRUE, _FALSE = const("i1", True), const("i1", False)
@@ -35,9 +37,10 @@ def note(f: Function, op: Any, shadow: Value, address: Value, number: Value) -> 
         op: the `RaceCheckOp`.
         shadow: the address of the table.
     """
-    name = f"tritium_note_{op.access.name.lower()}"
+    name = f"tritium_note_{op.access.name.lower()}_{op.order}"
     if all(other.name != name for other in f.module.functions):
-        _write(f.module, name, op.access)
+        orders = [order for order in range(4) if op.orders >> order & 1]
+        _write(f.module, name, op.access, op.order, orders)
     me = f.op("or", f.op("shl", number, i64(SITE_BITS)), i64(op.order << ORDER_SHIFT | op.site))
     return f.call("i1", name, shadow, address, me, i64(op.size))
 
@@ -48,8 +51,9 @@ def report_of(f: Function, shadow: Value) -> Value:
     return f.load("ptr", f.offset(table, REPORT_AT), 8)
 
 
-def _write(module: Module, name: str, kind: Access) -> None:
-    """Write the function that notes accesses of a kind, in all granules that they touch."""
+def _write(module: Module, name: str, kind: Access, order: int, orders: Sequence[int]) -> None:
+    """Write the function that notes accesses of a kind with this `Order`, in all granules that they
+    touch; `orders` are those of the kernel's accesses."""
     arguments = [("i64", name, "") for name in ("shadow", "address", "me", "size")]
     f = Function(module, name, arguments, "i1", linkage="internal", attributes="nounwind noinline")
     shadow, address, me, size = f.arguments
@@ -58,7 +62,13 @@ def _write(module: Module, name: str, kind: Access) -> None:
 
     def granules(words: Value, offset: Value, fine: Value) -> Value:
         def note_row(n: Value) -> Value:
-            return _note(f, f.gep("i64", words, f.op("mul", n, i64(WORDS))), me, kind)
+            row = f.gep("i64", words, f.op("mul", n, i64(WORDS * len(orders))))
+            places = [f.offset(row, 8 * WORDS * i) for i in range(len(orders))]
+            others = [
+                place for place, other in zip(places, orders, strict=True)
+                if not may_be_ordered(other, order)
+            ]  # fmt: skip
+            return _note(f, places[orders.index(order)], others, me, kind)
 
         return _for_all(f, offset, size, shift, fine, note_row)
 
@@ -121,48 +131,45 @@ def _write_once(
     return f.icmp("eq", f.op("and", old, mask), i64(0))
 
 
-def _note(f: Function, row: Value, me: Value, kind: Access) -> Value:
-    """Note an access of a granule; whether no other program is in the way."""
-    written, read, read_again = row, f.offset(row, 8), f.offset(row, 16)
+def _note(f: Function, own: Value, others: Sequence[Value], me: Value, kind: Access) -> Value:
+    """Note an access of a granule in the words of its `Order`; whether no other program is in the
+    way in the words of those that have no order beside it (`others`)."""
 
-    def foreign(word: Value) -> tuple[Value, Value]:
-        """Whether another program has written a word; and whether it has no order beside this."""
+    def foreign(word: Value) -> Value:
+        """True where another program has written a word."""
         differs = f.op("lshr", f.op("and", f.op("xor", word, me), i64(NUMBER)), i64(SITE_BITS))
-        other = f.op("and", f.icmp("ne", word, i64(0)), f.icmp("ne", differs, i64(0)))
-        return other, f.op("and", other, f.icmp("eq", ordered(word), i64(0)))
+        return f.op("and", f.icmp("ne", word, i64(0)), f.icmp("ne", differs, i64(0)))
 
-    def ordered(word: Value) -> Value:
-        """Not 0 where one of the two accesses may happen before the other: what is later than the
-        one beside what is before the other."""
-        pairs = [f.op("and", f.op("lshr", a, i64(1)), b) for a, b in ((word, me), (me, word))]
-        return f.op("and", f.op("or", pairs[0], pairs[1]), i64(1 << ORDER_SHIFT))
+    def atomic(word: Value) -> Value:
+        return f.icmp("ne", f.op("and", word, i64(ATOMIC)), i64(0))
 
-    def unordered(word: Value) -> Value:
-        return foreign(word)[1]
-
-    def plain(word: Value) -> Value:
-        return f.icmp("eq", f.op("and", word, i64(ATOMIC)), i64(0))
-
-    wrong = _FALSE
     if kind is Access.READ:
-        with f.when(foreign(_claim(f, read, me))[0]):
-            _claim(f, read_again, me)
-        wrong = unordered(_get(f, written))
-    elif kind is Access.WRITE:
-        old = _claim(f, written, me)
-        wrong = unordered(old)
-        own = f.op("xor", foreign(old)[0], _TRUE)
-        with f.when(f.op("and", own, f.icmp("ne", f.op("and", old, i64(ATOMIC)), i64(0)))):
-            _replace(f, written, old, me)  # atomic operations of others race with the store alone
+        read = f.offset(own, 8 * READS)
+        with f.when(foreign(_claim(f, read, me))):
+            _claim(f, f.offset(read, 8), me)
     elif kind is Access.ATOMIC_WRITE:
-        old = _claim(f, written, f.op("or", me, i64(ATOMIC)))
-        wrong = f.op("and", unordered(old), plain(old))
-    else:
-        old = _get(f, written)
-        wrong = f.op("and", unordered(old), plain(old))
-    if kind in (Access.WRITE, Access.ATOMIC_WRITE):
-        for word in (read, read_again):
-            wrong = f.op("or", wrong, unordered(_get(f, word)))
+        mine = f.op("or", me, i64(ATOMIC))
+        with f.when(foreign(_claim(f, own, mine))):
+            _claim(f, f.offset(own, 8), mine)
+    elif kind is Access.WRITE:
+        old = _claim(f, own, me)
+        with f.when(f.op("and", f.op("xor", foreign(old), _TRUE), atomic(old))):
+            _replace(f, own, old, me)  # atomic operations of others race with the store alone
+        with f.when(foreign(old)):
+            again = f.offset(own, 8)
+            old = _claim(f, again, me)
+            with f.when(atomic(old)):
+                _replace(f, again, old, me)
+    wrong = _FALSE
+    for row in others:
+        for word in (_get(f, f.offset(row, 8 * i)) for i in range(READS)):
+            other = foreign(word)
+            if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+                other = f.op("and", other, f.op("xor", atomic(word), _TRUE))
+            wrong = f.op("or", wrong, other)
+        if kind in (Access.WRITE, Access.ATOMIC_WRITE):
+            for i in range(READS, WORDS):
+                wrong = f.op("or", wrong, foreign(_get(f, f.offset(row, 8 * i))))
     return f.op("xor", wrong, _TRUE)
 
 

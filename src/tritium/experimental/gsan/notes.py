@@ -146,7 +146,7 @@ class Notes:
 
     def _numbered(self, launch: Launch, words: Words) -> list[Words]:
         """The numbers of accesses in place of a shadow's words, for the writes and the reads."""
-        found, places = np.unique(words[:, :2], return_inverse=True)
+        found, places = np.unique(words, return_inverse=True)
         numbers = np.zeros(found.shape, np.int64)
         for i, word in enumerate(found.tolist()):
             if word:

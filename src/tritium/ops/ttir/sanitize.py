@@ -65,7 +65,8 @@ class RaceCheckOp(Op):
     ordered: something after the one (`Order.LATER`), which something before the other (`BEFORE`)
     has seen.
 
-    `shadow` is the address of what was noted (`tritium.sanitize.shadow`).
+    `shadow` is the address of what was noted (`tritium.sanitize.shadow`), apart for each `Order`
+    that accesses of the kernel have: `orders` has the bit of each.
     """
 
     name = "tt.race_check"
@@ -78,6 +79,7 @@ class RaceCheckOp(Op):
     size = i32_attr()
     site = i32_attr()
     order = i32_attr()
+    orders = i32_attr()
 
     @classmethod
     def infer(cls, address: ir.Type, shadow: ir.Type, **attrs: Any) -> None:

@@ -14,10 +14,12 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a stage, and where in the source it came from, if that is known."""
+    """A line of a stage, where in the source it came from, and how many registers hold something
+    there, if these are known."""
 
     text: str
     place: Place | None
+    live: int | None = None
 
 
 _ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")
@@ -108,18 +110,25 @@ def assembly_lines(text: str) -> list[Line]:
 _FUNCTION = re.compile(r"^Function:(\S+)")
 
 
-def sass_lines(text: str, places: Mapping[str, Sequence[Place | None]]) -> list[Line]:
+def sass_lines(
+    text: str, places: Mapping[str, Sequence[Place | None]],
+    live: Mapping[str, Sequence[int]] | None = None,
+) -> list[Line]:  # fmt: skip
     """Lines of SASS as `get_sass` lists it.
 
     Args:
         places: by function, of its instructions in order.
+        live: by function, the registers that hold something at each instruction.
     """
     lines: list[Line] = []
     left: Iterator[Place | None] = iter(())
+    counts: Iterator[int] = iter(())
     for line in text.splitlines():
         if match := _FUNCTION.match(line):
             left = iter(places.get(match[1], ()))
-        lines.append(Line(line, next(left, None) if "\t" in line else None))
+            counts = iter((live or {}).get(match[1], ()))
+        code = "\t" in line
+        lines.append(Line(line, next(left, None), next(counts, None)) if code else Line(line, None))
     return lines
 
 

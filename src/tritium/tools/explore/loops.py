@@ -25,9 +25,10 @@ _WORD = re.compile(r"[.$]?\w[\w.$]*")
 _ENDS = re.compile(r"^(ret\w*|EXIT|exit|s_endpgm|ud2|trap|brk)\b")
 _ALWAYS = re.compile(r"^(jmp\w*|BRA|bra|bra\.uni|b|br|s_branch)\b(?!\.\w)")
 _REGISTERS = {
-    "sass": re.compile(r"\bU?R(\d+)\b"), "asm": re.compile(r"\b[xyz]mm(\d+)\b|\b[vz](\d+)\.\w"),
-    "amdgcn": re.compile(r"\bv(\d+)\b|\bv\[(\d+):\d+\]"),
+    "asm": re.compile(r"\b(?:[xyz]mm|[vz](?=\d+\.\w))(\d+)()\b"),  # ymm3 is a part of zmm3
+    "amdgcn": re.compile(r"\bv\[?(\d+)(?::(\d+)\])?(?!\w)"),
 }  # fmt: skip
+"""The first and the last number of each register, or range of registers, that a text names."""
 _SPILLS = re.compile(r"^(@!?\w+ )?(STL|LDL)\b|\b(ld|st)\.local\b|-byte (Folded )?(Spill|Reload)")
 _SHOWN = 16
 
@@ -42,7 +43,8 @@ class Loop:
         source: the first and the last line of the source, where they are known.
         instructions: how many it has, those of inner loops included.
         mix: the most frequent ones.
-        registers: how many different ones they name (vector registers on CPUs); None for PTX.
+        registers: of SASS how many hold something at most, None where nvdisasm is missing or
+            older than ptxas; of assembly how many vector registers are named; None for PTX.
         spills: the instructions that spill or reload.
     """
 
@@ -84,20 +86,17 @@ def _figures(
     stage: str, lines: Sequence[Line], within: list[int], text: list[str], depth: int,
     mix: Counter[str],
 ) -> Loop:  # fmt: skip
-    pattern = _REGISTERS.get(stage)
-    names = {
-        (m[0][0], next(g for g in m.groups() if g)) for t in text
-        for m in (pattern.finditer(t) if pattern else ())
-    }  # fmt: skip
-    if stage == "asm":  # ymm3 is a part of zmm3
-        names = {("", number) for _, number in names}
+    registers = max((live for n in within if (live := lines[n].live) is not None), default=None)
+    if pattern := _REGISTERS.get(stage):
+        ranges = [(int(m[1]), int(m[2] or m[1])) for t in text for m in pattern.finditer(t)]
+        registers = len({number for first, last in ranges for number in range(first, last + 1)})
     places = Counter(place for n in within if (place := lines[n].place))
     file = max((f for f, _ in places), key=lambda f: sum(places[p] for p in places if p[0] == f),
                default="")  # fmt: skip
     source = sorted(line for f, line in places if f == file)
     return Loop(
         (within[0] + 1, within[-1] + 1), depth, (source[0], source[-1]) if source else None,
-        mix.total(), mix.most_common(_SHOWN), len(names) if pattern else None,
+        mix.total(), mix.most_common(_SHOWN), registers,
         sum(bool(_SPILLS.search(t)) for t in text),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 
 from tritium.backends.nvidia.occupancy import Occupancy, occupancy
-from tritium.backends.nvidia.sass import instruction_places
+from tritium.backends.nvidia.sass import instruction_places, live_registers
 from tritium.tools.explore.highlight import lexer_for
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import STAGES, Line, Place, placed, sass_lines
@@ -125,7 +125,8 @@ def _loops(asm: Any, ttgir: str | None, data: Any) -> dict[str, Any]:
 def _lines(asm: Any, name: str, text: str) -> list[Line]:
     """The lines of a stage with their places."""
     if name == "sass":
-        return sass_lines(text, instruction_places(asm["cubin"]))
+        cubin = asm["cubin"]
+        return sass_lines(text, instruction_places(cubin), live_registers(cubin))
     read = STAGES[name][0]
     located = _text(asm, f"{name}_lines")
     return read(text) if located is None else placed(read(text), read(located))
