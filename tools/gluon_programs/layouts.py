@@ -133,8 +133,12 @@ class Layouts:
             return self.operand(s.choice((0, 1)), self.unit(s.choice(units)))
         return self.blocked(rank)
 
-    def operand(self, index: int, parent: Any, bits: int | None = None) -> Any:
-        """The layout of an operand of a product; of elements of so many bits, or of any."""
+    def operand(
+        self, index: int, parent: Any, bits: int | None = None, wider: int = 1
+    ) -> Any:
+        """The layout of an operand of a product; of elements of so many bits, or of any. Threads
+        have `wider` times as many neighbours along the axis that is summed over as an instruction
+        takes."""
         size = self.s.choice((8, 16, 32)) if bits is None else bits
         if isinstance(parent, gl.NVMMADistributedLayout):
             width = 32 // size
@@ -144,7 +148,7 @@ class Layouts:
             )
         else:
             width = {1: 16, 2: 8}[parent.version]
-        return gl.DotOperandLayout(index, parent, width)
+        return gl.DotOperandLayout(index, parent, width * wider)
 
 
 def shared(s: random.Random, shape: Sequence[int], bits: int) -> Any:
