@@ -78,7 +78,7 @@ class Layouts:
         """All bits of all coordinates in any order, some added to others; lanes and warps for which
         there are none, and sometimes registers, hold copies."""
         s, rank = self.s, len(shape)
-        bases = mixed(s, unit_bases(shape), of_one_axis=s.random() < 0.8)
+        bases = mixed(s, unit_bases(shape), of_one_axis=s.random() < 0.5)
         s.shuffle(bases)
         threads = self.lanes.bit_length() + self.warps.bit_length() - 2
         spare = min(threads, max(threads - len(bases), s.choice((0, 0, 1))))

@@ -20,7 +20,7 @@ from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 MAX_BYTES = 16
 
 Facts: TypeAlias = Callable[[SSAValue], Any]
@@ -82,10 +82,10 @@ def distinct_registers(layout: LinearLayout) -> list[int]:
     return [r for r in range(layout.in_size(REGISTER)) if not r & free]
 
 
-def with_copies(layout: LinearLayout, found: Mapping[int, T]) -> list[T]:
-    """What each register holds, from what `distinct_registers` hold. A redundant bit may repeat
-    others: with the bases 4, 16, 16 the third bit alone is a copy of the second, both are of none.
-    """
+def with_copies(layout: LinearLayout, found: Mapping[int, _T]) -> list[_T]:
+    """The values of all registers, from those of `distinct_registers`. A redundant bit may repeat
+    others: with the bases 4, 16, 16 the third bit alone stands for the same as the second, and both
+    together for the same as none."""
     elements = [0]
     for column in layout.columns_of(REGISTER):
         elements += [element ^ column for element in elements]
