@@ -173,8 +173,8 @@ class _Liveness(Lifetimes[Any]):
                         self._carry(inner, start)
 
     def _carry(self, block: Block, start: int) -> None:
-        """Keep the memory of a block's arguments from the start of its loop on: an iteration may have
-        been handed memory that the one before allocated."""
+        """Keep the memory of a block's arguments from the start of its loop on: an iteration may
+        have been handed memory that the one before allocated."""
         for argument in block.args:
             for allocation in self.aliases.get(argument, ()):
                 first, last = self.spans[allocation]
