@@ -20,6 +20,7 @@ from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.frontend.builder import IRBuilder
+from tritium.ir.layouts.encodings import linear
 from tritium.language import emitter
 from tritium.language.emitter import TargetFeatures
 
@@ -263,7 +264,7 @@ def one_block(out, layout: gl.constexpr, N: gl.constexpr):
     (gl.BlockedLayout([1], [16], [4], [0]), r"has 16 threads a warp; 32 are required"),
     (ROWS, r"rank mismatch: shape \[128\], BlockedLayout\(.*has rank 2"),
     (gl.SwizzledSharedLayout(1, 1, 1, [0]), r"Swizzled.*a DistributedLayout is required"),
-    (gl.DistributedLinearLayout([], [[1], [2], [4], [8], [16]], [[0], [0]], [], [32]),
+    (gl.DistributedLinearLayout([], [[1], [2], [0], [8], [16]], [[0], [0]], [], [32]),
      r"does not reach all elements of a block of \[128\]"),
     (gl.SliceLayout(2, ROWS), r"#ttg.slice: dim 2 of a block of 2 axes"),
     (gl.SliceLayout(-1, ROWS), r"#ttg.slice: dim -1 of a block of 2 axes"),
@@ -274,6 +275,58 @@ def test_layouts_that_do_not_fit(layout: Any, message: str) -> None:
     message = message.replace("32 are", "32 or 64 are")
     with pytest.raises(InterpreterError, match=message):
         launcher("interpreted")(one_block, (1,), np.zeros(128, np.int32), layout=layout, N=128)
+
+
+def test_layouts_that_are_none() -> None:
+    with pytest.raises(ValueError, match=r"shape=\[64\]\): the bases are of blocks of \[32\]"):
+        gl.DistributedLinearLayout([], [[1], [2], [4], [8], [16]], [[0], [0]], [], [64])
+    with pytest.raises(ValueError, match=r"order \[1, 1\] must be a permutation of 0 to 1"):
+        gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 1])
+
+
+@gluon.jit
+def wrapped_kernel(out, layout: gl.constexpr):
+    i = gl.arange(0, 16, gl.SliceLayout(1, layout))[:, None]
+    j = gl.arange(0, 32, gl.SliceLayout(0, layout))[None, :]
+    gl.store(out + i * 32 + j, i * 100 + j)
+
+
+@pytest.mark.parametrize(("registers", "shape", "further"), [
+    ([[1, 0]], [8, 8], [[8, 0], [0, 8], [0, 16]]),
+    ([[0, 8], [1, 0]], [8, 16], [[0, 16], [8, 0]]),
+])  # fmt: skip
+def test_larger_blocks_wrap_around_into_registers(registers: Any, shape: Any, further: Any) -> None:
+    lanes, warps = [[0, 1], [0, 2], [0, 4], [2, 0], [4, 0]], [[0, 0], [0, 0]]
+    layout = gl.DistributedLinearLayout(registers, lanes, warps, [], shape)
+    out = np.zeros((16, 32), np.int32)
+    launcher("engine")(wrapped_kernel, (1,), out, layout=layout)
+    np.testing.assert_array_equal(out, np.arange(16)[:, None] * 100 + np.arange(32))
+    found = linear(layout.to_encoding(), (16, 32)).bases("register")
+    assert [list(basis) for basis in found] == [*registers, *further]
+
+
+@gluon.jit
+def branches_kernel(n, a: gl.constexpr, b: gl.constexpr):
+    x = gl.full([128], 1, gl.int32, a)
+    if n > 3:
+        x = gl.convert_layout(x, b)
+
+
+def test_branches_with_different_layouts() -> None:
+    layouts = {"a": gl.BlockedLayout([1], [32], [4], [0]), "b": BLOCKED}
+    with pytest.raises(CompilationError, match=r"_thread=\[4\].*_thread=\[1\].*`convert_layout`"):
+        compiled(branches_kernel, "i32", layouts)
+
+
+@gluon.jit
+def unknown_kernel(out):
+    gl.zeros([128], gl.int32, "blocked")
+
+
+def test_no_layout_in_a_function_of_the_library() -> None:
+    message = r"def unknown_kernel.*\^\n.*the layout of a block is 'blocked'"
+    with pytest.raises(InterpreterError, match=re.compile(message, re.DOTALL)):
+        launcher("interpreted")(unknown_kernel, (1,), np.zeros(1, np.int32))
 
 
 @gluon.jit

@@ -650,3 +650,46 @@ def test_buffers_beside_an_allocation_may_be_named_and_not_used(use: str) -> Non
     launch(beside_kernel, (1,), desc, PRED=1, USE="none")
     with pytest.raises(InterpreterError, match="memdesc_index: index -1 of 2 buffers"):
         launch(beside_kernel, (1,), desc, PRED=0, USE=use)
+
+
+ROWS = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
+PLAIN = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+
+
+@gluon.jit
+def carried_kernel(out, layout: gl.constexpr, memory: gl.constexpr):
+    i = gl.arange(0, 16, gl.SliceLayout(1, layout))[:, None]
+    at = i * 32 + gl.arange(0, 32, gl.SliceLayout(0, layout))[None, :]
+    first = gl.full([16, 32], 0, gl.int32, layout)
+    before = gl.allocate_shared_memory(gl.int32, [16, 32], memory, first)
+    for k in range(4):
+        own = gl.allocate_shared_memory(gl.int32, [16, 32], memory, first + 10 * k)
+        x = own.load(layout)
+        gl.store(out + k * 512 + at, x + before.load(layout))
+        before = gl.allocate_shared_memory(gl.int32, [16, 32], memory, first + k + 1)
+
+
+@pytest.mark.parametrize("way", ["interpreted", "simt", "engine"])
+def test_memory_that_an_iteration_hands_to_the_next(way: str) -> None:
+    out = np.zeros((4, 16, 32), np.int32)
+    launcher(way)(carried_kernel, (1,), out, layout=ROWS, memory=PLAIN)
+    wanted = np.array([0, 11, 22, 33])[:, None, None]
+    np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
+
+
+@gluon.jit
+def replaced_kernel(out, layout: gl.constexpr, memory: gl.constexpr):
+    i = gl.arange(0, 16, gl.SliceLayout(1, layout))[:, None]
+    at = i * 32 + gl.arange(0, 32, gl.SliceLayout(0, layout))[None, :]
+    x = gl.full([16, 32], 0, gl.int32, layout)
+    before = gl.allocate_shared_memory(gl.int32, [16, 32], memory, x)
+    for k in range(4):
+        own = gl.allocate_shared_memory(gl.int32, [16, 32], memory, x + k)
+        gl.store(out + at, before.load(layout))
+        before = own
+
+
+def test_memory_that_the_iteration_has_replaced() -> None:
+    message = r"before.load\(layout\)\)\n.*\^\n.*behind the allocation at line \d+ .* the loop"
+    with pytest.raises(CompilationError, match=message):
+        compiled(replaced_kernel, "*i32", {"layout": ROWS, "memory": PLAIN})

@@ -1,4 +1,4 @@
-"""Shifted products, which ptxas may mistake for each other."""
+"""Shifted products, which ptxas may mistake for each other; spills for more occupancy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tritium.backends.nvidia.ptxas_workarounds import shift_factors
+from tritium.backends.nvidia import ptx as ptx_stage
+from tritium.backends.nvidia.ptxas_workarounds import shift_factors, with_all_registers
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 
@@ -94,3 +95,39 @@ def test_sums_of_blocks(shape: tuple[int, int]):
     expected = padded.reshape(blocks, 64, groups, 4, 4).sum((1, 4))
     torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(dx, 2 * x)
+
+
+ENTRY = ".visible .entry kernel(\n)\n.reqntid 64, 1, 1\n{\n\tret;\n}\n"
+
+
+@pytest.mark.parametrize(
+    "text,used,spilled,again",
+    [
+        (ENTRY, 32, 8020, True),
+        (ENTRY, 32, 1024, False),  # as much as occupancy may cost
+        (ENTRY, 255, 8020, False),
+        (ENTRY.replace("64", "512"), 128, 8020, False),  # all that 512 threads can have
+        (ENTRY.replace("64", "512"), 64, 8020, True),
+        (ENTRY.replace("{", ".maxnreg 32\n{"), 32, 8020, False),  # the user's bound
+    ],
+)
+def test_registers_left_unused(text: str, used: int, spilled: int, again: bool):
+    found = with_all_registers(text, used, spilled)
+    expected = re.sub(r"(\.reqntid .*)", r"\1\n.minnctapersm 1", text)
+    assert found == (expected if again else None)
+
+
+@pytest.mark.parametrize("arguments,runs", [([], 2), (["--maxrregcount=32"], 1)])
+def test_a_kernel_that_spills_with_registers_unused_is_assembled_again(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], runs: int
+):
+    given: list[str] = []
+
+    def run(path: str, ptx: str, arguments: list[str]) -> tuple[bytes, str]:
+        given.append(ptx)
+        return b"cubin %d" % len(given), "8020 bytes spill stores\nUsed 32 registers"
+
+    monkeypatch.setattr(ptx_stage, "_run", run)
+    cubin, _ = ptx_stage.assemble(ENTRY, 90, arguments)
+    assert len(given) == runs and cubin == b"cubin %d" % runs
+    assert [".minnctapersm 1" in text for text in given] == [False, True][:runs]

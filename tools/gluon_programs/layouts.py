@@ -89,7 +89,7 @@ class Layouts:
         """All bits of all coordinates in any order, some added to others; lanes and warps for which
         there are none, and sometimes registers, hold copies."""
         s, rank = self.s, len(shape)
-        bases = mixed(s, unit_bases(shape), of_one_axis=s.random() < 0.8)
+        bases = mixed(s, unit_bases(shape), of_one_axis=s.random() < 0.5)
         s.shuffle(bases)
         threads = self.lanes.bit_length() + self.warps.bit_length() - 2
         spare = min(threads, max(threads - len(bases), s.choice((0, 0, 1))))
@@ -144,8 +144,12 @@ class Layouts:
             return self.operand(s.choice((0, 1)), self.unit(s.choice(units)))
         return self.blocked(rank)
 
-    def operand(self, index: int, parent: Any, bits: int | None = None) -> Any:
-        """The layout of an operand of a product; of elements of so many bits, or of any."""
+    def operand(
+        self, index: int, parent: Any, bits: int | None = None, wider: int = 1
+    ) -> Any:
+        """The layout of an operand of a product; of elements of so many bits, or of any. Threads
+        have `wider` times as many neighbours along the axis that is summed over as an instruction
+        takes."""
         size = self.s.choice((8, 16, 32)) if bits is None else bits
         if isinstance(parent, gl.NVMMADistributedLayout):
             width = 32 // size
@@ -155,7 +159,7 @@ class Layouts:
             )
         else:
             width = {1: 16, 2: 8}[parent.version]
-        return gl.DotOperandLayout(index, parent, width)
+        return gl.DotOperandLayout(index, parent, width * wider)
 
 
 def shared(s: random.Random, shape: Sequence[int], bits: int) -> Any:

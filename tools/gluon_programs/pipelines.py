@@ -16,7 +16,7 @@ from tools.gluon_programs.program import (
     strides_of,
 )
 from tools.tile_programs.accesses import ELEMENTS
-from tools.tile_programs.program import row_major
+from tools.tile_programs.program import Pointer, row_major
 from tritium.experimental.gluon import language as gl
 
 _SHAPES = ((64,), (256,), (16, 16), (8, 64), (32, 32))
@@ -128,14 +128,79 @@ def buffered(p: GluonProgram) -> bool:
     return True
 
 
+def _window(p: GluonProgram) -> tuple[list[int], tuple[int, int]]:
+    """The shape of a block, and that of a larger array."""
+    s = p.source
+    block = [s.choice((8, 16, 32)), s.choice((32, 64))]
+    return block, (block[0] * 2 - s.choice((0, 1, 5)), block[1] + s.choice((0, 16, 48)))
+
+
+def _descriptor(
+    p: GluonProgram, pointer: Pointer, shape: tuple[int, int], block: list[int]
+) -> tuple[str, str]:
+    """A descriptor of each program's array of a shape, and the layout of its blocks."""
+    kind: Any = {1: gl.int8, 2: gl.float16, 4: gl.float32}[pointer.base.data.itemsize]
+    layout = p.layout(gl.NVMMASharedLayout.get_default_for(block, kind))
+    desc = p.name("d")
+    p.line(f"{desc} = tma.make_tensor_descriptor({pointer.name} + pid * {shape[0] * shape[1]}, "
+           f"{list(shape)}, [{shape[1]}, 1], {block}, {layout})")  # fmt: skip
+    return desc, layout
+
+
+_REDUCTIONS = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def bulk_stored(p: GluonProgram) -> bool:
+    """A block that the copy engine stores, or adds and the like, without what is beyond the
+    array."""
+    s = p.source
+    if "bulk" not in p.abilities or p.indent:
+        return False
+    kind = s.choice(("store", "store", *_REDUCTIONS))
+    plain = (np.float32, np.int32, np.float16, np.int8)
+    dtype = np.dtype(s.choice(plain) if kind == "store" else np.int32)
+    block, (rows, columns) = _window(p)
+    if 4 * block[0] * block[1] * dtype.itemsize > p.room:
+        return False
+    tile = p.tile_of(block, dtype)
+    pointer = p.pointer(dtype, p.programs * rows * columns)
+    row, column = s.choice((0, 8, rows - 1, -3)), s.choice((0, 16, -16))
+    at = [np.arange(n) + start for n, start in zip(block, (row, column), strict=True)]
+    inside = [(a >= 0) & (a < n) for a, n in zip(at, (rows, columns), strict=True)]
+    active = np.broadcast_to(inside[0][:, None] & inside[1], tile.data.shape)
+    where = at[0][:, None] * columns + at[1] + p.first(2, rows * columns)
+    values = tile.data
+    if kind != "store":
+        before = pointer.base.data[np.where(active, where, 0)]
+        values = _REDUCTIONS[kind](before, values)
+    if not pointer.base.write(where, active, values):
+        return False
+    p.room -= 4 * block[0] * block[1] * dtype.itemsize
+    desc, layout = _descriptor(p, pointer, (rows, columns), block)
+    memory = p.name("s")
+    p.line(
+        f"{memory} = gl.allocate_shared_memory({named(dtype)}, {block}, {layout}, {tile.name})"
+    )
+    p.line("hopper.fence_async_shared()")
+    call = "async_store" if kind == "store" else f"async_atomic_{kind}"
+    p.line(f"tma.{call}({desc}, [{row}, {column}], {memory})")
+    p.line(f"tma.store_wait({s.choice((0, 0, 1))})")
+    if s.random() < 0.5:
+        p.line("tma.store_wait(0)")
+        p.memories.append(Memory(memory, tile.data.copy(), None))
+    return True
+
+
 def bulk_copied(p: GluonProgram) -> bool:
     """A block that the copy engine loads, with what is beyond the array as zeros."""
     s = p.source
     if "bulk" not in p.abilities:
         return False
     dtype = np.dtype(s.choice((np.float32, np.int32, np.float16, np.int8)))
-    block = [s.choice((8, 16, 32)), s.choice((32, 64))]
-    rows, columns = block[0] * 2 - s.choice((0, 1, 5)), block[1] + s.choice((0, 16, 48))
+    block, (rows, columns) = _window(p)
     if 4 * block[0] * block[1] * dtype.itemsize > p.room or p.indent:
         return False
     p.room -= 4 * block[0] * block[1] * dtype.itemsize
@@ -145,11 +210,8 @@ def bulk_copied(p: GluonProgram) -> bool:
     whole = np.zeros((p.programs, rows + 128, columns + 256), dtype)
     whole[:, 64 : 64 + rows, 128 : 128 + columns] = data
     found = whole[:, 64 + row : 64 + row + block[0], 128 + column : 128 + column + block[1]]
-    kind: Any = {1: gl.int8, 2: gl.float16, 4: gl.float32}[dtype.itemsize]
-    layout = p.layout(gl.NVMMASharedLayout.get_default_for(block, kind))
-    desc, bar, memory = p.name("d"), p.name("b"), p.name("s")
-    p.line(f"{desc} = tma.make_tensor_descriptor({pointer.name} + pid * {rows * columns}, "
-           f"[{rows}, {columns}], [{columns}, 1], {block}, {layout})")  # fmt: skip
+    desc, layout = _descriptor(p, pointer, (rows, columns), block)
+    bar, memory = p.name("b"), p.name("s")
     p.line(f"{memory} = gl.allocate_shared_memory({named(dtype)}, {block}, {layout})")
     p.line(f"{bar} = mbarrier.allocate_mbarrier()")
     p.line(f"mbarrier.init({bar}, count=1)")

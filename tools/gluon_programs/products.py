@@ -97,8 +97,10 @@ def product(p: GluonProgram) -> bool:
         return False
     if dtype == np.float32 and (np.abs([np.abs(t.data).max() for t in (a, b)]).max() > 1024):
         return False  # tf32 has 11 bits
+    wide = [w for w in (1, 2, 4) if unit == "mma" and 32 * w <= k * dtype.itemsize]
+    wider = s.choice(wide or [1])
     left, right = (
-        _operand(p, t, p.layout(p.layouts.operand(i, result, 8 * dtype.itemsize)))
+        _operand(p, t, p.layout(p.layouts.operand(i, result, 8 * dtype.itemsize, wider)))
         for i, t in enumerate((a, b))
     )
     p.new(_CALLS[unit].format(left, right, text), data)

@@ -50,7 +50,7 @@ _CONTROL = GluonControl(BODY)
 STATEMENTS = (
     *BODY, *(shared.allocated,) * 3, *(shared.viewed,) * 3, blocks.ranges, blocks.ranges,
     blocks.filled, blocks.automatic, blocks.loaded, *(_CONTROL.loop,) * 3, _CONTROL.choice,
-    pipelines.bulk_copied, pipelines.partitioned, pipelines.partitioned,
+    pipelines.bulk_copied, pipelines.bulk_stored, pipelines.partitioned, pipelines.partitioned,
 )  # fmt: skip
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1))
 ABILITIES = {

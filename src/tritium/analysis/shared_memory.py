@@ -119,7 +119,7 @@ def _pieces(
     end = len(liveness.position)
     for op, first in liveness.position.items():
         if allocates_memory(op):
-            type, span = op.results[0].type, Span(first, liveness.spans[op].last)
+            type, span = op.results[0].type, liveness.spans[op]
             pieces.append(Piece(op, bytes_of(type), _alignment(type), span, _parts(op)))
         elif (size := scratch_bytes(op)) > 0:
             copied = _bulk_copied(op)
@@ -148,6 +148,8 @@ class _Liveness(Lifetimes[Any]):
         self._lasting: set[Any] = set()
         for block in blocks:
             self._block(block)
+        for block in blocks if self._cyclic else ():
+            self._carry(block, 0)
         for allocation in self._lasting:
             self.spans[allocation] = Span(self.spans[allocation].first, len(self.position))
 
@@ -163,8 +165,20 @@ class _Liveness(Lifetimes[Any]):
                     if lasting:
                         self._lasting.add(allocation)
             if op.regions:
+                start = self.clock
                 with self.loop():  # or a choice, after which nothing reads
                     self._regions(op)
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._carry(inner, start)
+
+    def _carry(self, block: Block, start: int) -> None:
+        """Keep the memory of a block's arguments from the start of its loop on: an iteration may
+        have been handed memory that the one before allocated."""
+        for argument in block.args:
+            for allocation in self.aliases.get(argument, ()):
+                first, last = self.spans[allocation]
+                self.spans[allocation] = Span(min(first, start), max(last, self.clock))
 
     def _regions(self, op: Operation) -> None:
         for number, region in enumerate(op.regions):

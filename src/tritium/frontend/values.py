@@ -213,9 +213,12 @@ def scalar_condition(value: Any) -> tl.tensor:
 
 def mismatch(name: str, then: base_type, otherwise: base_type) -> str:
     """The error for a variable to which the branches of an `if` give different types."""
+    blocks = [t for t in (then, otherwise) if isinstance(t, dtype) and t.is_block()]
+    alike = len(blocks) == 2 and len({(t.scalar, tuple(t.shape)) for t in blocks}) == 1
+    change = "`convert_layout` one of them" if alike else "cast one of them with `.to(...)`"
     return (
         f"Mismatched type for {name} between then block ({then}) and else block "
-        f"({otherwise}); cast one of them with `.to(...)`"
+        f"({otherwise}); {change}"
     )
 
 

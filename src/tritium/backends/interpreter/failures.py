@@ -10,7 +10,7 @@ from types import CodeType, TracebackType
 from tritium.backends.interpreter.rewrite import Rewritten
 from tritium.errors import CompilationError, InterpreterError
 
-_LANGUAGE = "tritium.language."
+_LANGUAGE = ("tritium.language.", "tritium.experimental.gluon.language.")
 
 
 def failure(error: Exception, functions: Sequence[Rewritten]) -> InterpreterError:

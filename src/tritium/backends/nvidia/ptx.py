@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 from tritium import knobs
 from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
-from tritium.backends.nvidia.ptxas_workarounds import shift_factors
+from tritium.backends.nvidia.ptxas_workarounds import shift_factors, with_all_registers
 from tritium.codegen.llvm.bitcode import flags_set
 from tritium.codegen.llvm.bitcode import optimize as run_passes
 from tritium.errors import PTXASError
@@ -119,11 +119,23 @@ def assemble(ptx: str, arch: int, arguments: Sequence[str]) -> tuple[bytes, str]
     tool = assembler(arch)
     if tool is None:
         return ptx.encode() + b"\0", ""
+    cubin, log = _run(tool.path, ptx, arguments)
+    facts = report(log)
+    again = with_all_registers(ptx, facts["n_regs"], 4 * facts["n_spills"])
+    if again is not None and not any("maxrregcount" in argument for argument in arguments):
+        cubin, log = _run(tool.path, again, arguments)
+    if knobs.nvidia.dump_ptxas_log:
+        print(log)
+    return cubin, log
+
+
+def _run(path: str, ptx: str, arguments: Sequence[str]) -> tuple[bytes, str]:
+    """(cubin, report) of one run of the ptxas at a path."""
     with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
         source, target = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
         with open(source, "w", encoding="utf-8") as file:
             file.write(ptx)
-        command = [tool.path, *arguments, source, "-o", target]
+        command = [path, *arguments, source, "-o", target]
         limit = knobs.nvidia.ptxas_timeout
         try:
             done = subprocess.run(
@@ -139,10 +151,7 @@ def assemble(ptx: str, arch: int, arguments: Sequence[str]) -> tuple[bytes, str]
         if done.returncode != 0:
             raise PTXASError(_failure(_meaning(done.returncode), log, ptx, command, source))
         with open(target, "rb") as file:
-            cubin = file.read()
-    if knobs.nvidia.dump_ptxas_log:
-        print(log)
-    return cubin, log
+            return file.read(), log
 
 
 def _meaning(code: int) -> str:

@@ -1,7 +1,8 @@
-"""PTX rewritten around a fault of ptxas: it mistakes one shifted product for another.
+"""PTX rewritten around two faults of ptxas.
 
-ptxas (12.8 to 13.5, from -O2 on) turns (a * b << k) + c into a * (b << k) + c where b << k is
-useful more than once. In doing so it has used b << 4 for a product that is shifted by 2:
+**One shifted product is mistaken for another.** ptxas (12.8 to 13.5, from -O2 on) turns
+(a * b << k) + c into a * (b << k) + c where b << k is useful more than once. In doing so it has
+used b << 4 for a product that is shifted by 2:
 
     mul.lo.s32 %r32, %r22, %r24;    shl.b32 %r33, %r32, 2;
     mul.lo.s32 %r37, %r24, %r29;    shl.b32 %r38, %r37, 4;
@@ -11,6 +12,13 @@ Here a factor that products with different shifts share is shifted before it is 
 leaves nothing to exchange:
 
     shl.b32 %r32, %r24, 2;    mul.lo.s32 %r33, %r22, %r32;
+
+**Values are spilled while most registers are free.** ptxas keeps so few registers a thread that
+the most programs fit a multiprocessor, and does not give that up where thousands of bytes must be
+spilled for it: 32 registers and 8,020 bytes for 128 atomic operations of a thread on a tile that
+stays live. The code is slow, and it can be wrong: where values are computed again in place of
+being loaded, ptxas 13.5 has used one register for two of them at once (a thread's `(tid & 1) * 64`
+became `(tid >> 5) * 64`). Such a kernel is assembled again for one program a multiprocessor.
 """
 
 from __future__ import annotations
@@ -26,6 +34,10 @@ _PRODUCT = re.compile(
 _SHIFT = re.compile(
     r"^\tshl\.b(?P<bits>32|64) \t(?P<to>%rd?\d+), (?P<of>%rd?\d+), (?P<k>\d+);$", re.M
 )
+_THREADS = re.compile(r"^\.reqntid (\d+)[^\n]*$", re.M)
+_BOUNDED = re.compile(r"^\.(maxnreg|minnctapersm) ", re.M)
+_REGISTERS, _FEW_BYTES = 1 << 16, 1024
+"""Registers of a multiprocessor; bytes that a thread may spill for a higher occupancy."""
 _REGISTER = re.compile(r"%rd?\d+")
 _WRITTEN = re.compile(r"^\s*(?:@\S+\s+)?[a-z][\w.:]*\s+(\{[^}]*|%rd?\d+)", re.M)
 
@@ -35,6 +47,22 @@ class _Shifted(NamedTuple):
 
     product: re.Match[str]
     shift: re.Match[str]
+
+
+def with_all_registers(ptx: str, used: int, spilled: int) -> str | None:
+    """The PTX for one program a multiprocessor, if ptxas left registers unused though it spilled
+    much; else None.
+
+    Args:
+        used: registers a thread has.
+        spilled: bytes that a thread spills.
+    """
+    threads = _THREADS.search(ptx)
+    if spilled <= _FEW_BYTES or threads is None or _BOUNDED.search(ptx):
+        return None
+    if used + 8 >= min(255, _REGISTERS // int(threads[1]) // 8 * 8):
+        return None
+    return f"{ptx[: threads.end()]}\n.minnctapersm 1{ptx[threads.end() :]}"
 
 
 def shift_factors(ptx: str) -> str:

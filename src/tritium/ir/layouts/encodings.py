@@ -171,7 +171,8 @@ half of the rows. Left out where a program is one block."""
 
 def _check_order(name: str, order: Sequence[int]) -> None:
     if sorted(order) != list(range(len(order))):
-        raise ValueError(f"#{name}: order {list(order)} must be a permutation of 0 to the rank")
+        last = len(order) - 1
+        raise ValueError(f"#{name}: order {list(order)} must be a permutation of 0 to {last}")
 
 
 @irdl_attr_definition
@@ -333,7 +334,8 @@ def _without_axis(parent: Encoding, axis: int) -> Cluster:
 
 @irdl_attr_definition
 class LinearEncoding(Encoding):
-    """A layout given by its bases."""
+    """A layout given by its bases; a tile that is larger wraps around into more registers, along
+    the axes in the order in which registers go along them."""
 
     name = "ttg.linear"
     KEYS: ClassVar[tuple[str, ...]] = (REGISTER, LANE, WARP, BLOCK)
@@ -344,6 +346,10 @@ class LinearEncoding(Encoding):
         layout = layout.resize_outs(
             {n: max(1 << b, 1) for n, b in layout.out_dims}
         )
+        along = [i for basis in self.get(REGISTER) for i, c in enumerate(basis) if c]
+        for i in dict.fromkeys([*along, *reversed(range(len(shape)))]):
+            more = shape[i] >> layout.out_bits(dim(i))
+            layout *= LinearLayout.identity(max(more, 1), REGISTER, dim(i))
         return fit(layout, shape)
 
     @staticmethod

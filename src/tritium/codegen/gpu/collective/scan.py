@@ -13,13 +13,13 @@ from tritium.codegen.gpu.collective.reduce import Split, scratch_bytes, split_ax
 from tritium.codegen.gpu.collective.shuffles import shuffle
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.control import inline
-from tritium.codegen.gpu.memory.access import from_memory, to_memory
+from tritium.codegen.gpu.memory.access import from_memory, to_memory, with_copies
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import REGISTER, dim
+from tritium.ir.layouts.encodings import dim
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.moves import in_order
 from tritium.ops import ttir
@@ -60,10 +60,9 @@ def scan(c: Context, op: Any) -> None:
     registers: dict[int, Row] = {
         kept | i: row for kept, run in rows.items() for i, row in zip(along, run, strict=True)
     }
-    free = layout.free_variables().get(REGISTER, 0)
+    every = with_copies(layout, registers)
     for n, result in enumerate(op.results):
-        values = [registers[r & ~free][n] for r in range(layout.in_size(REGISTER))]
-        c.set(result, values)
+        c.set(result, [row[n] for row in every])
 
 
 def _select(c: Context, condition: Value, then: Row, other: Row) -> Row:

@@ -58,8 +58,7 @@ def multiply(c: Context, op: Any) -> None:
         ]
         _add_products(c, sums, _as_wide(c, op.a, result, operands[0]),
                       _as_wide(c, op.b, result, operands[1]), op.k)  # fmt: skip
-    free = layout.free_variables().get(REGISTER, 0)
-    c.set(op.results[0], [sums[coordinates[r & ~free]] for r in range(len(coordinates))])
+    c.set(op.results[0], [sums[coordinate] for coordinate in coordinates])
 
 
 def _in_blocks(c: Context, op: Any, sums: Elements, block: int) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from xdsl.ir import SSAValue
 
@@ -20,6 +20,7 @@ from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 
+_T = TypeVar("_T")
 MAX_BYTES = 16
 
 Facts: TypeAlias = Callable[[SSAValue], Any]
@@ -79,6 +80,17 @@ def distinct_registers(layout: LinearLayout) -> list[int]:
     """The registers without those that hold copies of others."""
     free = layout.free_variables().get(REGISTER, 0)
     return [r for r in range(layout.in_size(REGISTER)) if not r & free]
+
+
+def with_copies(layout: LinearLayout, found: Mapping[int, _T]) -> list[_T]:
+    """The values of all registers, from those of `distinct_registers`. A redundant bit may repeat
+    others: with the bases 4, 16, 16 the third bit alone stands for the same as the second, and both
+    together for the same as none."""
+    elements = [0]
+    for column in layout.columns_of(REGISTER):
+        elements += [element ^ column for element in elements]
+    held = {elements[register]: value for register, value in found.items()}
+    return [held[element] for element in elements]
 
 
 def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
@@ -153,9 +165,7 @@ def load(c: Context, op: ttir.LoadOp) -> None:
         held = [from_memory(c, v, type) for v in loaded]
         results.update(zip(group, held, strict=True))
     if ir.shape_of(type):
-        free = layout_of(type).free_variables().get(REGISTER, 0)
-        count = layout_of(type).in_size(REGISTER)
-        c.set(op.results[0], [results[r & ~free] for r in range(count)])
+        c.set(op.results[0], with_copies(layout_of(type), results))
     else:
         c.set(op.results[0], results[0])
 

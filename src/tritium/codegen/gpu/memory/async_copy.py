@@ -28,6 +28,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops import ttgir
+from tritium.ops.elementwise import describe
 from tritium.ops.ttir import CacheModifier
 
 
@@ -68,7 +69,9 @@ def async_copy(c: Context, op: Any) -> None:
     width = len(groups[0])
     copies = c.hardware.async_copies
     if width * size < copies.least_bytes:
-        why = f"copies of {width * size} bytes; {copies.least_bytes} are the least"
+        why = (f"copies of {width * size} bytes from {describe(type)} to "
+               f"{describe(op.result.type)}; {copies.least_bytes} bytes that lie side by side "
+               "in both are the least")  # fmt: skip
         raise c.unsupported(op, why)
     pointers = c.tile(op.src)
     masks = None if op.mask is None else c.tile(op.mask)

@@ -15,7 +15,7 @@ from tritium.codegen.gpu.collective.gather import offsets, row_major
 from tritium.codegen.gpu.context import Context, Tile, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.hardware import Order
-from tritium.codegen.gpu.memory.access import distinct_registers, register_groups
+from tritium.codegen.gpu.memory.access import distinct_registers, register_groups, with_copies
 from tritium.codegen.gpu.types import GPU, SHARED, value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
@@ -117,8 +117,7 @@ def handed_on(
     """Define an op's result from the results of the distinct registers of the owners."""
     if op in c.offsets:
         results = _spread(c, op, layout, results, owner)
-    free = layout.free_variables().get("register", 0)
-    c.set(op.results[0], [results[r & ~free] for r in range(layout.in_size("register"))])
+    c.set(op.results[0], with_copies(layout, results))
 
 
 def _groups(c: Context, op: Any) -> list[tuple[int, ...]]:

@@ -22,6 +22,7 @@ from tritium.codegen.gpu.memory.access import (
     grouped,
     runs,
     to_memory,
+    with_copies,
 )
 from tritium.codegen.gpu.memory.async_copy import are_zero
 from tritium.codegen.gpu.memory.atomic import handed_on, scratch_bytes
@@ -31,7 +32,7 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE, REGISTER
+from tritium.ir.layouts.encodings import LANE
 from tritium.ops import ttgir
 from tritium.ops.base import Op
 from tritium.ops.ttir import MemSemantic
@@ -116,9 +117,7 @@ def load(c: Context, op: ttgir.BufferLoadOp) -> None:
             if others is not None and mask is not None:
                 held = c.f.select(mask, held, others[register])
             found[register] = held
-    layout = layout_of(type)
-    free = layout.free_variables().get(REGISTER, 0)
-    c.set(op.results[0], [found[r & ~free] for r in range(layout.in_size(REGISTER))])
+    c.set(op.results[0], with_copies(layout_of(type), found))
 
 
 @lowers(GPU, ttgir.BufferStoreOp)

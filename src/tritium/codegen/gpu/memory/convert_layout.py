@@ -7,7 +7,12 @@ from typing import Any
 
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import UNUSED, Context, layout_of
-from tritium.codegen.gpu.memory.access import distinct_registers, from_memory, grouped
+from tritium.codegen.gpu.memory.access import (
+    distinct_registers,
+    from_memory,
+    grouped,
+    with_copies,
+)
 from tritium.codegen.gpu.memory.shared import load_tile, store_tile
 from tritium.codegen.gpu.shape import in_thread, moved_registers
 from tritium.codegen.gpu.types import GPU, memory_type
@@ -87,8 +92,7 @@ def _load_from_blocks(
         block = c.f.op("lshr", place, c.i32(above))
         parts = c.hardware.shared.load_remote(c, address, block, element, len(group))
         loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
-    free = tile.free_variables().get(REGISTER, 0)
-    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
+    return with_copies(tile, loaded)
 
 
 def conversion_of(

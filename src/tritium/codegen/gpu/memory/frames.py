@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tritium.analysis.memory_aliases import replaced_uses
 from tritium.analysis.regions import calls_in
 from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.partitions import STATE_BYTES, plan_bytes
+from tritium.ir.locations import source_position
+from tritium.ir.source_errors import error_at
 from tritium.ops.attributes import PARTS
 
 LEAST_BYTES = 2048
@@ -51,7 +54,24 @@ def frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:
     found = _placed(functions, kernel, sizes, True)
     if found.size > hardware.max_shared:
         found = _placed(functions, kernel, sizes, False)
+    _check_replaced(found)
     return Frames(found.of, found.size, rounds)
+
+
+def _check_replaced(found: Frames) -> None:
+    """Raise `CompilationError` for a use of memory that the iteration's own allocation replaced."""
+    for function, frame in found.of.items():
+        uses = replaced_uses(function.regions[0].blocks, frame.allocation.aliases)
+        if (first := next(uses, None)) is not None:
+            use, allocation = first
+            position = source_position(allocation.location)
+            where = f" at line {position[1]}" if position else ""
+            raise error_at(
+                use.location,
+                "shared memory that the iteration before allocated is used behind the allocation"
+                f"{where} that takes it again in this one; allocate it before the loop, with an "
+                "axis of buffers, or use it before",
+            )
 
 
 def fitted_frames(functions: Sequence[Any], kernel: Any, hardware: Hardware) -> Frames:

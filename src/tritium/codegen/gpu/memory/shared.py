@@ -16,13 +16,14 @@ from tritium.codegen.gpu.memory.access import (
     from_memory,
     grouped,
     to_memory,
+    with_copies,
 )
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, SharedEncoding, linear
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import WIDEST_BYTES, place_of, run_bits
 from tritium.ops import ttgir
@@ -125,8 +126,7 @@ def load_tile(
     loaded: dict[int, Value] = {}
     for group, pointer in zip(groups, pointers, strict=True):
         loaded.update(zip(group, read(c, pointer, element, len(group), type), strict=True))
-    free = tile.free_variables().get(REGISTER, 0)
-    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
+    return with_copies(tile, loaded)
 
 
 @lowers(GPU, ttgir.LocalAllocOp)

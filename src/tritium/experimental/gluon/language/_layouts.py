@@ -256,6 +256,11 @@ class NVMMADistributedLayout(DistributedLayout):
         return len(self.warps_per_cta)
 
 
+def _extents(bases: Sequence[Sequence[int]], rank: int) -> list[int]:
+    """The shape of the least block that has the elements of all bases."""
+    return [1 << max((b[i] for b in bases), default=0).bit_length() for i in range(rank)]
+
+
 @dataclass(frozen=True)
 class DistributedLinearLayout(DistributedLayout):
     """A layout by its bases: the coordinates that each bit of the register, lane, warp and thread
@@ -275,14 +280,16 @@ class DistributedLinearLayout(DistributedLayout):
         rank, parts = len(self.shape), self._values()[:4]
         if any(len(basis) != rank for part in parts for basis in part):
             raise ValueError(f"{self}: a basis of another rank; {rank} coordinates are required")
+        reached = _extents([basis for part in parts for basis in part], rank)
+        if reached != list(self.shape):
+            raise ValueError(f"{self}: the bases are of blocks of {reached}; so must be the shape")
         return ir.LinearEncoding.make(**dict(zip(self.KEYS, map(_tuples, parts), strict=True)))
 
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
         parts: Any = [encoding.get(key) for key in cls.KEYS]
         rank = len(next(basis for part in parts for basis in part))
-        every = [*(basis for part in parts for basis in part), (0,) * rank]
-        return cls(*parts, shape=[1 << max(b[i] for b in every).bit_length() for i in range(rank)])
+        return cls(*parts, shape=_extents([basis for part in parts for basis in part], rank))
 
     @property
     def rank(self) -> int:
