@@ -323,6 +323,10 @@ class Conversions(Protocol):
         arithmetic."""
         ...
 
+    def in_pairs(self, source: str, target: str) -> bool:
+        """Tell conversions that two neighbours take as a vector."""
+        ...
+
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
         """A float or an integer as a narrower LLVM type."""
         ...
@@ -385,6 +389,10 @@ class Hardware(ABC):
     reserved_names: ClassVar[re.Pattern[str]]
     """Names that no function of a program may have."""
 
+    carries_words: ClassVar[bool] = False
+    """Whether loops carry narrow elements of tiles together, as words."""
+    pairs: frozenset[str] = frozenset()
+    """The LLVM types of floats of which one instruction adds or multiplies two."""
     handed_on: ClassVar[str] = ""
     """Constraints of inline assembly whose result is its operand, in a register. With these, what
     is cheap to compute is computed again behind loops, because the compiler of the LLVM IR would
@@ -462,6 +470,10 @@ class Hardware(ABC):
     @abstractmethod
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
+
+    def finish(self, module: Module) -> None:
+        """Add to an LLVM module whose functions are written."""
+        return
 
     @abstractmethod
     def kernel_attributes(
