@@ -33,6 +33,7 @@ class How:
         waves: LLVM's attribute of kernels that says for how many waves a SIMD is to have room; ""
             leaves it to LLVM.
         libraries: paths of LLVM bitcode that the module calls.
+        whole: run LLVM's whole pipeline of IR passes on plain kernels, too.
     """
 
     arch: str
@@ -41,6 +42,7 @@ class How:
     alone: bool = False
     waves: str = ""
     libraries: tuple[str, ...] = ()
+    whole: bool = False
 
     def machine(self) -> Any:
         return machine(self.arch, self.packed, self.alone)
@@ -104,7 +106,7 @@ def assembly(text: str, how: How) -> str:
 def _optimized(text: str, how: How) -> Generator[Any]:
     if how.waves:
         text = text.replace(_SIZE, f'{WAVES}="{how.waves}" {_SIZE}')
-    short = how.optimize and PLAIN in text and not how.libraries
+    short = how.optimize and PLAIN in text and not (how.libraries or how.whole)
     with lock, llvm.create_context() as context, parse(text, context) as module:
         _link(module, how.libraries, context)
         if short:
