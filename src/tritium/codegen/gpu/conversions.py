@@ -18,10 +18,6 @@ class SoftwareConversions:
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
         return None
 
-    def in_pairs(self, source: str, target: str) -> bool:
-        """Tell conversions that two neighbours take as a vector."""
-        return False
-
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
         f, names = e.f, {"half": "fp16", "bfloat": "bf16", "float": "fp32", "double": "fp64"}
         if a.type in names and type != "float":

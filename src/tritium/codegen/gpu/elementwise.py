@@ -61,7 +61,7 @@ def works_in_pairs(c: Context, op: Any) -> bool:
     """Tell ops of which two neighbouring registers are computed as a vector."""
     kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
     if type(op) in CASTS:
-        return c.hardware.conversions.in_pairs(*(FORMATS[kind] for kind in kinds))
+        return c.hardware.casts_in_pairs(*(FORMATS[kind] for kind in kinds))
     return type(op) in IN_PAIRS and {value_type(kind) for kind in kinds} <= c.hardware.pairs
 
 

@@ -323,10 +323,6 @@ class Conversions(Protocol):
         arithmetic."""
         ...
 
-    def in_pairs(self, source: str, target: str) -> bool:
-        """Tell conversions that two neighbours take as a vector."""
-        ...
-
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
         """A float or an integer as a narrower LLVM type."""
         ...
@@ -470,6 +466,10 @@ class Hardware(ABC):
     @abstractmethod
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
+
+    def casts_in_pairs(self, source: str, target: str) -> bool:
+        """Tell conversions of floats, by names of `FORMATS`, that take two as a vector."""
+        return False
 
     def finish(self, module: Module) -> None:
         """Add to an LLVM module whose functions are written."""

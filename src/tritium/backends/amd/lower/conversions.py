@@ -34,10 +34,6 @@ class AMDConversions(SoftwareConversions):
     def __init__(self, arch: str):
         self._formats, self._keeps_nan = formats_of(arch), arch != "gfx942"
 
-    def in_pairs(self, source: str, target: str) -> bool:
-        """True of 8-bit formats that integer arithmetic widens."""
-        return source.startswith("fp8") and target == "fp16" and source not in self._formats
-
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
         if source in self._formats:
             word = e.f.cast("zext", a, "i32")

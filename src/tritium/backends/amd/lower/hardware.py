@@ -9,7 +9,7 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
-from tritium.backends.amd.lower.conversions import AMDConversions
+from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
 from tritium.backends.amd.lower.descriptors import define_arguments
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.host import Records
@@ -266,6 +266,11 @@ class AMDGPU(Hardware):
         named = [f'"{name}"="{value}"' if value else f'"{name}"' for name, value in found.items()]
         self._attributes = " ".join([self.function_attributes, *named])
         return self._attributes
+
+    def casts_in_pairs(self, source: str, target: str) -> bool:
+        """True of 8-bit formats that integer arithmetic widens."""
+        by_integers = source.startswith("fp8") and source not in formats_of(self.arch)
+        return by_integers and target == "fp16"
 
     def finish(self, module: Module) -> None:
         """State what a kernel that calls no other function does without: LLVM's pipeline finds it
