@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
 import tritium
 import tritium.language as tl
+from tests.amd.execution.memory import extent
+from tests.amd.execution.workgroup import Kernel
 from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tests.ir.test_reference_runs import REFERENCE
 from tritium.backends.amd import amdgcn, disassembly
@@ -358,31 +361,6 @@ def test_knobs_without_effect_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert any("TRITON_HIP_USE_EXPERT_SCHEDULING" in t for t in texts)
 
 
-@pytest.mark.parametrize(
-    ("instruction", "wide", "narrow"),
-    [
-        ("%c = fadd contract float %a, %b\n%v = insertelement <2 x float> %u, float %c, i64 1",
-         True, False),
-        ("%c = call float @llvm.fma.f32(float %a, float %b, float %a)\n"
-         "%d = phi float [ 0.0, %entry ], [ %c, %loop ]", True, False),
-        ("%c = fadd contract float %a, %b", False, False),
-        ("%c = fadd contract float %a, %b\n%v = insertelement <2 x float> %u, float %b, i64 1",
-         False, False),
-        ("%c = fmul half %a, %b", True, True),
-        ("%c = shl nuw i16 %a, %b", True, True),
-        ("%c = phi half [ %a, %x ], [ %b, %y ]", False, False),
-        ("%c = add i32 %a, %b", False, False),
-    ],
-)
-def test_packed_instructions_are_looked_for_where_there_may_be_some(
-    instruction: str, wide: bool, narrow: bool
-) -> None:
-    found = {a: amdgcn.may_pack(instruction, amdgcn.How(a)) for a in ("gfx942", "gfx1200")}
-    assert found == {"gfx942": wide, "gfx1200": narrow}
-    assert not amdgcn.may_pack(instruction, amdgcn.How("gfx942", packed=False))
-    assert amdgcn.may_pack(instruction, amdgcn.How("gfx1200", libraries=("library.bc",)))
-
-
 @tritium.jit
 def places(out, AXIS: tl.constexpr):
     tl.store(out + tl.program_id(AXIS), tl.num_programs(0))
@@ -393,8 +371,10 @@ def places(out, AXIS: tl.constexpr):
 )
 def test_what_a_kernel_does_without_is_what_llvm_finds(axis: int, used: set[str]) -> None:
     text = compiled(places, "*i32", constants={"AXIS": axis}).asm["llir"]
-    assert amdgcn.is_plain(text)
-    stated = set(amdgcn.unused(text).split())
+    (attributes,) = re.findall(r"^attributes #\d+ = { (.*flat-work-group-size.*) }$", text, re.M)
+    stated = {a for a in attributes.split() if re.match(r'"amdgpu-(no|agpr)-', a)}
+    for attribute in (*stated, amdgcn.PLAIN):
+        text = text.replace(f"{attribute} ", "")
     machine = amdgcn.machine("gfx942")
     with llvm.create_context() as context, amdgcn.parse(text, context) as module:
         amdgcn.optimize(module, machine, 1, packing=False)
@@ -404,19 +384,49 @@ def test_what_a_kernel_does_without_is_what_llvm_finds(axis: int, used: set[str]
     assert not needs & stated and len(stated) == 18 - len(needs) + 1
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "  %p = addrspacecast ptr addrspace(5) %v to ptr", "  %p = alloca i32, addrspace(5)",
-        "  call void @llvm.trap()", '  call void asm sideeffect "", "{a0}"(i32 0)',
-        "define void @other() {", "  %n = call i32 @llvm.amdgcn.cluster.workgroup.id.x()",
-        'attributes #0 = { "amdgpu-cluster-dims"="2,1,1" }',
-    ],
-)  # fmt: skip
-def test_kernels_that_need_the_whole_pipeline(line: str) -> None:
-    kernel = 'define void @kernel() {\n  %a = call i32 asm "", "=v,0"(i32 %b) #1\n'
-    assert amdgcn.is_plain(f"\n{kernel}}}\n")
-    assert not amdgcn.is_plain(f"\n{kernel}{line}\n}}\n")
+def test_kernels_that_need_the_whole_pipeline() -> None:
+    """They call functions, or run on processors that have clusters."""
+    cluster = compiled(places, "*i32", "gfx1250", constants={"AXIS": 0})
+    kernels = compiled(calls, "*fp32 *fp32"), cluster
+    assert [amdgcn.PLAIN in kernel.asm["llir"] for kernel in kernels] == [False, False]
+
+
+@tritium.jit
+def carried(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    total, twice = tl.zeros((BLOCK,), tl.float16), tl.zeros((BLOCK,), tl.int8)
+    for k in range(n):
+        total += tl.load(x + k * BLOCK + i)
+        twice = (twice * 3 + 1).to(tl.int8)
+    if n > 2:
+        total *= 2
+    while n > 0:
+        twice = (twice + 5).to(tl.int8)
+        n -= 1
+    tl.store(out + i, total + twice.to(tl.float16))
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_narrow_elements_are_carried_as_words(arch: str) -> None:
+    kernel = compiled(carried, "*fp16 *fp16 i32", arch, constants={"BLOCK": 2048}, num_warps=2)
+    assert re.search("phi i32", kernel.asm["llir"])
+    assert not re.search("phi (half|i8)", kernel.asm["llir"])
+    assert re.search("v_pk_add_f16", code(kernel))
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_values_of_carried_words(arch: str, n: int) -> None:
+    kernel = compiled(carried, "*fp16 *fp16 i32", arch, constants={"BLOCK": 2048}, num_warps=2)
+    x = np.random.default_rng(n).integers(-8, 9, (max(n, 1), 2048)).astype(np.float16) / 4
+    out, twice = np.zeros(2048, np.float16), np.zeros(1, np.int8)
+    Kernel(kernel.asm["llir"], arch, TARGETS[arch], 2, kernel.metadata.shared)(
+        [x.ctypes.data, out.ctypes.data, n], (1,), [extent(x), extent(out)]
+    )
+    for k in range(2 * n):
+        twice = twice * 3 + 1 if k < n else twice + 5
+    total = x[:n].sum(0, dtype=np.float16) * (2 if n > 2 else 1)
+    np.testing.assert_array_equal(out, total + twice.astype(np.float16))
 
 
 def test_packed_addition() -> None:

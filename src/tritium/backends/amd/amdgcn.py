@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,9 @@ from tritium.native.loader import lock, parse
 TRIPLE = "amdgcn-amd-amdhsa"
 WAVES, _SIZE = '"amdgpu-waves-per-eu"', '"amdgpu-flat-work-group-size"'
 """Attributes of kernels; all have the second one."""
+PLAIN = '"tritium-plain"'
+"""The attribute of kernels for which a few of LLVM's IR passes make the code that its pipeline
+makes in three times the time: they call nothing, and say which inputs they do without."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class How:
             leaves it to LLVM.
         libraries: paths of LLVM bitcode that the module calls.
         flags: of LLVM, that are set meanwhile.
+        whole: run LLVM's whole pipeline of IR passes on plain kernels, too.
     """
 
     arch: str
@@ -41,6 +44,7 @@ class How:
     waves: str = ""
     libraries: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    whole: bool = False
 
     def machine(self) -> Any:
         return machine(self.arch, self.packed, self.alone)
@@ -104,79 +108,19 @@ def assembly(text: str, how: How) -> str:
 def _optimized(text: str, how: How) -> Generator[Any]:
     if how.waves:
         text = text.replace(_SIZE, f'{WAVES}="{how.waves}" {_SIZE}')
-    packing = may_pack(text, how)
-    short = how.optimize and not packing and is_plain(text)
-    if short:
-        text = text.replace(_SIZE, f"{unused(text)} {_SIZE}")
+    short = how.optimize and PLAIN in text and not (how.libraries or how.whole)
     with lock, flags_set(how.flags), llvm.create_context() as context, \
             parse(text, context) as module:  # fmt: skip
         _link(module, how.libraries, context)
         if short:
             simplify(module, how.machine())
         else:
-            optimize(module, how.machine(), 1 if how.optimize else 0, packing)
+            optimize(module, how.machine(), 1 if how.optimize else 0, packing=False)
+        # A tenth of LLVM's time: the offsets of buffers have been shared already. Other
+        # processors' kernels, of more pointers, would have a tenth more instructions.
+        sharing = int(not how.arch.startswith("gfx9"))
+        llvm.set_option("", f"-amdgpu-scalar-ir-passes={sharing}")
         yield module
-
-
-_NOT_PLAIN = re.compile(
-    r' addrspacecast | alloca |@llvm\.(debug|ubsan)?trap\(|\.cluster\.|"amdgpu-cluster-dims'
-    r'| asm (?!"", "=[vs],0"\()'
-)
-
-
-def is_plain(text: str) -> bool:
-    """Tell kernels for which a few of LLVM's IR passes make the code that its pipeline makes in
-    three times the time: one function that has no use for what `unused` says is never used."""
-    return text.count("\ndefine ") == 1 and not _NOT_PLAIN.search(text)
-
-
-_INPUTS = (
-    "dispatch-id", "dispatch-ptr", "implicitarg-ptr", "lds-kernel-id", "queue-ptr",
-    "workgroup-id-y", "workgroup-id-z", "workitem-id-y", "workitem-id-z",
-)  # fmt: skip
-"""Inputs that hardware or runtime give a kernel that asks by the intrinsic of the same name."""
-_NEVER_USED = (
-    "cluster-id-x", "cluster-id-y", "cluster-id-z", "completion-action", "default-queue",
-    "flat-scratch-init", "heap-ptr", "hostcall-ptr", "multigrid-sync-arg",
-)  # fmt: skip
-
-
-def unused(text: str) -> str:
-    """LLVM's attributes of a plain kernel that say what it does without: LLVM's pipeline finds them
-    out by a pass of its own. Without accumulation registers the matrix instructions of gfx9 use
-    plain ones, so that sums need not be copied."""
-    names = [n for n in _INPUTS if f"@llvm.amdgcn.{n.replace('-', '.')}(" not in text]
-    absent = " ".join(f'"amdgpu-no-{name}"' for name in (*names, *_NEVER_USED))
-    return f'"amdgpu-agpr-alloc"="0" {absent}'
-
-
-_NARROW = re.compile(
-    r"= (fpext|sitofp|uitofp|zext|sext|fadd|fsub|fmul|fneg|add|sub|mul|and|or|xor|shl|lshr|ashr)"
-    r"( [a-z]+)* (half|bfloat|i16|i8) "
-)
-_FLOAT = re.compile(
-    r"(%\S+) = (?:(?:fadd|fsub|fmul)(?: [a-z]+)* |call (?:[a-z]+ )*float @llvm\.fma\.f32\()float "
-)
-_BESIDE_OTHERS = re.compile(r"= insertelement <\d+ x float> [^,]+, float (%[^\s,]+)")
-_CARRIED = re.compile(r"= phi float (.*)")
-
-
-def may_pack(text: str, how: How) -> bool:
-    """Look for instructions of which two may become a packed one. LLVM's own search for pairs
-    takes up to a fifth of the time of a kernel that has none."""
-    if not how.packed or how.libraries:
-        return how.packed
-    has_floats = how.arch.startswith("gfx9") or how.arch == "gfx1250"
-    return bool(_NARROW.search(text)) or (has_floats and _has_float_pairs(text))
-
-
-def _has_float_pairs(text: str) -> bool:
-    """Look for arithmetic whose results become elements of vectors, or are carried by loops: from
-    there LLVM searches for pairs."""
-    computed, used = set(_FLOAT.findall(text)), set(_BESIDE_OTHERS.findall(text))
-    for incoming in _CARRIED.findall(text):
-        used.update(re.findall(r"\[ (%[^\s,]+)", incoming))
-    return not computed.isdisjoint(used)
 
 
 def _link(module: Any, libraries: Sequence[str], context: Any) -> None:

@@ -83,8 +83,8 @@ def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str
 def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amdgcn.Code:
     """The code, as an object; the metadata gets registers and spills, and how the code is made.
 
-    Where LLVM puts registers into scratch memory it is told how many waves there is LDS for: it
-    keeps registers free for more, and may spill for their sake.
+    Where LLVM puts registers into scratch memory it is told how many waves there is LDS for, as it
+    keeps registers free for more and may spill for their sake, and runs all of its IR passes.
     """
     libraries = (path for _, path in options.extern_libs)
     optimize, flags = passes_asked_for()
@@ -97,7 +97,7 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
     if report["scratch_bytes"] and amdgcn.WAVES not in text:
         warps = metadata.get("num_warps", options.num_warps)  # of llir from a file alone
         waves = waves_beside_lds(options.arch, warps, metadata.get("shared", 0))
-        other = amdgcn.emit(text, replace(how, waves=waves))
+        other = amdgcn.emit(text, replace(how, waves=waves, whole=True))
         found = amdgcn.report(other.object)
         if found["scratch_bytes"] < report["scratch_bytes"]:
             result, report = other, found

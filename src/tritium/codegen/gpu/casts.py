@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.elementwise import ELEMENTWISE
+from tritium.codegen.gpu.elementwise import CASTS, ELEMENTWISE
 from tritium.codegen.gpu.shape import axis_layout, register_coordinates, source_registers
 from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.types import FORMATS
@@ -21,7 +21,7 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, WARP
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ops import arith, ttgir, ttir
+from tritium.ops import arith, ttgir
 from tritium.ops.base import Op
 
 _WIDE = {"half": "fp16", "float": "fp32"}
@@ -30,7 +30,7 @@ _FEATURES = frozenset({"f16c"})
 """Conversions that `convert` may use: every GPU converts half in hardware."""
 
 
-@lowers(ELEMENTWISE, arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp)
+@lowers(ELEMENTWISE, *CASTS)
 def float_cast(c: Context, op: Any, a: Value) -> Value:
     source, target = (FORMATS[ir.element_type(v.type)] for v in (op.operand, op.results[0]))
     mode = getattr(op, "roundingmode", None) or getattr(op, "rounding", None)

@@ -96,6 +96,9 @@ class Context(Emitter):
     demand: Callable[[SSAValue], int] = lambda value: -1
     line_of: Callable[[Any], str] = lambda op: ""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
+    pairs: dict[tuple[Value, Value], Value] = field(
+        default_factory=dict[tuple[Value, Value], Value]
+    )
     libraries: set[str] = field(default_factory=set[str])
     tensor_columns: int = 0
     sharing: frozenset[str] = frozenset()
@@ -174,6 +177,22 @@ class Context(Emitter):
             getattr(op, "location", None),
             f"the {self.hardware.title} backend does not support {op.name}{reason}",
         )
+
+    # Pairs of elements that one instruction computes
+
+    def pair(self, a: Value, b: Value) -> Value:
+        """Two values as a vector: the one that they were taken from (`halves`), if any."""
+        known = self.pairs.get((a, b))
+        if known is not None:
+            return known
+        first = self.f.insert(Value(f"<2 x {a.type}>", "poison"), a, 0)
+        return self.f.insert(first, b, 1)
+
+    def halves(self, pair: Value) -> tuple[Value, Value]:
+        """The two values of a vector."""
+        both = self.f.extract(pair, 0), self.f.extract(pair, 1)
+        self.pairs[both] = pair
+        return both
 
     # Thread blocks
 

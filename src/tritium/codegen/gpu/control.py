@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import compress, islice
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
 from tritium.codegen.gpu.calls import give_back
-from tritium.codegen.gpu.context import UNUSED, Context, Lowered
+from tritium.codegen.gpu.context import UNUSED, Context
 from tritium.codegen.gpu.elementwise import emit
+from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.hardware import Unsupported
 from tritium.codegen.gpu.recompute import computed_again
 from tritium.codegen.gpu.types import GPU, value_type
@@ -21,6 +22,8 @@ from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.terminators import RegionEnd, is_terminator, terminator
+
+_NARROW = frozenset({"i8", "i16", "half", "bfloat"})
 
 
 def lower_block(c: Context, block: Block, again: Sequence[Op] | None = None) -> None:
@@ -53,42 +56,75 @@ def inline(c: Context, block: Block, arguments: Sequence[Value]) -> list[Value]:
     return [c.scalar(v) for v in terminator(block).operands]
 
 
-def _flat(c: Context, values: Sequence[SSAValue]) -> list[Value]:
-    return [part for value in values for part in c.flat(value)]
+class Carried:
+    """The LLVM values that blocks hand on for values of the program, those of the forms that some
+    `values` have. `used`: which of their parts; all if None.
+
+    Narrow neighbours in a tile are handed on as words where the processor would give each a
+    register of its own.
+    """
+
+    def __init__(
+        self, c: Context, values: Sequence[SSAValue], used: Sequence[bool] | None = None
+    ):
+        parts = [c.flat(value) for value in values]
+        self._forms = [c.values[value] for value in values]
+        self._used = used or [True] * sum(map(len, parts))
+        self._runs = list[tuple[int, str]]()
+        left = iter(self._used)
+        for of_value in parts:
+            here = list(islice(left, len(of_value)))
+            self._runs += [_run(c, of_value, here)] * sum(here)
+
+    def of(self, c: Context, values: Sequence[SSAValue]) -> list[Value]:
+        """The LLVM values to hand on for these values."""
+        every = [part for value in values for part in c.flat(value)]
+        parts = list(compress(every, self._used))
+        found, place = list[Value](), 0
+        while place < len(parts):
+            count, _ = self._runs[place]
+            group = parts[place : place + count]
+            found += c.pack(group, "i32") if count > 1 else group
+            place += count
+        return found
+
+    def define(self, c: Context, values: Sequence[SSAValue], handed_on: Sequence[Value]) -> None:
+        """Define values by what is handed on for them."""
+        parts = list[Value]()
+        for part in handed_on:
+            count, element = self._runs[len(parts)]
+            parts += c.unpack([part], element) if count > 1 else [part]
+        left = iter(parts)
+        spread = [next(left) if used else UNUSED for used in self._used]
+        for value, form in zip(values, self._forms, strict=True):
+            c.unflat(value, spread, form)
 
 
-def _forms(c: Context, values: Sequence[SSAValue]) -> list[Lowered]:
-    return [c.values[v] for v in values]
-
-
-def _define(
-    c: Context, values: Sequence[SSAValue], parts: list[Value], forms: Sequence[Lowered]
-) -> None:
-    parts = list(parts)
-    for value, form in zip(values, forms, strict=True):
-        c.unflat(value, parts, form)
+def _run(c: Context, parts: Sequence[Value], used: Sequence[bool]) -> tuple[int, str]:
+    """The number of parts of a value that are handed on as a word, and their type."""
+    element = parts[0].type if parts else ""
+    count = 32 // bits_of(element) if element in _NARROW and c.hardware.carries_words else 1
+    return (count if all(used) and len(parts) % count == 0 else 1), element
 
 
 @lowers(GPU, scf.ForOp)
 def for_loop(c: Context, op: scf.ForOp) -> None:
-    inits, carried = list(op.inits), op.body.args[1:]
-    forms = _forms(c, inits)
+    inits, arguments = list(op.inits), op.body.args[1:]
     lower, upper, step = (c.scalar(v) for v in (op.lower, op.upper, op.step))
-    used = [
-        bool(c.demand(argument) >> i & 1) or not isinstance(form, tuple)
-        for argument, form, init in zip(carried, forms, inits, strict=True)
+    carried = Carried(c, inits, [
+        bool(c.demand(argument) >> i & 1) or not isinstance(c.values[init], tuple)
+        for argument, init in zip(arguments, inits, strict=True)
         for i in range(len(c.flat(init)))
-    ]
-    first = list(compress(_flat(c, inits), used))
+    ])  # fmt: skip
     with c.f.loop(
-        lower, upper, step, first, signed=not op.unsignedCmp, wraps=op.may_wrap,
+        lower, upper, step, carried.of(c, inits), signed=not op.unsignedCmp, wraps=op.may_wrap,
         metadata=loop_hints(c.f.module, op),
     ) as loop:  # fmt: skip
         c.set(op.body.args[0], loop.index)
-        _define(c, carried, _spread(loop.carried, used), forms)
+        carried.define(c, arguments, loop.carried)
         lower_block(c, op.body)
-        loop.next = list(compress(_flat(c, terminator(op.body).operands), used))
-    _define(c, op.results, _spread(loop.results, used), forms)
+        loop.next = carried.of(c, terminator(op.body).operands)
+    carried.define(c, op.results, loop.results)
     if c.hardware.handed_on and c.plan is None and _dominates_rest(op):
         # LLVM, which would merge what is computed from the same number, does not see that it is.
         c.place_anew(c.asm("i32", "", c.hardware.handed_on, c.thread, effects=False))
@@ -105,12 +141,6 @@ def _dominates_rest(op: Op) -> bool:
     return alone and around is not None and "sym_name" in around.properties
 
 
-def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:
-    """The inverse of `compress`."""
-    left = iter(parts)
-    return [next(left) if u else UNUSED for u in used]
-
-
 @lowers(GPU, scf.IfOp)
 def branch(c: Context, op: Any) -> None:
     f = c.f
@@ -118,20 +148,21 @@ def branch(c: Context, op: Any) -> None:
     regions = [r for r in op.regions if r.blocks]
     f.branch_if(c.scalar(op.condition), then, other if len(regions) > 1 else done)
     arrivals: list[tuple[str, list[Value]]] = []
-    forms: list[Lowered] = []
+    carried: Carried | None = None
     for label, region in zip((then, other), regions, strict=False):
         f.label(label)
         lower_block(c, region.block)
         yielded = list(region.block.last_op.operands)
-        arrivals.append((f.block, _flat(c, yielded)))
-        forms = _forms(c, yielded)
+        carried = carried or Carried(c, yielded)
+        arrivals.append((f.block, carried.of(c, yielded)))
         f.branch(done)
     f.label(done)
     merged = [
         f.phi(values[0].type, [(v, a[0]) for v, a in zip(values, arrivals, strict=False)]).value
         for values in zip(*(a[1] for a in arrivals), strict=False)
     ]
-    _define(c, op.results, merged, forms)
+    if carried is not None:
+        carried.define(c, op.results, merged)
 
 
 @lowers(GPU, scf.WhileOp)
@@ -139,24 +170,26 @@ def while_loop(c: Context, op: Any) -> None:
     f = c.f
     start, body, done = f.new_label("while"), f.new_label("do"), f.new_label("endwhile")
     before, after = op.regions[0].block, op.regions[1].block
-    inits = list(op.operands)
-    forms, entry = _forms(c, inits), f.block
-    first = _flat(c, inits)
+    inits, entry = list(op.operands), f.block
+    carried = Carried(c, inits)
+    first = carried.of(c, inits)
     f.branch(start)
     f.label(start)
     phis = [f.phi(v.type, [(v, entry)]) for v in first]
-    _define(c, before.args, [p.value for p in phis], forms)
+    carried.define(c, before.args, [p.value for p in phis])
     lower_block(c, before)
     condition, *passed = before.last_op.operands
     f.branch_if(c.scalar(condition), body, done)
     f.label(body)
-    _define(c, after.args, _flat(c, passed), _forms(c, passed))
+    for argument, value in zip(after.args, passed, strict=True):
+        c.unflat(argument, c.flat(value), c.values[value])
     lower_block(c, after)
-    for phi, value in zip(phis, _flat(c, after.last_op.operands), strict=True):
+    for phi, value in zip(phis, carried.of(c, after.last_op.operands), strict=True):
         phi.add(value, f.block)
     f.branch(start, loop_hints(f.module, op))
     f.label(done)
-    _define(c, op.results, _flat(c, passed), _forms(c, passed))
+    for result, value in zip(op.results, passed, strict=True):
+        c.unflat(result, c.flat(value), c.values[value])
 
 
 def reaches_blocks(op: Op) -> bool:

@@ -6,7 +6,7 @@ A rule takes the context, the op and one value for each operand, and returns the
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from tritium.codegen.gpu.context import UNUSED, Context, layout_of
 from tritium.codegen.gpu.types import ELEMENTWISE, memory_type, value_type
 from tritium.codegen.llvm import elementwise as table
-from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -23,6 +23,13 @@ from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
 
 _NARROW = frozenset({"half", "bfloat"})
+IN_PAIRS: frozenset[type[Op]] = frozenset({
+    arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.NegFOp, math.FmaOp, *table.BINARY,
+    *table.SHIFTS,
+})  # fmt: skip
+"""Ops of which some processors compute two results by an instruction (`Hardware.pairs`)."""
+CASTS: frozenset[type[Op]] = frozenset({arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp})
+"""Casts between formats of floats."""
 
 
 def repeating_bits(axis_info: Callable[[SSAValue], Any], value: SSAValue) -> int:
@@ -50,6 +57,14 @@ def first_of_equal(used: int, repeating: int, count: int) -> int:
     )
 
 
+def works_in_pairs(c: Context, op: Any) -> bool:
+    """Tell ops of which two neighbouring registers are computed as a vector."""
+    kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
+    if type(op) in CASTS:
+        return c.hardware.casts_in_pairs(*(FORMATS[kind] for kind in kinds))
+    return type(op) in IN_PAIRS and {value_type(kind) for kind in kinds} <= c.hardware.pairs
+
+
 def emit(c: Context, op: Any) -> bool:
     """Lower an elementwise op; false if it is none. Registers with equal operands (those of a
     splat, say) or that are known to be equal are computed once."""
@@ -62,6 +77,7 @@ def emit(c: Context, op: Any) -> bool:
     used = first_of_equal(used, repeating, count)
     known: dict[tuple[Value, ...], Value] = {}
     results: list[Value] = []
+    in_pairs = count > 1 and not repeating & 1 and works_in_pairs(c, op)
     for i in range(count):
         if i & repeating:
             results.append(results[i & ~repeating])
@@ -69,12 +85,24 @@ def emit(c: Context, op: Any) -> bool:
         if not used >> i & 1:
             results.append(UNUSED)
             continue
-        values: tuple[Value, ...] = tuple(o[i % len(o)] for o in operands)
+        values = _operands(operands, i)
         if values not in known:
-            known[values] = rule(c, op, *values)
+            other = _operands(operands, i ^ 1)
+            if (
+                in_pairs and not i & 1 and i + 1 < count and used >> i + 1 & 1
+                and values != other
+            ):  # fmt: skip
+                pair = rule(c, op, *map(c.pair, values, other))
+                known[values], known[other] = c.halves(pair)
+            else:
+                known[values] = rule(c, op, *values)
         results.append(known[values])
     c.set(op.results[0], results)
     return True
+
+
+def _operands(tiles: Sequence[Sequence[Value]], register: int) -> tuple[Value, ...]:
+    return tuple(tile[register % len(tile)] for tile in tiles)
 
 
 def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:

@@ -385,6 +385,10 @@ class Hardware(ABC):
     reserved_names: ClassVar[re.Pattern[str]]
     """Names that no function of a program may have."""
 
+    carries_words: ClassVar[bool] = False
+    """Whether loops carry narrow elements of tiles together, as words."""
+    pairs: frozenset[str] = frozenset()
+    """The LLVM types of floats of which one instruction adds or multiplies two."""
     handed_on: ClassVar[str] = ""
     """Constraints of inline assembly whose result is its operand, in a register. With these, what
     is cheap to compute is computed again behind loops, because the compiler of the LLVM IR would
@@ -462,6 +466,14 @@ class Hardware(ABC):
     @abstractmethod
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
+
+    def casts_in_pairs(self, source: str, target: str) -> bool:
+        """Tell conversions of floats, by names of `FORMATS`, that take two as a vector."""
+        return False
+
+    def finish(self, module: Module) -> None:
+        """Add to an LLVM module whose functions are written."""
+        return
 
     @abstractmethod
     def kernel_attributes(

@@ -82,6 +82,7 @@ def lower_to_llvm(
         "global_scratch_size": share.size, "global_scratch_align": share.alignment,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
+    hardware.finish(out)
     return out.text(), facts
 
 

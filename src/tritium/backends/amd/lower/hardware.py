@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritium import knobs
-from tritium.backends.amd.amdgcn import TRIPLE, data_layout
+from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
-from tritium.backends.amd.lower.conversions import AMDConversions
+from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
 from tritium.backends.amd.lower.descriptors import define_arguments
 from tritium.backends.amd.lower.functions import AMDFunctions
 from tritium.backends.amd.lower.host import Records
@@ -40,6 +40,15 @@ LDS_DONE = 0xC07F
 """To wait, on gfx9, for accesses of LDS alone."""
 _LDS_ALONE = '!{!"amdgpu-synchronize-as", !"local"}'
 """The tag of fences for which LLVM waits for accesses to LDS, not for loads from global memory."""
+_INPUTS = (
+    "dispatch-id", "dispatch-ptr", "implicitarg-ptr", "lds-kernel-id", "queue-ptr",
+    "workgroup-id-y", "workgroup-id-z", "workitem-id-y", "workitem-id-z",
+)  # fmt: skip
+"""Inputs that hardware or runtime give a kernel that asks by the intrinsic of the same name."""
+_NEVER_USED = (
+    "cluster-id-x", "cluster-id-y", "cluster-id-z", "completion-action", "default-queue",
+    "flat-scratch-init", "heap-ptr", "hostcall-ptr", "multigrid-sync-arg",
+)  # fmt: skip
 _OF_CLUSTER = -3
 """The number of the barrier of a cluster."""
 
@@ -195,10 +204,12 @@ class AMDGPU(Hardware):
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
     handed_on = "=v,0"
+    carries_words = True
     reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")
 
     def __init__(self, arch: str):
         self.arch, facts, buffers = arch, processor(arch), BufferAccess(arch)
+        self._attributes = ""
         self.data_layout = data_layout(arch)
         self.lanes, self.banks, self.max_shared = facts.lanes, facts.banks, facts.max_shared
         self.grid, self.barriers = Grid(), WorkgroupBarriers(buffers)
@@ -210,6 +221,9 @@ class AMDGPU(Hardware):
         self.buffers, self.conversions = buffers, AMDConversions(arch)
         self.host = self.records = Records()
         self.functions = AMDFunctions()
+        self.pairs = frozenset({"half", "i16"})
+        if arch.startswith("gfx9") or arch == "gfx1250":
+            self.pairs |= {"float"}
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)
@@ -250,4 +264,24 @@ class AMDGPU(Hardware):
             found["amdgpu-sched-strategy"] = "iterative-ilp"
         found |= dict(options.llvm_fn_attrs)
         named = [f'"{name}"="{value}"' if value else f'"{name}"' for name, value in found.items()]
-        return " ".join([self.function_attributes, *named])
+        self._attributes = " ".join([self.function_attributes, *named])
+        return self._attributes
+
+    def casts_in_pairs(self, source: str, target: str) -> bool:
+        """True of 8-bit formats that integer arithmetic widens."""
+        by_integers = source.startswith("fp8") and source not in formats_of(self.arch)
+        return by_integers and target == "fp16"
+
+    def finish(self, module: Module) -> None:
+        """State what a kernel that calls no other function does without: LLVM's pipeline finds it
+        out by a pass of its own. Without accumulation registers the matrix instructions of gfx9
+        use plain ones, so that sums need not be copied."""
+        if len(module.functions) > 1 or facts_of(self.arch).cluster > 1:
+            return
+        absent = [
+            f'"amdgpu-no-{name}"' for name in (*_INPUTS, *_NEVER_USED)
+            if f"llvm.amdgcn.{name.replace('-', '.')}" not in module.declarations
+        ]  # fmt: skip
+        stated = " ".join([PLAIN, '"amdgpu-agpr-alloc"="0"', *absent])
+        groups = module.attribute_groups
+        groups[f"{stated} {self._attributes}"] = groups.pop(self._attributes)
