@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tools.tile_programs import sessions
 from tools.tile_programs.memory import Base, Guarded
 from tools.tile_programs.program import Unlike
 from tools.tile_programs.running import check, program_of
@@ -105,3 +106,11 @@ def test_a_refused_loop_leaves_no_trace() -> None:
     assert made.text() == before[0]
     for pointer, state in zip(made.pointers, before[1], strict=True):
         assert all((x == y).all() for x, y in zip(pointer.base.state(), state, strict=True))
+
+
+def test_a_worker_that_cannot_begin_ends_the_session_with_its_error(tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text("raise SystemExit('there is no abacus')")
+    given = sessions.options("", "cpu", "").parse_args(["--jobs", "1"])
+    with pytest.raises(SystemExit, match="there is no abacus"):
+        sessions.run(str(script), given)

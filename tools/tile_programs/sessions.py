@@ -24,11 +24,12 @@ class Worker:
         self.script, self.passed = script, passed
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.faults: list[dict[str, object]] = []
+        self.error = ""
 
     def run(self) -> None:
         """Run all seeds of this worker."""
         end = self.first + self.given.programs * self.given.jobs
-        while self.next < end and time.time() < self.given.until:
+        while self.next < end and time.time() < self.given.until and not self.error:
             self._run_process((end - self.next + self.given.jobs - 1) // self.given.jobs)
 
     def _run_process(self, programs: int) -> None:
@@ -73,8 +74,8 @@ class Worker:
             text = "".join(errors)[-1500:]
             named = {"seed" if key == "begins" else key: value for key, value in begun.items()}
             self._count({**named, "outcome": why, "text": text})
-        elif child.returncode != 0:
-            raise SystemExit("".join(errors))
+        elif child.returncode != 0 and not hung.is_set():  # one that was slow to start is repeated
+            self.error = "".join(errors) or f"a worker ends with {child.returncode}"
 
     def _count(self, found: dict[str, object]) -> None:
         outcome = str(found["outcome"])
@@ -118,4 +119,4 @@ def run(script: str, given: argparse.Namespace, passed: Sequence[str] = ()) -> N
     print(json.dumps({**summary, "faults": len(faults)}))
     if given.out:
         given.out.write_text(json.dumps(summary, indent=1) + "\n")
-    sys.exit(bool(faults))
+    sys.exit("".join(worker.error for worker in workers) or bool(faults))
