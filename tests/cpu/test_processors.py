@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -260,6 +261,33 @@ def test_code_is_for_the_named_processor(arch: str, has: str, lacks: str) -> Non
     kernel = tritium.compile(SOURCES["product"], target=GPUTarget("cpu", arch, 1))
     assert kernel.metadata.target == GPUTarget("cpu", arch, 1) and kernel.metadata.arch == arch
     assert has in kernel.asm["asm"] and lacks not in kernel.asm["asm"]
+
+
+@tritium.jit
+def after(a, x, b, y):
+    return a * b, x * b + y
+
+
+@tritium.jit
+def recurrence(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    parts = tl.full((N,), 0.5, tl.float32), tl.load(x + at)
+    tl.store(out + at, tl.associative_scan(parts, 0, after)[1])
+
+
+@pytest.mark.parametrize(("arch", "hides"), [("haswell", False), ("skylake-avx512", True)])
+def test_lanes_that_are_replaced_are_hidden_from_llvm_where_registers_are_permuted(
+    arch: str, hides: bool
+) -> None:
+    source = ASTSource(recurrence, {"x": "*fp32", "out": "*fp32"}, {"N": 64})
+    kernel = tritium.compile(source, target=GPUTarget("cpu", arch, 1))
+    assert ('asm ""' in kernel.asm["llir"]) == hides
+
+
+@pytest.mark.parametrize("arch", ["haswell", "skylake-avx512", "neoverse-n1"])
+def test_the_inner_loop_of_a_product_begins_at_a_line(arch: str) -> None:
+    kernel = tritium.compile(SOURCES["product"], target=GPUTarget("cpu", arch, 1))
+    assert re.search(r"\.p2align\s+6\b.*\n\.LBB", kernel.asm["asm"])
 
 
 def test_each_processor_has_its_own_cache_entry() -> None:

@@ -18,7 +18,10 @@ from tests.cpu.test_tile_passes import PASSES, TileKernel
 from tools.tile_programs.schedules import RandomSchedules
 from tritium._filecheck import run_filecheck
 from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu.dot import Host, View, make_plan
+from tritium.backends.cpu.dot.operand import FLOAT16
 from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.codegen.llvm.writer import Value
 from tritium.ir.printing import print_module
 from tritium.native.host import host
 from tritium.ops.parsing import parse_module
@@ -126,6 +129,16 @@ def test_plans_in_text(source: Any, type: str, shape: Shape, arch: str, plan: st
     tiles = kernel_of(source, type, shape, arch).asm["tile"]
     run_filecheck("plans", tiles, f"CHECK: tt.dot {{{{.+}}}}tile.plan = #tile.plan<{plan}>")
     assert plan_of(print_module(parse_module(tiles))) == plan
+
+
+@pytest.mark.parametrize(("element", "small", "large"), [("float", 8, 16), (FLOAT16, 8, 8)])
+def test_sweeps_over_operands_in_place_are_longer_in_a_large_second_cache(
+    element: str, small: int, large: int
+) -> None:
+    a, b = (View(element, Value("ptr", f"%{name}"), 4096, 1) for name in "ab")
+    host = Host.read("512x32+fma+half+madd")
+    for l2, loop in ((512 << 10, small), (1 << 20, large)):
+        assert make_plan(host, a, b, "float", (64, 64, 64), l2=l2).together == loop
 
 
 def data(type: str, shape: Shape) -> tuple[list[Any], np.ndarray]:

@@ -183,9 +183,10 @@ class Module:
                 self._nodes[body] = known
         return known
 
-    def loop_metadata(self, hint: str) -> str:
+    def loop_metadata(self, hint: str, number: int | None = None) -> str:
         """The end of a branch back to a loop's start that gives LLVM a hint about the loop."""
-        node = self.add_metadata(f'!{{!"{hint}"}}')
+        value = "" if number is None else f", i32 {number}"
+        node = self.add_metadata(f'!{{!"{hint}"{value}}}')
         itself = f"!{len(self.metadata)}"
         return f", !llvm.loop {self.add_metadata(f'distinct !{{{itself}, {node}}}')}"
 

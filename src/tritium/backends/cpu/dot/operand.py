@@ -22,8 +22,8 @@ ELEMENT_BYTES = {
     "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8,
     FLOAT16: 2, BFLOAT16: 2,
 }  # fmt: skip
-_LINE_BYTES = 64
-"""Bytes that a cache reads at once."""
+LINE_BYTES = 64
+"""Bytes that a cache reads at once, of data and of code."""
 
 
 def static(step: Step) -> int | None:
@@ -74,10 +74,10 @@ def prefetch(
     hints = [const("i32", n) for n in (0, 2, 1)]  # a read, not for L1, of data
     moved, seen = dict[str, Value](), set[tuple[str, int]]()
     for pointer, offset in places:
-        for at in range(offset, offset + size, _LINE_BYTES):
-            if (pointer.ref, at // _LINE_BYTES) in seen:
+        for at in range(offset, offset + size, LINE_BYTES):
+            if (pointer.ref, at // LINE_BYTES) in seen:
                 continue
-            seen.add((pointer.ref, at // _LINE_BYTES))
+            seen.add((pointer.ref, at // LINE_BYTES))
             if pointer.ref not in moved:
                 moved[pointer.ref] = f.gep("i8", pointer, as_value(ahead))
             f.call("void", "llvm.prefetch.p0", f.offset(moved[pointer.ref], at), *hints)

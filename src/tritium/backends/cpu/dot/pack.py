@@ -30,6 +30,8 @@ from tritium.codegen.llvm.writer import Function, Value, const, lanes, scalar, v
 
 ScratchAlloc = Callable[[int], Value]
 _ZERO = const("i64", 0)
+_PIECE = 256
+"""Bytes of a row that are copied before the next row is gone to: 64 columns of fp32."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,8 @@ def _within(f: Function, rows: list[Value], lane: int) -> list[Value]:
 def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
     """k-major from neighbours along the outer dimension: `group` rows of k at a time."""
     chunk = p.address_run
-    block = min(4 * chunk, p.outer)
+    # Whole pieces of rows: every row that is gone to once more is a page to look up once more.
+    block = min(8 * chunk, _PIECE // p.source.size, p.outer)
     chunks = range(0, block, chunk)
     with count(f, p.outer, block) as outer:
         linear = p.source.k_step is not None

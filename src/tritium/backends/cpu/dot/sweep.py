@@ -16,6 +16,7 @@ from tritium.backends.cpu.dot.convert import widen
 from tritium.backends.cpu.dot.multiply import load_a, load_b, multiply, to_result
 from tritium.backends.cpu.dot.operand import (
     ELEMENT_BYTES,
+    LINE_BYTES,
     Operand,
     Step,
     add,
@@ -166,6 +167,9 @@ class VectorSweep(Sweep):
         a_step = scale(f, self.a.k_step, self.a.size)
         b_step = scale(f, self.b.k_step, self.b.size)
         unroll = 1 if self.arbitrary else self.plan.unroll
+        # Processors keep decoded instructions by lines of code; a loop of 130 bytes is in two or
+        # three of them (Zen 3, products in fp32: 2 to 4 % of the time).
+        aligned = f.module.loop_metadata("llvm.loop.align", LINE_BYTES)
         steps = [(scale(f, a_step, u), scale(f, b_step, u)) for u in range(unroll + 1)]
 
         def iteration(a_at: Value, b_at: Value, accs: list[Value]) -> list[Value]:
@@ -178,6 +182,7 @@ class VectorSweep(Sweep):
         with f.loop(
             _ZERO, self.cells, const("i64", unroll), [a_at, b_at, *accs],
             at_least_once=not self.arbitrary,
+            metadata=aligned,
         ) as loop:  # fmt: skip
             a_at, b_at = loop.carried[:2]
             accs = iteration(a_at, b_at, loop.carried[2:])

@@ -4,7 +4,7 @@ before:
     %c = tt.dot %a, %b, %acc {tile.buffers = [@acc.0], tile.view_a, tile.view_b} : ...
 after (on a Zen 4, in a loop over K):
     %c = tt.dot %a, %b, %acc {tile.buffers = [@acc.0], tile.plan = #tile.plan<fma rows 6 vectors 4
-        lanes 16 unroll 1 loop 16 keep [b] room 1048576>, tile.view_a, tile.view_b} : ...
+        lanes 16 unroll 1 loop 32 keep [b] room 1048576>, tile.view_a, tile.view_b} : ...
 
 The plan is for operands whose addresses do not wrap around. Where the program finds that they do,
 the product is that of dense copies, in short code, by the same instruction and register block.
@@ -95,7 +95,7 @@ class _Analysis:
         """The plan for a host."""
         product, (a, b) = self.product, self.views()
         result = value_type(product.op.result.type)
-        plan = make_plan(host, a, b, result, product.shape, product.precision)
+        plan = make_plan(host, a, b, result, product.shape, product.precision, l2)
         if self.rows:
             plan = replace(plan.compact, prefetch=plan.prefetch)
         pack = tuple(n for n, packs in (("a", plan.pack_a), ("b", plan.pack_b)) if packs)
