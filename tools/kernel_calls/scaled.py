@@ -402,4 +402,4 @@ def ragged_sums(source: Source) -> Trial:
     )  # fmt: skip
 
 
-CASES = (conversion, scaled_product, scaled_product, ragged_sums)
+CASES = (conversion, scaled_product, ragged_sums)
