@@ -110,7 +110,7 @@ def conversion(source: Source) -> Trial:
 def _wrong_scales(
     scale: Array, most: Array, wild: Array, dtype: torch.dtype, mode: Any
 ) -> str:
-    """What is wrong with scales of blocks whose largest number is `most` times the type's."""
+    """The fault of scales of blocks whose largest number is `most` times the type's, or ""."""
     if dtype != CODES:  # to nearest, of e4m3
         clipped = np.minimum(most, 448.0)
         near = np.abs(scale - clipped) <= np.maximum(2.0**-4 * clipped, 2.0**-10) * (1 + 2.0**-20)

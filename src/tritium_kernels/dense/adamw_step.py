@@ -84,6 +84,9 @@ def check_operands(
         if not torch.compiler.is_compiling() and value.is_neg():
             accepted = "a tensor whose numbers are those in its memory, as resolve_neg() gives it"
             raise refuse(op, written, "is a negative view", accepted)
+        if any(not step and n > 1 for n, step in zip(value.shape, value.stride(), strict=True)):
+            accepted = "a tensor whose elements each have memory of their own"
+            raise refuse(op, written, "has elements that share memory", accepted)
     if torch.is_grad_enabled():
         for written, value in ((name, parameter), *moments):
             if value.requires_grad:
