@@ -61,8 +61,8 @@ class RaggedTensorMetadata:
     @staticmethod
     def n_blocks(n_slices: int, n_total_rows: int, block_size: int) -> int:
         """The most blocks that slices of this many rows in all can have."""
-        if n_total_rows <= n_slices:
-            return n_total_rows
+        if not n_slices or n_total_rows <= n_slices:
+            return min(n_slices, n_total_rows)
         return n_slices - 1 + cdiv(n_total_rows - n_slices + 1, block_size)
 
     @staticmethod
