@@ -435,6 +435,6 @@ def _matmul(
     y = _result(c, call, dtype, data.device, sparse)
     if sparse and c is None and config.c_mx_scale is not None:
         config.c_mx_scale.zero_()
-    if y.numel():
+    if y.numel() and (a_ragged_metadata is None or a_ragged_metadata.n_slices):
         _compute(call, y)
     return y

@@ -91,6 +91,12 @@ def test_by_descriptors(monkeypatch: pytest.MonkeyPatch, sizes, options):
     assert taken == [4]
 
 
+def test_windows_of_more_keys_than_there_can_be():
+    q, k, v = tensors(70, 90, 2, 1, 24, 16)
+    most = (1 << 31) - 1
+    assert torch.equal(attention(q, k, v, window=(most, most)), attention(q, k, v))
+
+
 @pytest.mark.parametrize("walks", [True, False])
 def test_gradients_by_heads_and_by_blocks(monkeypatch: pytest.MonkeyPatch, walks: bool):
     """Programs that take all keys of a head, and those that take blocks of queries or keys."""

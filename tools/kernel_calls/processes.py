@@ -124,7 +124,8 @@ class Processes:
         errors = [part for part in found if isinstance(part, str)]
         if errors:
             raise RuntimeError(f"a process of {layer.size}: {errors[0]}")
-        return torch.cat(found)
+        with torch.autocast("cpu", enabled=False):  # it refuses to put float16 together
+            return torch.cat(found)
 
 
 @cache

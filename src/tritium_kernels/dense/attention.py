@@ -141,10 +141,11 @@ def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tupl
     accepted = f"(left, right), each from 0 to {LONGEST}, or -1: no limit"
     if not isinstance(cast(Any, window), Sequence) or len(window) != 2:
         raise refuse(op, "window", f"is {window!r}", accepted)
-    left, right = window
     for side in window:
         if not isinstance(cast(Any, side), INTEGERS) or not UNLIMITED <= side <= LONGEST:
             raise refuse(op, "window", f"is {window}", accepted)
+    # Positions of so many keys more would leave 32 bits; no sequence is as long.
+    left, right = (UNLIMITED if side >= LONGEST // 2 else side for side in window)
     return left, 0 if causal else right
 
 

@@ -124,11 +124,12 @@ class Call(NamedTuple):
 
     def scalars(self, q: Tensor, tiles: int) -> tuple[object, ...]:
         """The arguments of kernels between their pointers and their strides."""
+        scale, dropout = self.scale, self.dropout
+        if q.dtype == torch.float64:  # numbers are arguments of 32 bits
+            scale, dropout = tl.constexpr(scale), tl.constexpr(dropout)
         return (
-            self.q_offsets, self.k_offsets, self.aux,
-            # Numbers are arguments of 32 bits.
-            tl.constexpr(self.scale) if q.dtype == torch.float64 else self.scale, self.most_queries,
-            self.most_keys, q.shape[1], tiles, self.left, self.right, self.seed, self.dropout,
+            self.q_offsets, self.k_offsets, self.aux, scale, self.most_queries, self.most_keys,
+            q.shape[1], tiles, self.left, self.right, self.seed, dropout,
         )  # fmt: skip
 
     def constants(self, q: Tensor, k: Tensor, v: Tensor) -> dict[str, object]:

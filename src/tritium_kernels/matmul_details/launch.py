@@ -280,8 +280,6 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         schedule = None
     form = _form(call, flags, partial, (y, call.acc))
     programs = down * cdiv(size.n, flags.block_n) * size.batch * flags.split_k
-    if not programs:  # there are no slices
-        return
     if flags.is_persistent:
         most = processors(y.device) * flags.occupancy_target - flags.idle_sms
         programs = max(1, min(programs, most))
