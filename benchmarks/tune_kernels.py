@@ -1,6 +1,7 @@
 """Find the configurations of `tritium_kernels` for a GPU: the entries of its tables.
 
-    python -m benchmarks.tune_kernels [--only forward dk_dv dq together matmul thin] [--out FILE]
+    python -m benchmarks.tune_kernels [--only forward dk_dv dq together matmul thin norms losses]
+        [--out FILE]
 
 Each candidate is put into the table in place of the entry, and the kernel is measured on the
 problems that the entry is for (`do_bench`, the median; of attention's gradients all kernels
@@ -17,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,14 +27,17 @@ import torch
 
 from tritium.errors import TritonError
 from tritium.testing import do_bench
-from tritium_kernels.dense import attention_launch, matmul_launch
+from tritium_kernels.dense import attention_launch, matmul_launch, norm
 from tritium_kernels.dense.attention_launch import Call, Tiles
 from tritium_kernels.dense.matmul_launch import Blocks
-from tritium_kernels.launching.launch import device_class
+from tritium_kernels.launching.launch import device_class, processors
+from tritium_kernels.launching.plans import forget_records
+from tritium_kernels.launching.tables import RowPlan
 
+cross_entropy = import_module("tritium_kernels.dense.cross_entropy")  # a function has its name
 HEADS, LENGTH, BATCH = 32, 4096, 4
 Trial = tuple[str, str, Callable[[], float]]
-"""The entry, the candidate, and what measures it, in TFLOP/s."""
+"""The entry, the candidate, and what measures it, in TFLOP/s or TB/s."""
 
 
 def rate(work: float, run: Callable[[], Any]) -> float:
@@ -120,11 +125,69 @@ def matmul_trials(thin: bool) -> Iterator[Trial]:
                    lambda p=blocks, a=a, b=b, y=y, w=work: measure(p, a, b, y, w))  # fmt: skip
 
 
+def planned(module: Any, plan: RowPlan, moved: int, run: Callable[[], Any]) -> float:
+    """The rate of a kernel of rows that is launched as `plan` says."""
+    choose = module.plan_rows
+    module.plan_rows = lambda *_, **__: plan
+    forget_records()
+    try:
+        return rate(moved, run)
+    finally:
+        module.plan_rows = choose
+        forget_records()
+
+
+def norm_trials() -> Iterator[Trial]:
+    """Layer norm's gradients, and its forward pass, of rows that a program holds."""
+    device, count = torch.device("cuda"), 16384
+    for columns in (8192, 4096, 1024):
+        x, dy = (torch.randn(count, columns, device=device).bfloat16() for _ in range(2))
+        w, b = (torch.randn(columns, device=device).bfloat16() for _ in range(2))
+        _, mean, rstd = norm.norm_op(x, w, b, 1e-5, True)
+        for rows, warps in product((1, 2, 4), (4, 8, 16)):
+            if not 8 <= rows * columns // (32 * warps) <= 64:
+                continue
+            plan = RowPlan(rows, columns, True, columns, warps, count // rows, 1, True)
+            yield (f"norm {columns}", f"rows={rows}, warps={warps}",
+                   lambda p=plan, a=(x, w, b): planned(
+                       norm, p, 2 * a[0].nbytes, lambda: norm.norm_op(*a, 1e-5, True)))
+        for rows, warps, waves, stages in product((1, 2, 4, 8), (4, 8, 16), (1, 2), (1, 2, 4)):
+            each, held = rows * columns // (32 * warps), waves * (stages - 1) * 4 * rows * columns
+            if not 16 <= each <= 32 or held > 208 << 10 or warps * waves < 8:
+                continue
+            programs = processors(device) * waves
+            plan = RowPlan(rows, columns, True, columns, warps, programs, stages, True)
+            given = (x, w, dy, mean, rstd, True, True)
+            yield (f"norm gradients {columns}",
+                   f"rows={rows}, warps={warps}, waves={waves}, stages={stages}",
+                   lambda p=plan, a=given: planned(
+                       norm, p, 3 * a[0].nbytes, lambda: norm.norm_backward_op(*a)))
+
+
+def loss_trials() -> Iterator[Trial]:
+    """Cross entropy and its gradient, of rows of logits that a program walks over."""
+    x = torch.randn(8192, 32768, device="cuda").bfloat16()
+    target = torch.randint(0, 32768, (8192,), device="cuda")
+    loss, lse = cross_entropy.launch_forward(x, target, -100, 0.0, 0.0)
+    dx, given = torch.empty_like(x), (x, target, -100, 0.0, 0.0)
+    for step, warps in product((2048, 4096, 8192, 16384), (4, 8, 16)):
+        if 8 <= step // (32 * warps) <= 64:
+            plan = RowPlan(1, step, False, step, warps, 0, 1, True)
+            name = f"step={step}, warps={warps}"
+            yield ("losses", name,
+                   lambda p=plan: planned(
+                       cross_entropy, p, x.nbytes, lambda: cross_entropy.launch_forward(*given)))
+            yield ("gradients of losses", name,
+                   lambda p=plan: planned(
+                       cross_entropy, p, 2 * x.nbytes,
+                       lambda: cross_entropy.launch_backward(x, target, lse, loss, dx, *given[2:])))
+
+
 PARTS: dict[str, Callable[[], Iterator[Trial]]] = {
     "forward": lambda: attention_trials("forward"), "dk_dv": lambda: attention_trials("dk_dv"),
     "dq": lambda: attention_trials("dq"), "together": lambda: attention_trials("together"),
     "matmul": lambda: matmul_trials(False),
-    "thin": lambda: matmul_trials(True),
+    "thin": lambda: matmul_trials(True), "norms": norm_trials, "losses": loss_trials,
 }  # fmt: skip
 
 
@@ -150,7 +213,7 @@ def main() -> None:
             break
     for name, entries in found.items():
         entries.sort(reverse=True)
-        print(name, *(f"  {speed:7.1f}  {candidate}" for speed, candidate in entries[:5]), sep="\n")
+        print(name, *(f"  {speed:7.4g}  {candidate}" for speed, candidate in entries[:5]), sep="\n")
     if options.out:
         options.out.write_text(json.dumps(found, indent=1))
     if lost:

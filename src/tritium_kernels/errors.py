@@ -14,8 +14,11 @@ INDICES = (torch.int32, torch.int64)
 INTEGERS = (int, torch.SymInt)
 """Python's integers, and those of torch's tracers."""
 
-SEEDS = (-(1 << 63), (1 << 63) - 1)
-"""The least and the largest seed."""
+WORDS = (-(1 << 63), (1 << 63) - 1)
+"""The least and the largest integer of 64 bits, such as seeds."""
+
+LONGEST = (1 << 31) - 1
+"""The most rows that offsets in int32 tell."""
 
 NUMBERS = (*INTEGERS, float, torch.SymFloat)
 
@@ -93,6 +96,13 @@ def check_choice(op: str, name: str, value: Any, accepted: Sequence[Any]) -> Non
         raise refuse(op, name, f"is {value!r}", ", ".join(repr(a) for a in accepted))
 
 
+def check_kind(op: str, kind: type[Any], **given: Any) -> None:
+    """Each of these, if it is given, is a `kind`."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, kind):
+            raise refuse(op, name, f"is {type(value).__name__}", kind.__name__)
+
+
 def check_number(op: str, name: str, value: Any, accepted: str) -> None:
     """`value` is an integer or a float."""
     if not isinstance(value, NUMBERS):
@@ -129,7 +139,7 @@ def check_without_gradient(op: str, **given: torch.Tensor | None) -> None:
     if not torch.is_grad_enabled():
         return
     for name, value in given.items():
-        if value is not None and value.requires_grad:
+        if isinstance(value, torch.Tensor) and value.requires_grad:
             raise NotImplementedError(
                 f"{op}: {name} requires grad, and {op} has no gradient of it; give "
                 f"{name}.detach(), or call it under torch.no_grad()"

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tritium_kernels.errors import check_like, check_operand, check_tensor, dtype_name, refuse
+from tritium_kernels.errors import (
+    check_kind,
+    check_like,
+    check_operand,
+    check_rank,
+    check_tensor,
+    dtype_name,
+    refuse,
+)
 from tritium_kernels.launching.launch import cdiv
 from tritium_kernels.launching.operators import autocast, untraced
 from tritium_kernels.matmul_details.gradient import (
@@ -300,6 +308,10 @@ def _checked_size(
     b_ragged: RaggedTensorMetadata | None, gather_indx: Tensor | None, scatter_indx: Tensor | None,
 ) -> Problem:  # fmt: skip
     """The size of the problem, with slices that fit the operands."""
+    for name, indices in (("gather_indx", gather_indx), ("scatter_indx", scatter_indx)):
+        if indices is not None:
+            check_tensor(OP, name, indices, INDICES)
+            check_rank(OP, name, indices, (1,))
     rows_of_a = x.shape[0] if gather_indx is None else gather_indx.shape[0]
     check_slices("a_ragged_metadata", a_ragged, rows_of_a, x.data)
     check_slices("b_ragged_metadata", b_ragged, x.shape[-1], x.data)
@@ -363,8 +375,14 @@ def matmul(
         c: a tensor to write the result to; c_acc_in: one of its shape, before the activation.
         fused_comm: results go to other processes, and those of others come here.
     """
+    check_kind(OP, PrecisionConfig, precision_config=precision_config)
+    check_kind(OP, FusedActivation, fused_activation=fused_activation)
+    check_kind(OP, Epilogue, epilogue=epilogue)
+    check_kind(OP, FusedComm, fused_comm=fused_comm)
+    check_kind(OP, Tensor, c=c)
     config = precision_config or PrecisionConfig()
     activation = fused_activation or FusedActivation()
+    out_alpha = float(out_alpha) if isinstance(out_alpha, int) else out_alpha
     a, b = autocast(a, b)
     if wants_gradient(a, b, bias, betas, gammas, out_alpha, c_acc_in, c, *activation.fn_args):
         options = Options(
@@ -417,6 +435,6 @@ def _matmul(
     y = _result(c, call, dtype, data.device, sparse)
     if sparse and c is None and config.c_mx_scale is not None:
         config.c_mx_scale.zero_()
-    if y.numel():
+    if y.numel() and (a_ragged_metadata is None or a_ragged_metadata.n_slices):
         _compute(call, y)
     return y

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tritium_kernels.errors import refuse
+from tritium_kernels.errors import check_kind, refuse
 from tritium_kernels.matmul import Epilogue as Epilogue
 from tritium_kernels.matmul import FlexCtx as FlexCtx
 from tritium_kernels.matmul import FnName as FnName
@@ -38,12 +38,15 @@ def matmul_ogs(
     With `gather_indx` rows are tokens, in the order by expert; with `scatter_indx` the results of a
     token's experts are added up. Without `routing_data` x and w are batches, or matrices.
     """
+    check_kind("matmul_ogs", RoutingData, routing_data=routing_data)
     if routing_data is None:
         _only_with_routing(gather_indx, scatter_indx)
         return matmul(
             x, w, bias, precision_config=precision_config, betas=betas, gammas=gammas,
             out_alpha=out_alpha, c=y, fused_activation=fused_activation, epilogue=epilogue,
         )  # fmt: skip
+    check_kind("matmul_ogs", GatherIndx, gather_indx=gather_indx)
+    check_kind("matmul_ogs", ScatterIndx, scatter_indx=scatter_indx)
     experts = routing_data.n_expts_act
     source, target = _places(gather_indx, scatter_indx, experts)
     result = matmul(

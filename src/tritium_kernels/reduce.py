@@ -12,6 +12,7 @@ from torch import Tensor
 import tritium.language as tl
 from tritium_kernels.errors import (
     check_choice,
+    check_kind,
     check_like,
     check_operand,
     check_rank,
@@ -444,8 +445,14 @@ def reduce(
         "y_value_pack_factor": y_value_pack_factor, "y": y, "postprocess_fn1": postprocess_fn1,
         "postprocess_fn2": postprocess_fn2, "unpadded_batch_size": unpadded_batch_size,
     }  # fmt: skip
+    check_kind("reduce", Tensor, y=y, x_global_scale=x_global_scale)
+    check_kind("reduce", InFlexData, x_flex=x_flex)
+    check_kind("reduce", OutFlexData, y_flex=y_flex)
+    check_kind("reduce", PostprocessFn, postprocess_fn1=postprocess_fn1,
+               postprocess_fn2=postprocess_fn2)  # fmt: skip
     check_without_gradient("reduce", scale=scale)
-    if torch.is_grad_enabled() and x.requires_grad:
+    given: Any = x  # may be no tensor
+    if torch.is_grad_enabled() and isinstance(given, Tensor) and given.requires_grad:
         for name in ("y", "postprocess_fn2", "x_global_scale"):
             if options[name] is not None:
                 raise refuse("reduce", name, "is given with a gradient wanted", "None")

@@ -8,14 +8,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tritium_kernels.errors import INDICES, check_operand, refuse
+from tritium_kernels.errors import (
+    INDICES,
+    check_integer,
+    check_operand,
+    check_rank,
+    check_tensor,
+    refuse,
+)
 from tritium_kernels.launching.operators import untraced
 from tritium_kernels.tensor import (
     RaggedTensorMetadata,
     SparseMatrix,
     make_ragged_tensor_metadata,
 )
-from tritium_kernels.topk import topk, topk_torch
+from tritium_kernels.topk import COLUMNS, FLOATS, topk, topk_torch
 
 
 @dataclass(frozen=True)
@@ -101,13 +108,21 @@ def _route(
     logits: Tensor, n_expts_act: int, renormalize: bool, expt_indx: Tensor | None, parts: int,
     choose: Callable[..., SparseMatrix],
 ) -> tuple[RoutingData, GatherIndx, ScatterIndx]:
+    check_tensor("routing", "logits", logits, FLOATS)
+    check_rank("routing", "logits", logits, (2,))
+    experts = logits.shape[1]
+    what = f"1 to {experts}, the columns of logits"
+    check_integer("routing", "n_expts_act", n_expts_act, 1, experts, what)
+    if expt_indx is not None:
+        shape = (logits.shape[0], n_expts_act)
+        check_operand("routing", "expt_indx", expt_indx, shape, "logits", logits, COLUMNS)
+    check_integer("routing", "simulated_ep", parts, 1)
+    if experts % parts:
+        accepted = f"a divisor of {experts}, the experts"
+        raise refuse("routing", "simulated_ep", f"is {parts}", accepted)
     if not renormalize:
         logits = torch.softmax(logits, -1)
     chosen = choose(logits, n_expts_act, apply_softmax=renormalize, y_indx=expt_indx)
-    experts = logits.shape[1]
-    if parts < 1 or experts % parts:
-        accepted = f"a divisor of {experts}, the experts"
-        raise refuse("routing", "simulated_ep", f"is {parts}", accepted)
     if parts > 1:
         experts //= parts  # what is no expert of the first device is none
         mask = replace(chosen.mask, shape=(logits.shape[0], experts))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tritium_kernels.errors import check_tensor, refuse
+from tritium_kernels.errors import check_number, check_tensor, refuse
 from tritium_kernels.launching.launch import as_rows, cdiv, on
 from tritium_kernels.launching.operators import once, untraced
 from tritium_kernels.launching.tables import plan_rows
@@ -102,8 +102,18 @@ def swiglu(
     `routing_data`: only the rows of its experts are computed, the others are left as they come, and
     have gradients of 0.
     """
-    given: Any = a  # may be no tensor
-    if torch.is_grad_enabled() and isinstance(given, torch.Tensor) and given.requires_grad:
+    given: dict[str, tuple[Any, type[Any]]] = {
+        "a": (a, torch.Tensor), "precision_config": (precision_config, PrecisionConfig)
+    }  # fmt: skip
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise refuse("swiglu", name, f"is {type(value).__name__}", kind.__name__)
+    if routing_data is not None and not hasattr(routing_data, "expt_data"):
+        raise refuse("swiglu", "routing_data", f"is {type(routing_data).__name__}", "RoutingData")
+    check_number("swiglu", "alpha", alpha, "a number")
+    if precision_config.limit is not None:
+        check_number("swiglu", "precision_config.limit", precision_config.limit, "a number, None")
+    if torch.is_grad_enabled() and a.requires_grad:
         if precision_config.flex_ctx != _NO_FLEX:
             found = "is given with a gradient wanted"
             raise refuse("swiglu", "flex_ctx", found, "FlexCtx(), or torch.no_grad()")
@@ -126,7 +136,7 @@ def _swiglu(
     used = _rows_used(routing_data)
     with on("swiglu", "a", a):
         kernels.swiglu[(cdiv(x.shape[0], plan.rows) * cdiv(columns, plan.block),)](
-            x, y, x.shape[0], used, columns, x.stride(0), alpha, precision_config.limit,
+            x, y, x.shape[0], used, columns, x.stride(0), float(alpha), precision_config.limit,
             flex.inp_data.scale, *flex.out_data, SATURATE=flex.saturate_inf, ROWS=plan.rows,
             BLOCK=plan.block, num_warps=plan.warps,
         )  # fmt: skip

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from tritium_kernels.distributed_details.mesh import SymmetricMemoryPool
 from tritium_kernels.errors import (
     INDICES,
     check_integer,
+    check_kind,
     check_operand,
     check_rank,
     check_tensor,
@@ -23,7 +25,10 @@ from tritium_kernels.tensor_details.dtype import BIT
 from tritium_kernels.tensor_details.storage import wrap_torch_tensor
 
 MOST_COLUMNS = 32767
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+COLUMNS = (torch.int16, *INDICES)
+"""Types of numbers of columns."""
+
 _ROWS = {"cpu": 4, "hopper": 8, "gpu": 8}
 """Rows of a program."""
 
@@ -38,7 +43,7 @@ def _row_count(n_rows: int | torch.Tensor | None, x: torch.Tensor) -> torch.Tens
 
 
 def _check(x: torch.Tensor, k: int, dim: int, y_indx: torch.Tensor | None) -> None:
-    check_tensor("topk", "x", x, _FLOATS)
+    check_tensor("topk", "x", x, FLOATS)
     check_rank("topk", "x", x, (2,))
     if dim not in (1, -1):
         raise refuse("topk", "dim", f"is {dim}", "1")
@@ -47,8 +52,7 @@ def _check(x: torch.Tensor, k: int, dim: int, y_indx: torch.Tensor | None) -> No
     columns = x.shape[1]
     check_integer("topk", "k", k, 1, columns, f"1 to {columns}, the columns of x")
     if y_indx is not None:
-        shape, kinds = (x.shape[0], k), (torch.int16, *INDICES)
-        check_operand("topk", "y_indx", y_indx, shape, "x", x, kinds)
+        check_operand("topk", "y_indx", y_indx, (x.shape[0], k), "x", x, COLUMNS)
 
 
 def _check_columns(y_indx: torch.Tensor, n_rows: int | torch.Tensor | None, columns: int) -> None:
@@ -127,10 +131,10 @@ def topk_forward(
     words = cdiv(columns, 32)
     bits = torch.zeros((words, cdiv(rows, 32) * 32), dtype=torch.int32, device=x.device)
     if rows:
-        size = _ROWS[device_class(x.device)]
         padded = power_of_two(k)
         block = max(min(power_of_two(columns), _WIDEST), padded)
         with on("topk", "x", x):
+            size = _ROWS[device_class(x.device)]
             kernels.topk_forward[(cdiv(rows, size),)](
                 x, x.stride(0), values, index, bits, bits.stride(0), rows, _row_count(n_rows, x),
                 columns, SOFTMAX=apply_softmax, GIVEN=given, K=k, KP=padded, ROWS=size,
@@ -218,6 +222,9 @@ def topk(
             all processes' losses: all of them compute it.
         symm_mem_pool: memory of the mesh, with a region "topk".
     """
+    check_kind("topk", SymmetricMemoryPool, symm_mem_pool=symm_mem_pool)
+    if n_rows is not None and not isinstance(n_rows, torch.Tensor):
+        check_integer("topk", "n_rows", n_rows, 0)
     values, index, bits = TopK.apply(
         x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
     )

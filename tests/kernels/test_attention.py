@@ -91,12 +91,26 @@ def test_by_descriptors(monkeypatch: pytest.MonkeyPatch, sizes, options):
     assert taken == [4]
 
 
+def test_windows_of_more_keys_than_there_can_be():
+    q, k, v = tensors(70, 90, 2, 1, 24, 16)
+    most = (1 << 31) - 1
+    assert torch.equal(attention(q, k, v, window=(most, most)), attention(q, k, v))
+
+
+@pytest.mark.parametrize("walks", [True, False])
+def test_gradients_by_heads_and_by_blocks(monkeypatch: pytest.MonkeyPatch, walks: bool):
+    """Programs that take all keys of a head, and those that take blocks of queries or keys."""
+    monkeypatch.setattr(attention_launch, "_walks_heads", lambda *_: walks)
+    check(70, 90, 2, 1, 24, 16, causal=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [True, False])
 def test_gradients_by_one_kernel(monkeypatch: pytest.MonkeyPatch, causal: bool):
     """dQ is added to memory by the copy engine, unless results may not vary."""
     table = replace(attention_launch._HOST, together={256: attention_launch.Tiles(32, 64, 4, 1)})
     monkeypatch.setattr(attention_launch, "_HOST", table)
+    monkeypatch.setattr(attention_launch, "_walks_heads", lambda *_: False)
     taken = with_copy_engine(monkeypatch, attention_launch.backward_kernels, "attention_dk_dv")
     check(70, 90, 2, 1, 24, 16, dtype=torch.float16, causal=causal)
     assert taken == [7]

@@ -149,11 +149,15 @@ def gradients(problem: Problem, d: int, kernel: Any, m: int, n: int, sums: Any) 
     arrays, by_keys = {**problem.given, **problem.found}, "dk_out" in kernel.arg_names
     tiles = -(-KEYS // n) if by_keys else -(-QUERIES // m)
     values = {**problem.numbers, "tiles": tiles}
-    for name, count in {"q": m, "do": m, "dq": m, "k": n, "v": n, "dk": n, "dv": n}.items():
+    counts = {"q": m, "do": m, "k": n, "v": n, **({"dk": n, "dv": n} if by_keys else {"dq": m})}
+    for name, count in counts.items():
         values[name if name in problem.given else f"{name}_out"] = (arrays[name], [1, 1, count, d])
     constants = {
         **problem.constants, "SCORE_GRADIENT": None, "STAGES": 2, "BLOCK_M": m, "BLOCK_N": n
     }  # fmt: skip
+    if by_keys:  # a program for each block of keys
+        constants["dq_out"] = None
+        values |= dict.fromkeys(("sqb", "sqh", "sql"), 0)
     if sums is not None:
         values["dq_sum"] = (sums, [1, 1, m, d])
         values |= {name: (array, [1, 1, m]) for name, array in problem.of_queries.items()}

@@ -24,7 +24,7 @@ from tritium_kernels.reduce import (
 )
 from tritium_kernels.routing import routing
 from tritium_kernels.specialize import FnSpecs
-from tritium_kernels.tensor import make_ragged_tensor_metadata
+from tritium_kernels.tensor import make_ragged_tensor_metadata, remap_ragged_tensor_metadata
 from tritium_kernels.testing import assert_close
 
 SLOW = pytest.mark.slow
@@ -75,6 +75,19 @@ def test_slices_of_fewer_rows_than_there_are():
     y = matmul(x, w, None, ragged, precision_config=EXACT)
     close(y[:7], matmul_torch(x[:7].double(), w, None, ragged), scale=4)
     assert not y[7:].any()
+
+
+def test_no_slices():
+    """A process may have none of the experts: nothing is multiplied, and rows are zeros."""
+    whole = slices(100, 104)
+    none = remap_ragged_tensor_metadata(whole, torch.full((2,), -1, device=place()).int())
+    assert none.n_blocks(0, 204, 128) == 0
+    a, b = normal(204, 65).requires_grad_(), normal(0, 65, 64).requires_grad_()
+    y = matmul(a, b, None, none, precision_config=EXACT)
+    y.sum().backward()
+    assert y.shape == (204, 64) and not y.any() and not a.grad.any() and b.grad.shape == b.shape
+    kept = torch.ones_like(y)
+    assert matmul(a.detach(), b.detach(), None, none, c=kept).all()
 
 
 def test_activation_in_the_product():

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tools.kernel_calls import others, products, rows
+from tools.kernel_calls import others, processes, products, rows, scaled
 
-CASES = (*rows.CASES, *products.CASES, *others.CASES)
+CASES = (*rows.CASES, *products.CASES, *others.CASES, *scaled.CASES, *processes.CASES)

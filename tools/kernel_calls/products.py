@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -146,15 +147,47 @@ def _visible(source: Source, queries: int, keys: int) -> tuple[dict[str, Any], A
     return {"causal": causal, "window": window}, seen
 
 
+def _philox(seed: int, counters: Sequence[Array]) -> Array:
+    """The first word of Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2,
+    3", 2011) for four counters."""
+    low = np.uint64(0xFFFFFFFF)
+    c0, c1, c2, c3 = (np.asarray(c, dtype=np.uint64) for c in counters)
+    keys = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
+    for _ in range(10):
+        a, b = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        high = (b >> np.uint64(32), a >> np.uint64(32))
+        c0, c2 = high[0] ^ c1 ^ np.uint64(keys[0]), high[1] ^ c3 ^ np.uint64(keys[1])
+        c1, c3 = b & low, a & low
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c0
+
+
+def _kept(seed: int, dropout: float, first: int, shape: tuple[int, ...]) -> Array:
+    """1 / (1 - dropout) where dropout leaves a weight of (batches from `first` on, heads, queries,
+    keys), else 0."""
+    b, head, query, key = np.ogrid[tuple(slice(n) for n in shape)]
+    # Queries are told by the place at which they stand: the last one's is that of the last key.
+    place = (query + shape[3] - shape[2]) & 0xFFFFFFFF
+    words = _philox(seed, np.broadcast_arrays(key, place, head, b + first)).astype(np.uint32)
+    signed = words.view(np.int32).astype(np.int64)
+    uniform = np.where(signed < 0, -signed - 1, signed) * 4.6566127342e-10
+    return (uniform >= dropout) / (1 - dropout)
+
+
 class Attention:
     """The reference of attention: (batch, heads, rows, columns) in, numbers of `keys` shared by
-    groups of heads, `seen` of (queries, keys)."""
+    groups of heads, `seen` of (queries, keys); `dropout`: (seed, share, the first batch)."""
 
     def __init__(
-        self, dtype: torch.dtype, seen: Array, scale: float, score: Any
-    ):
+        self, dtype: torch.dtype, seen: Array, scale: float, score: Any,
+        dropout: tuple[int, float, int] | None = None,
+    ):  # fmt: skip
         self.inner, self.stored = computed(dtype), format_of(dtype)
-        self.seen, self.scale, self.score = seen, scale, score
+        self.seen, self.scale, self.score, self.dropout = seen, scale, score, dropout
+
+    def kept(self, p: Bounded) -> Bounded:
+        """Weights that dropout leaves."""
+        return p if self.dropout is None else p * _kept(*self.dropout, p.shape)
 
     def weights(self, values: Values) -> tuple[Bounded, Any]:
         """(softmax of the scores, the derivative of the score function)."""
@@ -181,7 +214,7 @@ class Attention:
         p, _ = self.weights(values)
         v = bounded(values["v"], self.inner)
         v = v.moved(lambda a: a.repeat(p.shape[1] // v.shape[1], 1))
-        return self.narrow(p).matmul(v)
+        return self.narrow(self.kept(p)).matmul(v)
 
     def narrow(self, x: Bounded) -> Bounded:
         """Rounded as an operand of a product. Weights relative to a largest number so far are up
@@ -195,10 +228,11 @@ class Attention:
         wide_k, wide_v = (t.moved(lambda a: a.repeat(group, 1)) for t in (k, v))
         o = self.forward(values).rounded(self.stored, self.inner)
         delta = (o * dy).sum(-1, keepdims=True)
-        ds = p * (dy.matmul(transposed(wide_v)) - delta) * slope
+        ds = (self.kept(p) * dy.matmul(transposed(wide_v)) - p * delta) * slope
         ds = self.narrow(ds)
         dq = ds.matmul(wide_k) * self.scale
-        dk, dv = transposed(ds).matmul(q) * self.scale, transposed(self.narrow(p)).matmul(dy)
+        dk = transposed(ds).matmul(q) * self.scale
+        dv = transposed(self.narrow(self.kept(p))).matmul(dy)
         shape = (q.shape[0], k.shape[1], group)
         dk, dv = (
             t.moved(lambda a: a.reshape(*shape, *a.shape[2:])).sum(2) for t in (dk, dv)
@@ -213,8 +247,16 @@ def _heads(source: Source, dtype: torch.dtype) -> tuple[int, int, int, int]:
     return kv, kv * source.choice([1, 1, 2, 3]), d, d if source.maybe(0.7) else source.size(70, 1)
 
 
+def _dropout(source: Source) -> dict[str, Any]:
+    """Options of dropout."""
+    if source.maybe(0.7):
+        return {}
+    seed = source.choice([0, 1, 12345, (1 << 40) + 7, -3, (1 << 63) - 1])
+    return {"dropout": source.choice([0.1, 0.5, 0.9]), "seed": seed}
+
+
 def attention(source: Source) -> Trial:
-    """Attention without dropout."""
+    """Attention."""
     dtype = source.choice(HALVES if source.device != "cpu" else FLOATS)
     batch, queries, keys = source.choice([0, 1, 1, 2]), source.size(140), source.size(140)
     kv, heads, d, dv = _heads(source, dtype)
@@ -227,7 +269,12 @@ def attention(source: Source) -> Trial:
     if score is not None:
         shape = (heads,) if score is alibi else (1,)
         operands["aux"] = Operand(shape, torch.float32, "plain", "positive", gradient=False)
-    right = Attention(dtype, seen, d**-0.5 if scale is None else scale, score)
+    drops = _dropout(source)
+    options |= drops
+    right = Attention(
+        dtype, seen, d**-0.5 if scale is None else scale, score,
+        (drops["seed"], drops["dropout"], 0) if drops else None,
+    )  # fmt: skip
 
     def forward(values: Values) -> list[Bounded]:
         if not keys:
@@ -298,6 +345,7 @@ def attention_packed(source: Source) -> Trial:
     operands = dict(zip("qkv", floats(source, shapes, dtype, "normal"), strict=True))
     offsets = [torch.tensor(e, dtype=torch.int32).to(source.device) for e in ends.T]
     most = [max((n[i] for n in lengths), default=0) + source.choice([0, 0, 5]) for i in (0, 1)]
+    drops = _dropout(source)
 
     def parts(values: Values, i: int) -> tuple[Values, Attention] | None:
         (q, k), (queries, seen_keys) = ends[i], lengths[i]
@@ -307,7 +355,8 @@ def attention_packed(source: Source) -> Trial:
         given |= {n: values[n][k : k + seen_keys] for n in "kv"}
         place = np.arange(queries)[:, None] + seen_keys - queries
         seen = (np.arange(seen_keys) <= place) | np.bool_(not causal)
-        right = Attention(dtype, seen, d**-0.5, None)
+        dropout = (drops["seed"], drops["dropout"], i) if drops else None
+        right = Attention(dtype, seen, d**-0.5, None, dropout)
         return {n: x.swapaxes(0, 1)[None] for n, x in given.items()}, right
 
     def gather(name: str, width: int, found: list[Bounded | None], first: Array) -> Bounded:
@@ -338,8 +387,9 @@ def attention_packed(source: Source) -> Trial:
 
     return Trial(
         "attention_packed",
-        lambda q, k, v: dense.attention_packed(q, k, v, *offsets, *most, causal=causal), operands,
-        forward, backward, {"lengths": lengths, "causal": causal}, casts=("q", "k", "v"),
+        lambda q, k, v: dense.attention_packed(q, k, v, *offsets, *most, causal=causal, **drops),
+        operands, forward, backward, {"lengths": lengths, "causal": causal, **drops},
+        casts=("q", "k", "v"),
     )  # fmt: skip
 
 

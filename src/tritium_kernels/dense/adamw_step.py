@@ -72,6 +72,11 @@ def _(*_: Any) -> None:
     return None
 
 
+def _shares_elements(x: Tensor) -> bool:
+    """True if a dimension repeats the same elements."""
+    return any(not step and n > 1 for n, step in zip(x.shape, x.stride(), strict=True))
+
+
 def check_operands(
     op: str, name: str, parameter: Tensor, others: Mapping[str, Tensor]
 ) -> None:
@@ -84,6 +89,9 @@ def check_operands(
         if not torch.compiler.is_compiling() and value.is_neg():
             accepted = "a tensor whose numbers are those in its memory, as resolve_neg() gives it"
             raise refuse(op, written, "is a negative view", accepted)
+        if value.numel() and _shares_elements(value):
+            accepted = "a tensor whose elements each have memory of their own"
+            raise refuse(op, written, "has elements that share memory", accepted)
     if torch.is_grad_enabled():
         for written, value in ((name, parameter), *moments):
             if value.requires_grad:

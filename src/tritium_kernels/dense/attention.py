@@ -16,7 +16,8 @@ from tritium_kernels.dense.norm import statistics_dtype
 from tritium_kernels.dense.score import ScoreModifier, prepare_aux
 from tritium_kernels.errors import (
     INTEGERS,
-    SEEDS,
+    LONGEST,
+    WORDS,
     check_integer,
     check_like,
     check_number,
@@ -137,13 +138,14 @@ def _check_heads(op: str, q: Tensor, k: Tensor, v: Tensor, rank: int) -> None:
 def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tuple[int, int]:
     if window is None:
         return UNLIMITED, 0 if causal else UNLIMITED
-    accepted = "(left, right), each >= 0, or -1: no limit"
+    accepted = f"(left, right), each from 0 to {LONGEST}, or -1: no limit"
     if not isinstance(cast(Any, window), Sequence) or len(window) != 2:
         raise refuse(op, "window", f"is {window!r}", accepted)
-    left, right = window
     for side in window:
-        if not isinstance(cast(Any, side), INTEGERS) or side < UNLIMITED:
+        if not isinstance(cast(Any, side), INTEGERS) or not UNLIMITED <= side <= LONGEST:
             raise refuse(op, "window", f"is {window}", accepted)
+    # Positions of so many keys more would leave 32 bits; no sequence is as long.
+    left, right = (UNLIMITED if side >= LONGEST // 2 else side for side in window)
     return left, 0 if causal else right
 
 
@@ -201,7 +203,7 @@ def attention(
     left, right = _check_window("attention", window, causal)
     aux = prepare_aux("attention", score, aux, q, q.shape[1])
     check_range("attention", "dropout", dropout, 0, 1)
-    check_integer("attention", "seed", seed, *SEEDS)
+    check_integer("attention", "seed", seed, *WORDS)
     scale = _check_scale("attention", scale, q)
     return attention_op.primary(
         q, k, v, None, None, aux, scale, left, right, None if score is None else score.name,
@@ -237,9 +239,9 @@ def attention_packed(
     left, right = _check_window(op, window, causal)
     aux = prepare_aux(op, score, aux, q, q.shape[1])
     check_range(op, "dropout", dropout, 0, 1)
-    check_integer(op, "seed", seed, *SEEDS)
-    check_integer(op, "most_queries", most_queries, 0)
-    check_integer(op, "most_keys", most_keys, 0)
+    check_integer(op, "seed", seed, *WORDS)
+    check_integer(op, "most_queries", most_queries, 0, LONGEST)
+    check_integer(op, "most_keys", most_keys, 0, LONGEST)
     scale = _check_scale(op, scale, q)
     heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
     o = attention_op.primary(

@@ -15,7 +15,7 @@ from tritium_kernels.dense.kernels import attention as forward_kernels
 from tritium_kernels.dense.kernels import attention_backward as backward_kernels
 from tritium_kernels.dense.score import find
 from tritium_kernels.launching.descriptors import describe, is_readable
-from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two, processors
 
 UNLIMITED = -1
 """A side of the window without a limit."""
@@ -60,7 +60,7 @@ _FLOAT = AttentionTable(_SMALL, _SMALL, _SMALL)
 """Products of float32 are done by a GPU's ordinary arithmetic: large tiles are too much code."""
 
 _CPU = {256: Tiles(64, 64, 4, 1)}
-_HOST = AttentionTable(_CPU, _CPU, _CPU)
+_HOST = AttentionTable(_CPU, _CPU, _CPU, {64: Tiles(64, 64, 4, 1), 256: Tiles(64, 128, 4, 1)})
 
 MOST_DIMENSIONS = 256
 
@@ -124,11 +124,12 @@ class Call(NamedTuple):
 
     def scalars(self, q: Tensor, tiles: int) -> tuple[object, ...]:
         """The arguments of kernels between their pointers and their strides."""
+        scale, dropout = self.scale, self.dropout
+        if q.dtype == torch.float64:  # numbers are arguments of 32 bits
+            scale, dropout = tl.constexpr(scale), tl.constexpr(dropout)
         return (
-            self.q_offsets, self.k_offsets, self.aux,
-            # Numbers are arguments of 32 bits.
-            tl.constexpr(self.scale) if q.dtype == torch.float64 else self.scale, self.most_queries,
-            self.most_keys, q.shape[1], tiles, self.left, self.right, self.seed, self.dropout,
+            self.q_offsets, self.k_offsets, self.aux, scale, self.most_queries, self.most_keys,
+            q.shape[1], tiles, self.left, self.right, self.seed, dropout,
         )  # fmt: skip
 
     def constants(self, q: Tensor, k: Tensor, v: Tensor) -> dict[str, object]:
@@ -184,6 +185,15 @@ def _adds_dq(tensors: Sequence[Tensor], dimension: int, call: Call) -> bool:
     )  # fmt: skip
 
 
+def _walks_heads(q: Tensor, k: Tensor, call: Call) -> bool:
+    """Whether each program of a CPU takes all keys of a head: five products of tiles in place of
+    the seven of two kernels, if no thread is left without a head for long."""
+    if q.device.type != "cpu":
+        return False
+    heads, threads = call.sequences(q) * k.shape[1], processors(q.device)
+    return 5 * threads * cdiv(heads, threads) <= 7 * heads
+
+
 def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call) -> None:
     """Write the result and log(sum(exp(scores))) of each query."""
     if o.numel() == 0 or call.most_queries == 0:
@@ -225,24 +235,29 @@ def backward(
             *lse.stride()[:2], *top.stride()[:2],
             DV=constants["DV"], DVP=constants["DVP"], BLOCK=64,
         )  # fmt: skip
-        kernels = "together" if _adds_dq((q, k, v, do, dk, dv), d, call) else "dk_dv"
+        walks = _walks_heads(q, k, call)
+        kernels = "together" if walks or _adds_dq((q, k, v, do, dk, dv), d, call) else "dk_dv"
         tiles = _tiles(kernels, q, d, call)
-        sums = torch.zeros(q.shape, device=q.device) if kernels == "together" else None
-        numbers = (top, delta)
-        if sums is not None:
+        total, sums, numbers = None, None, (top, delta)
+        columns, steps = max(16, power_of_two(q.shape[-1])), (0, 0, 0)
+        if walks:
+            sums = torch.zeros_like(dq, dtype=lse.dtype)
+            steps = rows_of(sums)
+        elif kernels == "together":
+            total = torch.zeros(q.shape, device=q.device)
+            sums = describe(total, (1, 1, tiles.m, columns))
             numbers = tuple(describe(t, (1, 1, tiles.m)) for t in numbers)
-        columns = max(16, power_of_two(q.shape[-1]))
-        count = cdiv(call.most_keys, tiles.n)
+        count = 1 if walks else cdiv(call.most_keys, tiles.n)
         ragged = call.ragged(call.most_queries, tiles.m) or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dk_dv[(call.sequences(q) * k.shape[1] * count,)](
             *_operands((q, k, v, do, dk, dv), (*(tiles.m, tiles.n, tiles.n) * 2,), call),
-            None if sums is None else describe(sums, (1, 1, tiles.m, columns)),
-            *numbers, *call.scalars(q, count), *strides, *rows_of(dk), *rows_of(dv),
-            **constants, TAIL=call.left != UNLIMITED or ragged,
+            sums, dq if walks else None, *numbers, *call.scalars(q, count), *strides,
+            *rows_of(dk), *rows_of(dv), *steps, **constants, TAIL=call.left != UNLIMITED or ragged,
             BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip
-        if sums is not None:
-            torch.mul(sums, call.scale, out=dq)
+        if total is not None:
+            torch.mul(total, call.scale, out=dq)
+        if kernels == "together":
             return
         tiles = _tiles("dq", q, d, call)
         count = cdiv(call.most_queries, tiles.m)

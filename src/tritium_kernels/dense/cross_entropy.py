@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,14 +10,14 @@ from torch import Tensor
 from tritium_kernels.dense.kernels import cross_entropy as kernels
 from tritium_kernels.errors import (
     INDICES,
-    INTEGERS,
+    WORDS,
     check_choice,
+    check_integer,
     check_number,
     check_operand,
     check_range,
     check_rank,
     check_tensor,
-    refuse,
 )
 from tritium_kernels.launching.launch import as_rows, device_class, empty_like, on
 from tritium_kernels.launching.operators import operator
@@ -209,8 +209,7 @@ def check_loss(
 ) -> None:  # fmt: skip
     """The arguments that plain and fused cross entropy share."""
     check_operand(op, "target", target, (rows,), "the logits", reference, INDICES)
-    if not isinstance(cast(Any, ignored), INTEGERS):
-        raise refuse(op, "ignore_index", f"is {ignored!r}", "an integer")
+    check_integer(op, "ignore_index", ignored, *WORDS)
     check_number(op, "z_loss", z, "a number")
     check_range(op, "label_smoothing", smoothing, 0, 1 + 1e-12)
     check_choice(op, "reduction", reduction, REDUCTIONS)

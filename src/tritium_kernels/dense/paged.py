@@ -10,6 +10,7 @@ from tritium_kernels.dense.attention_launch import MOST_DIMENSIONS, UNLIMITED, w
 from tritium_kernels.dense.kernels import paged as kernels
 from tritium_kernels.errors import (
     INDICES,
+    LONGEST,
     check_integer,
     check_like,
     check_number,
@@ -131,7 +132,7 @@ def paged_attention(
     check_operand(op, "table", table, (q.shape[0], table.shape[1]), "q", q, INDICES)
     check_operand(op, "lengths", lengths, (q.shape[0],), "q", q, INDICES)
     if window is not None:
-        check_integer(op, "window", window, 0, what="window >= 0, or None")
+        check_integer(op, "window", window, 0, LONGEST, f"0 to {LONGEST}, or None")
     if scale is not None:
         check_number(op, "scale", scale, "a number, or None")
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)

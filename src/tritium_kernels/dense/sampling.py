@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels import sampling as kernels
 from tritium_kernels.errors import (
-    SEEDS,
+    WORDS,
     check_integer,
     check_number,
     check_rank,
@@ -85,7 +85,7 @@ def sample(
         check_number("sample", "top_p", top_p, "0 < top_p <= 1, or None")
         if not 0 < top_p <= 1:
             raise refuse("sample", "top_p", f"is {top_p}", "0 < top_p <= 1, or None")
-    check_integer("sample", "seed", seed, *SEEDS)
+    check_integer("sample", "seed", seed, *WORDS)
     return sample_op(
         logits.detach(), float(temperature), top_k or 0, 1.0 if top_p is None else top_p, seed
     )

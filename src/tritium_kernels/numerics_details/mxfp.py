@@ -11,7 +11,14 @@ from enum import Enum
 
 import torch
 
-from tritium_kernels.errors import check_choice, check_operand, check_tensor, dtype_name, refuse
+from tritium_kernels.errors import (
+    check_choice,
+    check_integer,
+    check_operand,
+    check_tensor,
+    dtype_name,
+    refuse,
+)
 from tritium_kernels.launching.launch import as_rows, cdiv, on
 from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import mxfp as kernels
@@ -47,8 +54,7 @@ def get_max_quant_val(dtype: torch.dtype) -> float:
 
 
 def _check_axis(op: str, x: torch.Tensor, axis: int) -> None:
-    if not -x.ndim <= axis < x.ndim:
-        raise refuse(op, "axis", f"is {axis}", f"{-x.ndim} to {x.ndim - 1}")
+    check_integer(op, "axis", axis, -x.ndim, x.ndim - 1)
 
 
 def check_block_size(op: str, name: str, size: int, scale_dtype: torch.dtype) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from tritium_kernels.errors import (
     INDICES,
+    LONGEST,
     check_integer,
     check_operand,
     check_rank,
@@ -60,8 +61,8 @@ class RaggedTensorMetadata:
     @staticmethod
     def n_blocks(n_slices: int, n_total_rows: int, block_size: int) -> int:
         """The most blocks that slices of this many rows in all can have."""
-        if n_total_rows <= n_slices:
-            return n_total_rows
+        if not n_slices or n_total_rows <= n_slices:
+            return min(n_slices, n_total_rows)
         return n_slices - 1 + cdiv(n_total_rows - n_slices + 1, block_size)
 
     @staticmethod
@@ -85,7 +86,7 @@ def _check(slice_sizes: torch.Tensor, n_total_rows: int) -> None:
     check_rank(op, "slice_sizes", slice_sizes, (1,))
     if slice_sizes.shape[0] >= 1 << 16:
         raise refuse(op, "slice_sizes", f"has {slice_sizes.shape[0]} elements", "fewer than 65536")
-    check_integer(op, "n_total_rows", n_total_rows, 0, what="n_total_rows >= 0")
+    check_integer(op, "n_total_rows", n_total_rows, 0, LONGEST)
     if slice_sizes.device.type == "cpu" and slice_sizes.numel():  # seen without waiting
         least, total = int(slice_sizes.min()), int(slice_sizes.sum())
         if least < 0:

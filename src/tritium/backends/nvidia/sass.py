@@ -113,7 +113,7 @@ def live_registers(cubin: bytes) -> Mapping[str, Sequence[int]]:
 
 
 def _nvdisasm(cubin: bytes, *options: str) -> str:
-    """The text that `nvdisasm` prints; nothing where it is not installed or cannot read the cubin."""
+    """The text that `nvdisasm` prints; nothing where there is none or it cannot read the cubin."""
     tool = knobs.nvidia.nvdisasm
     if tool is None:
         return ""

@@ -10,6 +10,8 @@ A function of scores stands between S and Q @ K.T: its derivative is applied to 
 dK and dV over the queries (of all heads that share the keys), another dQ over the keys: nothing is
 added atomically, results do not vary from run to run. The copy engine can add: where results may
 vary in their last bits, the first kernel adds dQ to float32 memory too, and there is no second one.
+On CPUs with enough heads a program takes all keys of a head, and adds dQ up as it goes: the scores
+are computed once.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from tritium_kernels.dense.kernels.attention import (
     key_parts,
     load_block,
     put_block,
+    store_block,
     type_of_sums,
     visible,
 )
@@ -122,23 +125,41 @@ def gradient_of_scores(
 
 
 @tritium.jit
+def add_block(
+    target, value, batch, head, first, rows, stride, count, ROWS: tl.constexpr, D: tl.constexpr,
+    DP: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Add to what `block_at` loads: by the copy engine, or where nobody else writes at the time."""
+    if isinstance(target, tl.tensor_descriptor):
+        target.atomic_add([batch, head, first, 0], value.reshape(1, 1, ROWS, DP))
+    else:
+        value += load_block(target, rows, stride, count, D, DP, MASKED)
+        if MASKED or D != DP:
+            store_block(target, value, rows, stride, count, D, DP)
+        else:
+            c = tl.arange(0, DP)
+            tl.store(target + rows.to(tl.int64)[:, None] * stride + c[None, :], value)
+
+
+@tritium.jit
 def walk_queries(
-    dk, dv, k, v, q, do, dq, top_ptr, delta_ptr, ql, dl, scale, b, batch, head, keys, begin, end,
-    queries, count, left, right, seed, dropout, aux,
+    dk, dv, k, v, q, do, dq, top_ptr, delta_ptr, ql, dl, dql, scale, b, batch, head, keys, begin,
+    end, queries, count, left, right, seed, dropout, aux,
     MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
     SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Add what queries `begin` to `end` contribute. `q`, `do`, `top_ptr`, `delta_ptr`: see
-    `block_at`, `numbers_at`. `dq`: None, or a descriptor of float32 memory to which dQ is added,
-    before the scale; where there is one, a warp of its own starts the copies.
+    `block_at`, `numbers_at`. `dq`: None, or memory to which dQ is added, before the scale: see
+    `add_block`; if the copy engine adds, a warp of its own starts the other copies.
 
     Each product stands where its operands are there: dQ before dK, so that dQ is added up while
     tensor cores compute dK.
     """
     for start in tl.range(
-        begin, end, BLOCK_M, num_stages=STAGES, warp_specialize=dq is not None
-    ):
+        begin, end, BLOCK_M, num_stages=STAGES,
+        warp_specialize=isinstance(dq, tl.tensor_descriptor),
+    ):  # fmt: skip
         rows = start + tl.arange(0, BLOCK_M)
         x = block_at(q, batch, head, start, rows, ql, queries, BLOCK_M, D, DP, MASKED)
         y = block_at(do, batch, head, start, rows, dl, queries, BLOCK_M, DV, DVP, MASKED)
@@ -163,7 +184,7 @@ def walk_queries(
             part = tl.dot(ds.T, k, input_precision="ieee")
         dk = tl.dot(ds, x, dk, input_precision="ieee")
         if dq is not None:
-            dq.atomic_add([batch, head, start, 0], part.reshape(1, 1, BLOCK_M, DP))
+            add_block(dq, part, batch, head, start, rows, dql, queries, BLOCK_M, D, DP, MASKED)
     return dk, dv
 
 
@@ -186,24 +207,17 @@ def query_parts(
 
 
 @tritium.jit
-def attention_dk_dv(
-    q, k, v, do, dk_out, dv_out, dq_sum, top_ptr, delta_ptr, q_offsets, k_offsets, aux,
-    scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
+def gradients_of_keys(
+    key, b, kv, batch, first_q, queries, first_k, count,
+    q, k, v, do, dk_out, dv_out, dq_sum, top_ptr, delta_ptr, aux, scale, left, right, seed, dropout,
     qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, tb, th, dkb, dkh, dkl, dvb, dvh, dvl,
+    sqb, sqh, sql,
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    kv_heads = heads // GROUP
-    b = (pid // tiles // kv_heads).to(tl.int64)
-    kv = (pid // tiles % kv_heads).to(tl.int64)
-    batch, first_q, queries = extent(q_offsets, b, q_length)
-    _, first_k, count = extent(k_offsets, b, k_length)
-    key = (pid % tiles) * BLOCK_N
-    if k_offsets is not None and key >= count:  # a shorter sequence than the longest
-        return
+    """dK and dV of a block of keys, and what it adds to dQ where there is memory for that."""
     z, g = batch.to(tl.int32), kv.to(tl.int32)  # where descriptors are read
     keys = key + tl.arange(0, BLOCK_N)
     k_head = head_of(k, batch, kv, first_k, kb, kh, kl)
@@ -219,24 +233,27 @@ def attention_dk_dv(
         h = (kv * GROUP + member).to(tl.int64)
         q_head = head_of(q, batch, h, first_q, qb, qh, ql)
         do_head = head_of(do, batch, h, first_q, db, dh, dl)
+        dq = dq_sum
+        if dq is not None:
+            dq = head_of(dq_sum, batch, h, first_q, sqb, sqh, sql)
         top = row_of(top_ptr, batch, h, first_q, tb, th)
         delta = row_of(delta_ptr, batch, h, first_q, tb, th)
         head = h.to(tl.int32)
         if RIGHT:
             dk, dv = walk_queries(
-                dk, dv, x, y, q_head, do_head, dq_sum, top, delta, ql, dl, scale, b, z, head, keys,
+                dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
                 begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
                 aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
                 BLOCK_M, STAGES,
             )  # fmt: skip
         dk, dv = walk_queries(
-            dk, dv, x, y, q_head, do_head, dq_sum, top, delta, ql, dl, scale, b, z, head, keys,
+            dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
             whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
             SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
         )  # fmt: skip
         if TAIL:
             dk, dv = walk_queries(
-                dk, dv, x, y, q_head, do_head, dq_sum, top, delta, ql, dl, scale, b, z, head, keys,
+                dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
                 cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,
                 SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
             )  # fmt: skip
@@ -244,6 +261,54 @@ def attention_dk_dv(
     dv_head = head_of(dv_out, batch, kv, first_k, dvb, dvh, dvl)
     put_block(dk_head, dk * scale, z, g, key, keys, dkl, count, BLOCK_N, D, DP)
     put_block(dv_head, dv, z, g, key, keys, dvl, count, BLOCK_N, DV, DVP)
+
+
+@tritium.jit
+def attention_dk_dv(
+    q, k, v, do, dk_out, dv_out, dq_sum, dq_out, top_ptr, delta_ptr, q_offsets, k_offsets, aux,
+    scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
+    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, tb, th, dkb, dkh, dkl, dvb, dvh, dvl,
+    sqb, sqh, sql,
+    GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
+    SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
+    DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """dK and dV of a block of keys; or, where there is `dq_out` with the strides of `dq_sum`, all
+    gradients of the heads that share keys, by a program that takes one block after the other."""
+    pid = tl.program_id(0)
+    kv_heads = heads // GROUP
+    head = pid if dq_out is not None else pid // tiles
+    b = (head // kv_heads).to(tl.int64)
+    kv = (head % kv_heads).to(tl.int64)
+    batch, first_q, queries = extent(q_offsets, b, q_length)
+    _, first_k, count = extent(k_offsets, b, k_length)
+    if dq_out is None:
+        key = (pid % tiles) * BLOCK_N
+        if k_offsets is not None and key >= count:  # a shorter sequence than the longest
+            return
+        gradients_of_keys(
+            key, b, kv, batch, first_q, queries, first_k, count, q, k, v, do, dk_out, dv_out,
+            dq_sum, top_ptr, delta_ptr, aux, scale, left, right, seed, dropout, qb, qh, ql, kb, kh,
+            kl, vb, vh, vl, db, dh, dl, tb, th, dkb, dkh, dkl, dvb, dvh, dvl, sqb, sqh, sql, GROUP,
+            LEFT, RIGHT, TAIL, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, BLOCK_N,
+            STAGES,
+        )  # fmt: skip
+    else:
+        for key in range(0, count, BLOCK_N):
+            gradients_of_keys(
+                key, b, kv, batch, first_q, queries, first_k, count, q, k, v, do, dk_out, dv_out,
+                dq_sum, top_ptr, delta_ptr, aux, scale, left, right, seed, dropout, qb, qh, ql, kb,
+                kh, kl, vb, vh, vl, db, dh, dl, tb, th, dkb, dkh, dkl, dvb, dvh, dvl, sqb, sqh, sql,
+                GROUP, LEFT, RIGHT, TAIL, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M,
+                BLOCK_N, STAGES,
+            )  # fmt: skip
+        for member in range(GROUP):
+            places = batch * sqb + (kv * GROUP + member) * sqh + first_q * sql
+            for row in range(0, queries, BLOCK_M):
+                rows = row + tl.arange(0, BLOCK_M)
+                sums = load_block(dq_sum + places, rows, sql, queries, D, DP, True)
+                store_block(dq_out + places, sums * scale, rows, sql, queries, D, DP)
 
 
 @tritium.jit
