@@ -653,7 +653,7 @@ def test_buffers_beside_an_allocation_may_be_named_and_not_used(use: str) -> Non
 
 
 ROWS = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
-PLAIN = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+PLAIN_ROWS = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
 
 @gluon.jit
@@ -672,7 +672,7 @@ def carried_kernel(out, layout: gl.constexpr, memory: gl.constexpr):
 @pytest.mark.parametrize("way", ["interpreted", "simt", "engine"])
 def test_memory_that_an_iteration_hands_to_the_next(way: str) -> None:
     out = np.zeros((4, 16, 32), np.int32)
-    launcher(way)(carried_kernel, (1,), out, layout=ROWS, memory=PLAIN)
+    launcher(way)(carried_kernel, (1,), out, layout=ROWS, memory=PLAIN_ROWS)
     wanted = np.array([0, 11, 22, 33])[:, None, None]
     np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
 
@@ -692,4 +692,4 @@ def replaced_kernel(out, layout: gl.constexpr, memory: gl.constexpr):
 def test_memory_that_the_iteration_has_replaced() -> None:
     message = r"before.load\(layout\)\)\n.*\^\n.*behind the allocation at line \d+ .* the loop"
     with pytest.raises(CompilationError, match=message):
-        compiled(replaced_kernel, "*i32", {"layout": ROWS, "memory": PLAIN})
+        compiled(replaced_kernel, "*i32", {"layout": ROWS, "memory": PLAIN_ROWS})
