@@ -289,6 +289,30 @@ def test_missing_waits_for_copies(kernel: Any, waits: int, message: str) -> None
 
 
 @gluon.jit
+def stored_block_kernel(desc, ROW: gl.constexpr, ADDS: gl.constexpr):
+    registers: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])
+    ones = gl.full(desc.block_shape, 1, desc.dtype, registers)
+    memory = gl.allocate_shared_memory(desc.dtype, desc.block_shape, desc.layout, ones)
+    fence_async_shared()
+    if ADDS:
+        tma.async_atomic_add(desc, [ROW, 0], memory)
+    else:
+        tma.async_store(desc, [ROW, 0], memory)
+    tma.store_wait(0)
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_blocks_are_not_stored_before_an_array(adds: bool) -> None:
+    out = np.zeros((16, 32), np.int32)
+    desc = TensorDescriptor.from_tensor(out, [8, 32], block_layout([8, 32], gl.int32))
+    launch = launcher("interpreted")
+    with pytest.raises(InterpreterError, match=r"block at \(-3, 0\) begins before its array"):
+        launch(stored_block_kernel, (1,), desc, ROW=-3, ADDS=adds)
+    launch(stored_block_kernel, (1,), desc, ROW=12, ADDS=adds)
+    np.testing.assert_array_equal(out.sum(1), [0] * 12 + [32] * 4)
+
+
+@gluon.jit
 def barrier_kernel(desc, BYTES: gl.constexpr, PHASE: gl.constexpr, ARRIVALS: gl.constexpr):
     bar = mbarrier.allocate_mbarrier()
     mbarrier.init(bar, count=1)

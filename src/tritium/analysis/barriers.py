@@ -30,6 +30,7 @@ from tritium.ops.ttgir.memory import MemDescIndexOp
 from tritium.ops.ttgir.types import bytes_of
 
 Bytes: TypeAlias = "tuple[int, int]"
+
 _SYNCHRONIZES = (Action.ARRIVE, Action.WAIT)
 
 _MOST_GROUPS = 8
@@ -39,7 +40,7 @@ unknown part."""
 
 @dataclass
 class _Group:
-    """What asynchronous accesses that end together read and write."""
+    """The bytes that asynchronous accesses which end together read and write."""
 
     reads: set[Bytes] = field(default_factory=set[Bytes])
     writes: set[Bytes] = field(default_factory=set[Bytes])

@@ -179,13 +179,18 @@ def _dtype_place(probes: Sequence[Any]) -> int | None:
 
 
 def _copied_place(torch: Any, plain: Sequence[list[int]]) -> tuple[int, int] | None:
-    """The place of the word, and its bits, that only memory has that is copied when written."""
+    """The only place of a word, and its bits, that memory has as long as it is still to be copied
+    when it is written. What is between the fields of a struct does not change with the writing."""
     clones = [torch._lazy_clone(torch.empty(50 + number, device="cpu")) for number in range(3)]
     lazy = [_words(clone.untyped_storage()._cdata, _STORAGE_WORDS) for clone in clones]
-    for place in range(_STORAGE_WORDS - 1, -1, -1):
+    for clone in clones:
+        clone.fill_(1.0)
+    written = [_words(clone.untyped_storage()._cdata, _STORAGE_WORDS) for clone in clones]
+    found: list[tuple[int, int]] = []
+    for place in range(_STORAGE_WORDS):
         always = functools.reduce(int.__and__, (words[place] for words in lazy))
-        never = functools.reduce(int.__or__, (words[place] for words in plain))
+        never = functools.reduce(int.__or__, (words[place] for words in (*plain, *written)))
         mask = always & ~never & 0x0101010101010101  # flags are bytes of their own
         if mask:
-            return 8 * place, mask
-    return None
+            found.append((8 * place, mask))
+    return found[0] if len(found) == 1 else None

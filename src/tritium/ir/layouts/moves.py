@@ -30,8 +30,8 @@ def permuted(cluster: Cluster, order: Sequence[int]) -> Cluster:
 
 @lru_cache(maxsize=1024)
 def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether a tile of this shape can have the encoding: one given by its bases may be too small,
-    others repeat themselves."""
+    """Whether a tile of this shape can have the encoding: one given by its bases may have gaps,
+    others have none."""
     return linear(encoding, shape).is_surjective
 
 

@@ -251,6 +251,18 @@ def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
     return addresses.reshape(data.shape), inside.reshape(data.shape)
 
 
+def _target(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
+    """The place of a block that the copy engine writes. It takes none that begins before its array
+    (CUDA C++ Programming Guide, "Tensor memory access"): a GPU stops with an illegal instruction.
+    """
+    if any(int(c) < 0 for c in coordinates):
+        raise EvaluationError(
+            f"a block at {tuple(map(int, coordinates))} begins before its array; the copy engine "
+            "writes blocks from 0 on, of which it leaves out what is past the array's end"
+        )
+    return _place(desc, coordinates, data)
+
+
 class BulkLoad(Op):
     """Base of copies by the copy engine into shared memory. Their bytes count for a barrier."""
 
@@ -373,7 +385,7 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
         data = bulk_source(context, src)
-        addresses, inside = _place(desc, coord, data)
+        addresses, inside = _target(desc, coord, data)
         context.memory.store(addresses, data, inside)
 
 
@@ -403,7 +415,7 @@ class AsyncTMAReduceOp(Op):
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
     ) -> None:
         data = bulk_source(context, src)
-        addresses, inside = _place(desc, coord, data)
+        addresses, inside = _target(desc, coord, data)
         signed = not is_unsigned(self.desc.type)
         context.memory.update(
             addresses, data.dtype, inside,

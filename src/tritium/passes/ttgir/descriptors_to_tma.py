@@ -264,7 +264,7 @@ def _staged(
     return memory
 
 
-def _before_barrier(op: Any) -> Any:
+def _before_barrier(op: Operation) -> Operation:
     """The last op before `op` at which threads write shared memory, or `op`: what another op will
     read then needs a barrier, before which the wait for a copy costs no barrier of its own."""
     before = op.prev_op
