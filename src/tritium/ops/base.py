@@ -119,6 +119,10 @@ class Op(DeclaredOp):
     number; "none" where the op has no meaning there. Empty for ops that only move numbers, and for
     functions of which nothing is known."""
 
+    in_pairs: ClassVar[bool] = False
+    """Some processors compute two results of the op by one instruction; the hardware says of which
+    types."""
+
     loads_elements: ClassVar[bool] = False
     stores_elements: ClassVar[bool] = False
     """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in

@@ -212,7 +212,7 @@ class FmaOp(Op):
 
     name = "math.fma"
     exact = "fused"
-    elementwise = True
+    elementwise = in_pairs = True
     syntax = "$a, $b, $c flags(fastmath) attrs : type(a)"
     a = operand()
     b = operand()

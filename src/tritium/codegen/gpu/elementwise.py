@@ -23,11 +23,6 @@ from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
 
 _NARROW = frozenset({"half", "bfloat"})
-IN_PAIRS: frozenset[type[Op]] = frozenset({
-    arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.NegFOp, math.FmaOp, *table.BINARY,
-    *table.SHIFTS,
-})  # fmt: skip
-"""Ops of which some processors compute two results by an instruction (`Hardware.pairs`)."""
 CASTS: frozenset[type[Op]] = frozenset({arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp})
 """Casts between formats of floats."""
 
@@ -62,7 +57,7 @@ def works_in_pairs(c: Context, op: Any) -> bool:
     kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
     if type(op) in CASTS:
         return c.hardware.casts_in_pairs(*(FORMATS[kind] for kind in kinds))
-    return type(op) in IN_PAIRS and {value_type(kind) for kind in kinds} <= c.hardware.pairs
+    return op.in_pairs and {value_type(kind) for kind in kinds} <= c.hardware.pairs
 
 
 def emit(c: Context, op: Any) -> bool:

@@ -31,6 +31,7 @@ class AddFOp(FloatBinaryOp):
     """`a + b`."""
 
     name = "arith.addf"
+    in_pairs = True
     exact = "sum"
     atomic = "FADD"
     commutative = True
@@ -42,6 +43,7 @@ class SubFOp(FloatBinaryOp):
     """`a - b`."""
 
     name = "arith.subf"
+    in_pairs = True
     exact = "difference"
     right_neutral = 0.0
     compute = function(np.subtract)
@@ -51,6 +53,7 @@ class MulFOp(FloatBinaryOp):
     """`a * b`."""
 
     name = "arith.mulf"
+    in_pairs = True
     exact = "product"
     commutative = True
     neutral = 1.0
@@ -126,6 +129,7 @@ class NegFOp(UnaryOp):
     """The sign flipped, of NaN too."""
 
     name = "arith.negf"
+    in_pairs = True
     exact = "negative"
     involution = True
     syntax = "$operand flags(fastmath) attrs : type(operand)"

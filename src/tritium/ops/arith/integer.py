@@ -59,7 +59,7 @@ class IntegerBinaryOp(BinaryOp):
 class WrappingOp(IntegerBinaryOp):
     """An operation that may carry a promise not to overflow."""
 
-    is_unsigned = modular = True
+    is_unsigned = modular = in_pairs = True
     piecewise = False
     syntax = "$lhs, $rhs flags(overflowFlags) attrs : type(result)"
     overflowFlags = flags_attr(OverflowAttr)
@@ -147,6 +147,7 @@ class ShRUIOp(IntegerBinaryOp):
     """`a >> b`, zeros coming in; 0 for a shift by the width or more."""
 
     name = "arith.shrui"
+    in_pairs = True
     right_neutral = 0
     is_unsigned = True
     compute = function(np.right_shift)
@@ -162,6 +163,7 @@ class ShRSIOp(IntegerBinaryOp):
     """`a >> b`, copies of the sign coming in."""
 
     name = "arith.shrsi"
+    in_pairs = True
     right_neutral = 0
 
     @staticmethod
@@ -180,6 +182,7 @@ class AndIOp(IntegerBinaryOp):
     """Bitwise and."""
 
     name = "arith.andi"
+    in_pairs = True
     associative = idempotent = True
     absorbing = 0
     atomic = "AND"
@@ -199,6 +202,7 @@ class OrIOp(IntegerBinaryOp):
     """Bitwise or."""
 
     name = "arith.ori"
+    in_pairs = True
     associative = idempotent = True
     absorbing = -1
     atomic = "OR"
@@ -215,6 +219,7 @@ class XOrIOp(IntegerBinaryOp):
     """Bitwise exclusive or."""
 
     name = "arith.xori"
+    in_pairs = True
     associative = cancels = True
     atomic = "XOR"
     extends = "su"
