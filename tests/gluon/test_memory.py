@@ -288,6 +288,30 @@ def test_missing_waits_for_copies(kernel: Any, waits: int, message: str) -> None
         np.testing.assert_array_equal(out, x)
 
 
+PADDED_BOXES = gl.constexpr(gl.PaddedSharedLayout.with_identity_for(
+    [[4, 1], [16, 4]], [4, 4, 32], [2, 0, 1]
+))  # fmt: skip
+BOXES = gl.constexpr(gl.BlockedLayout([1, 1, 4], [2, 2, 8], [2, 2, 1], [2, 1, 0]))
+
+
+@gluon.jit
+def boxes_kernel(x, out):
+    """Memory of three axes seen as numbers of another type."""
+    i = gl.arange(0, 4, gl.SliceLayout(1, gl.SliceLayout(2, BOXES)))[:, None, None]
+    j = gl.arange(0, 4, gl.SliceLayout(0, gl.SliceLayout(2, BOXES)))[None, :, None]
+    k = gl.arange(0, 32, gl.SliceLayout(0, gl.SliceLayout(1, BOXES)))[None, None, :]
+    places = i * 128 + j * 32 + k
+    memory = gl.allocate_shared_memory(gl.int32, [4, 4, 32], PADDED_BOXES, gl.load(x + places))
+    gl.store(out + places, memory._reinterpret(gl.uint32, [4, 4, 32], PADDED_BOXES).load(BOXES))
+
+
+@pytest.mark.parametrize("way", ["interpreted", "engine"])
+def test_views_of_boxes_with_gaps(way: str) -> None:
+    x, out = np.arange(-256, 256, dtype=np.int32), np.zeros(512, np.uint32)
+    launcher(way)(boxes_kernel, (1,), x, out)
+    np.testing.assert_array_equal(out, x.view(np.uint32))
+
+
 @gluon.jit
 def stored_block_kernel(desc, ROW: gl.constexpr, ADDS: gl.constexpr):
     registers: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])

@@ -121,8 +121,8 @@ def combined_kernel(x_ptr, most_ptr, sums_ptr, m, n, at, COUNT: tl.constexpr):
 @tritium.jit
 def reduced_kernel(sums, x_ptr):
     x = tl.load(x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])
-    sums.atomic_add([-4, 8], x)
-    sums.atomic_add([-4, 16], x)
+    sums.atomic_add([4, 8], x)
+    sums.atomic_add([4, 16], x)
 
 
 @tritium.jit
@@ -327,7 +327,7 @@ def test_atomic_operations_of_descriptors_of_the_host(how: str, tmp_path: Path) 
     launcher(how)(translated(reduced_kernel, tmp_path), (1,), made, x)
     wanted = np.zeros_like(out)
     for column in (8, 16):
-        wanted[:, column : column + 16] += x[4:]
+        wanted[4:, column : column + 16] += x[:8]
     np.testing.assert_allclose(out, wanted, rtol=1e-6)
 
 

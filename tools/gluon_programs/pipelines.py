@@ -167,8 +167,7 @@ def bulk_stored(p: GluonProgram) -> bool:
         return False
     tile = p.tile_of(block, dtype)
     pointer = p.pointer(dtype, p.programs * rows * columns)
-    # The engine stores no block that begins before an array (CUDA C++ Programming Guide, "Tensor
-    # memory access"): an H200 stops with an illegal instruction.
+    # A block that is stored before its array is an illegal instruction.
     row, column = s.choice((0, 8, rows - 1)), s.choice((0, 16, columns - 16))
     at = [np.arange(n) + start for n, start in zip(block, (row, column), strict=True)]
     inside = [(a >= 0) & (a < n) for a, n in zip(at, (rows, columns), strict=True)]

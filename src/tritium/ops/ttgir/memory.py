@@ -409,15 +409,12 @@ def _has_plain_rows(type: Any) -> bool:
 def _in_same_order(before: Any, after: Any) -> bool:
     """Whether arrays in row-major order show where each element of one is in the other: both are
     in that order in memory, or permuted in the same way."""
-    flat = [moves.flat(linear(t.encoding, t.get_shape()[-_rank(t) :])) for t in (before, after)]
+    shapes = [t.get_shape()[-t.encoding.rank :] for t in (before, after)]
+    flat = [
+        moves.flat(linear(t.encoding, shape))
+        for t, shape in zip((before, after), shapes, strict=True)
+    ]
     if all(f.columns == tuple(1 << i for i in range(len(f.columns))) for f in flat):
         return True
     same = ir.bit_width(before.element_type) == ir.bit_width(after.element_type)
     return same and flat[0].columns == flat[1].columns
-
-
-def _rank(type: Any) -> int:
-    """The axes that the encoding is about; those before are buffers."""
-    if isinstance(type.encoding, PermutedSharedEncoding):
-        return len(type.encoding.get("order"))
-    return min(2, len(type.get_shape()))
