@@ -24,7 +24,7 @@ _LOOKUPS = (AttributeError, LookupError, NameError)
 
 
 def is_fault(error: Exception) -> bool:
-    """Whether an error that was raised while a kernel's source was visited is the compiler's."""
+    """True for an error of the compiler, raised while a kernel's source was visited."""
     if isinstance(error, VerifyException):
         return True
     innermost, trace = "", error.__traceback__

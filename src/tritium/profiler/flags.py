@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class ProfilerFlags:
-    """Whether a session is open, whether kernels are instrumented, and whether a command line
+    """Flags: a session is open, kernels are instrumented, a command line
     started the program."""
 
     profiling_on: bool = False

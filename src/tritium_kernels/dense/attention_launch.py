@@ -186,7 +186,7 @@ def _adds_dq(tensors: Sequence[Tensor], dimension: int, call: Call) -> bool:
 
 
 def _walks_heads(q: Tensor, k: Tensor, call: Call) -> bool:
-    """Whether each program of a CPU takes all keys of a head: five products of tiles in place of
+    """True if each program of a CPU takes all keys of a head: five products of tiles in place of
     the seven of two kernels, if no thread is left without a head for long."""
     if q.device.type != "cpu":
         return False

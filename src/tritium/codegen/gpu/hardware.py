@@ -386,7 +386,7 @@ class Hardware(ABC):
     """Names that no function of a program may have."""
 
     carries_words: ClassVar[bool] = False
-    """Whether loops carry narrow elements of tiles together, as words."""
+    """True where loops carry narrow elements of tiles together, as words."""
     pairs: frozenset[str] = frozenset()
     """The LLVM types of floats of which one instruction adds or multiplies two."""
     handed_on: ClassVar[str] = ""

@@ -30,7 +30,7 @@ def permuted(cluster: Cluster, order: Sequence[int]) -> Cluster:
 
 @lru_cache(maxsize=1024)
 def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether a tile of this shape can have the encoding: one given by its bases may have gaps,
+    """True if a tile of this shape can have the encoding: one given by its bases may have gaps,
     others have none."""
     return linear(encoding, shape).is_surjective
 

@@ -80,7 +80,7 @@ class Stage:
 
     @property
     def by_registers(self) -> bool:
-        """Whether what is loaded goes through registers. If it is stored to a buffer, then at the
+        """True if what is loaded goes through registers. If it is stored to a buffer, then at the
         end of the iteration, when the loads have had time to finish."""
         return self.width == 0
 
