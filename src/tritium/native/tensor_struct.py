@@ -179,18 +179,27 @@ def _dtype_place(probes: Sequence[Any]) -> int | None:
 
 
 def _copied_place(torch: Any, plain: Sequence[list[int]]) -> tuple[int, int] | None:
-    """The only place of a word, and its bits, that memory has as long as it is still to be copied
-    when it is written. What is between the fields of a struct does not change with the writing."""
+    """The place and bits of the flag of memory that is still to be copied when it is written."""
     clones = [torch._lazy_clone(torch.empty(50 + number, device="cpu")) for number in range(3)]
     lazy = [_words(clone.untyped_storage()._cdata, _STORAGE_WORDS) for clone in clones]
     for clone in clones:
         clone.fill_(1.0)
     written = [_words(clone.untyped_storage()._cdata, _STORAGE_WORDS) for clone in clones]
+    return flag(lazy, written, plain)
+
+
+def flag(
+    before: Sequence[list[int]], after: Sequence[list[int]], never: Sequence[list[int]]
+) -> tuple[int, int] | None:
+    """The only place of a word, and its bits, that a change of structs takes away and that others
+    never had. Nothing else of the word changes: an address, which may lack any bit in another
+    process, changes in other bits as well."""
     found: list[tuple[int, int]] = []
-    for place in range(_STORAGE_WORDS):
-        always = functools.reduce(int.__and__, (words[place] for words in lazy))
-        never = functools.reduce(int.__or__, (words[place] for words in (*plain, *written)))
-        mask = always & ~never & 0x0101010101010101  # flags are bytes of their own
-        if mask:
-            found.append((8 * place, mask))
+    for i in range(len(before[0])):
+        changes = {old[i] ^ new[i] for old, new in zip(before, after, strict=True)}
+        mask = changes.pop()
+        flags = mask and not mask & ~0x0101010101010101  # each is a byte of its own
+        unset = not any(words[i] & mask for words in (*after, *never))
+        if flags and unset and not changes:
+            found.append((8 * i, mask))
     return found[0] if len(found) == 1 else None

@@ -12,7 +12,7 @@ import tritium
 import tritium.language as tl
 from tritium.native import tensor_struct
 from tritium.native.pyobjects import TYPES, _exported, known_types
-from tritium.native.tensor_struct import PLAIN, plain_struct
+from tritium.native.tensor_struct import PLAIN, flag, plain_struct
 
 torch: Any = pytest.importorskip("torch")
 fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
@@ -62,6 +62,17 @@ def test_places_are_found_in_any_mode(plain: int, mode: Any) -> None:
     assert found is not None
     for name in PLAIN.fields:
         assert PLAIN.read(found[0], name) == PLAIN.read(plain, name), name
+
+
+def test_addresses_are_no_flags() -> None:
+    """What frees the memory is another function after the change; where the library is loaded
+    decides which bits of the two addresses differ."""
+    flags = (0x0000000001000100, 0x0000000000000100)
+    for base in range(0x7F0000000000, 0x7F0000000000 + (1 << 18), 1 << 12):
+        before = [[base + 0x4E2A0, 0x5591CC9E80 + 64 * i, flags[0]] for i in range(3)]
+        after = [[base + 0x0EF0, 0x5591CD30C0 + 64 * i, flags[1]] for i in range(3)]
+        assert flag(before, after, after) == (16, 0x01000000)
+    assert flag(before, before, after) is None
 
 
 def test_addresses() -> None:
