@@ -63,7 +63,7 @@ _HOMES: dict[str, str] = {
     "KernelInterface": "runtime",
     "MockTensor": "runtime",
     "TensorWrapper": "runtime",
-    "aggregate": "language.values.aggregate:_aggregate",
+    "aggregate": "language.values.aggregate:aggregate",
     "autotune": "runtime",
     "cdiv": "language.builtins.sizes",
     "constexpr_function": "runtime",

@@ -50,6 +50,23 @@ def test_a_kernel_without_check_lines():
         run_filecheck_test(unchecked)
 
 
+@tritium.jit
+def shifted(x, BY: tl.constexpr):
+    # CHECK: tt.func public @shifted(%arg0: !tt.ptr<f16>
+    # CHECK: %[[BY:.*]] = arith.constant 3 : i32
+    # CHECK: tt.addptr %arg0, %[[BY]]
+    place = x + BY
+    # CHECK: tt.store %{{[0-9]+}}, %cst : !tt.ptr<f16>
+    tl.store(place, 0.0)
+
+
+def test_arguments_and_numbered_values():
+    """Values have no names of variables: `%place` is a number, `x` the first argument."""
+    run_filecheck_test(shifted, args=(MockTensor(tl.float16), 3))
+    with pytest.raises(MatchError):
+        run_filecheck_test(shifted, args=(MockTensor(tl.float16),), kwargs={"BY": 4})
+
+
 def test_the_parser_takes_arguments_as_a_launch_does():
     module = run_parser(add, args=(MockTensor(tl.float32), 32))
     text = module.str_nodebug()

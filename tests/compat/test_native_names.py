@@ -188,7 +188,7 @@ def test_a_pipeline_of_passes_by_their_names(module):
     passes.common.add_symbol_dce(pm)
     pm.run(module, "make_ttir")
     text = module.str_nodebug()
-    assert "callee" not in text and "tt.store %p, %x" in text
+    assert "callee" not in text and "tt.store %arg1, %arg0" in text
     passes.ttir.add_convert_to_ttgpuir(pm, "cuda:90", 4, 32, 1)
     passes.ttgpuir.add_coalesce(pm)
     passes.ttgpuir.add_pipeline(pm, 3, False)

@@ -177,3 +177,79 @@ def test_branches_that_return_constants():
     found = run_all(returning, x=x, out=np.zeros(8, np.int32))["out"]
     want = [(v if v > 3 else 7) * 101 + (1 if v > 3 else 2) * 110000 for v in range(8)]
     assert found.tolist() == want
+
+
+def declared_before(out):
+    n: tl.constexpr
+    scale: tl.constexpr
+    a, (n, b) = 3, (8, 5)
+    scale = 0.1
+    flag = True
+    tl.static_assert(isinstance(a, tl.tensor) and not isinstance(n, tl.tensor))
+    tl.static_assert(n.type == tl.constexpr_type(8))
+    tl.static_assert(a.type == tl.int32 and flag.dtype == tl.int1)
+    if (chosen := b) > 4:
+        tl.static_assert(isinstance(chosen, tl.tensor))
+    at = tl.arange(0, n)
+    tl.store(out + at, at * a + b + flag.to(tl.int32) + scale * 10)
+
+
+def test_names_that_are_declared_before_they_are_assigned():
+    found = run_all(declared_before, out=np.zeros(8, np.float32))["out"]
+    np.testing.assert_allclose(found, np.arange(8) * 3.0 + 7, rtol=1e-6)
+
+
+def test_keyword_parameters_of_any_name() -> None:
+    def kernel(x, **options):
+        pass
+
+    for decorator in (tritium.jit, jit):
+        with pytest.raises(TypeError, match=r"JIT functions do not support \*\*options"):
+            decorator(kernel)
+
+
+@tritium.aggregate
+class Pair:
+    first: tl.tensor
+    second: tl.tensor
+
+    @staticmethod
+    def counted(first):
+        return Pair(first, first)
+
+    @classmethod
+    def swapped(cls, pair):
+        return cls(pair.second, pair.first)
+
+
+def made_of_tensors(out):
+    one = 11
+    at = tl.arange(0, 4)
+    both = Pair.swapped(Pair(at, one))
+    tl.store(out + at, both.first + both.second + Pair.counted(at).second)
+    tl.static_assert(both.first.dtype == tl.int32)
+
+
+def test_numbers_as_fields_and_functions_of_the_class():
+    found = run_all(made_of_tensors, out=np.zeros(4, np.int32))["out"]
+    assert found.tolist() == [11, 13, 15, 17]
+
+
+def changed(out):
+    pair = Pair(tl.arange(0, 4), tl.arange(0, 4))
+    pair.first = pair.second
+
+
+def test_fields_are_not_assigned_after_the_making():
+    out = np.zeros(4, np.int32)
+    with pytest.raises(CompilationError, match="'first' on immutable aggregate Pair"):
+        tritium.jit(changed).warmup(out, grid=(1,))
+
+    @tritium.aggregate
+    class Size:
+        n: tl.constexpr
+
+    size = Size(3)
+    with pytest.raises(AttributeError, match="cannot assign to field 'n' on immutable aggregate"):
+        size.n = tl.constexpr(4)
+    assert size.n.value == 3 and tl.aggregate_replace(size, n=4).n.value == 4

@@ -121,7 +121,7 @@ def test_operators_on_either_side():
         (lambda v: Point(v, v, m=3), "Point has no field 'm'; its fields are x, y, n"),
         (lambda v: Point(v, v, x=v), "Point got two values for its field 'x'"),
         (lambda v: Point(v, 3), "Expected tensor for attribute 'y' of Point, got constexpr"),
-        (lambda v: tl.aggregate_replace(v, x=v), "is no aggregate"),
+        (lambda v: tl.aggregate_replace(v, x=v), "expects an aggregate instance"),
         (lambda v: tl.aggregate_replace(Point(v, v), q=v), "has no field 'q', but x, y, n"),
     ],
 )

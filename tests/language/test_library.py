@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tritium
 import tritium.language as tl
 from tests.language.support import block, eager
 from tests.support.agreement import run_all
@@ -84,3 +85,7 @@ def test_expected_zeros():
         tl.expect_zero(block(x, tl.float32), block(x == 0, tl.int1))
         with pytest.raises(Exception, match="x is not 0 where the mask holds"):
             tl.expect_zero(block(x, tl.float32), block(x < 2, tl.int1))
+    kernel = tritium.jit(underflows)
+    for mode, selects in (("", False), ("fpsan", True)):
+        made = kernel.warmup(x, x, grid=(1,), instrumentation_mode=mode)
+        assert ("arith.select" in made.asm["source"]) == selects

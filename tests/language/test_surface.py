@@ -136,7 +136,7 @@ def test_aggregate_types():
         assert cursor == 2 == len(c.type.flatten_types()) and again.type == c.type
         assert again.step.value == 3 and again.extra[0].value == 5
         assert c.type != Counter(block([1, 2]), 4, (block(5),)).type
-        assert c.type.mangle().startswith("Counter<i32S2S")
+        assert c.type.mangle().startswith(f"{__name__}.Counter<i32S2S")
 
 
 def test_aggregate_messages():

@@ -324,6 +324,9 @@ def test_reinterpret_torch() -> None:
     assert view.shape == (4,) and view.device == x.device and not view.is_cuda
     assert isinstance(view.cpu(), TensorWrapper) and isinstance(view.to("cpu"), TensorWrapper)
     assert view.new_empty((2,)).shape == (2,)
+    assert view.data.data_ptr() == x.data_ptr()
+    view.data = view.data[:2]
+    assert view.data.shape == (2,) and view.base is x
     assert tritium.reinterpret(view, torch.int8) is x
     assert tritium.reinterpret(view, tl.float8e4nv).base is x
     out = np.zeros(4, np.float32)

@@ -136,7 +136,7 @@ class ControlFlow(Part):
     def visit_Return(self, node: ast.Return) -> None:
         raise self.unsupported(
             node,
-            "Cannot have `return` statements inside `while` or `for` statements in a kernel; "
+            "Cannot have `return` statements inside `while` or `for` statements in triton; "
             "compute the value in a variable and return it after the loop",
         )
 

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Region
 from tritium import language as tl
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.python_calls import call_python
-from tritium.frontend.targets import bind
+from tritium.frontend.targets import bind, stored
 from tritium.frontend.values import (
     carriable,
     contains,
@@ -238,9 +238,8 @@ class Expressions(Part):
         return chosen
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
-        value = self.visit(node.value)
-        bind(self.visitor, node.target, value)
-        return value
+        bind(self.visitor, node.target, self.visit(node.value), stored)
+        return self.visit(node.target)
 
     # Access
 

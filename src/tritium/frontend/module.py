@@ -110,8 +110,9 @@ class ModuleGenerator:
         constants = "_".join(
             f"({i},){t.mangle()}" for i, t in enumerate(types.values()) if is_constant(t)
         )
-        symbol = f"{function.qualified_name}__{values}__{constants}".replace("'", "_")
-        symbol, count = symbol.replace("<", "_").replace(">", "_"), 1
+        symbol, count = f"{function.qualified_name}__{values}", 1
+        if constants:
+            symbol = f"{symbol}__{constants}".replace("'", "_")
         unique = symbol
         while unique in self._symbols:
             unique, count = f"{symbol}.{count}", count + 1

@@ -87,7 +87,13 @@ def _converted(dtype: tl.dtype, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 def _least(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """`min` and `max`: of numbers at compile time, else the language's elementwise functions."""
     if not any(is_dynamic(a) for a in args):
-        return wrap(function(*unwrap(list(args)), **unwrap(dict(kwargs))))
+        numbers = unwrap(list(args))
+        if any(isinstance(n, float) and (n != n or str(n) == "-0.0") for n in numbers):
+            raise TypeError(
+                f"`{function.__name__}` of NaN or -0.0 at compile time depends on the order of the "
+                f"values; use tl.{'minimum' if function is min else 'maximum'}"
+            )
+        return wrap(function(*numbers, **unwrap(dict(kwargs))))
     of_two: Callable[..., Any] = tl.minimum if function is min else tl.maximum
     if len(args) < 2:
         raise TypeError(f"`{of_two.__name__}` of one value: use tl.min or tl.max")

@@ -90,6 +90,8 @@ class Scope:
         self.function = function
         self._modules = modules
         self.locals: dict[str, Any] = {}
+        self.announced: set[str] = set()
+        """Names declared `tl.constexpr` that have no value yet."""
         self._globals = function.__globals__
         self._captured = function.get_capture_scope()
         self._allow_any_global = allow_any_global

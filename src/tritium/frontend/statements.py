@@ -6,8 +6,8 @@ import ast
 
 from tritium import language as tl
 from tritium.frontend.expressions import binary
-from tritium.frontend.targets import bind, no_item_assignment
-from tritium.frontend.values import assigned, declared, is_dynamic
+from tritium.frontend.targets import bind, no_item_assignment, stored
+from tritium.frontend.values import assigned, declared, is_dynamic, wrap
 from tritium.frontend.visitor import Part
 from tritium.language.values.constexpr import constexpr
 
@@ -40,12 +40,14 @@ class Statements(Part):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         with self.builder.naming(name_of(*node.targets)):
-            value = assigned(self.visit(node.value))
+            value = wrap(self.visit(node.value))
         for target in node.targets:
-            bind(self.visitor, target, value)
+            bind(self.visitor, target, value, stored)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is None:
+            if isinstance(node.target, ast.Name) and is_constexpr_annotation(node.annotation):
+                self.scope.announced.add(node.target.id)
             return
         if not isinstance(node.target, ast.Name):
             bind(self.visitor, node.target, self.visit(node.value))
@@ -70,7 +72,7 @@ class Statements(Part):
             raise no_item_assignment(self.visitor, node)
         with self.builder.naming(name_of(node.target)):
             value = binary(node.op, self.visit(node.target), self.visit(node.value))
-        bind(self.visitor, node.target, assigned(value))
+        bind(self.visitor, node.target, value, stored)
 
     def visit_Assert(self, node: ast.Assert) -> None:
         test = self.visit(node.test)

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.builder import value_name
-from tritium.frontend.values import unpacked, wrap
+from tritium.frontend.values import assigned, declared, is_dynamic, unpacked, wrap
 from tritium.frontend.visitor import Visitor
 from tritium.language.values.aggregate import is_mutable
 
+Keep = Callable[[Visitor, ast.AST, Any], Any]
+"""The value that a target is given, of the one that is assigned to it."""
 
-def bind(visitor: Visitor, target: ast.AST, value: Any) -> None:
-    """Assign a value to a target."""
+
+def stored(visitor: Visitor, target: ast.AST, value: object) -> object:
+    """The value that an assignment stores: one that is known and declared before
+    (`x: tl.constexpr`) as such a constant, other numbers as the scalars that they stand for."""
+    announced = visitor.scope.announced
+    if isinstance(target, ast.Name) and target.id in announced and not is_dynamic(value):
+        announced.discard(target.id)
+        return declared(value)
+    return assigned(value)
+
+
+def bind(visitor: Visitor, target: ast.AST, value: Any, keep: Keep | None = None) -> None:
+    """Assign a value to a target; `keep` gives the one that is stored, if it is another."""
+    if keep is not None and not isinstance(target, (ast.Tuple, ast.List)):
+        value = keep(visitor, target, value)
     if isinstance(target, ast.Name):
         visitor.scope.locals[target.id] = named(target.id, wrap(value))
     elif isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(visitor, target, value)
+        _unpack(visitor, target, value, keep)
     elif isinstance(target, ast.Attribute):
         _set_attribute(visitor, target, value)
     elif isinstance(target, ast.Subscript):
@@ -51,7 +67,9 @@ def _set_attribute(visitor: Visitor, target: ast.Attribute, value: Any) -> None:
     setattr(owner, target.attr, wrap(value))
 
 
-def _unpack(visitor: Visitor, target: ast.Tuple | ast.List, value: Any) -> None:
+def _unpack(
+    visitor: Visitor, target: ast.Tuple | ast.List, value: object, keep: Keep | None
+) -> None:
     names = target.elts
     star = next((i for i, t in enumerate(names) if isinstance(t, ast.Starred)), None)
     try:
@@ -59,4 +77,4 @@ def _unpack(visitor: Visitor, target: ast.Tuple | ast.List, value: Any) -> None:
     except TypeError as error:
         raise visitor.error(target, str(error)) from error
     for name, item in zip(names, values, strict=True):
-        bind(visitor, name.value if isinstance(name, ast.Starred) else name, item)
+        bind(visitor, name.value if isinstance(name, ast.Starred) else name, item, keep)

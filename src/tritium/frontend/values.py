@@ -81,6 +81,8 @@ def owner_of(value: Any, attribute: str) -> Any:
         return value
     if attribute in TENSOR_ATTRIBUTES and is_assigned(value.value):
         return to_tensor(value)
+    if attribute in TENSOR_ATTRIBUTES and attribute != "type" and isinstance(value.value, bool):
+        return to_tensor(value)  # whether a truth value was assigned is not known
     return value if attribute == "value" or hasattr(value, attribute) else value.value
 
 
@@ -227,14 +229,18 @@ def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
     what the others leave, as a tuple. Raises `TypeError` where their number is wrong."""
     value = value.value if isinstance(value, constexpr) else value
     if not isinstance(value, tl.tuple) and not is_sequence(value):
-        raise TypeError(f"cannot unpack {value!r}; a tuple is required")
+        raise TypeError(f"cannot unpack non-iterable value {value!r}; a tuple is required")
     values = [wrap(v) for v in value]
-    if star is None and len(values) != count:
-        raise TypeError(f"cannot unpack {len(values)} values into {count} variables")
+    wanted = count if star is None else count - 1
+    if len(values) < wanted:
+        least = "" if star is None else "at least "
+        raise TypeError(
+            f"not enough values to unpack (expected {least}{wanted}, got {len(values)})"
+        )
+    if star is None and len(values) > wanted:
+        raise TypeError(f"too many values to unpack (expected {wanted}, got {len(values)})")
     if star is not None:
         after = count - star - 1
-        if len(values) < star + after:
-            raise TypeError(f"not enough values to unpack: {len(values)}")
         rest = len(values) - after
         values = [*values[:star], tl.tuple(values[star:rest]), *values[rest:]]
     return values

@@ -30,16 +30,21 @@ from tritium.ir.layouts.encodings import alias_of
 from tritium.ir.locations import LOCATIONS, location_text, name_of, parts_of, quoted
 
 
-def print_module(module: ModuleOp, locations: bool = True, generic: bool = False) -> str:
+def print_module(
+    module: ModuleOp, locations: bool = True, generic: bool = False, variables: bool = True
+) -> str:
     """The text of a module; without `locations` only the operations; `generic` uses MLIR's
-    generic form for all ops but the module itself."""
-    return print_op(module, locations, generic)
+    generic form for all ops but the module itself. With `variables`, values have the names of the
+    program's variables."""
+    return print_op(module, locations, generic, variables)
 
 
-def print_op(op: Operation, locations: bool = False, generic: bool = False) -> str:
+def print_op(
+    op: Operation, locations: bool = False, generic: bool = False, variables: bool = True
+) -> str:
     """The text of one op, its values numbered afresh. Operands from outside have no names."""
     printer = IRPrinter(print_debuginfo=locations, print_generic_format=generic)
-    printer.name_values(op)
+    printer.name_values(op, variables)
     printer.print_op(op)
     printer.finish()
     return printer.text()
@@ -94,9 +99,10 @@ class IRPrinter(Printer):
 
     # Names
 
-    def name_values(self, root: Operation) -> None:
-        """Name all values that `root` and the ops in its regions define."""
-        names = _Names(self._ssa_values)
+    def name_values(self, root: Operation, variables: bool = True) -> None:
+        """Name all values that `root` and the ops in its regions define, with `variables` after
+        the program's variables."""
+        names = _Names(self._ssa_values, variables)
         names.name_results(root)
         pending = [(region, names) for region in root.regions]
         while pending:
@@ -325,14 +331,14 @@ def _scopes(region: Region) -> Iterator[Operation]:
 class _Names:
     """Chooses names, with MLIR's counters for numbers, arguments and conflicts."""
 
-    def __init__(self, chosen: dict[SSAValue, str]):
-        self.chosen = chosen
+    def __init__(self, chosen: dict[SSAValue, str], variables: bool):
+        self.chosen, self.variables = chosen, variables
         self.used: set[str] = set()
         self.number = self.argument = self.conflict = 0
 
     def nested(self) -> _Names:
         """For a region inside: names in use stay in use, counters go on."""
-        inner = _Names(self.chosen)
+        inner = _Names(self.chosen, self.variables)
         inner.used = set(self.used)
         inner.number, inner.argument = self.number, self.argument
         inner.conflict = self.conflict
@@ -347,7 +353,7 @@ class _Names:
                     default = f"arg{self.argument}"
                     self.argument += 1
                 hint = argument.name_hint or name_of(argument.location)
-                self._choose(argument, hint or default)
+                self._choose(argument, (self.variables and hint) or default)
             for op in block.ops:
                 self.name_results(op)
                 if op.regions and not getattr(op, "scoped", True):
@@ -368,6 +374,8 @@ class _Names:
                 self.chosen[result] = f"{name}#{i}"
 
     def _wanted(self, op: Operation) -> str | None:
+        if not self.variables:
+            return getattr(op, "default_name", None)
         hint = op.results[0].name_hint
         named = name_of(op.location)
         if named is not None and (hint is None or named.startswith(hint + "_")):

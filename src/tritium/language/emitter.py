@@ -54,6 +54,7 @@ class TargetFeatures:
         max_num_imprecise_acc_default: for fp8 dots; 0 where the target has no such notion.
         debug: whether `device_assert` is compiled in.
         sanitize_overflow: whether integer arithmetic is checked for overflow (with `debug`).
+        instrumentation_mode: the sanitizer's checks, separated by commas.
         num_warps: the launch's option, which kernels can ask for (`asked_num_warps`).
         num_ctas: how many blocks, a cluster, run a program.
         encoding: of the blocks that a program makes without saying which; None for no encoding.
@@ -73,6 +74,7 @@ class TargetFeatures:
     max_num_imprecise_acc_default: int = 0
     debug: bool = False
     sanitize_overflow: bool = True
+    instrumentation_mode: str = ""
     num_warps: int = 4
     num_ctas: int = 1
     encoding: Any = None

@@ -150,8 +150,8 @@ class module(operation):
         return True
 
     def str_nodebug(self) -> str:
-        """Its text without source locations."""
-        return print_module(self._module, locations=False)
+        """Its text without source locations and names of variables."""
+        return print_module(self._module, locations=False, variables=False)
 
     def __str__(self) -> str:
         return print_module(self._module)

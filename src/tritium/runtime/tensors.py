@@ -53,13 +53,19 @@ class TensorWrapper:
     def __init__(self, base: Any, dtype: Any):
         self.base = base
         self.dtype = dtype
+        self._data: Any = None
         self.device = getattr(base, "device", None)
         self.shape = base.shape
         self.is_cuda = getattr(base, "is_cuda", False)
 
     @property
     def data(self) -> Any:
-        return self.base.data
+        """What the base's `data` is, unless it was assigned, which changes nothing else."""
+        return self.base.data if self._data is None else self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._data = value
 
     def data_ptr(self) -> int:
         """The address of the first element."""

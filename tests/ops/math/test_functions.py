@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import tritium
 import tritium.language as tl
 from tests.language.support import block, eager
 from tritium.language.extra import libdevice
@@ -66,3 +67,48 @@ def test_libdevice():
             assert found.dtype == dtype
         with pytest.raises(ValueError, match=r"libdevice.asin: .*\(int32\); it takes \(fp32\) or"):
             libdevice.asin(block([1]))
+
+
+MAGNITUDES = """module {
+  tt.func public @kernel(%x: !tt.ptr<f8>, %y: !tt.ptr<f8>) attributes {noinline = false} {
+    %at = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>
+    %0 = tt.splat %x : !tt.ptr<f8> -> tensor<256x!tt.ptr<f8>>
+    %1 = tt.addptr %0, %at : tensor<256x!tt.ptr<f8>>, tensor<256xi32>
+    %2 = tt.splat %y : !tt.ptr<f8> -> tensor<256x!tt.ptr<f8>>
+    %3 = tt.addptr %2, %at : tensor<256x!tt.ptr<f8>>, tensor<256xi32>
+    %4 = tt.load %1 : tensor<256x!tt.ptr<f8>>
+    %5 = math.absf %4 : tensor<256xf8>
+    tt.store %3, %5 : tensor<256x!tt.ptr<f8>>
+    tt.return
+  }
+}
+"""
+
+
+@tritium.jit
+def magnitudes(x, out):
+    at = tl.arange(0, 256)
+    tl.store(out + at, tl.abs(tl.load(x + at)))
+
+
+@pytest.mark.parametrize(
+    "dtype,text",
+    [
+        (tl.float8e5, "f8E5M2"), (tl.float8e4nv, "f8E4M3FN"), (tl.float8e4b15, None),
+        (tl.float8e4b8, "f8E4M3FNUZ"), (tl.float8e5b16, "f8E5M2FNUZ"),
+    ],
+)  # fmt: skip
+def test_magnitudes_of_small_floats_keep_the_other_bits(dtype, text, tmp_path):
+    """Of infinities, too; 0x80 is the NaN of formats that have no negative zero."""
+    given = np.arange(256, dtype=np.uint8)
+    kept = (0x80,) if dtype in (tl.float8e4b8, tl.float8e5b16) else ()
+    kernels = [magnitudes]
+    if text is not None:
+        file = tmp_path / "kernel.ttir"
+        file.write_text(MAGNITUDES.replace("f8", text))
+        kernels.append(tritium.compile(str(file)))
+    for kernel in kernels:
+        x, out = given.view(np.int8).copy(), np.zeros(256, np.int8)
+        kernel[(1, 1, 1)](tritium.reinterpret(x, dtype), tritium.reinterpret(out, dtype))
+        want = np.where(np.isin(given, kept), given, given & 0x7F)
+        np.testing.assert_array_equal(out.view(np.uint8), want)

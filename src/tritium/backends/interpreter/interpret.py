@@ -185,6 +185,7 @@ class InterpretedKernel:
         return TargetFeatures(
             debug=bool(self._debug if debug is None else debug) or knobs.runtime.debug,
             sanitize_overflow=bool(kwargs.get("sanitize_overflow", True)),
+            instrumentation_mode=",".join(self._checks(kwargs)),
             num_warps=kwargs.get("num_warps") or 4,
             sorts=True,
             num_ctas=kwargs.get("num_ctas") or 1,

@@ -134,6 +134,7 @@ class _Rewriter(ast.NodeTransformer):
         }  # fmt: skip
         self.locals = self.parameters | imported | {n.id for n in stores}
         self.loops = 0
+        self.announced: set[str] = set()
         self.count = 0
 
     def run(self) -> None:
@@ -344,8 +345,14 @@ class _Rewriter(ast.NodeTransformer):
         for part in (part for target in node.targets for part in ast.walk(target)):
             if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
                 return self._refused(node, _NO_ITEM)
-        value = self._k("assigned", self.visit(node.value), at=node.value)
+        value = self.visit(node.value)
         node.targets = [self.visit(target) for target in node.targets]
+        names = [name for target in node.targets for name in _stored_names(target)]
+        announced = [name for name in names if name in self.announced]
+        if announced:
+            self.announced.difference_update(announced)
+            return self._declaring(node, value, announced)
+        value = self._k("assigned", value, at=node.value)
         if not any(isinstance(t, (ast.Tuple, ast.List)) for t in node.targets):
             node.value = value
             return node
@@ -356,6 +363,21 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(target, (ast.Tuple, ast.List)):
                 taken = self._unpack(target, taken)
             result.append(ast.Assign([target], taken))
+        return [_located(statement, node) for statement in result]
+
+    def _declaring(self, node: ast.Assign, value: ast.expr, names: Sequence[str]) -> Any:
+        """An assignment to names that are declared `tl.constexpr`, and perhaps to others."""
+        kept, result = self._fresh("v"), list[ast.stmt]()
+        result.append(ast.Assign([ast.Name(kept, ast.Store())], value))
+        for target in node.targets:
+            taken: ast.expr = ast.Name(kept, ast.Load())
+            if isinstance(target, (ast.Tuple, ast.List)):
+                taken = self._unpack(target, taken)
+            result.append(ast.Assign([target], taken))
+            for name in _stored_names(target):
+                how = "weak" if name in names else "assigned"
+                stored = self._k(how, ast.Name(name, ast.Load()), at=node)
+                result.append(ast.Assign([ast.Name(name, ast.Store())], stored))
         return [_located(statement, node) for statement in result]
 
     def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> ast.expr:
@@ -377,6 +399,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None or not isinstance(node.target, ast.Name):
+            if isinstance(node.target, ast.Name) and is_constexpr_annotation(node.annotation):
+                self.announced.add(node.target.id)
             return self.generic_visit(node)
         value, name = self.visit(node.value), node.target.id
         if is_constexpr_annotation(node.annotation):
@@ -393,7 +417,7 @@ class _Rewriter(ast.NodeTransformer):
         if self.loops:
             return self._refused(
                 node,
-                "Cannot have `return` statements inside `while` or `for` statements in a kernel; "
+                "Cannot have `return` statements inside `while` or `for` statements in triton; "
                 "compute the value in a variable and return it after the loop",
             )
         self.generic_visit(node)
@@ -544,3 +568,9 @@ def _stored(statements: Sequence[ast.stmt]) -> list[str]:
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]  # fmt: skip
     return list(dict.fromkeys(names))
+
+
+def _stored_names(target: ast.expr) -> list[str]:
+    """The variables that a target of an assignment sets."""
+    found = (part for part in ast.walk(target) if isinstance(part, ast.Name))
+    return [part.id for part in found if isinstance(part.ctx, ast.Store)]

@@ -244,6 +244,11 @@ class Semantics:
         return assigned(value) if is_dynamic(value) else declared(value)
 
     @staticmethod
+    def weak(value: object) -> object:
+        """The value of a name that was declared `tl.constexpr` before."""
+        return value if is_dynamic(value) else declared(value)
+
+    @staticmethod
     def assigned(value: Any) -> Any:
         """The value that an assignment to a plain name stores."""
         return assigned(value)

@@ -111,7 +111,15 @@ def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value
 
 for _op, _rule in table.shared_rules(in_float, value_type).items():
     lowers(ELEMENTWISE, _op)(_rule)
-lowers(ELEMENTWISE, math.AbsFOp)(table.intrinsic(in_float, "fabs"))
+
+
+@lowers(ELEMENTWISE, math.AbsFOp)
+def absolute(c: Context, op: Op, a: Value) -> Value:
+    if a.type == "i8":
+        return table.clear_sign(c, op, a)
+    return in_float(c, (a,), functools.partial(c.f.intrinsic, "fabs"))
+
+
 for _op, _opcode in (table.SHIFTS | table.DIVISIONS).items():
     lowers(ELEMENTWISE, _op)(table.binary(_opcode))
 

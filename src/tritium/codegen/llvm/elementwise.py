@@ -67,6 +67,16 @@ def intrinsic(in_float: InFloat, name: str) -> Rule:
     return rule
 
 
+def clear_sign(c: Any, op: Op, a: Value) -> Value:
+    """The magnitude of a float of eight bits, which is an integer here. In the formats without a
+    negative zero its place is that of the NaN, which stays."""
+    f = c.f
+    result = f.op("and", a, const(a.type, 0x7F))
+    if ir.element_type(op.operands[0].type) in (ir.f8e4m3fnuz, ir.f8e5m2fnuz):
+        result = f.select(f.icmp("eq", a, const(a.type, -0x80)), a, result)
+    return result
+
+
 def binary(opcode: str) -> Rule:
     """The rule for an op that is one instruction."""
 

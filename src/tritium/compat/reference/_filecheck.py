@@ -99,8 +99,13 @@ def run_parser(
     return ir.module(module)
 
 
-def run_filecheck_test(kernel_fn: JITFunction[Any]) -> None:
-    """Match a kernel without parameters against the CHECK lines in its source.
+def run_filecheck_test(
+    kernel_fn: JITFunction[Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    target: GPUTarget = stub_target,
+) -> None:
+    """Match a kernel, made for these arguments, against the CHECK lines in its source.
 
     Raises:
         MatchError: they do not match.
@@ -111,7 +116,8 @@ def run_filecheck_test(kernel_fn: JITFunction[Any]) -> None:
     template = inspect.getsource(kernel_fn.fn)
     if "CHECK" not in template:
         raise ValueError(f"kernel {kernel_fn.__name__} has no CHECK lines")
-    run_filecheck(kernel_fn.__name__, run_parser(kernel_fn).str_nodebug(), template)
+    module = run_parser(kernel_fn, args, kwargs, target)
+    run_filecheck(kernel_fn.__name__, module.str_nodebug(), template)
 
 
 def filecheck_test(fn: JITFunction[Any]) -> Callable[..., None]:

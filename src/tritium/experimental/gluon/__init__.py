@@ -23,9 +23,7 @@ from tritium.experimental.gluon._runtime import (
     jit,
 )
 from tritium.language.core import must_use_result
-from tritium.language.values.aggregate import (
-    _aggregate as aggregate,  # pyright: ignore[reportPrivateUsage]
-)
+from tritium.language.values.aggregate import aggregate
 
 __all__ = [
     "GluonASTSource", "GluonJITFunction", "aggregate", "amd", "constexpr_function", "jit",

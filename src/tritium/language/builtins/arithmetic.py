@@ -136,8 +136,8 @@ def promote(a: dtype, a_weak: bool, b: dtype, b_weak: bool, divides: bool) -> dt
         raise TypeError(f"unexpected type {a} and {b}")
     if divides and a.int_signedness != b.int_signedness:
         raise TypeError(
-            f"Cannot use /, //, or % with {a!r} and {b!r} because they differ in signedness, so "
-            "that the result would hardly be the expected one; cast one of them"
+            f"Cannot use /, //, or % with {a!r} and {b!r} because they have different "
+            "signedness; cast one of them"
         )
     return integer_promote(a, b)
 
@@ -633,7 +633,9 @@ def clamp(
 def absolute(value: TensorLike) -> tensor:
     """The magnitude; unsigned numbers stay."""
     x = to_tensor(value)
-    if x.dtype.is_fp8e4b15():
+    if x.dtype.is_fp8e4b15() or x.dtype.is_fp8e4nv() or x.dtype.is_fp8e5():
+        # Computed in fp32, as other functions of such small floats, an infinity would come back as
+        # the largest number. (In the other formats there is none, and 0x80 is a NaN.)
         bits = and_(bitcast(x, uint8), constant(0x7F, uint8))
         return bitcast(bits, x.dtype)
     if x.dtype.is_floating():

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
-from tritium.language.values.constexpr import OF_SCALARS, as_assigned
+from tritium.language.values.constexpr import OF_SCALARS, as_assigned, scalar_of
 from tritium.language.values.tensor import tensor
 from tritium.ops.base import Op
 
@@ -56,6 +56,7 @@ def _divided(compute: Callable[..., tensor], left: object, right: object) -> obj
 
 
 OF_SCALARS.update({
+    scalar_of: casts.to_tensor,
     operator.add: partial(_computed, arithmetic.add),
     operator.sub: partial(_computed, arithmetic.sub),
     operator.mul: partial(_computed, arithmetic.mul),

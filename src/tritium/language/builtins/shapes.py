@@ -64,7 +64,7 @@ def expand_dims(input: TensorLike, axis: object) -> tensor:
         raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
     places = sorted(a % rank for a in axes)
     if len(set(places)) != len(places):
-        raise ValueError(f"expand_dims received duplicate axes, axes={list(axes)}")
+        raise ValueError(f"expand_dims received duplicate axes, normalized axes = {places}")
     for place in places:
         x = arithmetic.expand_dims(x, place)
     return x

@@ -20,13 +20,17 @@ import builtins
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tritium.ir.types import Type
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import Handle, base_type, base_value, class_of, mark_builtin
-from tritium.language.values.constexpr import constexpr
+from tritium.language.values.constexpr import constexpr, scalar_of, unwrap
 from tritium.language.values.tuples import tuple, type_of, wrap
+
+C = TypeVar("C", bound="builtins.type[object]")
+_BEGUN = "_begun"
+"""The attribute that an object has while its `__init__` runs."""
 
 
 class aggregate_type(base_type):
@@ -37,6 +41,7 @@ class aggregate_type(base_type):
         self.fields = builtins.tuple(fields)
 
     def __eq__(self, other: object) -> bool:
+        other = unwrap(other)
         return (
             isinstance(other, aggregate_type)
             and self.cls is other.cls
@@ -59,7 +64,8 @@ class aggregate_type(base_type):
                    for a, b in pairs)  # fmt: skip
 
     def mangle(self) -> str:
-        return f"{self.cls.__name__}<{', '.join(t.mangle() for _, t in self.fields)}>"
+        name = f"{self.cls.__module__}.{self.cls.__qualname__}"
+        return f"{name}<{', '.join(t.mangle() for _, t in self.fields)}>"
 
     def flatten_types(self) -> list[Type]:
         return [ir for _, t in self.fields for ir in t.flatten_types()]
@@ -89,6 +95,8 @@ def _check(cls: builtins.type[Any], name: str, value: Any, annotation: Any) -> A
     if annotation is constexpr and not isinstance(value, base_value):
         return constexpr(value)
     value = wrap(value)
+    if inspect.isclass(annotation) and annotation is not constexpr:
+        value = scalar_of(value)
     if annotation is constexpr:
         fits = not value.flatten()
     elif isinstance(annotation, base_type):
@@ -106,9 +114,13 @@ def _check(cls: builtins.type[Any], name: str, value: Any, annotation: Any) -> A
     return value
 
 
-def _aggregate(  # pyright: ignore[reportUnusedFunction]
-    cls: builtins.type[Any],
-) -> builtins.type[Any]:
+def aggregate(cls: C) -> C:
+    """Decorator: `tl.core._aggregate` of objects whose fields cannot be assigned once they are
+    made; `aggregate_replace` makes changed ones."""
+    return cast("C", _aggregate(cls, frozen=True))
+
+
+def _aggregate(cls: builtins.type[Any], frozen: bool = False) -> builtins.type[Any]:
     """Decorator: makes a class with annotated fields a value type of the kernel language.
 
     Annotations are `tl.tensor`, `tl.constexpr`, `tl.tuple`, a language type, or another aggregate.
@@ -127,11 +139,15 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     if isinstance(initialise, JITCallable):
         raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
 
-    aggregate_value: Any = _value_class(cls, annotations, members, initialise)
+    aggregate_value: Any = _value_class(cls, annotations, members, initialise, frozen)
     for name, member in members.items():
         if isinstance(member, JITCallable):
             setattr(aggregate_value, name, _Method(member))
-        elif name in vars(cls) and not name.startswith("__"):
+            continue
+        if isinstance(member, (staticmethod, classmethod)):
+            # Called as it is, to make an object of tensors, say.
+            mark_builtin(cast("Any", member).__func__)
+        if name in vars(cls) and not name.startswith("__"):
             setattr(aggregate_value, name, member)  # where programs assign it anew
     aggregate_value.__name__ = cls.__name__
     aggregate_value.__qualname__ = cls.__qualname__
@@ -141,7 +157,7 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
 
 def _value_class(
     cls: builtins.type[Any], annotations: Mapping[str, object], members: Mapping[str, object],
-    initialise: Callable[..., None],
+    initialise: Callable[..., None], frozen: bool,
 ) -> builtins.type[object]:  # fmt: skip
     """A subclass of `cls` whose objects are values of the kernel language, with fields by name."""
 
@@ -151,7 +167,11 @@ def _value_class(
         __aggregate_members__ = members
 
         def __init__(self, *args: Any, **kwargs: Any):
+            outermost = _BEGUN not in self.__dict__  # one of a base class may be called within
+            object.__setattr__(self, _BEGUN, True)
             initialise(self, *args, **kwargs)
+            if outermost:
+                object.__delattr__(self, _BEGUN)
             for name in annotations:
                 if name not in self.__dict__:
                     raise AttributeError(
@@ -161,6 +181,11 @@ def _value_class(
         def __setattr__(self, name: str, value: Any) -> None:
             if name not in annotations:
                 raise AttributeError(f"{cls.__name__} has no field '{name}'")
+            if frozen and _BEGUN not in self.__dict__:
+                raise AttributeError(
+                    f"cannot assign to field '{name}' on immutable aggregate {cls.__name__}; "
+                    "aggregate_replace makes a changed one"
+                )
             object.__setattr__(self, name, _check(cls, name, value, annotations[name]))
 
         @property
@@ -227,7 +252,7 @@ def aggregate_replace(instance: Any, **changes: Any) -> Any:
     Raises `TypeError` for what is no aggregate, and for names that are no fields.
     """
     if not is_mutable(instance):
-        raise TypeError(f"aggregate_replace: {instance!r} is no aggregate")
+        raise TypeError(f"aggregate_replace expects an aggregate instance; got {instance!r}")
     cls: Any = class_of(instance)
     names = list(cls.__aggregate_fields__)
     for name in changes:

@@ -91,6 +91,13 @@ OF_SCALARS: dict[Operation, Operation] = {}
 `builtins.numbers` puts them here."""
 
 
+def scalar_of(value: object) -> object:
+    """The scalar tensor that a number assigned to a name stands for; other values as they are."""
+    if isinstance(value, constexpr) and is_assigned(value.value):
+        return OF_SCALARS[scalar_of](value)
+    return value
+
+
 def _computed(function: Operation, *operands: object) -> constexpr:
     """An operator's result; assigned numbers compute as the scalars that they stand for."""
     if not any(map(is_assigned, operands)):
@@ -120,6 +127,7 @@ class constexpr_type(base_type):
         self.value = unwrap(value)
 
     def __eq__(self, other: object) -> bool:
+        other = unwrap(other)
         return isinstance(other, constexpr_type) and _identical(self.value, other.value)
 
     def __hash__(self) -> int:
@@ -139,6 +147,8 @@ class constexpr_type(base_type):
             return f"c{value.mangle()}"
         if isinstance(value, _ASSIGNED):
             return f"c{value}v{value.dtype or ''}"
+        if hasattr(value, "__jit_callable__"):
+            return f"cJITFunction({value.__module__}:{value.__qualname__})"
         return f"c{getattr(value, '__qualname__', value) if callable(value) else value}"
 
     def flatten_types(self) -> list[Type]:

@@ -27,6 +27,7 @@ class tuple_type(base_type):
         return f"[{','.join(f'{field}:{type}' for field, type in members)}]"
 
     def __eq__(self, other: object) -> bool:
+        other = unwrap(other)
         return (
             isinstance(other, tuple_type)
             and self.types == other.types

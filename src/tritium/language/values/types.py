@@ -482,6 +482,7 @@ class tensor_descriptor_type(base_type):
         return f"TD{members}TD"
 
     def __eq__(self, other: object) -> bool:
+        other = unwrap(other)
         return (
             isinstance(other, tensor_descriptor_type)
             and self.block_type == other.block_type
@@ -534,7 +535,7 @@ def validate_block_shape(shape: Sequence[object]) -> int:
                 f"`{'constexpr[' + type(extent).__name__ + ']'}`"
             )
         if extent <= 0 or extent & (extent - 1):
-            raise ValueError(f"Shape element {i} must be a power of 2; got {extent}")
+            raise ValueError(f"Shape element {i} must be a power of 2")
         numel *= extent
     if numel > TRITON_MAX_TENSOR_NUMEL:
         raise ValueError(

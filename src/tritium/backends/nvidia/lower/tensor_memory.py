@@ -95,7 +95,9 @@ def _allocate(c: Context, op: Any, count: int) -> Value:
     if (blocks := blocks_together(c, op)) > 1:
         c.synchronize()  # both blocks run
     text = f"@$1 tcgen05.alloc.cta_group::{blocks}.sync.aligned.shared::cta.b32 [$0], {count};"
-    c.asm("void", text, "r,b,~{memory}", c.address(place), first)
+    # Other programs of this multiprocessor need not wait with theirs until this one returns.
+    permit = f"tcgen05.relinquish_alloc_permit.cta_group::{blocks}.sync.aligned"
+    c.asm("void", f"{text} @$1 {permit};", "r,b,~{memory}", c.address(place), first)
     c.barrier()
     address = c.f.load("i32", place, 4)
     c.barrier()  # the place is used again

@@ -165,6 +165,8 @@ def negate(c: Context, op: Op, a: Value) -> Value:
 
 @lowers("cpu", math.AbsFOp)
 def absolute(c: Context, op: Op, a: Value) -> Value:
+    if scalar(a.type) == "i8":
+        return table.clear_sign(c, op, a)
     return _sign_bit(c, a, "and")
 
 
