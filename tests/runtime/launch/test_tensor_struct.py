@@ -65,8 +65,8 @@ def test_places_are_found_in_any_mode(plain: int, mode: Any) -> None:
 
 
 def test_addresses_are_no_flags() -> None:
-    """What frees the memory is another function after the change; where the library is loaded
-    decides which bits of the two addresses differ."""
+    """The function that frees the memory is another one after the change; where the library is
+    loaded decides which bits of the two addresses differ."""
     flags = (0x0000000001000100, 0x0000000000000100)
     for base in range(0x7F0000000000, 0x7F0000000000 + (1 << 18), 1 << 12):
         before = [[base + 0x4E2A0, 0x5591CC9E80 + 64 * i, flags[0]] for i in range(3)]
