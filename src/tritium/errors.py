@@ -116,9 +116,10 @@ class OutOfResources(TritonError):
 
     def __init__(self, required: int, limit: int, name: str):
         self.required, self.limit, self.name = required, limit, name
+        reduced = "`num_warps`" if name == "threads" else "block sizes or `num_stages`"
         super().__init__(
             f"out of resource: {name}, Required: {required}, Hardware limit: {limit}. "
-            "Reducing block sizes or `num_stages` may help."
+            f"Reducing {reduced} may help."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tests.ir.test_reference_runs import REFERENCE
 from tritium.backends.amd import amdgcn, disassembly
 from tritium.backends.base import make_backend
+from tritium.errors import OutOfResources
 from tritium.language.extra import hip
 from tritium.language.extra.hip import libdevice
 from tritium.target import GPUTarget
@@ -180,7 +181,7 @@ def test_bad_targets(target: GPUTarget, message: str) -> None:
     ("options", "error", "message"),
     [
         ({"num_ctas": 2}, ValueError, "num_ctas is 2, for gfx942"),
-        ({"num_warps": 32}, ValueError, "16 waves of 64"),
+        ({"num_warps": 32}, OutOfResources, "Required: 2048, Hardware limit: 1024"),
         ({"num_warps": 3}, AssertionError, "power of 2"),
         ({"matrix_instr_nonkdim": 8}, ValueError, "0, 4, 16 or 32"),
         ({"kpack": 3}, ValueError, "1 or 2"),

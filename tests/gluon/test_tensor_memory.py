@@ -3,6 +3,7 @@ and what is refused."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, linear
 from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorMemorySpace
+from tritium.ops.parsing import parse_module
+from tritium.ops.ttgir.tcgen05 import TCGen5CommitOp, TCGen5MMAOp
 from tritium.ops.ttgir.types import memdesc_of
 
 
@@ -135,7 +138,12 @@ def test_products_of_two_blocks() -> None:
 
 
 def test_ends_of_products_are_told_to_blocks_with_copies() -> None:
-    ptx = kernel_of("two pairs", commit=True).asm["ptx"]
+    kernel = kernel_of("two pairs", commit=True)
+    module = parse_module(kernel.asm["ttgir"])
+    (commit,) = (op for op in module.walk() if isinstance(op, TCGen5CommitOp))
+    (product,) = (op for op in module.walk() if isinstance(op, TCGen5MMAOp))
+    assert commit.reaches_blocks and product.reaches_blocks and commit.most_arrivals() == inf
+    ptx = kernel.asm["ptx"]
     in_order(ptx, r"mbarrier.init.shared::cta.b64 \[%r\d+\], 2;", "mov.b16 .*, 15;",
              "tcgen05.commit.cta_group::2.*multicast::cluster.b64")  # fmt: skip
     ptx = kernel_of("copies").asm["ptx"]

@@ -14,6 +14,7 @@ from tests.support.launching import module_from
 from tritium.backends.base import make_backend
 from tritium.backends.nvidia.options import CUDAOptions
 from tritium.compiler import ASTSource
+from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
 
@@ -42,6 +43,11 @@ def test_external_libraries_as_a_dict(tmp_path: Path) -> None:
     changed = CUDAOptions(extern_libs=options.extern_libs).hash()
     paths[0].write_bytes(b"z.bc")
     assert changed != options.hash(), "what the files hold counts"
+
+
+def test_more_threads_than_a_block_can_have() -> None:
+    with pytest.raises(OutOfResources, match=r"Required: 2048, .* 1024. Reducing `num_warps` may"):
+        compiled(num_warps=64)
 
 
 @pytest.mark.parametrize("arch", [80, 90, 120])

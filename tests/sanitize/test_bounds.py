@@ -12,11 +12,10 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.support.device import device
 from tritium.sanitize.extents import extent_of, memory_of
 from tritium.sanitize.launch import SanitizerError
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+pytestmark = pytest.mark.cpu
 
 
 @pytest.fixture(autouse=True)

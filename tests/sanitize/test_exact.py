@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import tritium
 import tritium.language as tl
-from tests.support.device import device
 from tritium import knobs
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.cli.app import app
@@ -34,7 +33,7 @@ except ImportError:
     _torch = None
 torch: Any = _torch
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="compiles for the CPU")]
+pytestmark = pytest.mark.cpu
 
 FLOATS = [ir.f16, ir.bf16, ir.f32, ir.f64, ir.f8e5m2, ir.f8e4m3fn, ir.f8e4m3fnuz, ir.f8e5m2fnuz]
 random = np.random.default_rng(0)

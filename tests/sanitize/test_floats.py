@@ -10,13 +10,12 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.support.device import device
 from tritium.sanitize.extents import Copy
 from tritium.sanitize.floats import origin
 from tritium.sanitize.kinds import NAN
 from tritium.sanitize.launch import SanitizerError
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+pytestmark = pytest.mark.cpu
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,11 @@ import tritium.language as tl
 from tests.gluon import hopper_programs, partition_programs
 from tests.gluon.support import launcher
 from tests.sanitize import test_races
-from tests.support.device import device
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.sanitize.allocations import new_arrays_filled
 from tritium.sanitize.launch import SanitizerError
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+pytestmark = pytest.mark.cpu
 
 
 @tritium.jit

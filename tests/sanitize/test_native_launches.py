@@ -14,7 +14,6 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.support.device import device
 from tritium.codegen.llvm.writer import Module
 from tritium.launch.memory_extents import ExtentWriter
 from tritium.launch.records import API
@@ -31,7 +30,7 @@ except ImportError:
     _torch = None
 torch: Any = _torch
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="launches on the CPU")]
+pytestmark = pytest.mark.cpu
 
 
 @tritium.jit

@@ -9,11 +9,10 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.support.device import device
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.sanitize.launch import SanitizerError
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+pytestmark = pytest.mark.cpu
 
 
 @tritium.jit

@@ -11,7 +11,6 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.support.device import device
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.extents import memory_of
@@ -19,7 +18,7 @@ from tritium.sanitize.launch import SanitizerError
 from tritium.sanitize.meetings import Noting, NotingShadow
 from tritium.sanitize.shadow import ATOMIC, READS, Noted, Shadow
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+pytestmark = pytest.mark.cpu
 
 N, BLOCK = 1024, 128
 

@@ -17,7 +17,6 @@ from tests.gluon import (
     partition_programs,
 )
 from tests.gluon.support import launcher
-from tests.support.device import device
 from tritium.backends.interpreter.failures import InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
@@ -32,7 +31,7 @@ from tritium.experimental.gluon.language.nvidia.hopper import fence_async_shared
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.sanitize.launch import SanitizerError
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="interpreted programs")]
+pytestmark = pytest.mark.cpu
 
 PROGRAMS = {
     **memory_programs.PROGRAMS, **hopper_programs.PROGRAMS, **blackwell_programs.PROGRAMS,

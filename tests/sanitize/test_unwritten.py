@@ -11,12 +11,11 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.simt.backend import use
-from tests.support.device import device
 from tritium.backends.active import driver
 from tritium.sanitize.allocations import new_arrays_filled
 from tritium.sanitize.launch import SanitizerError
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+pytestmark = pytest.mark.cpu
 
 
 @pytest.fixture(params=["cpu", "simt"], autouse=True)

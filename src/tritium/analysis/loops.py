@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from xdsl.ir import Operation
 
@@ -10,9 +10,14 @@ from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.scf import ForOp
 
 
+def is_counted(op: Operation | None) -> TypeGuard[ForOp]:
+    """True if an op is a counted loop."""
+    return isinstance(op, ForOp)
+
+
 def counted_loops(op: Operation) -> list[ForOp]:
     """The counted loops in the regions of an op, or itself, inner ones before those around them."""
-    return [inner for inner in op.walk(region_first=True) if isinstance(inner, ForOp)]
+    return [inner for inner in op.walk(region_first=True) if is_counted(inner)]
 
 
 def innermost_loops(function: Operation) -> list[ForOp]:
@@ -24,7 +29,7 @@ def loops_around(op: Operation) -> list[ForOp]:
     """The counted loops around an op, the innermost first, up to an op of another kind."""
     found: list[ForOp] = []
     around = op.parent_op()
-    while isinstance(around, ForOp):
+    while is_counted(around):
         found.append(around)
         around = around.parent_op()
     return found

@@ -19,6 +19,7 @@ from typing import Any
 
 from tritium.aot import ABOUT
 from tritium.aot.grid import OPERATIONS, parsed
+from tritium.codegen.llvm.writer import c_string
 from tritium.native.pool import CONTEXT, FAULT
 
 _TYPES = {"fp32": "float", "fp64": "double"}
@@ -66,9 +67,8 @@ def entry_ir(
 
 
 def _described(about: Mapping[str, Any]) -> str:
-    text = json.dumps(about).encode() + b"\0"
-    data = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text)
-    return f'@{ABOUT} = constant [{len(text)} x i8] c"{data}", align 1'
+    type, text = c_string(json.dumps(about))
+    return f"@{ABOUT} = constant {type} {text}, align 1"
 
 
 def _declared(scratch: int) -> list[str]:

@@ -29,12 +29,15 @@ from typing import Any, ClassVar, Protocol, cast
 
 from tritium import knobs
 from tritium.cache import CachedObjects
+from tritium.errors import OutOfResources
 from tritium.language.emitter import TargetFeatures
 from tritium.ops.attributes import DIVISIBILITY, PADDING
 from tritium.sanitize.kinds import EXACT
 from tritium.target import GPUTarget, Processor, provide_processors
 
 Stage = Callable[[Any, dict[str, Any]], Any]
+MOST_THREADS = 1024
+"""The threads of a GPU's thread block (workgroup) at the most."""
 
 
 class Language(Enum):
@@ -295,6 +298,12 @@ def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> 
             raise ValueError(f"{name} is {value!r}; an int from {least} on is required")
     if num_warps & (num_warps - 1):
         raise AssertionError(f"num_warps must be a power of 2; got {num_warps}")
+
+
+def check_threads(num_warps: int, warp_size: int) -> None:
+    """Raise `OutOfResources` for more threads than a block of a GPU can have."""
+    if num_warps * warp_size > MOST_THREADS:
+        raise OutOfResources(num_warps * warp_size, MOST_THREADS, "threads")
 
 
 def grid_sizes(grid: Any) -> tuple[int, int, int]:

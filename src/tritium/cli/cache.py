@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tritium import knobs
-from tritium.cache.entries import find_entries
+from tritium.cache.entries import Entry, find_entries
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ def folder() -> Path:
 def measure() -> Count:
     """A summary of the cache's contents."""
     entries, foreign = find_entries(knobs.cache.dir)
-    return Count(
-        kernels=sum(entry.kernels for entry in entries),
-        others=sum(not entry.kernels for entry in entries),
-        size=sum(entry.size for entry in entries),
-        foreign=len(foreign),
-    )
+    return _count(entries, len(foreign))
+
+
+def _count(entries: Sequence[Entry], foreign: int) -> Count:
+    kernels = sum(entry.kernels for entry in entries)
+    others = sum(not entry.kernels for entry in entries)
+    return Count(kernels, others, sum(entry.size for entry in entries), foreign)
 
 
 def describe() -> str:
@@ -66,9 +68,4 @@ def clear_all() -> Count:
     """Remove every entry and nothing else; returns what was removed, and what is not ours."""
     entries, foreign = find_entries(knobs.cache.dir)
     removed = [entry for entry in entries if entry.remove()]
-    return Count(
-        kernels=sum(entry.kernels for entry in removed),
-        others=sum(not entry.kernels for entry in removed),
-        size=sum(entry.size for entry in removed),
-        foreign=len(foreign) + len(entries) - len(removed),
-    )
+    return _count(removed, len(foreign) + len(entries) - len(removed))

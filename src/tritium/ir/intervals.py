@@ -7,7 +7,6 @@ interval hold, the elements are those that the same arithmetic on unbounded inte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from xdsl.ir import SSAValue
@@ -220,7 +219,7 @@ def quotient(algebra: Algebra, type: ir.Type, dividend: Interval, divisor: Inter
     return Interval(algebra.combined("sub", 0, most, type), most, dividend.conditions)
 
 
-def no_larger(algebra: Algebra, type: ir.Type, operands: Sequence[Interval]) -> Interval:
+def no_larger(algebra: Algebra, type: ir.Type, *operands: Interval) -> Interval:
     """The interval of numbers from 0 to the first operand that cannot be negative."""
     for found in operands:
         if found.non_negative:
@@ -228,9 +227,8 @@ def no_larger(algebra: Algebra, type: ir.Type, operands: Sequence[Interval]) -> 
     return algebra.unknown(type)
 
 
-def bits_of_either(algebra: Algebra, type: ir.Type, operands: Sequence[Interval]) -> Interval:
+def bits_of_either(algebra: Algebra, type: ir.Type, first: Interval, second: Interval) -> Interval:
     """The interval of numbers whose bits come from two numbers."""
-    first, second = operands
     ends = first.high, second.high
     if not (first.non_negative and second.non_negative) or not all(
         isinstance(end, int) for end in ends

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build
@@ -30,88 +31,28 @@ def unary(cls: type[Op], x: TensorLike, allowed: list[str] = _FLOATS) -> tensor:
     return build(cls, value, like=value)
 
 
-@tensor_member
-@builtin
-def exp(x: TensorLike) -> tensor:
-    """e to the power of `x` (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.ExpOp, x)
+_Function: TypeAlias = Callable[[TensorLike], tensor]
 
 
-@tensor_member
-@builtin
-def exp2(x: TensorLike) -> tensor:
-    """2 to the power of `x` (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.Exp2Op, x)
+def _function(name: str, cls: type[Op], allowed: list[str] = _FLOATS) -> _Function:
+    """The function of one tensor that is the op."""
+
+    def function(x: TensorLike) -> tensor:
+        return unary(cls, x, allowed)
+
+    function.__name__ = function.__qualname__ = name
+    about = (cls.__doc__ or "").partition(";")[0].rstrip(".")
+    function.__doc__ = f"{about} ({', '.join(allowed)}; `ValueError` for others)."
+    return tensor_member(builtin(function))
 
 
-@tensor_member
-@builtin
-def log(x: TensorLike) -> tensor:
-    """The natural logarithm (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.LogOp, x)
-
-
-@tensor_member
-@builtin
-def log2(x: TensorLike) -> tensor:
-    """The logarithm to base 2 (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.Log2Op, x)
-
-
-@tensor_member
-@builtin
-def cos(x: TensorLike) -> tensor:
-    """The cosine of an angle in radians (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.CosOp, x)
-
-
-@tensor_member
-@builtin
-def sin(x: TensorLike) -> tensor:
-    """The sine of an angle in radians (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.SinOp, x)
-
-
-@tensor_member
-@builtin
-def sqrt(x: TensorLike) -> tensor:
-    """The square root, perhaps off by an ulp (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.SqrtOp, x)
-
-
-@tensor_member
-@builtin
-def sqrt_rn(x: TensorLike) -> tensor:
-    """The square root, correctly rounded (fp32; `ValueError` for others)."""
-    return unary(ttir.PreciseSqrtOp, x, ["fp32"])
-
-
-@tensor_member
-@builtin
-def rsqrt(x: TensorLike) -> tensor:
-    """1 / sqrt(x) (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.RsqrtOp, x)
-
-
-@tensor_member
-@builtin
-def erf(x: TensorLike) -> tensor:
-    """The error function (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.ErfOp, x)
-
-
-@tensor_member
-@builtin
-def floor(x: TensorLike) -> tensor:
-    """The next integer downward (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.FloorOp, x)
-
-
-@tensor_member
-@builtin
-def ceil(x: TensorLike) -> tensor:
-    """The next integer upward (fp32, fp64; `ValueError` for others)."""
-    return unary(ops.CeilOp, x)
+exp, exp2 = _function("exp", ops.ExpOp), _function("exp2", ops.Exp2Op)
+log, log2 = _function("log", ops.LogOp), _function("log2", ops.Log2Op)
+cos, sin = _function("cos", ops.CosOp), _function("sin", ops.SinOp)
+sqrt, rsqrt = _function("sqrt", ops.SqrtOp), _function("rsqrt", ops.RsqrtOp)
+sqrt_rn = _function("sqrt_rn", ttir.PreciseSqrtOp, ["fp32"])
+erf = _function("erf", ops.ErfOp)
+floor, ceil = _function("floor", ops.FloorOp), _function("ceil", ops.CeilOp)
 
 
 @tensor_member

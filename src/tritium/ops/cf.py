@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
@@ -17,6 +17,7 @@ from tritium.ops.elementwise import check_condition
 from tritium.ops.evaluation import Jump
 from tritium.ops.fields import operand, string_attr, variadic
 from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.scf import parse_values
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -46,15 +47,9 @@ def _parse_target(parser: Parser) -> tuple[Block, list[SSAValue]]:
     target = parser.parse_successor()
     if not parser.parse_optional_punctuation("("):
         return target, []
-    values = [parser.parse_unresolved_operand()]
-    while parser.parse_optional_punctuation(","):
-        values.append(parser.parse_unresolved_operand())
-    parser.parse_punctuation(":")
-    types: list[Attribute] = [parser.parse_type()]
-    while parser.parse_optional_punctuation(","):
-        types.append(parser.parse_type())
+    values = parse_values(parser)
     parser.parse_punctuation(")")
-    return target, list(parser.resolve_operands(values, types, parser.pos))
+    return target, values
 
 
 class BranchOp(Op, traits=[IsTerminator()]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,17 @@ from tritium.ops.memory import Context
 def function(compute: Any) -> Any:
     """A NumPy function as the `compute` of an op class."""
     return staticmethod(compute)
+
+
+def of_operands(rule: Callable[..., Any]) -> Any:
+    """A function of the result's type and of what is known of each operand as the `axis_info` or
+    the `interval` of an op class."""
+
+    def hook(op: Op, *given: Any) -> Any:
+        *algebra, operands = given
+        return rule(*algebra, op.results[0].type, *operands)
+
+    return hook
 
 
 def describe(*types: ir.Type | None) -> str:

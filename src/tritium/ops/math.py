@@ -117,7 +117,7 @@ class TanhOp(MathOp):
 
 
 class SqrtOp(MathOp):
-    """The square root. Lowerings may be off by an ulp or two; `tt.precise_sqrt` may not."""
+    """The square root, perhaps off by an ulp; `tt.precise_sqrt` is not."""
 
     name = "math.sqrt"
     exact = "root"

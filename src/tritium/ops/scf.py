@@ -136,16 +136,13 @@ class ConditionOp(Op, traits=[IsTerminator()]):
 
 def parse_values(parser: Parser) -> list[Any]:
     """`%a, %b : T, U`, or nothing."""
-    first = parser.parse_optional_unresolved_operand()
-    if first is None:
+    unresolved = parser.parse_optional_undelimited_comma_separated_list(
+        parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+    )
+    if unresolved is None:
         return []
-    unresolved = [first]
-    while parser.parse_optional_punctuation(","):
-        unresolved.append(parser.parse_unresolved_operand())
     parser.parse_punctuation(":")
-    types = [parser.parse_type()]
-    while parser.parse_optional_punctuation(","):
-        types.append(parser.parse_type())
+    types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
     return list(parser.resolve_operands(unresolved, types, parser.pos))
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class ProfilerFlags:
-    """Flags: a session is open, kernels are instrumented, a command line
-    started the program."""
+    """Flags: a session is open, kernels are instrumented, a command line started the program."""
 
     profiling_on: bool = False
     instrumentation_on: bool = False

@@ -40,7 +40,7 @@ def _flat(x: Tensor, like: Tensor) -> Tensor | None:
     return None
 
 
-@operator("adamw_", mutates=("parameter", "first", "second"))
+@operator("adamw_", mutates=("parameter", "first", "second"), like=())
 def adamw_op(
     parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int, rate: float,
     beta1: float, beta2: float, eps: float, decay: float, maximize: bool,
@@ -65,11 +65,6 @@ def adamw_op(
     if is_copied:
         for target, copy in ((parameter, copies[0]), (first, copies[2]), (second, copies[3])):
             target.copy_(copy)
-
-
-@adamw_op.register_fake
-def _(*_: Any) -> None:
-    return None
 
 
 def _shares_elements(x: Tensor) -> bool:
@@ -186,7 +181,7 @@ def _is_plain(tensors: Sequence[Tensor]) -> bool:
     return dense and all(t.stride() == strides for t in tensors)
 
 
-@operator("adamw_foreach_", mutates=("parameters", "firsts", "seconds"))
+@operator("adamw_foreach_", mutates=("parameters", "firsts", "seconds"), like=())
 def adamw_foreach_op(
     parameters: list[Tensor], gradients: list[Tensor], firsts: list[Tensor],
     seconds: list[Tensor], step: int, rate: float, beta1: float, beta2: float, eps: float,
@@ -257,11 +252,6 @@ def _prepare(
         "STEP": _STEP if kind == "cpu" else block, "num_warps": warps,
     }  # fmt: skip
     return Prepared((programs,), table, len(sizes), constants, driver.active)
-
-
-@adamw_foreach_op.register_fake
-def _(*_: Any) -> None:
-    return None
 
 
 def _fit(*lists: Sequence[Any]) -> bool:

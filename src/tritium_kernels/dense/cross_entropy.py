@@ -98,7 +98,7 @@ def cross_entropy_op(
     return launch_forward(as_rows(logits), target.contiguous(), ignored, smoothing, z)
 
 
-@operator("cross_entropy_backward")
+@operator("cross_entropy_backward", like=("logits",))
 def cross_entropy_backward_op(
     logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
     ignored: int, smoothing: float, z: float, factor: Tensor | None,
@@ -110,18 +110,8 @@ def cross_entropy_backward_op(
 
 
 @cross_entropy_op.register_fake
-def _(
-    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
-) -> tuple[Tensor, Tensor]:
+def _(logits: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return losses(logits)
-
-
-@cross_entropy_backward_op.register_fake
-def _(
-    logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
-    ignored: int, smoothing: float, z: float, factor: Tensor | None,
-) -> Tensor:  # fmt: skip
-    return empty_like(logits)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -181,9 +171,7 @@ def _add_up(
 
 
 @cross_entropy_total_op.register_fake
-def _(
-    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float, mean: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(logits: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     lse = losses(logits)[1]
     return lse.new_empty(()), lse.new_empty(()), lse
 

@@ -28,7 +28,7 @@ def _matrices(*tensors: Tensor) -> tuple[list[Tensor], int, int, list[int]]:
     return [*memory], rows[0], columns[0], [*steps]
 
 
-@operator("gated")
+@operator("gated", like=("gate",))
 def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     y = empty_like(gate)
     if y.numel() == 0:
@@ -45,7 +45,7 @@ def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
     return y
 
 
-@operator("gated_backward")
+@operator("gated_backward", like=("gate", "gate"))
 def gated_backward_op(
     gate: Tensor, up: Tensor, dy: Tensor, activation: str
 ) -> tuple[Tensor, Tensor]:
@@ -63,17 +63,6 @@ def gated_backward_op(
             num_warps=plan.warps,
         )  # fmt: skip
     return dgate, dup
-
-
-@gated_op.register_fake
-def _(gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    return empty_like(gate)
-
-
-@gated_backward_op.register_fake
-def _(gate: Tensor, up: Tensor, dy: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    dgate = empty_like(gate)
-    return dgate, torch.empty_like(dgate)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

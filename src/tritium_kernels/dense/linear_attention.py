@@ -18,7 +18,7 @@ from tritium_kernels.errors import (
     check_without_gradient,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, device_class, empty_like, on, power_of_two
+from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two
 from tritium_kernels.launching.operators import autocast, operator
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -79,14 +79,14 @@ def launch_gradients(
     return dq, dk, dv
 
 
-@operator("linear_attention")
+@operator("linear_attention", like=("v",))
 def linear_attention_op(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, scale: float
 ) -> Tensor:
     return launch(q, k, v, decay, scale, False)
 
 
-@operator("linear_attention_backward")
+@operator("linear_attention_backward", like=("q", "k", "v"))
 def linear_attention_backward_op(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -96,19 +96,6 @@ def linear_attention_backward_op(
     dq = launch(do, v, k, decay, scale, False)
     dk = launch(v, do, q, decay, scale, True)
     return dq, dk, launch(k, q, do, decay, scale, True)
-
-
-@linear_attention_op.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, scale: float) -> Tensor:
-    return empty_like(v)
-
-
-@linear_attention_backward_op.register_fake
-def _(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    dq, dk, dv = (empty_like(x) for x in (q, k, v))
-    return dq, dk, dv
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

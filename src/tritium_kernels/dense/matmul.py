@@ -156,7 +156,7 @@ def _(
     return y, torch.empty(shape if keep_inner else 0, dtype=out_dtype, device=a.device)
 
 
-@operator("activation_backward")
+@operator("activation_backward", like=("x",))
 def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
     dx = empty_like(x)
     if dx.numel() == 0:
@@ -169,11 +169,6 @@ def activation_backward_op(x: Tensor, dy: Tensor, activation: str) -> Tensor:
             KIND=constant(activation), BLOCK=table.block, EVEN=even, num_warps=table.warps,
         )  # fmt: skip
     return dx
-
-
-@activation_backward_op.register_fake
-def _(x: Tensor, dy: Tensor, activation: str) -> Tensor:
-    return empty_like(x)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -31,7 +31,7 @@ def _strided(x: Tensor) -> tuple[Tensor | int, ...]:
     return (x, 0, strides[0]) if len(strides) == 2 else (x, *strides[:-1])
 
 
-@operator("rope")
+@operator("rope", like=("x",))
 def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
     """x: (batch, heads, length, d); cos, sin: (length, half) or (batch, length, half)."""
     y = empty_like(x)
@@ -49,11 +49,6 @@ def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) 
             HALF=power_of_two(half), num_warps=4,
         )  # fmt: skip
     return y
-
-
-@rope_op.register_fake
-def _(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
-    return empty_like(x)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -14,7 +14,7 @@ from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_rows
 
 
-@operator("softmax")
+@operator("softmax", like=("x",))
 def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     """Softmax, or its logarithm, of the last dimension."""
     y = empty_like(x)
@@ -31,7 +31,7 @@ def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
     return y
 
 
-@operator("softmax_backward")
+@operator("softmax_backward", like=("y",))
 def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
     dx = empty_like(y)
     if dx.numel() == 0:
@@ -45,16 +45,6 @@ def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.T
             num_warps=plan.warps,
         )  # fmt: skip
     return dx
-
-
-@softmax_op.register_fake
-def _(x: torch.Tensor, log: bool) -> torch.Tensor:
-    return empty_like(x)
-
-
-@softmax_backward_op.register_fake
-def _(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
-    return empty_like(y)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:

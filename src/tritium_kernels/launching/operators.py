@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
+from tritium_kernels.launching.launch import empty_like
 from tritium_kernels.launching.plans import current_record, repeated
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +78,10 @@ class Operator:
     that has gradients.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], mutates: Sequence[str] = ()):
+    def __init__(
+        self, name: str, function: Callable[..., Any], mutates: Sequence[str] = (),
+        like: Sequence[str] | None = None,
+    ):  # fmt: skip
         self.name, self.function = name, function
         self.op = torch.library.custom_op(
             f"tritium_kernels::{name}", function, mutates_args=tuple(mutates)
@@ -87,7 +91,10 @@ class Operator:
         self._lists = _places(self.op, ("List[Tensor]",))
         self._primary: Callable[..., Tensor] | None = None
         code = function.__code__
-        self._mutated = [code.co_varnames[: code.co_argcount].index(name) for name in mutates]
+        names = code.co_varnames[: code.co_argcount]
+        self._mutated = [names.index(name) for name in mutates]
+        if like is not None:
+            self.op.register_fake(_memory_like([names.index(name) for name in like]))
         self._apply: Callable[..., Any] = self.op
         self._apply_primary: Callable[..., Any] = self._first_of_op
         is_repeated = not self._lists and not mutates
@@ -278,7 +285,20 @@ def _flat(args: Iterable[Any]) -> list[Any]:
     return [x for a in args for x in (cast("list[Any]", a) if isinstance(a, list) else (a,))]
 
 
-def operator(name: str, mutates: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Operator]:
+def _memory_like(places: Sequence[int]) -> Callable[..., Any]:
+    """A function that gives memory for results of the shapes and types of some arguments."""
+
+    def fake(*args: Any) -> Any:
+        made = tuple(empty_like(args[i]) for i in places)
+        return made if len(made) > 1 else next(iter(made), None)
+
+    return fake
+
+
+def operator(
+    name: str, mutates: Sequence[str] = (), like: Sequence[str] | None = None
+) -> Callable[[Callable[..., Any]], Operator]:
     """Make a function of tensors, typed as `torch.library.custom_op` wants it, an `Operator`; it
-    writes to the arguments `mutates`."""
-    return lambda function: Operator(name, function, mutates)
+    writes to the arguments `mutates`. `like`: for each result the argument whose shape and type it
+    has; without it the op needs `register_fake`."""
+    return lambda function: Operator(name, function, mutates, like)

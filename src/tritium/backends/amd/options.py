@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tritium import knobs
 from tritium.backends.amd.processor import check_cluster, facts_of
-from tritium.backends.base import check_counts, digest_of_options, option_values
+from tritium.backends.base import check_counts, check_threads, digest_of_options, option_values
 from tritium.sanitize.kinds import EXACT
 
 _HINTS = ("none", "attention", "memory-bound-attention")
@@ -77,11 +77,7 @@ class HIPOptions:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)
         if self.arch:
             check_cluster(self.num_ctas, self.arch)
-        if self.num_warps * self.warp_size > 1024:
-            raise ValueError(
-                f"num_warps is {self.num_warps}, for {self.arch}: a workgroup has at most 1024 "
-                f"threads, {1024 // self.warp_size} waves of {self.warp_size}"
-            )
+        check_threads(self.num_warps, self.warp_size)
         if self.matrix_instr_nonkdim not in (0, 4, 16, 32):
             raise ValueError(
                 f"matrix_instr_nonkdim is {self.matrix_instr_nonkdim!r}; 0, 4, 16 or 32 is required"

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tritium import knobs
-from tritium.backends.base import SANITIZERS, check_counts, digest_of_options, option_values
+from tritium.backends.base import (
+    SANITIZERS,
+    check_counts,
+    check_threads,
+    digest_of_options,
+    option_values,
+)
 from tritium.sanitize.kinds import EXACT
 
 
@@ -68,6 +74,7 @@ class CUDAOptions:
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)
+        check_threads(self.num_warps, self.warp_size)
         if tuple(self.cluster_dims) not in ((1, 1, 1), (self.num_ctas, 1, 1)):
             raise ValueError(
                 f"cluster_dims is {self.cluster_dims!r}; with num_ctas={self.num_ctas} "

@@ -11,14 +11,13 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loop_writes import unwritten
-from tritium.analysis.loops import stages_of
+from tritium.analysis.loops import is_counted, stages_of
 from tritium.analysis.regions import functions
 from tritium.backends.remarks import Remarks, is_new, wanted
 from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NOT_WARP_SPECIALIZED
-from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import MatrixProduct
@@ -48,7 +47,7 @@ def remark_on(
                 _on_product(remarks, op, capability)
             elif isinstance(op, ElementAccess):
                 _on_access(remarks, facts, op)
-            elif isinstance(op, ForOp) and stages_of(op, num_stages) > 1:
+            elif is_counted(op) and stages_of(op, num_stages) > 1:
                 _on_loop(remarks, op)
     remarks.write()
 

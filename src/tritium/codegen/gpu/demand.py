@@ -14,6 +14,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.loops import is_counted
 from tritium.codegen.gpu.context import register_count
 from tritium.codegen.gpu.elementwise import (
     first_of_equal,
@@ -57,10 +58,10 @@ class Demand:
             self._op(op)
 
     def _op(self, op: Operation) -> None:
-        if isinstance(op, scf.ForOp):
+        if is_counted(op):
             self._loop(op)
             return
-        if is_terminator(op) and isinstance(op.parent_op(), scf.ForOp):
+        if is_terminator(op) and is_counted(op.parent_op()):
             return  # by the loop
         for region in op.regions:
             for block in reversed(region.blocks):

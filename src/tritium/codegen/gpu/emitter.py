@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tritium.codegen.llvm.writer import Function, Section, Value, const
+from tritium.ir.layouts import gf2
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
 
@@ -132,10 +133,7 @@ class Emitter(ABC):
         columns = layout.columns_of(REGISTER)
         result: list[Value] = []
         for register in registers:
-            offset = 0
-            for bit, column in enumerate(columns):
-                if register >> bit & 1:
-                    offset ^= column
+            offset = gf2.apply(columns, register)
             if offset == 0:
                 result.append(base)
             else:
@@ -160,10 +158,7 @@ class Emitter(ABC):
         starts: dict[int, Value] = {}
         result: list[Value] = []
         for register in registers:
-            offset = 0
-            for bit, column in enumerate(columns):
-                if register >> bit & 1:
-                    offset ^= column
+            offset = gf2.apply(columns, register)
             mixed = offset & reached
             if mixed not in starts:
                 index = self.f.op("xor", part, self.i32(mixed)) if mixed else part

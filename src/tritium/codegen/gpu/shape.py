@@ -13,6 +13,7 @@ from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ir.layouts import gf2
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.moves import flat
@@ -136,14 +137,8 @@ def source_registers(
     columns = map_.columns_of(REGISTER)
     if any(column & ~mask for column in columns):
         return None
-    result_: list[int] = []
-    for register in range(1 << len(columns)):
-        value = 0
-        for bit, column in enumerate(columns):
-            if register >> bit & 1:
-                value ^= column
-        result_.append(value >> places.get(REGISTER, 0))
-    return result_
+    first = places.get(REGISTER, 0)
+    return [gf2.apply(columns, register) >> first for register in range(1 << len(columns))]
 
 
 def _cut(layout: LinearLayout, bits: dict[str, int]) -> LinearLayout:

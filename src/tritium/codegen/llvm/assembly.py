@@ -8,13 +8,6 @@ from tritium.errors import CompilationError
 from tritium.ir.locations import source_position
 
 
-def quoted(text: str) -> str:
-    """Text between quotes in LLVM IR."""
-    return "".join(
-        ch if 32 <= ord(ch) < 127 and ch not in '"\\' else f"\\{ord(ch):02X}" for ch in text
-    )
-
-
 def assembly_error(op: Any, why: str) -> CompilationError:
     """The error for an op's assembly, at the place in the user's program."""
     found = source_position(op.location)

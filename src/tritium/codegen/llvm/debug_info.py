@@ -14,7 +14,7 @@ from typing import Any
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc
 from xdsl.ir import Attribute
 
-from tritium.codegen.llvm.writer import Module
+from tritium.codegen.llvm.writer import Module, escaped
 from tritium.ir.locations import parts_of
 
 _DEF = re.compile(r"(\s*)(?:async\s+)?def\s+(\w+)")
@@ -98,7 +98,7 @@ class DebugInfo:
     def _file(self, path: str) -> str:
         folder, name = os.path.split(path)
         return self._node(
-            ("file", path), f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})"
+            ("file", path), f'!DIFile(filename: "{escaped(name)}", directory: "{escaped(folder)}")'
         )
 
     def _unit(self, path: str) -> str:
@@ -120,7 +120,7 @@ class DebugInfo:
         kind = self._node(("type",), "!DISubroutineType(types: !{})")
         return self._node(
             ("function", name, path, line),
-            f"distinct !DISubprogram(name: {_quoted(name)}, linkageName: {_quoted(name)}, "
+            f'distinct !DISubprogram(name: "{escaped(name)}", linkageName: "{escaped(name)}", '
             f"scope: {file}, file: {file}, line: {line}, type: {kind}, scopeLine: {line}, "
             f"spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: {unit})",
         )
@@ -156,11 +156,3 @@ def _definition(path: str, line: int) -> tuple[str, str, int]:
         if match is not None:
             return match[2], path, number
     return os.path.splitext(os.path.basename(path))[0], path, line
-
-
-def _quoted(text: str) -> str:
-    """A metadata string."""
-    out = "".join(
-        chr(b) if 0x20 <= b < 0x7F and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()
-    )
-    return f'"{out}"'

@@ -43,6 +43,18 @@ def lanes(type: str) -> int:
     return int(match[1]) if match else 1
 
 
+def escaped(text: str) -> str:
+    """Text as it stands between quotes in LLVM IR."""
+    return "".join(
+        chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()
+    )
+
+
+def c_string(text: str) -> tuple[str, str]:
+    """The type and the value of a constant that is a C string."""
+    return f"[{len(text.encode()) + 1} x i8]", f'c"{escaped(text)}\\00"'
+
+
 @lru_cache(maxsize=1024)
 def scalar(type: str) -> str:
     """The lane type of a vector type; a scalar type itself."""

@@ -158,6 +158,25 @@ class constexpr_type(base_type):
         return constexpr(self.value), cursor
 
 
+_Method: TypeAlias = "Callable[[constexpr, object], constexpr]"
+
+
+def _of_two(function: Any, reflected: bool = False) -> _Method:
+    """A method of `constexpr` for an operator of two operands; `reflected`: of the right one."""
+
+    def method(self: constexpr, other: object) -> constexpr:
+        if isinstance(other, base_value) and not isinstance(other, constexpr):
+            return NotImplemented
+        left, right = self.value, unwrap(other)
+        return _computed(function, right, left) if reflected else _computed(function, left, right)
+
+    return method
+
+
+def _both_ways(function: Any) -> tuple[_Method, _Method]:
+    return _of_two(function), _of_two(function, reflected=True)
+
+
 class constexpr(base_value):
     """A value known at compile time: a number, string, dtype, function, None, tuple, ...
 
@@ -221,21 +240,11 @@ class constexpr(base_value):
 
     def logical_and(self, other: object) -> constexpr:
         """`self and other` of compile-time values."""
-        return self._binary(_and, other)
+        return _of_two(_and)(self, other)
 
     def logical_or(self, other: object) -> constexpr:
         """`self or other` of compile-time values."""
-        return self._binary(_or, other)
-
-    def _binary(self, function: Any, other: object) -> constexpr:
-        if isinstance(other, base_value) and not isinstance(other, constexpr):
-            return NotImplemented
-        return _computed(function, self.value, unwrap(other))
-
-    def _reflected(self, function: Any, other: object) -> constexpr:
-        if isinstance(other, base_value) and not isinstance(other, constexpr):
-            return NotImplemented
-        return _computed(function, unwrap(other), self.value)
+        return _of_two(_or)(self, other)
 
     def __neg__(self) -> constexpr:
         return _computed(operator.neg, self.value)
@@ -249,97 +258,27 @@ class constexpr(base_value):
     def __abs__(self) -> constexpr:
         return _computed(abs, self.value)
 
-    def __add__(self, other: object) -> constexpr:
-        return self._binary(operator.add, other)
-
-    def __radd__(self, other: object) -> constexpr:
-        return self._reflected(operator.add, other)
-
-    def __sub__(self, other: object) -> constexpr:
-        return self._binary(operator.sub, other)
-
-    def __rsub__(self, other: object) -> constexpr:
-        return self._reflected(operator.sub, other)
-
-    def __mul__(self, other: object) -> constexpr:
-        return self._binary(operator.mul, other)
-
-    def __rmul__(self, other: object) -> constexpr:
-        return self._reflected(operator.mul, other)
-
-    def __truediv__(self, other: object) -> constexpr:
-        return self._binary(operator.truediv, other)
-
-    def __rtruediv__(self, other: object) -> constexpr:
-        return self._reflected(operator.truediv, other)
-
-    def __floordiv__(self, other: object) -> constexpr:
-        return self._binary(operator.floordiv, other)
-
-    def __rfloordiv__(self, other: object) -> constexpr:
-        return self._reflected(operator.floordiv, other)
+    __add__, __radd__ = _both_ways(operator.add)
+    __sub__, __rsub__ = _both_ways(operator.sub)
+    __mul__, __rmul__ = _both_ways(operator.mul)
+    __truediv__, __rtruediv__ = _both_ways(operator.truediv)
+    __floordiv__, __rfloordiv__ = _both_ways(operator.floordiv)
+    _remainder, __rmod__ = _both_ways(operator.mod)
+    __pow__, __rpow__ = _both_ways(operator.pow)
+    __lshift__, __rlshift__ = _both_ways(operator.lshift)
+    __rshift__, __rrshift__ = _both_ways(operator.rshift)
+    __and__, __rand__ = _both_ways(operator.and_)
+    __or__, __ror__ = _both_ways(operator.or_)
+    __xor__, __rxor__ = _both_ways(operator.xor)
+    __lt__, __le__ = _of_two(operator.lt), _of_two(operator.le)
+    __gt__, __ge__ = _of_two(operator.gt), _of_two(operator.ge)
+    __eq__: Any = _of_two(operator.eq)
+    __ne__: Any = _of_two(operator.ne)
 
     def __mod__(self, other: object) -> constexpr:
         if isinstance(self.value, str):  # formats what may be a tuple
             return constexpr(self.value % unwrap(other))
-        return self._binary(operator.mod, other)
-
-    def __rmod__(self, other: object) -> constexpr:
-        return self._reflected(operator.mod, other)
-
-    def __pow__(self, other: object) -> constexpr:
-        return self._binary(operator.pow, other)
-
-    def __rpow__(self, other: object) -> constexpr:
-        return self._reflected(operator.pow, other)
-
-    def __lshift__(self, other: object) -> constexpr:
-        return self._binary(operator.lshift, other)
-
-    def __rlshift__(self, other: object) -> constexpr:
-        return self._reflected(operator.lshift, other)
-
-    def __rshift__(self, other: object) -> constexpr:
-        return self._binary(operator.rshift, other)
-
-    def __rrshift__(self, other: object) -> constexpr:
-        return self._reflected(operator.rshift, other)
-
-    def __and__(self, other: object) -> constexpr:
-        return self._binary(operator.and_, other)
-
-    def __rand__(self, other: object) -> constexpr:
-        return self._reflected(operator.and_, other)
-
-    def __or__(self, other: object) -> constexpr:
-        return self._binary(operator.or_, other)
-
-    def __ror__(self, other: object) -> constexpr:
-        return self._reflected(operator.or_, other)
-
-    def __xor__(self, other: object) -> constexpr:
-        return self._binary(operator.xor, other)
-
-    def __rxor__(self, other: object) -> constexpr:
-        return self._reflected(operator.xor, other)
-
-    def __lt__(self, other: object) -> constexpr:
-        return self._binary(operator.lt, other)
-
-    def __le__(self, other: object) -> constexpr:
-        return self._binary(operator.le, other)
-
-    def __gt__(self, other: object) -> constexpr:
-        return self._binary(operator.gt, other)
-
-    def __ge__(self, other: object) -> constexpr:
-        return self._binary(operator.ge, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._binary(operator.eq, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._binary(operator.ne, other)
+        return self._remainder(other)
 
 
 def _and(a: Any, b: Any) -> Any:

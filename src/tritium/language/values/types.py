@@ -44,6 +44,16 @@ _PYTHON_NAMES = {
 }  # fmt: skip
 
 
+def _named(name: str) -> Callable[[dtype], bool]:
+    """A method of `dtype` that asks whether it is the one of this name."""
+
+    def method(self: dtype) -> bool:
+        return self.name == name
+
+    method.__name__ = f"is_{name}"
+    return method
+
+
 class dtype(base_type):
     """The type of a scalar, or of an element of a block.
 
@@ -107,59 +117,12 @@ class dtype(base_type):
     def is_fp8(self) -> bool:
         return "fp8" in self.name and "pointer" not in self.name
 
-    def is_fp8e4nv(self) -> bool:
-        return self.name == "fp8e4nv"
-
-    def is_fp8e4b8(self) -> bool:
-        return self.name == "fp8e4b8"
-
-    def is_fp8e4b15(self) -> bool:
-        return self.name == "fp8e4b15"
-
-    def is_fp8e5(self) -> bool:
-        return self.name == "fp8e5"
-
-    def is_fp8e5b16(self) -> bool:
-        return self.name == "fp8e5b16"
-
-    def is_fp16(self) -> bool:
-        return self.name == "fp16"
-
-    def is_bf16(self) -> bool:
-        return self.name == "bf16"
-
-    def is_fp32(self) -> bool:
-        return self.name == "fp32"
-
-    def is_fp64(self) -> bool:
-        return self.name == "fp64"
-
-    def is_int1(self) -> bool:
-        return self.name == "int1"
-
-    def is_int8(self) -> bool:
-        return self.name == "int8"
-
-    def is_int16(self) -> bool:
-        return self.name == "int16"
-
-    def is_int32(self) -> bool:
-        return self.name == "int32"
-
-    def is_int64(self) -> bool:
-        return self.name == "int64"
-
-    def is_uint8(self) -> bool:
-        return self.name == "uint8"
-
-    def is_uint16(self) -> bool:
-        return self.name == "uint16"
-
-    def is_uint32(self) -> bool:
-        return self.name == "uint32"
-
-    def is_uint64(self) -> bool:
-        return self.name == "uint64"
+    is_fp8e4nv, is_fp8e4b8, is_fp8e4b15 = map(_named, ("fp8e4nv", "fp8e4b8", "fp8e4b15"))
+    is_fp8e5, is_fp8e5b16 = map(_named, ("fp8e5", "fp8e5b16"))
+    is_fp16, is_bf16, is_fp32, is_fp64 = map(_named, ("fp16", "bf16", "fp32", "fp64"))
+    is_int1, is_void = map(_named, ("int1", "void"))
+    is_int8, is_int16, is_int32, is_int64 = map(_named, SINT_TYPES)
+    is_uint8, is_uint16, is_uint32, is_uint64 = map(_named, UINT_TYPES[1:])
 
     def is_floating(self) -> bool:
         return self.name in self.FP_TYPES
@@ -178,9 +141,6 @@ class dtype(base_type):
 
     def is_bool(self) -> bool:
         return self.is_int1()
-
-    def is_void(self) -> bool:
-        return self.name == "void"
 
     @staticmethod
     def is_dtype(type_str: str) -> bool:

@@ -18,7 +18,13 @@ from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
-from tritium.ops.elementwise import check_kind, check_same, check_same_shape, describe
+from tritium.ops.elementwise import (
+    check_kind,
+    check_same,
+    check_same_shape,
+    describe,
+    of_operands,
+)
 from tritium.ops.fields import enum_attr, flags_attr, operand
 from tritium.ops.memory import Context
 
@@ -160,5 +166,4 @@ class SelectOp(Op):
         operands = parser.resolve_operands(unresolved, [condition, value, value], parser.pos)
         return cls.build(*operands, attributes=attributes)
 
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return facts.select(self.results[0].type, *operands)
+    axis_info = of_operands(facts.select)

@@ -7,6 +7,7 @@ what its docstring says, so that it never raises.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from tritium.ops import axis_info as facts
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.elementwise import BinaryOp, function
+from tritium.ops.elementwise import BinaryOp, function, of_operands
 from tritium.ops.fields import flags_attr
 from tritium.ops.memory import Context
 
@@ -125,8 +126,7 @@ class MulIOp(WrappingOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.multiply(*operands)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.product(algebra, self.results[0].type, *operands)
+    interval = of_operands(intervals.product)
 
 
 class ShLIOp(WrappingOp):
@@ -135,12 +135,8 @@ class ShLIOp(WrappingOp):
     name = "arith.shli"
     right_neutral = 0
     compute = function(np.left_shift)
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return facts.shift_left(self.results[0].type, *operands)
-
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.shifted_left(algebra, self.results[0].type, *operands)
+    axis_info = of_operands(facts.shift_left)
+    interval = of_operands(intervals.shifted_left)
 
 
 class ShRUIOp(IntegerBinaryOp):
@@ -151,12 +147,10 @@ class ShRUIOp(IntegerBinaryOp):
     right_neutral = 0
     is_unsigned = True
     compute = function(np.right_shift)
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return facts.shift_right(self.results[0].type, *operands)
+    axis_info = of_operands(facts.shift_right)
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.no_larger(algebra, self.results[0].type, operands[:1])
+        return intervals.no_larger(algebra, self.results[0].type, operands[0])
 
 
 class ShRSIOp(IntegerBinaryOp):
@@ -171,8 +165,7 @@ class ShRSIOp(IntegerBinaryOp):
         amount = np.minimum(unsigned(rhs), lhs.dtype.itemsize * 8 - 1)
         return np.right_shift(lhs, amount.astype(lhs.dtype))
 
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return facts.shift_right(self.results[0].type, *operands)
+    axis_info = of_operands(facts.shift_right)
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         return intervals.toward_zero(algebra, self.results[0].type, operands[0])
@@ -190,12 +183,8 @@ class AndIOp(IntegerBinaryOp):
     commutative = True
     neutral = -1
     compute = function(np.bitwise_and)
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return facts.bit_and(self.results[0].type, *operands)
-
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.no_larger(algebra, self.results[0].type, operands)
+    axis_info = of_operands(facts.bit_and)
+    interval = of_operands(intervals.no_larger)
 
 
 class OrIOp(IntegerBinaryOp):
@@ -210,9 +199,7 @@ class OrIOp(IntegerBinaryOp):
     commutative = True
     neutral = 0
     compute = function(np.bitwise_or)
-
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.bits_of_either(algebra, self.results[0].type, operands)
+    interval = of_operands(intervals.bits_of_either)
 
 
 class XOrIOp(IntegerBinaryOp):
@@ -226,9 +213,7 @@ class XOrIOp(IntegerBinaryOp):
     commutative = True
     neutral = 0
     compute = function(np.bitwise_xor)
-
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.bits_of_either(algebra, self.results[0].type, operands)
+    interval = of_operands(intervals.bits_of_either)
 
 
 class ExtremeOp(IntegerBinaryOp):
@@ -259,8 +244,7 @@ class MinSIOp(ExtremeOp):
     def identity_of(cls, type: ir.Type) -> int:
         return ~MaxSIOp.identity_of(type)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.extreme(algebra, self.results[0].type, *operands, smallest=True)
+    interval = of_operands(partial(intervals.extreme, smallest=True))
 
 
 class MaxSIOp(ExtremeOp):
@@ -279,8 +263,7 @@ class MaxSIOp(ExtremeOp):
         a, b = operands
         return facts.extreme(self.results[0].type, a, b, a.non_negative or b.non_negative)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.extreme(algebra, self.results[0].type, *operands, smallest=False)
+    interval = of_operands(partial(intervals.extreme, smallest=False))
 
 
 class MinUIOp(ExtremeOp):
@@ -341,7 +324,7 @@ class DivUIOp(DivisionOp):
         return found if b.known == 1 else found._replace(non_negative=a.non_negative)
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.no_larger(algebra, self.results[0].type, operands[:1])
+        return intervals.no_larger(algebra, self.results[0].type, operands[0])
 
 
 class RemUIOp(RemainderOp):
@@ -350,15 +333,13 @@ class RemUIOp(RemainderOp):
     name = "arith.remui"
     is_unsigned = True
     compute = function(np.remainder)
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return facts.remainder(self.results[0].type, *operands, continues=True)
+    axis_info = of_operands(partial(facts.remainder, continues=True))
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
         dividend, divisor = operands
         if divisor.positive_constant:
             return Interval(0, divisor.low - 1)
-        return intervals.no_larger(algebra, self.results[0].type, [dividend])
+        return intervals.no_larger(algebra, self.results[0].type, dividend)
 
 
 class DivSIOp(DivisionOp):
@@ -378,8 +359,7 @@ class DivSIOp(DivisionOp):
             return facts.uniform(self.results[0].type, operands)
         return facts.divide(self.results[0].type, a, b)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.quotient(algebra, self.results[0].type, *operands)
+    interval = of_operands(intervals.quotient)
 
 
 class RemSIOp(RemainderOp):
@@ -391,8 +371,7 @@ class RemSIOp(RemainderOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.remainder(self.results[0].type, *operands, continues=operands[0].non_negative)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.remainder(algebra, self.results[0].type, *operands)
+    interval = of_operands(intervals.remainder)
 
 
 class FloorDivSIOp(DivisionOp):
@@ -409,8 +388,7 @@ class FloorDivSIOp(DivisionOp):
             return facts.uniform(self.results[0].type, operands)
         return facts.divide(self.results[0].type, a, b)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.quotient(algebra, self.results[0].type, *operands)
+    interval = of_operands(intervals.quotient)
 
 
 class CeilDivSIOp(DivisionOp):
@@ -424,8 +402,7 @@ class CeilDivSIOp(DivisionOp):
         floor = np.floor_divide(lhs, rhs)
         return floor + (floor * rhs != lhs)
 
-    def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
-        return intervals.quotient(algebra, self.results[0].type, *operands)
+    interval = of_operands(intervals.quotient)
 
 
 class CeilDivUIOp(DivisionOp):

@@ -63,7 +63,7 @@ class TensorCoreProduct(Op):
     multicast = unit_attr()
 
     @property
-    def reachesblocks_of_memory(self) -> bool:
+    def reaches_blocks(self) -> bool:
         return self.two_ctas or self.multicast
 
     @classmethod
@@ -409,7 +409,7 @@ class TCGen5CommitOp(Op):
     descs = variadic()
 
     @property
-    def reachesblocks_of_memory(self) -> bool:
+    def reaches_blocks(self) -> bool:
         return bool(self.descs)
 
     def most_arrivals(self) -> float:

@@ -38,6 +38,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.loops import is_counted
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
@@ -232,7 +233,7 @@ def _loop_around(op: Operation) -> tuple[ForOp | None, bool]:
     """The outermost loop around an op, and whether it is one of consumers."""
     loop, around = None, op.parent_op()
     while isinstance(around, Op) and not around.concurrent:
-        loop = around if isinstance(around, ForOp) else loop
+        loop = around if is_counted(around) else loop
         around = around.parent_op()
     return loop, isinstance(around, Op) and around.concurrent
 

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import defined, functions
 from tritium.ir import types as ir
 from tritium.ir.source_errors import unsupported_at
@@ -202,7 +203,7 @@ class _Rewriter:
             self.block_access(op)
         elif isinstance(op, DescriptorAccess) and op.desc not in self.kept:
             self.descriptor_access(op)
-        elif isinstance(op, ForOp) and any(ir.is_block_pointer(v.type) for v in op.inits):
+        elif is_counted(op) and any(ir.is_block_pointer(v.type) for v in op.inits):
             self.loop(op)
         else:
             for region in op.regions:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,18 +40,25 @@ class LayoutTransformation(ABC):
 class Layout(ABC):
     """A layout: values of one class are equal if they order memory in the same way."""
 
+    NAME: ClassVar[str]
+
+    transformation: ClassVar[type[LayoutTransformation]]
+    """The class of the layout's transformations; its own attributes are those of the layout."""
+
     @property
-    @abstractmethod
     def name(self) -> str:
         """For messages."""
-
-    @abstractmethod
-    def make_transformation(self, shape: Sequence[int], is_fp4: bool) -> LayoutTransformation:
-        """The transformation of a tensor of this shape."""
+        return self.NAME
 
     @abstractmethod
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
         """The block of the storage that holds a block of plain data (FP4: of bytes)."""
+
+    def make_transformation(self, shape: Sequence[int], is_fp4: bool) -> LayoutTransformation:
+        """The transformation of a tensor of this shape."""
+        own: Any = self
+        values = (getattr(self, field.name) for field in fields(own))
+        return self.transformation(tuple(shape), is_fp4, *values)
 
     def can_preserve_storage_as(self, layout: Layout) -> bool:
         """Whether a storage in this layout is one in the other as it is."""
@@ -70,6 +78,14 @@ def padded(x: Tensor, dim: int, multiple: int) -> Tensor:
 def up_to(n: int, multiple: int) -> int:
     """The least multiple that is not below n."""
     return -(-n // multiple) * multiple
+
+
+def block_of_words(block_shape: Sequence[int], mx_axis: int) -> list[int]:
+    """The block of a storage of words of four along k, the axis `mx_axis` (-1 or -2)."""
+    *leading, k, n = block_shape
+    if mx_axis == -1:
+        k, n = n, k
+    return [*leading, up_to(k, 4) // 4, 4 * n]
 
 
 def last_axis(layout: str, mx_axis: int) -> int:

@@ -74,14 +74,8 @@ class BlackwellMXScaleLayoutTransformation(LayoutTransformation):
 class BlackwellMXScaleLayout(Layout):
     """The layout of the scales of b, (..., k / 32, n): rows are columns of b."""
 
-    @property
-    def name(self) -> str:
-        return "BLACKWELL_SCALE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> BlackwellMXScaleLayoutTransformation:
-        return BlackwellMXScaleLayoutTransformation(tuple(shape), is_fp4)
+    NAME = "BLACKWELL_SCALE"
+    transformation = BlackwellMXScaleLayoutTransformation
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
         *_, scales, n = block_shape
@@ -181,16 +175,8 @@ class BlackwellActMXScaleLayout(Layout):
 
     ragged_metadata: Any = None
 
-    @property
-    def name(self) -> str:
-        return "BLACKWELL_ACT_SCALE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> BlackwellActMXScaleLayoutTransformation:
-        return BlackwellActMXScaleLayoutTransformation(
-            tuple(shape), is_fp4, self.ragged_metadata
-        )
+    NAME = "BLACKWELL_ACT_SCALE"
+    transformation = BlackwellActMXScaleLayoutTransformation
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
         *_, rows, scales = block_shape

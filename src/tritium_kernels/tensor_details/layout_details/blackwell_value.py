@@ -52,14 +52,8 @@ class BlackwellMXValueLayout(Layout):
     """The layout of b, (..., k, n): columns one after the other, each a multiple of 64 bytes
     long."""
 
-    @property
-    def name(self) -> str:
-        return "BLACKWELL_VALUE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> BlackwellMXValueLayoutTransformation:
-        return BlackwellMXValueLayoutTransformation(tuple(shape), is_fp4)
+    NAME = "BLACKWELL_VALUE"
+    transformation = BlackwellMXValueLayoutTransformation
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
         *leading, k, n = block_shape

@@ -52,16 +52,8 @@ class BlackwellMX4ValueShuffledLayout(Layout):
     block_k: int = 128
     block_n: int = 256
 
-    @property
-    def name(self) -> str:
-        return "BLACKWELL_VALUE_SHUFFLED"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> BlackwellMX4ValueShuffledTransformation:
-        return BlackwellMX4ValueShuffledTransformation(
-            tuple(shape), is_fp4, self.block_k, self.block_n
-        )
+    NAME = "BLACKWELL_VALUE_SHUFFLED"
+    transformation = BlackwellMX4ValueShuffledTransformation
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
         *leading, k, n = block_shape

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -40,11 +39,5 @@ class CDNA4MXScaleLayoutTransformation(PreshuffledTransformation):
 class CDNA4MXScaleLayout(PreshuffledLayout):
     """The layout of the scales of b, (..., k / 32, n)."""
 
-    @property
-    def name(self) -> str:
-        return "CDNA4_SCALE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> CDNA4MXScaleLayoutTransformation:
-        return CDNA4MXScaleLayoutTransformation(tuple(shape), is_fp4)
+    NAME = "CDNA4_SCALE"
+    transformation = CDNA4MXScaleLayoutTransformation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -38,11 +37,5 @@ class GFX1250MXScaleLayoutTransformation(PreshuffledTransformation):
 class GFX1250MXScaleLayout(PreshuffledLayout):
     """The layout of the scales of b, (..., k / 32, n)."""
 
-    @property
-    def name(self) -> str:
-        return "GFX1250_SCALE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> GFX1250MXScaleLayoutTransformation:
-        return GFX1250MXScaleLayoutTransformation(tuple(shape), is_fp4)
+    NAME = "GFX1250_SCALE"
+    transformation = GFX1250MXScaleLayoutTransformation

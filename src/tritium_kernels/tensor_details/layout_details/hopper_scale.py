@@ -17,10 +17,10 @@ from tritium_kernels.moe_kernels.layouts import (
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
+    block_of_words,
     check_bytes,
     last_axis,
     padded,
-    up_to,
 )
 
 
@@ -55,6 +55,8 @@ class HopperMXScaleLayout(Layout):
     `num_warps`: of the programs that read it; columns are padded to what these read at once.
     """
 
+    NAME = "HOPPER_SCALE"
+    transformation = HopperMXScaleLayoutTransformation
     mx_axis: int
     num_warps: int = 8
 
@@ -63,19 +65,5 @@ class HopperMXScaleLayout(Layout):
         if self.num_warps not in (4, 8):
             raise refuse("HopperMXScaleLayout", "num_warps", f"is {self.num_warps}", "4, 8")
 
-    @property
-    def name(self) -> str:
-        return "HOPPER_SCALE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> HopperMXScaleLayoutTransformation:
-        return HopperMXScaleLayoutTransformation(
-            tuple(shape), is_fp4, self.mx_axis, self.num_warps
-        )
-
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
-        *leading, scales, n = block_shape
-        if self.mx_axis == -1:
-            scales, n = n, scales
-        return [*leading, up_to(scales, 4) // 4, 4 * n]
+        return block_of_words(block_shape, self.mx_axis)

@@ -26,10 +26,10 @@ from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_sh
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
+    block_of_words,
     check_bytes,
     last_axis,
     padded,
-    up_to,
 )
 from tritium_kernels.tensor_details.layout_details.torch_utils import pack, unpack
 
@@ -89,6 +89,8 @@ class HopperMXValueLayout(Layout):
     padded.
     """
 
+    NAME = "HOPPER_VALUE"
+    transformation = HopperMXValueLayoutTransformation
     mx_axis: int
     mma_version: int = 3
 
@@ -98,21 +100,10 @@ class HopperMXValueLayout(Layout):
             found = f"is {self.mma_version}"
             raise refuse("HopperMXValueLayout", "mma_version", found, "2, 3")
 
-    @property
-    def name(self) -> str:
-        return "HOPPER_VALUE"
-
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> HopperMXValueLayoutTransformation:
+    def make_transformation(self, shape: Sequence[int], is_fp4: bool) -> LayoutTransformation:
         if not is_fp4:
             raise refuse("HopperMXValueLayout", "is_fp4", "is False", "True")
-        return HopperMXValueLayoutTransformation(
-            tuple(shape), is_fp4, self.mx_axis, self.mma_version
-        )
+        return super().make_transformation(shape, is_fp4)
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
-        *leading, k, n = block_shape
-        if self.mx_axis == -1:
-            k, n = n, k
-        return [*leading, up_to(k, 4) // 4, 4 * n]
+        return block_of_words(block_shape, self.mx_axis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -49,20 +50,17 @@ class PreshuffledTransformation(LayoutTransformation):
         x = x.reshape(x.shape[0], -1, columns)[:, :n, :scales]
         return x.mT.reshape(self.shape).contiguous()
 
-    def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
+    @classmethod
+    def swizzle_block_shape(cls, block_shape: Sequence[int]) -> list[int]:
         """The block of the storage that holds the scales of a block of b."""
         *leading, scales, n = block_shape
-        return [*leading, up_to(n, self.ROWS) // self.ROWS, up_to(scales, self.SCALES) * self.ROWS]
+        return [*leading, up_to(n, cls.ROWS) // cls.ROWS, up_to(scales, cls.SCALES) * cls.ROWS]
 
 
 @dataclass(frozen=True)
 class PreshuffledLayout(Layout):
     """Base of the layouts of these scales."""
 
-    @abstractmethod
-    def make_transformation(
-        self, shape: Sequence[int], is_fp4: bool
-    ) -> PreshuffledTransformation: ...
-
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
-        return self.make_transformation(block_shape, False).swizzle_block_shape(block_shape)
+        kind: Any = self.transformation
+        return kind.swizzle_block_shape(block_shape)

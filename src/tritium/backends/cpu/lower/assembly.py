@@ -15,8 +15,8 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.codegen.llvm.assembly import assembly_error, quoted
-from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
+from tritium.codegen.llvm.assembly import assembly_error
+from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const, escaped
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.native.host import CPU
@@ -93,7 +93,7 @@ class _Snippet:
         several = f"{{ {', '.join(self.results)} }}"
         self.returned = self.results[0] if len(self.results) == 1 else several
         flags = "" if op.pure else "sideeffect "
-        text = f'"{quoted(op.asm_string)}", "{quoted(self.constraints)}"'
+        text = f'"{escaped(op.asm_string)}", "{escaped(self.constraints)}"'
         self.callee = f"call {self.returned} asm {flags}{text}"
         self._check()
 

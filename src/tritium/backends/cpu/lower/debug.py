@@ -10,7 +10,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import fp
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.codegen.llvm.types import FORMATS
-from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.llvm.writer import Value, c_string, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
@@ -26,9 +26,7 @@ from tritium.sanitize.ring import HEAD_BYTES, RECORD
 
 def _text(c: Context, text: str) -> Value:
     """A C string in the module."""
-    data = text.encode() + b"\0"
-    body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
-    return c.f.module.constant(f"[{len(data)} x i8]", f'c"{body}"', align=1, prefix="text")
+    return c.f.module.constant(*c_string(text), align=1, prefix="text")
 
 
 def _printf(c: Context, op: PrintOp, format: str, *values: Value) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.llvm.writer import Value, c_string, const
 
 
 class CudaHost:
@@ -33,9 +33,7 @@ class CudaHost:
 
 def _text(e: Emitter, text: str) -> Value:
     """A C string in the module."""
-    data = text.encode() + b"\0"
-    body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
-    definition = f'internal addrspace(1) constant [{len(data)} x i8] c"{body}"'
+    definition = "internal addrspace(1) constant " + " ".join(c_string(text))
     known = e.f.module.globals
     name = next((n for n, d in known.items() if d == definition), f"text.{len(known)}")
     known[name] = definition

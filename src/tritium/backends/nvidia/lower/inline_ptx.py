@@ -11,8 +11,8 @@ from tritium.backends.nvidia.lower.hardware import ELEMENTWISE, NVIDIA
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.types import value_type
-from tritium.codegen.llvm.assembly import assembly_error, quoted
-from tritium.codegen.llvm.writer import Value
+from tritium.codegen.llvm.assembly import assembly_error
+from tritium.codegen.llvm.writer import Value, escaped
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
@@ -39,7 +39,7 @@ def inline_asm(c: Context, op: Any) -> None:
         for _ in range(pack // width)
     ]
     struct = "void" if not words else words[0] if len(words) == 1 else f"{{ {', '.join(words)} }}"
-    text, constraints = quoted(op.asm_string), quoted(",".join(op.operand_codes))
+    text, constraints = escaped(op.asm_string), escaped(",".join(op.operand_codes))
     results: list[list[Value]] = [[] for _ in op.results]
     for start in range(0, count, pack):
         arguments: list[Value] = []
@@ -73,7 +73,7 @@ def thread_asm(c: Context, op: ttgir.InlineAsmOp) -> None:
     kinds = [value_type(r.type) for r in op.results for _ in range(registers(r.type))]
     _check_codes(op, codes_of(op.constraints), len(kinds))
     struct = "void" if not kinds else kinds[0] if len(kinds) == 1 else f"{{ {', '.join(kinds)} }}"
-    text, constraints = quoted(op.asm_string), quoted(op.constraints.replace(" ", ""))
+    text, constraints = escaped(op.asm_string), escaped(op.constraints.replace(" ", ""))
     done = c.asm(struct, text, constraints, *arguments, effects=not op.pure)
     parts = c.members(done, kinds) if kinds else []
     for result in op.results:

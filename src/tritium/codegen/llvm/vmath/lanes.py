@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tritium.codegen.llvm.writer import Function, Value, const, const_vector, lanes, scalar, vector
 
@@ -52,8 +53,30 @@ def has_fma(features: Features) -> bool:
     return any(name in features for name in ("fma", "avx512f", "neon"))
 
 
+_Operator: TypeAlias = "Callable[[Lanes, Lanes | float], Lanes]"
+
+
+def _operator(opcode: str, of_floats: str = "", swap: bool = False) -> _Operator:
+    """A method of `Lanes` for an instruction of two operands; `swap`: self is the right one."""
+
+    def method(self: Lanes, other: Lanes | float) -> Lanes:
+        left, right = (self.lift(other), self) if swap else (self, self.lift(other))
+        chosen = of_floats if of_floats and self.is_float else opcode
+        return self.make(self.function.op(chosen, left.value, right.value))
+
+    return method
+
+
+def _comparison(kind: str) -> _Operator:
+    def method(self: Lanes, other: Lanes | float) -> Lanes:
+        return self.compare(f"{'o' if self.is_float else 's'}{kind}", other)
+
+    return method
+
+
 class Lanes:
-    """One value of an expression. Numbers mix in as constants; `&`, `|`, `<<` want integers."""
+    """One value of an expression. Numbers mix in as constants; `&`, `|`, `<<` want integers, `>>`
+    is the logical shift."""
 
     __slots__ = ("features", "function", "value")
 
@@ -92,54 +115,13 @@ class Lanes:
     def lift(self, other: Lanes | float | int) -> Lanes:
         return other if isinstance(other, Lanes) else self.constant(other)
 
-    def _binary(self, opcode: str, other: Lanes | float | int, *, swap: bool = False) -> Lanes:
-        left, right = self, self.lift(other)
-        if swap:
-            left, right = right, left
-        return self.make(self.function.op(opcode, left.value, right.value))
-
-    def _arithmetic(self, name: str) -> str:
-        return f"f{name}" if self.is_float else name
-
-    def __add__(self, other: Lanes | float) -> Lanes:
-        return self._binary(self._arithmetic("add"), other)
-
-    def __radd__(self, other: float) -> Lanes:
-        return self._binary(self._arithmetic("add"), other)
-
-    def __sub__(self, other: Lanes | float) -> Lanes:
-        return self._binary(self._arithmetic("sub"), other)
-
-    def __rsub__(self, other: float) -> Lanes:
-        return self._binary(self._arithmetic("sub"), other, swap=True)
-
-    def __mul__(self, other: Lanes | float) -> Lanes:
-        return self._binary(self._arithmetic("mul"), other)
-
-    def __rmul__(self, other: float) -> Lanes:
-        return self._binary(self._arithmetic("mul"), other)
-
-    def __truediv__(self, other: Lanes | float) -> Lanes:
-        return self._binary("fdiv", other)
-
-    def __rtruediv__(self, other: float) -> Lanes:
-        return self._binary("fdiv", other, swap=True)
-
-    def __and__(self, other: Lanes | int) -> Lanes:
-        return self._binary("and", other)
-
-    def __or__(self, other: Lanes | int) -> Lanes:
-        return self._binary("or", other)
-
-    def __xor__(self, other: Lanes | int) -> Lanes:
-        return self._binary("xor", other)
-
-    def __lshift__(self, other: Lanes | int) -> Lanes:
-        return self._binary("shl", other)
-
-    def __rshift__(self, other: Lanes | int) -> Lanes:
-        """The logical shift."""
-        return self._binary("lshr", other)
+    __add__ = __radd__ = _operator("add", "fadd")
+    __sub__, __rsub__ = _operator("sub", "fsub"), _operator("sub", "fsub", swap=True)
+    __mul__ = __rmul__ = _operator("mul", "fmul")
+    __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swap=True)
+    __and__, __or__, __xor__ = map(_operator, ("and", "or", "xor"))
+    __lshift__ = _operator("shl")
+    __rshift__ = _operator("lshr")
 
     def __neg__(self) -> Lanes:
         return self.make(self.function.fneg(self.value)) if self.is_float else 0 - self
@@ -154,17 +136,7 @@ class Lanes:
         compare = self.function.fcmp if self.is_float else self.function.icmp
         return self.make(compare(predicate, self.value, self.lift(other).value))
 
-    def __lt__(self, other: Lanes | float) -> Lanes:
-        return self.compare("olt" if self.is_float else "slt", other)
-
-    def __le__(self, other: Lanes | float) -> Lanes:
-        return self.compare("ole" if self.is_float else "sle", other)
-
-    def __gt__(self, other: Lanes | float) -> Lanes:
-        return self.compare("ogt" if self.is_float else "sgt", other)
-
-    def __ge__(self, other: Lanes | float) -> Lanes:
-        return self.compare("oge" if self.is_float else "sge", other)
+    __lt__, __le__, __gt__, __ge__ = map(_comparison, ("lt", "le", "gt", "ge"))
 
     def equals(self, other: Lanes | float) -> Lanes:
         return self.compare("oeq" if self.is_float else "eq", other)

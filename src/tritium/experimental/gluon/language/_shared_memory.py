@@ -25,6 +25,20 @@ from tritium.ops import ttgir
 from tritium.ops.ttir import AtomicKind
 
 
+def _atomic_scatter(kind: str, about: str) -> Any:
+    """A method of shared memory that combines it atomically with values."""
+
+    def method(
+        self: shared_memory_descriptor, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        return self.combine(AtomicKind[kind.upper()], values, indices, axis, mask)
+
+    method.__name__ = f"atomic_scatter_{kind}"
+    method.__doc__ = f"""{about}, written atomically at positions along an axis, where the mask is
+        true. Values, indices and mask broadcast. Returns what the memory held."""
+    return builtin(method)
+
+
 class shared_memory_descriptor(memory_descriptor):
     """A piece of shared memory; `numel` is its number of elements."""
 
@@ -137,8 +151,9 @@ class shared_memory_descriptor(memory_descriptor):
         at, chosen = arithmetic.broadcast_values(at, casts.to_tensor(mask))
         return at, arithmetic.broadcast_like(elements, at.type), chosen
 
-    def _combine(self, kind: AtomicKind, values: Any, indices: Any, axis: int, mask: Any) -> tensor:
-        """Raises `TypeError` for operations that the dtype does not have."""
+    def combine(self, kind: AtomicKind, values: Any, indices: Any, axis: int, mask: Any) -> tensor:
+        """Combine values atomically with elements at indices along an axis; returns what these
+        were. Raises `TypeError` for operations that the dtype does not have."""
         at, elements, chosen = self._indexed(values, indices, mask)
         floats = self.dtype.is_floating()
         if floats and kind not in (AtomicKind.ADD, AtomicKind.XCHG):
@@ -150,55 +165,13 @@ class shared_memory_descriptor(memory_descriptor):
             axis=axis, atomic_rmw_op=kind,
         )  # fmt: skip
 
-    @builtin
-    def atomic_scatter_add(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Add values atomically at positions along an axis, where the mask is true. Values, indices
-        and mask broadcast. Returns what the memory held."""
-        return self._combine(AtomicKind.ADD, values, indices, axis, mask)
-
-    @builtin
-    def atomic_scatter_max(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Keep the larger of memory and value; as `atomic_scatter_add`, of integers."""
-        return self._combine(AtomicKind.MAX, values, indices, axis, mask)
-
-    @builtin
-    def atomic_scatter_min(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Keep the smaller of memory and value; as `atomic_scatter_add`, of integers."""
-        return self._combine(AtomicKind.MIN, values, indices, axis, mask)
-
-    @builtin
-    def atomic_scatter_and(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Bitwise and of memory and value; as `atomic_scatter_add`, of integers."""
-        return self._combine(AtomicKind.AND, values, indices, axis, mask)
-
-    @builtin
-    def atomic_scatter_or(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Bitwise or of memory and value; as `atomic_scatter_add`, of integers."""
-        return self._combine(AtomicKind.OR, values, indices, axis, mask)
-
-    @builtin
-    def atomic_scatter_xor(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Bitwise exclusive or of memory and value; as `atomic_scatter_add`, of integers."""
-        return self._combine(AtomicKind.XOR, values, indices, axis, mask)
-
-    @builtin
-    def atomic_scatter_xchg(
-        self, values: Any, indices: Any, axis: int, mask: Any = None
-    ) -> tensor:
-        """Replace memory by the value; as `atomic_scatter_add`."""
-        return self._combine(AtomicKind.XCHG, values, indices, axis, mask)
+    atomic_scatter_add = _atomic_scatter("add", "The sum of memory and value")
+    atomic_scatter_max = _atomic_scatter("max", "The larger of memory and value, integers")
+    atomic_scatter_min = _atomic_scatter("min", "The smaller of memory and value, integers")
+    atomic_scatter_and = _atomic_scatter("and", "Bitwise and of memory and value, integers")
+    atomic_scatter_or = _atomic_scatter("or", "Bitwise or of memory and value, integers")
+    atomic_scatter_xor = _atomic_scatter("xor", "Exclusive or of memory and value, integers")
+    atomic_scatter_xchg = _atomic_scatter("xchg", "The value")
 
     @builtin
     def _reinterpret(self, dtype: Any, shape: Any, layout: Any) -> shared_memory_descriptor:

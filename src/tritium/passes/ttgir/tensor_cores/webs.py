@@ -14,6 +14,7 @@ from typing import Any
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
+from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import ancestor_in
 from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.terminators import is_terminator, terminator
@@ -43,16 +44,16 @@ def products_of(loop: ForOp) -> list[WarpGroupDotOp]:
 def loop_of(op: Operation) -> ForOp | None:
     """The loop whose body an op is in, in no other op."""
     parent = op.parent_op()
-    return parent if isinstance(parent, ForOp) else None
+    return parent if is_counted(parent) else None
 
 
 def newest_ended(wait: WarpGroupDotWaitOp) -> tuple[ForOp, int] | None:
     """The loop whose products a wait is for, and the order of the newest one that has then ended,
     negative for those of the iteration before; None of a wait that is after its loop."""
     loop = wait.parent_op()
-    while loop is not None and not isinstance(loop, ForOp):
+    while loop is not None and not is_counted(loop):
         loop = loop.parent_op()
-    if loop is None or not any(d.isAsync for d in products_of(loop)):
+    if not is_counted(loop) or not any(d.isAsync for d in products_of(loop)):
         return None
     place, begun = ancestor_in(loop.body, wait), 0
     for op in loop.body.ops:
@@ -67,9 +68,9 @@ def carrier(value: SSAValue) -> Iterator[SSAValue]:
     value after a branch of one that this yields."""
     for use in value.uses:
         around = use.operation.parent_op()
-        if is_terminator(use.operation) and isinstance(around, (ForOp, IfOp)):
+        if is_terminator(use.operation) and (is_counted(around) or isinstance(around, IfOp)):
             yield around.results[use.index]
-            if isinstance(around, ForOp):
+            if is_counted(around):
                 yield around.body.args[1 + use.index]
 
 
@@ -144,7 +145,7 @@ class Webs:
                         self._unite(source, result)
             elif isinstance(op, TileProduct) and op.in_tensor_memory and op.c in self.parents:
                 self._unite(op.c, op.results[0])
-            elif isinstance(op, ForOp):
+            elif is_counted(op):
                 for init, argument in zip(op.inits, op.body.args[1:], strict=True):
                     if init in self.parents and argument in self.parents:
                         self._unite(init, argument)
@@ -156,9 +157,10 @@ class Webs:
             return self.together
         if isinstance(user, TileProduct) and user.in_tensor_memory:
             return user.operands[use.index] is user.c
-        if isinstance(user, ForOp):
+        if is_counted(user):
             return use.index >= 3 and user.body.args[use.index - 2] in self.parents
-        return is_terminator(user) and isinstance(user.parent_op(), (ForOp, IfOp))
+        around = user.parent_op()
+        return is_terminator(user) and (is_counted(around) or isinstance(around, IfOp))
 
     def is_read(self, value: SSAValue) -> bool:
         """True if something needs a member in registers."""
@@ -195,7 +197,7 @@ class Webs:
             ends: list[SSAValue] = [terminator(r.block).operands[index] for r in owner.regions]
             orders = [self._order(end, seen) for end in ends if end in self.parents]
             return next((order for order in orders if order is not None), None)
-        loop = owner if isinstance(owner, ForOp) else owner.parent_op()  # pyright: ignore
+        loop = owner if is_counted(owner) else owner.parent_op()
         index = value.index - isinstance(value, BlockArgument)  # pyright: ignore
         last: Any = loop.body.last_op
         found = self._order(last.operands[index], seen)
@@ -216,7 +218,7 @@ class Webs:
             before = dict(held)
             for region in op.regions:
                 inside = dict(before)
-                if isinstance(op, ForOp):
+                if is_counted(op):
                     members = [a for a in region.block.args if a in self.parents]
                     inside = dict[SSAValue, SSAValue | None]((self.root(a), a) for a in members)
                 if not all(self._holds(inner, inside) for inner in region.blocks):

@@ -18,10 +18,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.loops import is_counted
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp
 from tritium.ops.ttir.memory import AdvanceOp, MakeTensorPtrOp
 from tritium.passes.rewriting import Builder
 from tritium.passes.ttir.descriptors.flow import flow
@@ -39,7 +39,7 @@ def _is_block_pointer(value: SSAValue) -> bool:
 
 def _passes_on(op: Operation) -> bool:
     """Whether the op hands values on unchanged: all branches, calls and choices but `for`."""
-    if not isinstance(op, Op) or isinstance(op, ForOp):
+    if not isinstance(op, Op) or is_counted(op):
         return False
     return op.is_call or any(op.forwarded_values())
 

@@ -8,7 +8,6 @@ from xdsl.ir import Operation
 from tritium.backends.cpu.lower.context import Context
 from tritium.codegen.llvm.writer import Value, const
 from tritium.native.pool import FAULT
-from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, observes
 from tritium.ops.ttir.atomic import AtomicPollOp
@@ -23,7 +22,8 @@ def polls(op: Operation) -> bool:
     access or a call, or an op that polls by itself."""
     if isinstance(op, AtomicPollOp):
         return True
-    return isinstance(op, scf.WhileOp) and any(may_observe(inner) for inner in op.walk())
+    waits = isinstance(op, Op) and op.is_loop and op.may_wait
+    return waits and any(may_observe(inner) for inner in op.walk())
 
 
 def may_observe(op: Operation) -> bool:

@@ -23,37 +23,22 @@ def _packed(kind: ttgir.PackedKind, operands: tuple[Any, ...], dtype: Any) -> te
     return build(ttgir.PackedArithOp, tuple(values), like=values[0], kind=kind)
 
 
-@builtin
-def add2(lhs: Any, rhs: Any, dtype: Any = None) -> tensor:
-    """`lhs + rhs`, two elements an instruction."""
-    return _packed(ttgir.PackedKind.ADD, (lhs, rhs), dtype)
+def _of_two(kind: str, about: str) -> Any:
+    def function(lhs: Any, rhs: Any, dtype: Any = None) -> tensor:
+        return _packed(ttgir.PackedKind[kind.upper()], (lhs, rhs), dtype)
+
+    function.__name__ = function.__qualname__ = f"{kind}2"
+    function.__doc__ = f"{about}, two elements an instruction."
+    return builtin(function)
 
 
-@builtin
-def sub2(lhs: Any, rhs: Any, dtype: Any = None) -> tensor:
-    """`lhs - rhs`, two elements an instruction."""
-    return _packed(ttgir.PackedKind.SUB, (lhs, rhs), dtype)
-
-
-@builtin
-def mul2(lhs: Any, rhs: Any, dtype: Any = None) -> tensor:
-    """`lhs * rhs`, two elements an instruction."""
-    return _packed(ttgir.PackedKind.MUL, (lhs, rhs), dtype)
+add2, sub2 = _of_two("add", "`lhs + rhs`"), _of_two("sub", "`lhs - rhs`")
+mul2 = _of_two("mul", "`lhs * rhs`")
+max2 = _of_two("max", "The larger, of float16 and bfloat16")
+min2 = _of_two("min", "The smaller, of float16 and bfloat16")
 
 
 @builtin
 def fma2(lhs: Any, rhs: Any, acc: Any, dtype: Any = None) -> tensor:
     """`lhs * rhs + acc` rounded once, two elements an instruction."""
     return _packed(ttgir.PackedKind.FMA, (lhs, rhs, acc), dtype)
-
-
-@builtin
-def max2(lhs: Any, rhs: Any, dtype: Any = None) -> tensor:
-    """The larger, of float16 and bfloat16, two elements an instruction."""
-    return _packed(ttgir.PackedKind.MAX, (lhs, rhs), dtype)
-
-
-@builtin
-def min2(lhs: Any, rhs: Any, dtype: Any = None) -> tensor:
-    """The smaller, of float16 and bfloat16, two elements an instruction."""
-    return _packed(ttgir.PackedKind.MIN, (lhs, rhs), dtype)
