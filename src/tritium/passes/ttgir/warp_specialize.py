@@ -37,9 +37,9 @@ after:
 Loads that feed the same products share barriers: a channel. Loops inside of and around the loop
 that asks are split in the same way, so that the copies of an outer iteration start during the one
 before. Inner loops that load blocks of the same types one after the other use the same buffers: the
-later loop goes on with the slot and the phase that the earlier one ended with. The partition gets what computes the addresses and the loops' bounds; that must have no
-effects, and must be no tiles. Other loops run unsplit, with the attribute
-`tt.not_warp_specialized` that says why.
+later loop goes on with the slot and the phase that the earlier one ended with. The partition gets
+what computes the addresses and the loops' bounds; that must have no effects, and must be no tiles.
+Other loops run unsplit, with the attribute `tt.not_warp_specialized` that says why.
 """
 
 from __future__ import annotations
