@@ -24,7 +24,6 @@ from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
 from tritium.ir.locations import source_position
 from tritium.ir.tensor_maps import box
 from tritium.ops import ttgir
-from tritium.ops.arith.constant import constant_int
 from tritium.ops.ttgir.types import blocks_of_barrier
 
 
@@ -91,23 +90,12 @@ def inval_barrier(c: Context, op: Any) -> None:
     """The address has an immediate offset where it is known: else a register keeps it from the
     barrier's initialization on, and those of many barriers leave too few uniform registers for the
     loop between."""
-    place = _known_place(c, op.alloc)
-    address, further = (_barrier(c, op.alloc), "") if place is None else (
-        c.address(c.shared(0)), f"+{place}"
+    start = c.memory(op.alloc).start
+    address, further = (_barrier(c, op.alloc), "") if start is None else (
+        c.address(c.shared(0)), f"+{start}"
     )
     text = f"@$1 mbarrier.inval.shared::cta.b64 [$0{further}];"
     c.asm("void", text, "r,b,~{memory}", address, _first(c, _leads(c, op.alloc)))
-
-
-def _known_place(c: Context, barrier: Any) -> int | None:
-    """The place of a barrier in shared memory, in bytes; None where the program computes it."""
-    owner: Any = barrier.owner
-    if isinstance(owner, ttgir.LocalAllocOp):
-        return c.offsets[owner]
-    if not isinstance(owner, ttgir.MemDescIndexOp) or (index := constant_int(owner.index)) is None:
-        return None
-    start = _known_place(c, owner.src)
-    return None if start is None else start + index * ttgir.bytes_of(barrier.type)
 
 
 @lowers(NVIDIA, ttgir.BarrierExpectOp)
