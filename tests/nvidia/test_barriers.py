@@ -183,3 +183,22 @@ def test_a_fence_of_the_program_is_not_repeated():
     blocks = list(function.regions[0].blocks)
     found = Barriers(allocate(blocks, partial(scratch_bytes, "nvidia"))).find(blocks)
     assert [fence for op, fence in found.items() if "local_to_global" in op.name] == [False]
+
+
+def test_buffers_with_known_numbers_are_apart():
+    """One thread initializes mbarriers one after the other; what a loop chooses may be either."""
+    ring = "!ttg.memdesc<2x1xi64, #s, #smem, mutable>"
+    one = "!ttg.memdesc<1xi64, #s, #smem, mutable>"
+    barriers, _ = analyse(f"""
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %m = ttg.local_alloc : () -> {ring}
+    %x = ttg.memdesc_index %m[%c0] : {ring} -> {one}
+    ttng.init_barrier %x, 1 : {one}
+    %y = ttg.memdesc_index %m[%c1] : {ring} -> {one}
+    ttng.init_barrier %y, 1 : {one}
+    %z = ttg.memdesc_index %m[%n] : {ring} -> {one}
+    ttng.wait_barrier %z, %c0 : {one}
+    ttng.inval_barrier %x : {one}
+    ttng.inval_barrier %y : {one}""")
+    assert barriers == ["ttng.wait_barrier", "ttng.inval_barrier"]

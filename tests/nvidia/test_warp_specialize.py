@@ -191,6 +191,7 @@ def check(kernel: Any, warps: int, products: int, loads_before: bool = False) ->
     assert text.count("wgmma.commit_group") == products
     first = text[text.index("mbarrier.init") : text.rindex("mbarrier.init")]
     assert not re.search(r"bar\.sync\s+0", first) or loads_before, "one thread makes all barriers"
+    assert not re.search(r"mbarrier\.inval\S+ \[%r\d+\];", text), "kept through the loop"
     _, log = ptx.assemble(text, 90, ptx.ptxas_arguments(90))
     assert ptx.performance_messages(log, None) == []
     if products > 1:  # consumers wait for no other warps between the products of a loop

@@ -95,6 +95,43 @@ tt.func public @tiles(%a: !tt.tensordesc<tensor<64x64xf16>>, %b: !tt.tensordesc<
   tt.return
 }
 
+// Two loops of blocks of the same types use one ring: the second goes on with the slot and the phase
+// that the first ended with, in both parts. Another type would have a ring of its own.
+// CHECK-LABEL: @two_loops
+// CHECK: ttg.local_alloc : () -> !ttg.memdesc<3x64x64xf16
+// CHECK-NOT: ttg.local_alloc : () -> !ttg.memdesc<3x64x64xf16
+// CHECK: ttg.warp_specialize
+// CHECK: scf.for %t = {{.*}} iter_args(%[[S:.*]] = %c0_i32, %[[P:.*]] = %c0_i32)
+// CHECK: %[[ONE:.*]]:3 = scf.for %i = {{.*}} iter_args(%{{.*}}, %{{.*}} = %[[S]], %{{.*}} = %[[P]])
+// CHECK: %[[TWO:.*]]:3 = scf.for %j = {{.*}} iter_args(%{{.*}}, %{{.*}} = %[[ONE]]#1, %{{.*}} = %[[ONE]]#2)
+// CHECK: scf.yield %[[TWO]]#1, %[[TWO]]#2
+// CHECK: partition0
+// CHECK: scf.for %t = {{.*}} iter_args(%[[S:.*]] = %c0_i32, %[[P:.*]] = %c1_i32)
+// CHECK: %[[ONE:.*]]:2 = scf.for %i = {{.*}} iter_args(%{{.*}} = %[[S]], %{{.*}} = %[[P]])
+// CHECK: %[[TWO:.*]]:2 = scf.for %j = {{.*}} iter_args(%{{.*}} = %[[ONE]]#0, %{{.*}} = %[[ONE]]#1)
+// CHECK: scf.yield %[[TWO]]#0, %[[TWO]]#1
+tt.func public @two_loops(%x: tensor<64x64xf16>, %b: !tt.tensordesc<tensor<64x64xf16>>, %c: !tt.tensordesc<tensor<64x64xf32>>, %n: i32, %m: i32) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %half = arith.constant dense<0.5> : tensor<64x64xf32>
+  %c0 = arith.constant 0 : i32
+  %c64 = arith.constant 64 : i32
+  scf.for %t = %c0 to %m step %c64 : i32 {
+    %d = scf.for %i = %c0 to %t step %c64 iter_args(%acc = %z) -> (tensor<64x64xf32>) : i32 {
+      %y = tt.descriptor_load %b[%i, %c0] : !tt.tensordesc<tensor<64x64xf16>> -> tensor<64x64xf16>
+      %r = tt.dot %x, %y, %acc : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+      scf.yield %r : tensor<64x64xf32>
+    }
+    %h = arith.mulf %d, %half : tensor<64x64xf32>
+    %e = scf.for %j = %t to %n step %c64 iter_args(%sum = %h) -> (tensor<64x64xf32>) : i32 {
+      %w = tt.descriptor_load %b[%j, %c0] : !tt.tensordesc<tensor<64x64xf16>> -> tensor<64x64xf16>
+      %q = tt.dot %x, %w, %sum : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+      scf.yield %q : tensor<64x64xf32>
+    }
+    tt.descriptor_store %c[%t, %c0], %e : !tt.tensordesc<tensor<64x64xf32>>, tensor<64x64xf32>
+  } {tt.warp_specialize = true}
+  tt.return
+}
+
 // CHECK-LABEL: @places_from_memory
 // CHECK-NOT: ttg.warp_specialize
 // CHECK: tt.not_warp_specialized = "the place of a load is computed by tt.load, which has effects"

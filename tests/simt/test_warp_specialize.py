@@ -17,7 +17,7 @@ from tests.simt.machine import KernelFailure
 from tests.support import split_loops
 from tests.support.warp_specialize import attended, attention, launch, product, random, split
 from tritium.launch.scalars import extract_scalar
-from tritium.ops.ttgir import ArriveBarrierOp, AsyncCopyGlobalToLocalOp
+from tritium.ops.ttgir import ArriveBarrierOp, AsyncCopyGlobalToLocalOp, WaitBarrierOp
 
 
 def run(
@@ -93,6 +93,33 @@ def test_warps_that_wait_for_ever_are_named() -> None:
     )
     with pytest.raises(KernelFailure, match=message):
         small_product(module)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_waits_between_loops_that_share_buffers_are_needed(number: int) -> None:
+    """Without the wait of the consumer, or that of the producer, in the second of two loops that
+    use the same buffers, results are wrong or warps wait for ever."""
+    shape = split_loops.SHAPE
+    m, n, k = shape.values()
+    signature = f"tensordesc<fp16[{m},{k}]> tensordesc<fp16[{n},{k}]> tensordesc<fp16[{m},{n}]> i32"
+    a, b = random(m, 6 * k), random(n, 6 * k, seed=1)
+    want = split_loops.RESULTS["two_loops"](a.astype(np.float64), b.astype(np.float64))
+
+    def wrong(removed: int | None, last_warp_first: bool) -> bool:
+        module = split(split_loops.two_loops, signature, shape, 4, 2)
+        waits: list[Any] = [op for op in module.walk() if isinstance(op, WaitBarrierOp)]
+        assert len(waits) == 4
+        if removed is not None:
+            waits[removed].parent.erase_op(waits[removed])
+        c = np.zeros(want.shape, np.float16)
+        try:
+            run(module, 4, (1,), [a, b, c], np.int32(6), last_warp_first=last_warp_first)
+        except KernelFailure:
+            return True
+        return not np.allclose(c.astype(np.float64), want, 2e-2, 4e-2)
+
+    assert not wrong(None, False)
+    assert wrong(number, False) or wrong(number, True)
 
 
 def test_an_arrival_too_many_is_found() -> None:

@@ -123,7 +123,7 @@ class Barriers:
     def __init__(self, allocation: Allocation):
         self.allocation = allocation
         self.before: dict[Any, bool] = {}
-        self._proxy = self._partitioned = False
+        self._proxy = False
 
     def find(self, blocks: Sequence[Block]) -> dict[Any, bool]:
         """Walk a function."""
@@ -131,9 +131,6 @@ class Barriers:
             e.queue is not None and e.queue.reads_by_async_proxy
             for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
         )  # fmt: skip
-        self._partitioned = any(
-            isinstance(op, Op) and op.concurrent for block in blocks for op in block.walk()
-        )
         starts = {block: _State() for block in blocks}
         changed = True
         while changed:
@@ -253,16 +250,14 @@ class Barriers:
     def _ranges(self, op: Op, effect: Effect) -> Iterator[Bytes]:
         """The shared memory that the effect touches."""
         for value in op.affected(effect):
-            slot = self._slot(value) if self._partitioned else None
-            if slot is not None:
+            if (slot := self._slot(value)) is not None:
                 yield slot
             elif value in self.allocation.aliases:
                 yield from ((r.start, r.end) for r in self.allocation.ranges_of(value))
 
-
     def _slot(self, value: Any) -> Bytes | None:
-        """The bytes of one of several buffers, where its number is known. Kernels with partitions
-        have many barriers, and then do not synchronize between those that one thread makes."""
+        """The bytes of one of several buffers, where its number is known: threads do not
+        synchronize between the initializations of mbarriers, which one thread makes."""
         owner = value.owner
         if not isinstance(owner, MemDescIndexOp) or not allocates_memory(owner.src.owner):
             return None

@@ -30,12 +30,14 @@ SHARED_MEMORY = "smem$"
 @dataclass(frozen=True)
 class Memory:
     """A tile in shared memory: the pointer to the start of the tile that it is a slice of (or to
-    its own), its type, `!ttg.memdesc`, and the offset of its first element, which is to be XORed
-    to those of others."""
+    its own), its type, `!ttg.memdesc`, the offset of its first element, which is to be XORed
+    to those of others, and, where it is known, the pointer's distance in bytes from the start of
+    the program's shared memory."""
 
     address: Value
     type: Any
     origin: int = 0
+    start: int | None = None
 
 
 UNUSED = Value("unused", "!")

@@ -92,8 +92,14 @@ class Stage:
     @property
     def bytes(self) -> int:
         """The size of a buffer."""
+        return bytes_of(self.ring) // self.buffers
+
+    @property
+    def ring(self) -> MemDescType:
+        """The type of the buffers together."""
         kind = self.load.results[0].type
-        return bytes_of(memdesc_of(ir.shape_of(kind), ir.element_type(kind), self.encoding))
+        shape = (self.buffers, *ir.shape_of(kind))
+        return memdesc_of(shape, ir.element_type(kind), self.encoding)
 
 
 def expand(loop: ForOp, plan: Sequence[Stage], stages: int) -> None:
@@ -322,10 +328,8 @@ def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[Bl
 
 
 def make_ring(before: Builder, stage: Stage) -> SSAValue:
-    kind = stage.load.results[0].type
-    shape = (stage.buffers, *ir.shape_of(kind))
-    memory = memdesc_of(shape, ir.element_type(kind), stage.encoding)
-    ring = Builder(before.before, stage.load.location).value(LocalAllocOp, None, result=memory)
+    here = Builder(before.before, stage.load.location)
+    ring = here.value(LocalAllocOp, None, result=stage.ring)
     ring.name_hint = stage.load.results[0].name_hint
     return ring
 

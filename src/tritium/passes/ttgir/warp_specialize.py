@@ -36,14 +36,15 @@ after:
 
 Loads that feed the same products share barriers: a channel. Loops inside of and around the loop
 that asks are split in the same way, so that the copies of an outer iteration start during the one
-before. The partition gets what computes the addresses and the loops' bounds; that must have no
-effects, and must be no tiles. Other loops run unsplit, with the attribute
-`tt.not_warp_specialized` that says why.
+before. Inner loops that load blocks of the same types one after the other use the same buffers: the
+later loop goes on with the slot and the phase that the earlier one ended with. The partition gets
+what computes the addresses and the loops' bounds; that must have no effects, and must be no tiles.
+Other loops run unsplit, with the attribute `tt.not_warp_specialized` that says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
@@ -72,6 +73,7 @@ from tritium.ops.ttgir import (
     WarpReturnOp,
     WarpSpecializeOp,
     WarpYieldOp,
+    bytes_of,
 )
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
@@ -183,10 +185,12 @@ class Channel:
     Attributes:
         stages: the loads.
         last: the last op of their block that reads the buffers.
+        first: the channel, of a loop before, whose buffers and barriers this one uses too.
     """
 
     stages: list[Stage]
     last: Operation
+    first: Channel | None = None
     rings: list[SSAValue] = field(default_factory=list[SSAValue])
     full: Any = None
     empty: Any = None
@@ -195,6 +199,11 @@ class Channel:
     def block(self) -> Block:
         """The block of the loads."""
         return self.stages[0].load.parent
+
+    @property
+    def home(self) -> Block:
+        """The block whose slots and phases the channel uses."""
+        return self.block if self.first is None else self.first.block
 
     @property
     def buffers(self) -> int:
@@ -228,8 +237,24 @@ def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[
         last = max((_last_reader(load) for load in members), key=list(block.ops).index)
         stages = [Stage(load, memory_encoding(load), 1, count) for load in members]
         channels.append(Channel(stages, last))
+    _share(channels, outer)
     _fit(channels, loop, processor_of(module).max_shared - spare)
     return channels
+
+
+def _share(channels: Sequence[Channel], outer: Collection[Operation]) -> None:
+    """Let innermost loops, of which one ends before the next begins, use the buffers of the first
+    that has buffers of the same types. All channels of a loop must match, as they share slots."""
+    by_block: dict[Block, list[Channel]] = {}
+    for channel in channels:
+        if channel.block.parent_op() not in outer:
+            by_block.setdefault(channel.block, []).append(channel)
+    homes: dict[tuple[tuple[MemDescType, ...], ...], list[Channel]] = {}
+    for members in by_block.values():
+        first = homes.setdefault(tuple(tuple(s.ring for s in c.stages) for c in members), members)
+        if first is not members:
+            for channel, other in zip(members, first, strict=True):
+                channel.first = other
 
 
 def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
@@ -243,7 +268,8 @@ def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
     }
     room = sum(ir.bit_width(element) // 8 * prod(shape) for shape, element in stored)
     left = most - room - BARRIER_BYTES
-    while sum(stage.bytes * stage.buffers for c in channels for stage in c.stages) > left:
+    own = [channel for channel in channels if channel.first is None]
+    while sum(bytes_of(stage.ring) for c in own for stage in c.stages) > left:
         largest = max((c.buffers for c in channels), default=0)
         if largest <= 2:
             raise Unsplittable(f"two buffers a load do not fit {left} bytes of shared memory")
@@ -327,20 +353,24 @@ class _Split:
         module: Any = loop.get_toplevel_object()
         self.warps = _number(module, NUM_WARPS)
         self.by_load = {s.load: (c, i) for c in channels for i, s in enumerate(c.stages)}
-        #: The loops that have channels, with the blocks of their own and inner loops' channels.
+        #: The loops that have channels, with the home blocks of their own and inner loops'.
         self.blocks: dict[ForOp, list[Block]] = {}
         for channel in channels:
             for outer in _nest(channel.stages[0].load, loop):
                 known = self.blocks.setdefault(outer, [])
-                if channel.block not in known:
-                    known.append(channel.block)
-        self.buffers = {c.block: c.buffers for c in channels}
+                if channel.home not in known:
+                    known.append(channel.home)
+        self.buffers = {c.home: c.buffers for c in channels}
+        self.homes = {c.block: c.home for c in channels}
         self.needed, self.carried = self._slice()
 
     def run(self) -> None:
         """Replace the loop by a `ttg.warp_specialize`."""
         loop, before = self.loop, Builder(self.loop)
         for channel in self.channels:
+            if (first := channel.first) is not None:
+                channel.rings, channel.full, channel.empty = first.rings, first.full, first.empty
+                continue
             channel.rings = [make_ring(before, stage) for stage in channel.stages]
             channel.full = make_barriers(before, channel.buffers)
             channel.empty = make_barriers(before, channel.buffers, self.warps)
@@ -364,6 +394,8 @@ class _Split:
 
     def _free(self, after: Builder) -> None:
         for channel in self.channels:
+            if channel.first is not None:
+                continue
             for barriers in (channel.full, channel.empty):
                 free_barriers(after, barriers, channel.buffers)
             free_rings(after, channel.rings)
@@ -415,7 +447,7 @@ class _Split:
                 self._produce(op, inner, values, mine)  # pyright: ignore
             elif op in self.by_load:
                 channel, index = self.by_load[op]
-                slot, phase = mine[channel.block]
+                slot, phase = mine[channel.home]
                 here = Builder(inner.before, op.location)
                 full, always = buffer(here, channel.full, slot), here.constant(1, ir.i1)
                 if channel not in begun:
@@ -466,7 +498,7 @@ class _Split:
             if start_products(new):
                 results = hand_on_ended(new, results)
             for channel, op in read.items():
-                self._release(channel, reads[channel], op, new, mine[channel.block][0], at)
+                self._release(channel, reads[channel], op, new, mine[channel.home][0], at)
         for old, result in zip(loop.results, results, strict=False):
             result.name_hint = old.name_hint
             values[old] = result
@@ -484,7 +516,7 @@ class _Split:
         arrivals: dict[Channel, Operation] = {}
         for channel, op in read.items():
             place: Any = op.next_op
-            slot = states[channel.block][0]
+            slot = states[channel.home][0]
             arrivals[channel] = self._arrive(Builder(place), channel, slot, None)
         rotation = Rotation(loop, [op[c] for op in (waits, arrivals) for c in later])
         results = rotation.run()
@@ -505,7 +537,7 @@ class _Split:
     ) -> None:  # fmt: skip
         """Wait for the buffers of a load's channel, and let a view stand for what is loaded."""
         channel, index = self.by_load[load]
-        slot, phase = states[channel.block]
+        slot, phase = states[channel.home]
         here = Builder(at.before, load.location)
         if channel not in waits:
             waits[channel] = await_phase(here, channel.full, slot, phase)
@@ -580,7 +612,7 @@ class _Split:
         """End a loop's body: its own channels go on to the next slot."""
         for block in self.blocks[loop]:
             slot, phase = states[block]
-            if block is loop.body:
+            if block is self.homes.get(loop.body):
                 slot, phase = next_slot(at, slot, phase, self.buffers[block])
             values = [*values, slot, phase]
         at.before.operands = values

@@ -239,19 +239,25 @@ def gradients_of_keys(
         top = row_of(top_ptr, batch, h, first_q, tb, th)
         delta = row_of(delta_ptr, batch, h, first_q, tb, th)
         head = h.to(tl.int32)
-        if RIGHT:
+        # Two loops in the loop over heads leave ptxas too few registers to overlap products of 128
+        # columns, where a warp of its own loads: one loop then masks all blocks.
+        ONE: tl.constexpr = (
+            isinstance(dq, tl.tensor_descriptor) and GROUP > 1 and DP >= 128 and (RIGHT or TAIL)
+        )
+        if RIGHT or ONE:
             dk, dv = walk_queries(
                 dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
-                begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
-                aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
+                begin, end if ONE else tl.minimum(whole, end), queries, count, left, right, seed,
+                dropout, aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
                 BLOCK_M, STAGES,
             )  # fmt: skip
-        dk, dv = walk_queries(
-            dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
-            whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
-            SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
-        )  # fmt: skip
-        if TAIL:
+        if not ONE:
+            dk, dv = walk_queries(
+                dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
+                whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
+                SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
+            )  # fmt: skip
+        if TAIL and not ONE:
             dk, dv = walk_queries(
                 dk, dv, x, y, q_head, do_head, dq, top, delta, ql, dl, sql, scale, b, z, head, keys,
                 cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,

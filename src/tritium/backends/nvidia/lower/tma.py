@@ -87,8 +87,15 @@ def init_barrier(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.InvalBarrierOp)
 def inval_barrier(c: Context, op: Any) -> None:
-    text = "@$1 mbarrier.inval.shared::cta.b64 [$0];"
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c, _leads(c, op.alloc)))
+    """The address has an immediate offset where it is known: else a register keeps it from the
+    barrier's initialization on, and those of many barriers leave too few uniform registers for the
+    loop between."""
+    start = c.memory(op.alloc).start
+    address, further = (_barrier(c, op.alloc), "") if start is None else (
+        c.address(c.shared(0)), f"+{start}"
+    )
+    text = f"@$1 mbarrier.inval.shared::cta.b64 [$0{further}];"
+    c.asm("void", text, "r,b,~{memory}", address, _first(c, _leads(c, op.alloc)))
 
 
 @lowers(NVIDIA, ttgir.BarrierExpectOp)

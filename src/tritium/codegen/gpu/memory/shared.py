@@ -27,6 +27,7 @@ from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import WIDEST_BYTES, place_of, run_bits
 from tritium.ops import ttgir
+from tritium.ops.arith import constant_int
 
 
 def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
@@ -132,7 +133,7 @@ def load_tile(
 @lowers(GPU, ttgir.LocalAllocOp)
 def allocate(c: Context, op: Any) -> None:
     type = op.results[0].type
-    memory = Memory(c.shared(c.offsets[op]), type)
+    memory = Memory(c.shared(c.offsets[op]), type, start=c.offsets[op])
     c.set(op.results[0], memory)
     if op.src is not None:
         tile = layout_of(op.src.type)
@@ -176,7 +177,9 @@ def index(c: Context, op: Any) -> None:
         raise c.unsupported(op, "of a slice")
     size = ttgir.bytes_of(type)
     offset = c.f.op("mul", c.scalar(op.index), c.i32(size), "nsw")
-    c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type))
+    number, start = constant_int(op.index), memory.start
+    start = None if number is None or start is None else start + number * size
+    c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type, start=start))
 
 
 @lowers(GPU, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)
