@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, cast
 
 from tritium.language.jit import syntax
 from tritium.language.jit.captured_globals import (
@@ -210,8 +210,7 @@ class _Finder(ast.NodeVisitor):
         outer = set(self.locals)
         for name in _READ_FIRST.get(type(node), node._fields):
             part: Any = getattr(node, name)
-            children: list[Any] = part if isinstance(part, list) else [part]
-            for child in children:
+            for child in cast("list[Any]", part if isinstance(part, list) else [part]):
                 if isinstance(child, ast.AST):
                     self.visit(child)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
