@@ -35,7 +35,7 @@ def test_forms_and_attributes() -> None:
         pass
 
     assert isinstance(kernel, JITFunction)
-    assert kernel.version == 3 and kernel.noinline and kernel.debug
+    assert kernel.module == __name__ and kernel.version == 3 and kernel.noinline and kernel.debug
     assert kernel.arg_names == ["x", "n", "B"]
     assert [p.num for p in kernel.params] == [0, 1, 2]
     assert [p.is_constexpr for p in kernel.params] == [False, False, True]

@@ -79,13 +79,15 @@ class KernelParam:
 
     @cached_property
     def is_constexpr(self) -> bool:
-        """Annotated `tl.constexpr`, as an object or as text."""
-        return "constexpr" in self.annotation.split(".")[-1:]
+        """Annotated `tl.constexpr`, as an object or as text; also `tl.constexpr | None`."""
+        return "constexpr" in self.annotation
 
     @cached_property
     def is_const(self) -> bool:
-        """Annotated `tl.const`: the kernel only reads through the pointer."""
-        return "const" in self.annotation.split(".")[-1:]
+        """Annotated `tl.const`, `const *fp32` or `*kfp32`: the kernel only reads through the
+        pointer."""
+        words = self.annotation.replace(".", " ").replace("*", " ").split()
+        return not self.is_constexpr and ("const" in words or self.annotation.startswith("*k"))
 
     @cached_property
     def annotation_type(self) -> str:
