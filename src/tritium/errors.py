@@ -167,6 +167,13 @@ class InternalError(TritonError, RuntimeError):
 class AutotunerError(TritonError):
     """Autotuning could not choose a configuration."""
 
+    def __init__(self, error_message: str | None = None):
+        self.error_message = error_message or ""
+        super().__init__(self.error_message)
+
+    def __str__(self) -> str:
+        return f"Autotuner error: {self.error_message}"
+
 
 def message_of(error: object) -> str:
     """The text of an error for a command's user: of a file, its name and what is wrong with it."""

@@ -117,7 +117,12 @@ class env_base(ABC, Generic[T]):
             return
         value = self.check(value)
         obj.__dict__[self.name] = value
-        setenv(self.key, toenv(value))
+        if self.is_known_elsewhere(value):
+            setenv(self.key, toenv(value))
+
+    def is_known_elsewhere(self, value: T) -> bool:
+        """Whether other processes can read the value from the environment."""
+        return True
 
     def __delete__(self, obj: base_knobs) -> None:
         obj.__dict__.pop(self.name, None)
@@ -313,6 +318,10 @@ class env_class(env_base["type[Any] | None"]):
 
     def check(self, value: Any) -> type[Any] | None:
         return None if value is None else self._derived(value, toenv(value))
+
+    def is_known_elsewhere(self, value: type[Any] | None) -> bool:
+        named = value is None or "<locals>" not in value.__qualname__
+        return named and getattr(value, "__module__", "") != "__main__"
 
     def _derived(self, value: Any, text: str | None) -> type[Any]:
         bases = value.__mro__ if isinstance(value, type) else ()

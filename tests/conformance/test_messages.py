@@ -306,6 +306,10 @@ def never(x, N: tl.constexpr):
 def endless(x):
     return endless(x)
 
+@jit
+def counting(n: tl.constexpr):
+    return counting(n + 1)
+
 
 LIMIT = 42
 ANNOTATED: tl.constexpr = 42
@@ -337,6 +341,11 @@ def test_messages_of_calls_and_globals(body, message):
     assert re.search(message, texts(compiles(body, HELPERS)))
     if "two(i)" not in body:  # one of its returns is not reached
         assert re.search(message, texts(interpreted(body.replace("«", ""), HELPERS)))
+
+
+def test_calls_that_do_not_end():
+    error = compiles("v = «counting(1)", HELPERS)
+    assert re.search(r"counting has called itself \d+ times: Python's recursion", texts(error))
 
 
 def test_static_assertions():

@@ -726,3 +726,56 @@ def test_the_key_covers_what_functions_read_at_compile_time(
 def test_the_key_tells_text_from_numbers(tmp_path: Path) -> None:
     source = "A = tl.constexpr(1)\n\n@tritium.jit\ndef kernel(out):\n    tl.store(out, A)\n"
     assert _key(source, tmp_path) != _key(source.replace("(1)", "('1')"), tmp_path)
+
+
+def test_a_global_is_read_until_a_local_of_its_name_is_assigned(tmp_path: Path) -> None:
+    """As in the reference, and unlike in Python."""
+    module = _module(
+        """
+SIZE, COUNT = tl.constexpr(3), tl.constexpr(5)
+
+@tritium.jit
+def first(out):
+    tl.store(out, SIZE)
+    SIZE = 4
+
+@tritium.jit
+def later(out):
+    for COUNT in tl.static_range(COUNT - 4):
+        tl.store(out, COUNT + 7)
+
+@tritium.jit
+def local(out):
+    _, SIZE = 0, 8
+    for COUNT in range(1):
+        tl.store(out, SIZE + COUNT)
+""",
+        tmp_path,
+    )
+    out = np.zeros(1, np.int32)
+    for kernel, expected in ((module.first, 3), (module.later, 7), (module.local, 8)):
+        kernel[(1,)](out)
+        assert out[0] == expected
+    module.SIZE, module.COUNT = tl.constexpr(4), tl.constexpr(6)
+    module.local[(1,)](out)
+    for kernel, name in ((module.first, "SIZE"), (module.later, "COUNT")):
+        with pytest.raises(RuntimeError, match=f"Global variable {name} has changed"):
+            kernel[(1,)](out)
+
+
+def test_a_constexpr_that_is_given_another_value() -> None:
+    size = tl.constexpr(42)
+
+    @tritium.jit
+    def kernel(out):
+        tl.store(out, size)
+
+    out = np.zeros(1, np.int32)
+    for _ in range(3):  # the last launches are native
+        kernel[(1,)](out)
+    size.value = 43
+    with pytest.raises(RuntimeError, match=r"size has .*, from constexpr\[42\] to constexpr\[43\]"):
+        kernel[(1,)](out)
+    size.value = 42
+    kernel[(1,)](out)
+    assert out[0] == 42

@@ -45,9 +45,12 @@ def test_compilation_hooks(kernel: Any) -> None:
         "key", "repr", "fn", "compile", "is_manual_warmup", "already_compiled"
     }  # fmt: skip
     assert info["already_compiled"] is False and info["is_manual_warmup"] is False
-    assert (info["fn"].module, info["fn"].name) == (__name__, "fill")
+    assert (info["fn"].module, info["fn"].name) == (__name__, "kernel.<locals>.fill")
     assert info["fn"].jit_function is kernel
-    assert info["repr"].startswith("fill[num_warps=2, num_ctas=1, num_stages=3]")
+    assert info["repr"].startswith(
+        "kernel.<locals>.fill[num_warps=2, num_ctas=1, num_stages=3, enable_fp_fusion=True, "
+        "launch_cooperative_grid=False](out: *i32, "
+    )
     details = info["compile"]
     assert details["signature"] == {"out": "*i32", "n": "i32", "BLOCK": "constexpr"}
     assert details["constants"] == {(2,): 16} and details["device"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import threading
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver, add_kernel, module_from
 from tritium.compiler import ASTSource
+from tritium.language.jit import dependencies
 from tritium.runtime import Autotuner, JITFunction, KernelInterface, driver
 from tritium.target import GPUTarget
 
@@ -33,7 +35,7 @@ def test_forms_and_attributes() -> None:
         pass
 
     assert isinstance(kernel, JITFunction)
-    assert kernel.version == 3 and kernel.noinline and kernel.debug
+    assert kernel.module == __name__ and kernel.version == 3 and kernel.noinline and kernel.debug
     assert kernel.arg_names == ["x", "n", "B"]
     assert [p.num for p in kernel.params] == [0, 1, 2]
     assert [p.is_constexpr for p in kernel.params] == [False, False, True]
@@ -500,3 +502,30 @@ def test_inside_torch_compile() -> None:
     for i in range(2):
         x = torch.arange(10.0) + i
         assert torch.equal(compiled(x, x), 4 * x)
+
+
+def test_keys_that_threads_ask_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees the mark that stands for a cycle of calls while a digest is computed."""
+    begun, asked = threading.Event(), threading.Event()
+    digest = dependencies.digest
+
+    def slow(function: Any) -> Any:
+        begun.set()
+        asked.wait(5)
+        return digest(function)
+
+    @tritium.jit
+    def kernel(out):
+        tl.store(out, 1)
+
+    monkeypatch.setattr(dependencies, "digest", slow)
+    keys: list[str] = []
+    threads = [threading.Thread(target=lambda: keys.append(kernel.cache_key)) for _ in range(2)]
+    threads[0].start()
+    begun.wait(5)
+    threads[1].start()
+    threads[1].join(0.1)
+    asked.set()
+    for thread in threads:
+        thread.join()
+    assert keys[0] == keys[1] == digest(kernel)[0]

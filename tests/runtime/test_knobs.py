@@ -171,6 +171,14 @@ def test_class_setting(monkeypatch: pytest.MonkeyPatch):
     knobs.cache.manager_class = found
     assert os.environ["TRITON_CACHE_MANAGER"] == "tritium.cache.files:FileCacheManager"
 
+    class FileCacheManager(found):
+        pass
+
+    knobs.cache.manager_class = FileCacheManager
+    assert knobs.cache.manager_class is FileCacheManager
+    del knobs.cache.manager_class
+    assert knobs.cache.manager_class is found, "the environment tells nobody of a local class"
+
 
 def _tool(path: Path, version: str) -> str:
     path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.1'\n")

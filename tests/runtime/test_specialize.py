@@ -243,6 +243,22 @@ def test_const_pointers() -> None:
 
     a = np.zeros(4, np.float32)
     assert compiled(kernel, a, a)["signature"] == {"x": "*kfp32", "y": "*kfp32"}
+    for annotation in ("const *fp32", "const float*", "*kfp32"):
+        assert compiled(_annotated(annotation), a)["signature"] == {"x": "*kfp32"}
+    assert compiled(_annotated("*fp32"), a)["signature"] == {"x": "*fp32"}
+
+
+def test_constants_that_may_be_none() -> None:
+    @tritium.jit
+    def kernel(out, n: Any | tl.constexpr = None, m: tl.constexpr | None = 3):
+        tl.store(out, 7 if n is None else n + m)
+
+    assert [p.is_constexpr for p in kernel.params] == [False, True, True]
+    assert not any(p.is_const for p in kernel.params)
+    out = np.zeros(1, np.int32)
+    for args, expected in (((), 7), ((5,), 8), ((5, 1), 6)):
+        kernel[(1,)](out, *args)
+        assert out[0] == expected
 
 
 class Color(Enum):

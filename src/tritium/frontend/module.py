@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +36,8 @@ from tritium.language.values.types import dtype, str_to_ty
 from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
 Path = tuple[int, ...]
+MANY_CALLS = 8
+"""How often a function calls itself before its calls, not its statements, are too deep."""
 
 
 @dataclass
@@ -53,6 +57,7 @@ class ModuleGenerator:
         self.functions: list[FuncOp] = []
         self._known: dict[tuple[Any, ...], Generated] = {}
         self._symbols: set[str] = set()
+        self._calls: list[JITCallable] = []
         self._last_return: ast.Return | None = None
 
     def entry(
@@ -81,7 +86,9 @@ class ModuleGenerator:
         if known is None:
             known = self._known[key] = Generated(self._symbol_for(function, types))
             position = len(self.functions)
+            self._calls.append(function)
             known.return_type = self._generate(function, types, known.symbol, "private", None)
+            self._calls.pop()
             self.functions.insert(position, self.functions.pop())
         elif known.return_type is None:
             raise RecursionError(
@@ -98,6 +105,19 @@ class ModuleGenerator:
         )
         self.builder.insert(op)
         return unflatten([known.return_type], op.results)[0]
+
+    def too_deep(self) -> str:
+        """The reason why the kernel is too deep for Python's stack, asked for in its innermost
+        call."""
+        limit = f"Python's recursion limit is {sys.getrecursionlimit()}"
+        calls = Counter(self._calls).most_common(1)
+        if calls and calls[0][1] > MANY_CALLS:
+            function, count = calls[0]
+            return f"{function.__name__} has called itself {count} times: {limit}"
+        return (
+            "this is nested too deeply (each `elif`, and each `if` that returns, nests what "
+            f"follows it): {limit}"
+        )
 
     def _key(self, function: JITCallable, types: Mapping[str, base_type]) -> tuple[Any, ...]:
         """The key for which a function is generated once. Equal types may differ in which constants

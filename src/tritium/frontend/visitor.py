@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -64,6 +63,10 @@ class ModuleUnderConstruction(Protocol):
 
     def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
         """Emit a call; returns the call's value."""
+        ...
+
+    def too_deep(self) -> str:
+        """The reason why the kernel is too deep for Python's stack."""
         ...
 
 
@@ -132,10 +135,7 @@ class Visitor:
         elif isinstance(error, NameError) and message.endswith("is not defined"):
             message = repr(error)  # programs look for it as the reference writes it
         elif isinstance(error, RecursionError) and "maximum recursion depth" in message:
-            message = (
-                "this is nested too deeply (each `elif`, and each `if` that returns, nests what "
-                f"follows it): Python's recursion limit is {sys.getrecursionlimit()}"
-            )
+            message = self.module.too_deep()
         elif isinstance(error, KeyError):
             message = f"KeyError: {message}"  # alone it is the key
         found = self.error(self.node, message)

@@ -8,6 +8,8 @@ from typing import Any
 
 from tritium.runtime.serialize import to_json
 
+_SHOWN = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion", "launch_cooperative_grid")
+
 
 class JitFunctionInfo:
     """Names of a kernel, for hooks."""
@@ -29,8 +31,7 @@ def hook_info(
     """The information about a compilation for `jit_cache_hook` and `jit_post_compile_hook`; its
     `specialization_data` is what `preload` takes."""
     types = ", ".join(f"{name}: {t}" for name, t in signature.items())
-    shown = {n: getattr(options, n) for n in ("num_warps", "num_ctas", "num_stages")
-             if hasattr(options, n)}  # fmt: skip
+    shown = {n: getattr(options, n) for n in _SHOWN if hasattr(options, n)}
     details = ", ".join(f"{n}={v}" for n, v in shown.items())
     data = json.dumps(
         {
@@ -46,8 +47,8 @@ def hook_info(
     )
     return {
         "key": key,
-        "repr": f"{function.__name__}[{details}]({types})",
-        "fn": JitFunctionInfo(function.__module__, function.__name__, function),
+        "repr": f"{function.__qualname__}[{details}]({types})",
+        "fn": JitFunctionInfo(function.__module__, function.__qualname__, function),
         "compile": {
             "signature": signature,
             "device": device,

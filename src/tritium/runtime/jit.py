@@ -97,6 +97,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
     ):
         super().__init__(fn, do_not_specialize, do_not_specialize_on_alignment)
         self._source  # noqa: B018  (a kernel whose source cannot be found fails here, not later)
+        self.module = fn.__module__
         self.version = version
         self.debug = debug
         self.noinline = bool(noinline)

@@ -76,9 +76,14 @@ def test_config() -> None:
     assert config.all_kwargs() == {
         "BLOCK": 32, "num_warps": 8, "num_ctas": 1, "num_stages": 3, "maxnreg": 64
     }  # fmt: skip
-    assert str(config) == "BLOCK: 32, num_warps: 8, num_ctas: 1, num_stages: 3, maxnreg: 64"
+    assert (
+        str(config) == "BLOCK: 32, num_warps: 8, num_ctas: 1, num_stages: 3, maxnreg: 64, "
+        "ir_override: None"
+    )
     same = Config({"BLOCK": 32}, num_warps=8, maxnreg=64)
     assert config == same and hash(config) == hash(same) and {config: 1}[same] == 1
+    assert str(Config({"BLOCK": 64}, ir_override="k.ttir")).endswith("ir_override: k.ttir")
+    assert str(Config({"ir_override": "k.ttir"})).startswith("ir_override: k.ttir, num_warps: 4")
     for other in (
         Config({"BLOCK": 64}, num_warps=8, maxnreg=64), Config({"BLOCK": 32}, maxnreg=64),
         Config({"BLOCK": 32}, num_warps=8, maxnreg=64, pre_hook=print),
@@ -413,8 +418,25 @@ def test_early_pruning() -> None:
     assert bench.blocks == [32, 128, 128]
     assert seen[0][0] == BLOCKS and seen[0][1] == {"x", "out"} and seen[0][2] == 200
     kernel, _ = tuned(prune_configs_by={"early_config_prune": lambda *a, **k: []})
-    with pytest.raises(AutotunerError, match=r"No valid autotuner configs after pruning"):
+    with pytest.raises(
+        AutotunerError, match=r"^Autotuner error: No valid autotuner configs after pruning"
+    ):
         kernel[grid](*arrays(), 200)
+
+
+def test_one_configuration_that_is_left_is_not_measured() -> None:
+    told: list[Any] = []
+    prune: dict[str, Any] = {
+        "early_config_prune": lambda configs, *_, **__: configs[:2],
+        "perf_model": lambda BLOCK, **_: -BLOCK, "top_k": 0.5,
+    }  # fmt: skip
+    with knobs.autotuning.scope():
+        knobs.autotuning.listener = lambda **what: told.append(what)
+        kernel, bench = tuned(prune_configs_by=prune)
+        x, out = arrays()
+        kernel[grid](x, out, 200)
+    assert bench.blocks == [128] and bench.times and not told, "half of the two that were left"
+    assert kernel.best_config is BLOCKS[1] and (out == x + 1).all()
 
 
 @pytest.mark.parametrize(

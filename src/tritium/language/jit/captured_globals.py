@@ -42,7 +42,10 @@ def is_stable(value: Any) -> bool:
 
 
 def as_now(value: Any) -> Any:
-    """The value to remember: a copy of what can change."""
+    """The value to remember: a copy of what can change. Another value can be assigned to a
+    constexpr."""
+    if isinstance(value, constexpr):
+        return constexpr(as_now(value.value))
     if is_stable(value):
         return value
     try:
@@ -91,7 +94,7 @@ def change(watched: Watched) -> str | None:
         now = value_of(name, namespace)
         if now is not value and not same(now, value):
             text = f"Global variable {name} has changed since we compiled this kernel"
-            return f"{text}, from {value} to {now}"
+            return f"{text}, from {value!s} to {now!s}"  # a constexpr, not its value
     return None
 
 
@@ -122,6 +125,8 @@ def places(name: str, namespace: dict[str, Any]) -> list[tuple[dict[str, Any], s
                 break
         if kind is None or (hasattr(kind, "__get__") and not isinstance(value, Enum)):
             return None
+    if isinstance(value, constexpr):
+        found.append((vars(value), "value"))
     return found
 
 

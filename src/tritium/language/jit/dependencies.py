@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, cast
 
 from tritium.language.jit import syntax
 from tritium.language.jit.captured_globals import (
@@ -34,6 +34,18 @@ from tritium.language.values.constexpr import ConstexprFunction, constexpr, unwr
 
 _VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
 _OWN = "tritium.language"
+_READ_FIRST: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Assign: ("value", "targets"),
+    ast.AnnAssign: ("annotation", "value", "target"),
+    ast.AugAssign: ("value", "target"),
+    ast.NamedExpr: ("value", "target"),
+    ast.For: ("iter", "target", "body", "orelse"),
+    ast.comprehension: ("iter", "target", "ifs"),
+    ast.ListComp: ("generators", "elt"),
+    ast.GeneratorExp: ("generators", "elt"),
+}
+"""Parts of the syntax that assigns names, in the order in which it runs: a name means the global
+until it has been assigned."""
 
 
 class Callable(Protocol):
@@ -178,7 +190,9 @@ class _Finder(ast.NodeVisitor):
         pending = [function.fn.__code__]
         while pending:
             code = pending.pop()
-            for name in (*code.co_names, *code.co_freevars):
+            # A local name may be read as a global before it is assigned.
+            assigned = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
+            for name in (*code.co_names, *code.co_freevars, *assigned):
                 if name in self.scope and not _is_language(self.scope[name]):
                     return False
             pending += [c for c in code.co_consts if isinstance(c, CodeType)]
@@ -189,11 +203,23 @@ class _Finder(ast.NodeVisitor):
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
         self.locals |= {a.arg for a in every}
-        self.locals |= {
-            n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
         for part in node.body:
             self.visit(part)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        outer = set(self.locals)
+        for name in _READ_FIRST.get(type(node), node._fields):
+            part: Any = getattr(node, name)
+            for child in cast("list[Any]", part if isinstance(part, list) else [part]):
+                if isinstance(child, ast.AST):
+                    self.visit(child)
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            self.locals = outer
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.visit_Name(ast.Name(node.target.id, ast.Load()))
+        self.generic_visit(node)
 
     def add_defaults(self, fn: Any) -> None:
         """Depend on the values that the parameters' defaults had when the function was defined;
@@ -207,7 +233,9 @@ class _Finder(ast.NodeVisitor):
                 self.parts.append(f"default {plain!r}")
 
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load) and node.id not in self.locals:
+        if isinstance(node.ctx, ast.Store):
+            self.locals.add(node.id)
+        elif node.id not in self.locals:
             self._read(node.id, self._namespace(node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -307,9 +335,9 @@ class _Finder(ast.NodeVisitor):
                 mine = self.globals.get(key)
                 if mine is not None and not same(mine[0], value):
                     raise RuntimeError(
-                        f"Global variable {key[0]} has value {mine[0]} when compiling {self.name}, "
-                        f"but inner kernel {callee.__name__} has conflicting value {value} from "
-                        "when it was first compiled. This is not allowed."
+                        f"Global variable {key[0]} has value {mine[0]!s} when compiling "
+                        f"{self.name}, but inner kernel {callee.__name__} has conflicting value "
+                        f"{value!s} from when it was first compiled. This is not allowed."
                     )
                 self.globals[key] = (value, namespace)
 

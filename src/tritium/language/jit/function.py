@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from tritium.errors import CompilationError
+from tritium.forking import ForkSafeLock
 from tritium.language import emitter
 from tritium.language.jit import dependencies, syntax
 from tritium.language.jit.captured_globals import Watched, change
@@ -35,6 +36,8 @@ _ANNOTATIONS = {
     "bool": "u1", "int1": "u1", "uint1": "u1", "u1": "u1", "int": "i32", "float": "fp32",
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
 }  # fmt: skip
+_DIGESTING = ForkSafeLock()
+"""Held while a digest is computed: by one lock for all functions, which may call each other."""
 
 
 class KernelParam:
@@ -76,13 +79,15 @@ class KernelParam:
 
     @cached_property
     def is_constexpr(self) -> bool:
-        """Annotated `tl.constexpr`, as an object or as text."""
-        return "constexpr" in self.annotation.split(".")[-1:]
+        """Annotated `tl.constexpr`, as an object or as text; also `tl.constexpr | None`."""
+        return "constexpr" in self.annotation
 
     @cached_property
     def is_const(self) -> bool:
-        """Annotated `tl.const`: the kernel only reads through the pointer."""
-        return "const" in self.annotation.split(".")[-1:]
+        """Annotated `tl.const`, `const *fp32` or `*kfp32`: the kernel only reads through the
+        pointer."""
+        words = self.annotation.replace(".", " ").replace("*", " ").split()
+        return not self.is_constexpr and ("const" in words or self.annotation.startswith("*k"))
 
     @cached_property
     def annotation_type(self) -> str:
@@ -276,10 +281,16 @@ class JITCallable:
     def cache_key(self) -> str:
         """A digest of all that the compiled code depends on: this source and its place in the
         file, the functions it calls, the globals it reads."""
-        if self._hash is None:
-            self._hash = f"recursion:{self._fn_name}"
-            self._hash, self.used_global_vals = dependencies.digest(self)
-        return self._hash
+        with _DIGESTING:
+            if self._hash is None:
+                self._hash = f"recursion:{self._fn_name}"  # what a cycle of calls comes back to
+                try:
+                    digest, self.used_global_vals = dependencies.digest(self)
+                except BaseException:
+                    self._hash = None
+                    raise
+                self._hash = digest
+            return self._hash
 
     def check_globals(self) -> None:
         """Raise `RuntimeError` if a global has changed since the digest was computed."""

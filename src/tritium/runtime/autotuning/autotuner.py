@@ -411,6 +411,9 @@ class Autotuner(KernelInterface[Any]):
                 return self._try_next(key, args, kwargs)
             configs = self.prune_configs(kwargs)
             self.failures = {}
+            if len(configs) == 1:  # no choice to make, as with a single one from the start
+                self.cache[key] = configs[0]
+                return configs[0]
             if self.incremental:
                 self._untried[key], self._tried[key] = list(configs), {}
                 return self._try_next(key, args, kwargs)
@@ -486,7 +489,7 @@ class Autotuner(KernelInterface[Any]):
         if self.perf_model is not None:
             top_k = self.configs_top_k
             if isinstance(top_k, float) and 0 < top_k <= 1.0:
-                top_k = max(int(len(self.configs) * top_k), 1)
+                top_k = max(int(len(pruned) * top_k), 1)
             elif not isinstance(top_k, int) or top_k < 1:
                 raise TypeError(
                     "Error while pruning configs, top_k must be either 1) a float <= 1.0 or "

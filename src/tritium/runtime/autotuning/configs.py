@@ -56,18 +56,16 @@ class Config:
         return {**self.kwargs, **{n: v for n, v in options.items() if v is not None}}
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}: {value}" for name, value in self._items())
+        options = {name: getattr(self, name) for name in OPTIONS}
+        items = {**self.kwargs, **options, **self.kwargs}.items()
+        return ", ".join(f"{name}: {value}" for name, value in items)
 
     def __repr__(self) -> str:
         return f"Config({self})"
 
-    def _items(self) -> list[tuple[str, Any]]:
-        options = ((name, getattr(self, name)) for name in OPTIONS[:-1])
-        return [*self.kwargs.items(), *options]
-
     def _identity(self) -> tuple[Any, ...]:
-        items = constexpr_key(dict(sorted(self._items())), "a meta-parameter")
-        return items, self.ir_override, self.pre_hook
+        items = constexpr_key(dict(sorted(self.all_kwargs().items())), "a meta-parameter")
+        return items, self.pre_hook
 
     def __hash__(self) -> int:
         return hash(self._identity())
