@@ -264,6 +264,40 @@ def test_code_is_for_the_named_processor(arch: str, has: str, lacks: str) -> Non
 
 
 @tritium.jit
+def of_halves(a, b, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x, y = tl.load(a + i), tl.load(b + i)
+    less = tl.where(x < y, x, tl.abs(y))
+    tl.store(out + i, tl.fma(x, y, (x + y) * x) - less)
+    tl.store(out + N + i, tl.maximum(x, y))
+
+
+@pytest.mark.parametrize(
+    ("arch", "sum"), [("sapphirerapids", "vaddph"), ("cortex-a76", "fadd.*8h")]
+)
+def test_sums_of_fp16_are_not_converted(arch: str, sum: str) -> None:
+    kinds = dict.fromkeys(("a", "b", "out"), "*fp16")
+    source = ASTSource(of_halves, kinds, {"N": 128})
+    text = tritium.compile(source, target=GPUTarget("cpu", arch, 1)).asm["asm"]
+    assert re.search(sum, text) and not re.search(r"vaddps|fadd.*4s", text)
+    older = {"sapphirerapids": "icelake-server", "cortex-a76": "cortex-a72"}[arch]
+    assert not re.search(sum, tritium.compile(source, target=GPUTarget("cpu", older, 1)).asm["asm"])
+
+
+def test_fp16_is_rounded_after_each_operation() -> None:
+    """Numbers of all exponents, and signaling NaNs, which maxima leave out."""
+    rng, size = np.random.default_rng(11), 4096
+    a, b = (rng.integers(0, 1 << 16, size).astype(np.uint16).view(np.float16) for _ in range(2))
+    out = np.zeros((2, size), np.float16)
+    of_halves[(1,)](a, b, out, size)
+    with np.errstate(all="ignore"):
+        exact = a.astype(np.float64) * b + (a + b) * a  # doubles: nothing here is near a tie
+        expected = exact.astype(np.float16) - np.where(a < b, a, np.abs(b))
+    np.testing.assert_array_equal(out[0], expected)
+    np.testing.assert_array_equal(out[1], np.fmax(a, b))
+
+
+@tritium.jit
 def after(a, x, b, y):
     return a * b, x * b + y
 

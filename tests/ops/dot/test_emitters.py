@@ -555,10 +555,11 @@ def test_register_block_follows_the_host(
         ("x86_64-unknown-linux-gnu", "znver4", X86),
         ("x86_64-unknown-linux-gnu", "haswell", {"avx2", "fma", "f16c"}),
         ("aarch64-unknown-linux-gnu", "neoverse-n1", {"neon"}),
-        ("aarch64-unknown-linux-gnu", "neoverse-v1", {"neon", "dotprod", "bf16"}),
+        ("aarch64-unknown-linux-gnu", "cortex-a76", {"neon", "dotprod"}),
+        ("aarch64-unknown-linux-gnu", "neoverse-v1", {"neon", "dotprod", "i8mm", "bf16"}),
         ("x86_64-unknown-linux-gnu", "graniterapids", X86 | frozenset(amx_emulation.FEATURES)),
     ],
-    ids=["avx512", "avx2", "neon", "neon-bf16", "amx"],
+    ids=["avx512", "avx2", "neon", "neon-dotprod", "neon-mmla", "amx"],
 )
 def test_accumulators_are_never_spilled(
     triple: str, cpu: str, features: set[str], element: str
@@ -582,8 +583,8 @@ def test_accumulators_are_never_spilled(
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=3, reloc="pic")
     assembly = machine.emit_assembly(llvm.parse_assembly(module.text()))
     registers = r"[xyzt]mm\d+" if arch == "x86_64" else r"\bq\d+"
-    multiply = r"vfmadd|vdpbf16ps|vpdpbusd|vpmaddwd|fmla|\bmla|bfdot|sdot|tdp"
-    mnemonics = {"bfdot", "sdot", "tdpbf16ps", "tdpfp16ps", "tdpbssd"}
+    multiply = r"vfmadd|vdpbf16ps|vpdpbusd|vpmaddwd|fmla|\bmla|sdot|mmla|tdp"
+    mnemonics = {"bfmmla", "smmla", "sdot", "tdpbf16ps", "tdpfp16ps", "tdpbssd"}
     for name in mnemonics & set(plan.instruction.split(".")):
         assert name in assembly
     stack = r"%rsp" if arch == "x86_64" else r"\[sp"

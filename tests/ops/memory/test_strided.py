@@ -1,4 +1,4 @@
-"""Loads of every second to eighth element, of which those between are not read."""
+"""Loads and stores at steps: nothing before the first or after the last element is read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def memory() -> Iterator[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("arch", ["x86-64-v3", "native"])
+@pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3", "native"])
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64, np.bool_])
 def test_ends_of_pages(memory: np.ndarray[Any, Any], dtype: Any, arch: str) -> None:
     if arch != "native" and not host().runs_code_of(processor(arch)):
@@ -76,12 +76,38 @@ def test_columns(step: int) -> None:
 
 @pytest.mark.parametrize(
     ("arch", "dtype", "step"),
-    [("skylake-avx512", np.int8, 8), ("skylake-avx512", np.float32, 3), ("haswell", np.float64, 2)],
-)
+    [("skylake-avx512", np.int8, 8), ("skylake-avx512", np.float32, 3), ("haswell", np.float64, 2),
+     ("haswell", np.int8, 4), ("cortex-a76", np.float16, 2)],
+)  # fmt: skip
 def test_elements_are_not_gathered(arch: str, dtype: Any, step: int) -> None:
     x, out = np.zeros(64 * step, dtype), np.zeros(64, dtype)
     text = spread.warmup(x, out, step, 64, grid=(1,), arch=arch).asm["llir"]
-    assert "masked.gather" not in text and re.search("llvm.masked.load", text)
+    assert "masked.load" not in text
+    assert re.search(r"shufflevector <\d+ x \S+ %\w+, <\d+ x \S+ %", text), "of two vectors"
+
+
+@tritium.jit
+def apart(x, out, step, N: tl.constexpr):
+    i = tl.arange(0, N) * step
+    tl.store(out + i, tl.load(x + i) + 1)
+
+
+@pytest.mark.parametrize("arch", ["x86-64", "haswell", "cortex-a76", "skylake-avx512"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float64])
+def test_addresses_of_lanes_are_scalars(arch: str, dtype: Any) -> None:
+    """At steps that are known when the kernel runs; AVX-512 has gathers."""
+    x, out = np.arange(640).astype(dtype), np.zeros(640, dtype)
+    text = apart.warmup(x, out, 9, 64, grid=(1,), arch=arch).asm["llir"]
+    by_lanes = re.search(r"insertelement <\d+ x (i8|double)> %\w+, \1 %\w+, i64 1", text)
+    assert (by_lanes is None) == (arch == "skylake-avx512")
+    if host().runs_code_of(processor(arch)):
+        for step in (9, -9, 0):
+            first = 9 * 63 if step < 0 else 0
+            out[:] = 0
+            apart[(1,)](x[first:], out[first:], step, 64, arch=arch)
+            expected = np.zeros_like(x)
+            expected[first + step * np.arange(64)] = x[first + step * np.arange(64)] + 1
+            np.testing.assert_array_equal(out, expected)
 
 
 @tritium.jit

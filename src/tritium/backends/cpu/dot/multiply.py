@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tritium.backends.cpu.dot.convert import float_to_half, widen
 from tritium.backends.cpu.dot.operand import Operand
 from tritium.backends.cpu.dot.plan import Method, Plan
@@ -15,7 +17,7 @@ def load_a(f: Function, plan: Plan, operand: Operand, pointer: Value) -> Value:
     if plan.method is Method.FMA:
         value = f.load(operand.element, pointer, operand.align)
         return f.splat(widen(f, plan.host, operand, value, plan.compute), plan.lanes)
-    value = f.splat(f.load("i32", pointer, operand.align), plan.lanes)
+    value = f.splat(f.load(plan.cell, pointer, operand.align), plan.lanes)
     if plan.method is Method.VNNI:
         # vpdpbusd takes an unsigned A: a + 128, put right by `column_sums`.
         value = f.op("xor", value, const(value.type, _OFFSET_BYTES))
@@ -30,7 +32,39 @@ def load_b(f: Function, plan: Plan, operand: Operand, pointer: Value) -> Value:
     return _cells(f, plan, f.load(vector("i32", plan.lanes), pointer, 4 * plan.lanes))
 
 
+def load_rows(f: Function, plan: Plan, operand: Operand, rows: Sequence[Value]) -> Value:
+    """The cells of two rows of A at their addresses, one after the other in a vector."""
+    value = Value(vector(plan.cell, 2), "poison")
+    for lane, pointer in enumerate(rows):
+        value = f.insert(value, f.load(plan.cell, pointer, operand.align), lane)
+    return _cells(f, plan, value)
+
+
+def load_columns(f: Function, plan: Plan, pointer: Value) -> list[Value]:
+    """A vector's columns of packed cells of B, two columns in each result."""
+    type, size = vector(plan.cell, 2), 16
+    places = [f.offset(pointer, size * pair) for pair in range(plan.lanes // 2)]
+    return [_cells(f, plan, f.load(type, place, size)) for place in places]
+
+
+def exchange(f: Function, rows: Sequence[Value], vectors: int) -> list[Value]:
+    """Blocks of two rows by two columns for rows of `vectors` vectors of four columns: the two
+    blocks of each vector take the places of the rows' vectors. Rows for such blocks as well."""
+    result = list(rows)
+    for top in range(len(rows)):
+        below = top + vectors
+        if top // vectors % 2 == 0:
+            pair = rows[top], rows[below]
+            result[top] = f.shuffle(*pair, (0, 1, 4, 5))
+            result[below] = f.shuffle(*pair, (2, 3, 6, 7))
+    return result
+
+
 def _cells(f: Function, plan: Plan, value: Value) -> Value:
+    if plan.method is Method.BFMMLA:
+        return f.cast("bitcast", value, vector("bfloat", 2 * plan.lanes))
+    if plan.method is Method.MMLA:
+        return f.cast("bitcast", value, vector("i8", 4 * plan.lanes))
     if plan.method is Method.BF16:
         return f.cast("bitcast", value, vector("bfloat", 2 * plan.lanes))
     if plan.method is Method.MADD:

@@ -129,7 +129,8 @@ class Packing:
     @property
     def address_run(self) -> int:
         """The addresses that `emit` asks for are those of multiples of this number of columns."""
-        run = min(self.plan.lanes, self.outer, self.source.outer_run)
+        whole = max(self.plan.lanes, 16 // self.source.size)  # 128-bit registers of memory at least
+        run = min(whole, self.outer, self.source.outer_run)
         return run if self._interleaves else 1
 
     @property

@@ -42,11 +42,12 @@ class Host:
         bits: width of a vector register; `registers`: how many there are.
         fma: fused multiply-add in hardware (without it `llvm.fma` would be a library call).
         half: conversions between fp16 and fp32 in hardware.
-        bf16_dot: `vdpbf16ps` at 512, 256 and 128 bits; `bfdot`.
+        bf16_dot: `vdpbf16ps` at 512, 256 and 128 bits; `bfdot` and `bfmmla`.
         vnni: `vpdpbusd` at `bits` and below.
         madd: `pmaddwd` at `bits` and below (x86).
         amx: the formats that AMX multiplies: `bf16`, `fp16`, `int8`.
-        arm: whether it is an AArch64; `sdot`: `sdot` and `udot` at 128 bits.
+        arm: whether it is an AArch64; `sdot`: `sdot` and `udot` at 128 bits; `mmla`: `smmla` and
+            `ummla`.
     """
 
     bits: int
@@ -59,6 +60,7 @@ class Host:
     amx: frozenset[str] = frozenset()
     arm: bool = False
     sdot: bool = False
+    mmla: bool = False
 
     @classmethod
     def of(cls, arch: str, features: Collection[str]) -> Host:
@@ -66,8 +68,8 @@ class Host:
         with LLVM's names of features that are on (`avx512f`, `fma`, `avx512bf16`)."""
         have = frozenset(f.lstrip("+") for f in features if not f.startswith("-"))
         if arch.lower() in ("aarch64", "arm64"):
-            bf16, sdot = "bf16" in have, "dotprod" in have
-            return cls(128, 32, True, True, bf16, False, False, arm=True, sdot=sdot)
+            bf16, sdot, mmla = (name in have for name in ("bf16", "dotprod", "i8mm"))
+            return cls(128, 32, True, True, bf16, False, False, arm=True, sdot=sdot, mmla=mmla)
         if arch.lower() not in ("x86_64", "amd64", "i686"):
             return cls(128, 16, False, False, False, False, False)
         wide = {"avx512f", "avx512vl", "avx512bw"} <= have
@@ -102,7 +104,7 @@ class Host:
         return "+".join((f"{self.bits}x{self.registers}", *words))
 
 
-_FLAGS = ("fma", "half", "bf16_dot", "vnni", "madd", "arm", "sdot")
+_FLAGS = ("fma", "half", "bf16_dot", "vnni", "madd", "arm", "sdot", "mmla")
 
 
 class Method(Enum):
@@ -121,6 +123,10 @@ class Method(Enum):
     """Four int8 a cell, `vpdpbusd` with A offset by 128 and a correction per column."""
     SDOT = "sdot"
     """Four int8 a cell, all signed or all unsigned."""
+    MMLA = "mmla"
+    """Eight int8 a cell, the same; two rows of A by two columns of B at once."""
+    BFMMLA = "bfmmla"
+    """Four bfloat16 a cell, two rows by two columns."""
     AMX_BF16 = "amx-bf16"
     """Two bfloat16 a cell, AMX's registers of 16 x 16 cells."""
     AMX_FP16 = "amx-fp16"
@@ -131,7 +137,7 @@ class Method(Enum):
     @property
     def group(self) -> int:
         """Elements along k in one cell."""
-        return {Method.FMA: 1, **dict.fromkeys(_FOURS, 4)}.get(self, 2)
+        return {Method.FMA: 1, Method.MMLA: 8, **dict.fromkeys(_FOURS, 4)}.get(self, 2)
 
     @property
     def word(self) -> str:
@@ -139,12 +145,17 @@ class Method(Enum):
         return self.name.lower()
 
     @property
+    def in_pairs(self) -> bool:
+        """True for the methods whose accumulators have two columns of two rows."""
+        return self in (Method.MMLA, Method.BFMMLA)
+
+    @property
     def in_tiles(self) -> bool:
         """True for the methods that multiply registers of AMX."""
         return self.value.startswith("amx")
 
 
-_FOURS = (Method.VNNI, Method.SDOT, Method.AMX_INT8)
+_FOURS = (Method.VNNI, Method.SDOT, Method.BFMMLA, Method.AMX_INT8)
 
 
 @dataclass(frozen=True)
@@ -188,12 +199,14 @@ class Plan:
     @property
     def cell(self) -> str:
         """LLVM type of a cell."""
-        return self.accumulate if self.method is Method.FMA else "i32"
+        if self.method is Method.FMA:
+            return self.accumulate
+        return "i64" if self.method.in_pairs else "i32"
 
     @property
     def shortest(self) -> Plan:
         """The plan whose code is the shortest: a register block of one register."""
-        rows = 16 if self.method.in_tiles else 1
+        rows = 16 if self.method.in_tiles else 2 if self.method.in_pairs else 1
         return replace(self, block_rows=rows, block_vectors=1, unroll=1, prefetch=0)
 
     @property
@@ -273,6 +286,8 @@ def methods(
         if tiled is not None:
             yield tiled
         if elements == {BFLOAT16} and result in ("float", FLOAT16) and host.bf16_dot:
+            if host.arm and depth % 4 == 0 and rows >= 4:
+                yield Method.BFMMLA
             if depth % 2 == 0 and rows >= 4:
                 yield Method.BF16
         elif elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
@@ -287,6 +302,8 @@ def _integer_methods(
     if {a.element, b.element} == {"i8"} and depth % 4 == 0:
         if host.vnni and not a.unsigned and not b.unsigned:
             yield Method.VNNI
+        if host.mmla and a.unsigned == b.unsigned and depth % 8 == 0:
+            yield Method.MMLA
         if host.sdot and a.unsigned == b.unsigned:
             yield Method.SDOT
     # An unsigned i16 does not fit a signed one.
@@ -328,6 +345,8 @@ def _instruction(
                      bits, "sse2.pmadd.wd"),
         Method.VNNI: f"x86.avx512.vpdpbusd.{bits}",
         Method.SDOT: f"aarch64.neon.{signs[0]}dot.v4i32.v16i8",
+        Method.MMLA: f"aarch64.neon.{signs[0]}mmla.v4i32.v16i8",
+        Method.BFMMLA: "aarch64.neon.bfmmla",
         Method.AMX_BF16: "x86.tdpbf16ps.internal",
         Method.AMX_FP16: "x86.tdpfp16ps.internal",
         Method.AMX_INT8: f"x86.tdpb{signs}d.internal",
@@ -478,7 +497,7 @@ def types(
 ) -> tuple[str, str]:
     """The types that a method computes and accumulates in."""
     compute, accumulate = _types(a, b, result)
-    if method in (Method.BF16, Method.AMX_BF16):
+    if method in (Method.BF16, Method.BFMMLA, Method.AMX_BF16):
         compute = BFLOAT16
     elif method is Method.AMX_FP16:
         compute = FLOAT16

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tritium.backends.cpu.dot.multiply import column_sums
 from tritium.backends.cpu.dot.operand import (
+    ELEMENT_BYTES,
     Operand,
     Step,
     add,
@@ -87,7 +88,7 @@ class Source:
             packing = replace(packing, panel=kept.most(packing) * shape[1])
         if not packs and not lazy:
             if plan.method is not Method.FMA and not plan.method.in_tiles:
-                source = _as_words(source)
+                source = _as_cells(source, plan.cell)
             return cls(source, advance, None, const("ptr", 0), advance)
         panel = None
         if keeps and kept is not None:
@@ -213,9 +214,11 @@ def times(f: Function, value: Value, step: Step) -> Value:
     return f.op("mul", value, as_value(step))
 
 
-def _as_words(source: Operand) -> Operand:
-    """A matrix with neighbours along k adjacent, as one of 4-byte cells."""
-    step = None if source.outer_step is None else static(source.outer_step)
-    if step is not None and step * source.size % 4 == 0:
-        return replace(source, element="i32", k_step=1, outer_step=step * source.size // 4)
-    return replace(source, element="i32", k_step=1, outer_step=None, outer_run=1)
+def _as_cells(source: Operand, cell: str) -> Operand:
+    """A matrix with neighbours along k adjacent, as one of cells."""
+    size, step = ELEMENT_BYTES[cell], None
+    if source.outer_step is not None:
+        step = static(source.outer_step)
+    if step is not None and step * source.size % size == 0:
+        return replace(source, element=cell, k_step=1, outer_step=step * source.size // size)
+    return replace(source, element=cell, k_step=1, outer_step=None, outer_run=1)

@@ -78,6 +78,8 @@ def _faults(
         yield f"unroll {stated.unroll} steps of {group} along K do not divide {depth}"
     if method.in_tiles:
         yield from _faults_of_registers(stated, rows, depth // group)
+    elif method.in_pairs and (stated.lanes != 4 or stated.rows % 2):
+        yield f"rows {stated.rows}, lanes {stated.lanes}; {method.word} has pairs of rows, 4 lanes"
     elif method is not Method.FMA and stated.lanes not in (4, 8, 16):
         yield f"lanes {stated.lanes}; {method.word} has 4, 8 or 16"
     if stated.prefetch and "b" in stated.pack:

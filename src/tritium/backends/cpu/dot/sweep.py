@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tritium.backends.cpu.dot.convert import widen
-from tritium.backends.cpu.dot.multiply import load_a, load_b, multiply, to_result
+from tritium.backends.cpu.dot.multiply import (
+    exchange,
+    load_a,
+    load_b,
+    load_columns,
+    load_rows,
+    multiply,
+    to_result,
+)
 from tritium.backends.cpu.dot.operand import (
     ELEMENT_BYTES,
     LINE_BYTES,
@@ -135,6 +143,8 @@ class VectorSweep(Sweep):
                     *inner,
                 ]
             accs = loop.results[2:]
+        if self.plan.method.in_pairs:
+            accs = exchange(f, accs, self.plan.block_vectors)
         for slot, acc in zip(slots, accs, strict=True):
             f.store(to_result(f, self.plan, acc), slot, min(64, self.plan.lanes * size))
 
@@ -150,6 +160,8 @@ class VectorSweep(Sweep):
             source = dense(plan.result, self.acc, 1, 1, 1)
             loaded = (f.load(type, slot, size) for slot in slots)
             accs = [widen(f, plan.host, source, acc, plan.accumulate) for acc in loaded]
+        if plan.method.in_pairs:
+            return accs if self.from_zero else exchange(f, accs, plan.block_vectors)
         if self.sums is None:
             return accs
         bytes_ = plan.lanes * 4
@@ -197,6 +209,8 @@ class VectorSweep(Sweep):
     ) -> list[Value]:  # fmt: skip
         """One step of k."""
         plan = self.plan
+        if plan.method.in_pairs:
+            return self._pairs(f, _walk(f, a, *a_at), _walk(f, b, *b_at), accs)
         columns = [load_b(f, plan, self.b, pointer) for pointer in _walk(f, b, *b_at)]
         if plan.prefetch:
             assert self.b.k_step is not None
@@ -209,6 +223,21 @@ class VectorSweep(Sweep):
             for c, column in enumerate(columns):
                 acc = accs[row * len(columns) + c]
                 result.append(multiply(f, plan, acc, value, column))
+        return result
+
+    def _pairs(
+        self, f: Function, a: Sequence[Value], b: Sequence[Value], accs: Sequence[Value]
+    ) -> list[Value]:
+        """One step of k on blocks of two rows by two columns, whose places `exchange` describes.
+        The cells of A stay in registers; those of B, which are more, come one by one."""
+        result, width = list(accs), len(b)
+        pairs = zip(a[::2], a[1::2], strict=True)
+        rows = [load_rows(f, self.plan, self.a, pair) for pair in pairs]
+        for c, pointer in enumerate(b):
+            for half, columns in enumerate(load_columns(f, self.plan, pointer)):
+                for pair, cells in enumerate(rows):
+                    at = (2 * pair + half) * width + c
+                    result[at] = multiply(f, self.plan, result[at], cells, columns)
         return result
 
 

@@ -3,7 +3,8 @@
     one address for all lanes       a scalar access
     consecutive addresses           a (masked) vector access
     descending addresses            the same, reversed
-    every second, third, fourth     loads of the vectors between, of those lanes only
+    every second, third, fourth     loads of the vectors between, from the first element to the last
+    at other steps                  each lane by itself, unless gathers are instructions
     anything else                   gather and scatter
 
 Lanes that are masked off never touch memory.
@@ -34,7 +35,6 @@ from tritium.codegen.llvm.writer import (
     Function,
     Value,
     const,
-    const_vector,
     lanes,
     mangle,
     scalar,
@@ -314,10 +314,10 @@ def _load_run(
 
 def _few_vectors(e: Emitter, pointer: Linear, size: int) -> int:
     """The stride in elements, if loads of all vectors up to the last lane's element cost less than
-    a load for each lane; else 0. A processor must have loads that leave out lanes."""
-    features = e.context.features
-    masked = "avx512bw" in features or ("avx2" in features and size >= 4)
-    if not masked or not isinstance(pointer.stride, int) or e.width < 4:
+    a load for each lane; else 0. A processor must have shuffles of such elements."""
+    c = e.context
+    shuffled = size >= 4 or c.host.arm or "ssse3" in c.features
+    if not shuffled or not isinstance(pointer.stride, int) or e.width < 4:
         return 0
     step, rest = divmod(pointer.stride, size)
     most = 4 if size >= 4 else 8  # words of two bytes and bytes are not gathered by one instruction
@@ -325,18 +325,19 @@ def _few_vectors(e: Emitter, pointer: Linear, size: int) -> int:
 
 
 def _load_strided(e: Emitter, pointer: Linear, type: ir.Type, align: int, step: int) -> Lanes:
-    """Each `step`-th element: of `step` vectors only the lanes that are wanted are read."""
+    """Each `step`-th element, of the vectors that they lie in. The last vector ends with the last
+    element: what is read beside elements is less than a page from two of them, and so in a page of
+    one of them."""
     f, width, size = e.f, e.width, memory_bytes(type)
     held, level, start = vector(memory_type(type), width), _level(pointer), e.moved(pointer)
+    last = (width - 1) * step
 
     def write() -> Value:
         found, count = _zero(held), 0
         for number in range(step):
-            wanted = [i for i in range(width) if (number * width + i) % step == 0]
-            on = const_vector(vector("i1", width), [int(i in wanted) for i in range(width)])
-            place = f.offset(start, number * width * size)
-            name = f"llvm.masked.load.{mangle(held)}.p0"
-            loaded = f.call(held, name, place, const("i32", align), on, _zero(held))
+            first = min(number * width, last - width + 1)
+            loaded = f.load(held, f.offset(start, first * size), align)
+            wanted = [i - first for i in range(count * step, first + width, step)]
             order = [*range(count), *(i + width for i in wanted)]
             count = len(order)
             found = f.shuffle(found, loaded, [*order, *[-1] * (width - count)])
@@ -363,20 +364,32 @@ def _gather_parts(f: Function, addresses: Value, on: Value, held: str, bits: int
     return f.cast("bitcast", f.cast("trunc", found, vector(f"i{bits}", count)), held)
 
 
-def _lanes_origin(e: Emitter, pointer: Lanes) -> Origin | None:
-    """The parts of addresses of which each lane is accessed by itself: LLVM does so on x86 without
-    AVX-512, but computes the addresses as vectors and moves them one by one. Two offsets move at
-    once (Zen 3, gathers from rows of 1024 floats: .69 ns an element, .94 by LLVM's code)."""
-    c = e.context
-    if not isinstance(pointer, Vec) or e.width < 2:
+def _lane_addresses(e: Emitter, pointer: Lanes, mask: Lanes | None) -> Iterator[Value] | None:
+    """The address of each lane, of accesses that are done lane by lane: LLVM does so without
+    AVX-512, but computes the addresses as vectors and moves them one by one."""
+    features = e.context.features
+    if mask is not None or e.width < 2 or "avx512f" in features:
         return None
-    if c.host.arm or "avx512f" in c.features:
-        return None
-    return pointer.origin
+    if isinstance(pointer, Linear):
+        return _at_steps(e.f, e.moved(pointer), pointer.stride, e.width)
+    if isinstance(pointer, Vec) and pointer.origin is not None and not e.context.host.arm:
+        return _at_offsets(e.f, pointer.origin)
+    return None
 
 
-def _lane_addresses(f: Function, origin: Origin) -> Iterator[Value]:
-    """The address of each lane."""
+def _at_steps(f: Function, start: Value, step: Value | int, count: int) -> Iterator[Value]:
+    """Addresses that are equally far from each other, in bytes."""
+    for lane in range(count):
+        if isinstance(step, int):
+            yield f.offset(start, lane * step)
+        else:
+            yield start
+            start = f.gep("i8", start, step)
+
+
+def _at_offsets(f: Function, origin: Origin) -> Iterator[Value]:
+    """The addresses of lanes at offsets of 32 bits. Two of them move to a scalar register at once
+    (Zen 3, gathers from rows of 1024 floats: .69 ns an element, .94 by LLVM's code)."""
     pairs = lanes(origin.offsets.type) // 2
     halves, half = f.cast("bitcast", origin.offsets, vector("i64", pairs)), const("i64", 32)
     unit = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[origin.size]
@@ -387,6 +400,17 @@ def _lane_addresses(f: Function, origin: Origin) -> Iterator[Value]:
         both = f.emit("i64", f'call i64 asm "", "=r,0"({both})')
         for offset in (f.op("shl", both, half), both):
             yield f.gep(unit, origin.base, f.op("ashr", offset, half), flags="")
+
+
+def _load_lanes(
+    f: Function, addresses: Iterator[Value], type: ir.Type, width: int, align: int
+) -> Value:
+    """The elements at each lane's address, one after the other."""
+    held = vector(memory_type(type), width)
+    found = Value(held, "poison")
+    for lane, address in enumerate(addresses):
+        found = f.insert(found, f.load(scalar(held), address, align), lane)
+    return from_memory(f, found, type)
 
 
 def _gather(
@@ -400,10 +424,12 @@ def _gather(
 ) -> Lanes:
     f, held = e.f, vector(memory_type(type), e.width)
     level = _level(pointer, mask, other)
+    by_lanes = _lane_addresses(e, pointer, mask)
+    if by_lanes is not None:
+        return Vec(e.at_level(level, _load_lanes, f, by_lanes, type, e.width, align), level)
     addresses = e.vec(pointer)
     on = const(vector("i1", e.width), True) if mask is None else e.vec(mask)
     rest = None if other is None else e.vec(other)
-    by_lanes = None if mask is not None else _lanes_origin(e, pointer)
 
     def write() -> Value:
         passed = _zero(held) if rest is None else to_memory(f, rest, type)
@@ -412,11 +438,7 @@ def _gather(
             # Without masked gathers LLVM branches for each lane: read zeros instead.
             places = f.select(on, addresses, f.splat(zeros(f), e.width))
             asked = const(vector("i1", e.width), True)
-        if by_lanes is not None:
-            found = Value(held, "poison")
-            for lane, address in enumerate(_lane_addresses(f, by_lanes)):
-                found = f.insert(found, f.load(scalar(held), address, align), lane)
-        elif not near and memory_bytes(type) < 4 and "avx2" in e.context.features:
+        if not near and memory_bytes(type) < 4 and "avx2" in e.context.features:
             found = _gather_parts(f, places, asked, held, 8 * memory_bytes(type))
         else:
             name = f"llvm.masked.gather.{mangle(held)}.{mangle(places.type)}"
@@ -454,9 +476,9 @@ def store(
         name = f"llvm.masked.store.{mangle(data.type)}.p0"
         f.call("void", name, data, start, const("i32", align), on)
         return
-    by_lanes = None if mask is not None else _lanes_origin(e, pointer)
+    by_lanes = _lane_addresses(e, pointer, mask)
     if by_lanes is not None:
-        for lane, address in enumerate(_lane_addresses(f, by_lanes)):
+        for lane, address in enumerate(by_lanes):
             f.store(f.extract(data, lane), address, align)
         return
     on = const(vector("i1", e.width), True) if mask is None else e.vec(mask)

@@ -3,7 +3,7 @@
 Each rule takes the context, the op and its operands' values (all scalars, or all vectors with the
 same number of lanes) and returns the result. Sixteen-bit floats are computed in float and rounded
 after each op, which for + - * / and sqrt is the same as rounding once (float has more than twice
-their precision).
+their precision). Processors with arithmetic of fp16 compute these in it, to the same bits.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops import arith, math
 from tritium.ops.base import Op
+from tritium.ops.ttir.numeric import ClampFOp
 
 _NARROW = {BITS_OF["half"]: "fp16", BITS_OF["bfloat"]: "bf16"}
 
@@ -38,9 +39,33 @@ def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value
     return fp(c.f, result, "fp32", name, features=c.features) if is_float else result
 
 
-for _op, _rule in table.shared_rules(in_float, value_type).items():
-    lowers("cpu", _op)(_rule)
-lowers("cpu", math.SqrtOp)(table.intrinsic(in_float, "sqrt"))
+def has_half(c: Context) -> bool:
+    """Whether the processor has arithmetic of fp16."""
+    return not c.features.isdisjoint(("avx512fp16", "fullfp16"))
+
+
+def directly(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
+    """`compute`, which rounds once, on fp16 as such where the processor has its arithmetic; else
+    `in_float`."""
+    type = values[0].type
+    if scalar(type) != BITS_OF["half"] or not has_half(c):
+        return in_float(c, values, compute)
+    held = vector("half", lanes(type))
+    result = compute(*(c.f.cast("bitcast", v, held) for v in values))
+    return c.f.cast("bitcast", result, type) if result.type == held else result
+
+
+def _quietly(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
+    """`directly`, for minima and maxima that leave out NaN. AArch64's instructions give NaN for a
+    signaling one, which the conversion to float makes a quiet one: there, in float."""
+    return (in_float if c.host.arm else directly)(c, values, compute)
+
+
+_quiet = table.shared_rules(_quietly, value_type)
+for _op, _rule in table.shared_rules(directly, value_type).items():
+    leaves_nan = _op in (arith.MinNumFOp, arith.MaxNumFOp, ClampFOp)
+    lowers("cpu", _op)(_quiet[_op] if leaves_nan else _rule)
+lowers("cpu", math.SqrtOp)(table.intrinsic(directly, "sqrt"))
 
 
 @lowers("cpu", *table.SHIFTS)
@@ -144,7 +169,7 @@ def divide_rounded(c: Context, op: arith.DivisionOp, a: Value, b: Value) -> Valu
 def _float_binary(opcode: str) -> Callable[..., Value]:
     def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
         flags = c.contract if scalar(a.type) in ("float", "double") else ""
-        return in_float(c, (a, b), partial(c.f.op, opcode, flags=flags))
+        return directly(c, (a, b), partial(c.f.op, opcode, flags=flags))
 
     return rule
 
@@ -282,8 +307,8 @@ def fused_multiply_add(c: Context, op: Op, a: Value, b: Value, d: Value) -> Valu
     """Rounded once: numbers of sixteen bits are multiplied exactly as doubles, and their sum is
     rounded to odd, which the rounding to sixteen bits then cannot mistake for a tie."""
     name = _NARROW.get(scalar(a.type))
-    if name is None:
-        return c.f.fma(a, b, d)
+    if name is None or (name == "fp16" and has_half(c)):
+        return directly(c, (a, b, d), c.f.fma)
     f = c.f
     a, b, d = (fp(f, v, name, "fp64", features=c.features) for v in (a, b, d))
     product = f.op("fmul", a, b)

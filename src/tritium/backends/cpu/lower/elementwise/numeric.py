@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.elementwise.arithmetic import in_float
+from tritium.backends.cpu.lower.elementwise.arithmetic import directly
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Origin, Uniform
@@ -57,7 +57,7 @@ def bitcast_linear(e: Emitter, op: Op, arguments: list[Lanes]) -> Linear | None:
 
 @lowers("cpu", ApproxDivFOp)
 def approximate_divide(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
+    return directly(c, (a, b), partial(c.f.op, "fdiv"))
 
 
 @lowers("cpu", MulHiUIOp)
