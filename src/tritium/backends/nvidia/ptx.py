@@ -93,7 +93,7 @@ def emit_ptx(
 
 
 def _is_alone(module: Any) -> bool:
-    """Whether a module has one function, which calls nothing but intrinsics of LLVM."""
+    """True of a module of one function, which calls nothing but intrinsics of LLVM."""
     others = [f for f in module.functions if not f.name.startswith("llvm.")]
     return len(others) == 1
 
