@@ -9,6 +9,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.nvidia.support import compiled, in_order, kernel_text, to_ptx
+from tritium.backends.nvidia import ptx
 
 pytestmark = pytest.mark.usefixtures("no_ptxas")
 
@@ -17,6 +18,32 @@ def test_kernel_header():
     text = to_ptx(kernel_text("", ""), maxnreg=42)
     in_order(text, r"\.version 8\.7", r"\.target sm_90a", r"\.address_size 64",
              r"\.entry k\(", r"\.reqntid 128", r"\.maxnreg 42")  # fmt: skip
+
+
+@tritium.jit
+def of_the_grid(o):
+    i = tl.program_id(0) * 512 + tl.arange(0, 512)
+    tl.store(o + i, i + tl.num_programs(0) + tl.num_programs(1))
+
+
+def test_ranges_of_special_registers():
+    stages = compiled(of_the_grid, "*i32", aligned=True).asm
+    for register, low, end in (("tid.x", 0, 128), ("ctaid.x", 0, 2**31 - 1),
+                               ("nctaid.x", 1, 2**31), ("nctaid.y", 1, 2**16)):  # fmt: skip
+        pattern = rf"call range\(i32 (\d+), (\d+)\) i32 @\S+\.{re.escape(register)}\("
+        found = re.search(pattern, stages["llir"])
+        assert found is not None and [int(n) for n in found.groups()] == [low, end], register
+    assert "and.b32" not in stages["ptx"], "a thread's index is below the 128 threads of the block"
+
+
+def test_passes_for_one_function_make_the_code_of_the_whole_pipeline(monkeypatch):
+    whole = ptx.run_passes
+    text = compiled(of_the_grid, "*i32", aligned=True).asm["llir"]
+    short = ptx.emit_ptx(text, 90, 87)
+    monkeypatch.setattr(ptx, "optimize_function", lambda module, m: whole(module, m, 1, False))
+    assert ptx.emit_ptx(text, 90, 87) == short
+    monkeypatch.setattr(ptx, "optimize_function", lambda module, machine: None)
+    assert ptx.emit_ptx(text, 90, 87) != short, "no pass was run"
 
 
 @tritium.jit(noinline=True)

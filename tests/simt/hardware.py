@@ -52,7 +52,7 @@ def write_all(e: Emitter, pointer: Value, parts: Sequence[Value]) -> list[Value]
 
 
 class Grid:
-    def thread(self, f: Function) -> Value:
+    def thread(self, f: Function, threads: int) -> Value:
         return f.call("i32", "simt_thread")
 
     def block_in_cluster(self, e: Emitter) -> Value:

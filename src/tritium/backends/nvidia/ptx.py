@@ -20,7 +20,7 @@ from tritium import knobs
 from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors, with_all_registers
-from tritium.codegen.llvm.bitcode import flags_set
+from tritium.codegen.llvm.bitcode import flags_set, optimize_function
 from tritium.codegen.llvm.bitcode import optimize as run_passes
 from tritium.errors import PTXASError
 from tritium.native.loader import lock, parse
@@ -52,8 +52,9 @@ def _machine(arch: int, version: int) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(TRIPLE)
+    # At level 3 GVN takes the place of early CSE: it takes longer, and makes the same code.
     machine = target.create_target_machine(
-        cpu=cpu_name(arch), features=f"+ptx{version}", opt=3, reloc="default", codemodel="default"
+        cpu=cpu_name(arch), features=f"+ptx{version}", opt=2, reloc="default", codemodel="default"
     )
     machine.set_asm_verbosity(True)  # `.loc` with the file's name and the call sites
     return machine
@@ -69,8 +70,7 @@ def emit_ptx(
         text: LLVM IR.
         arch: the compute capability, 90 for example.
         version: the PTX version, 87 for 8.7; LLVM writes for the nearest one that it knows.
-        optimize: run IR passes; instruction selection always runs at its highest level (at the
-            lowest, wgmma is serialized).
+        optimize: run IR passes; instruction selection always optimizes (else wgmma is serialized).
         libraries: paths of LLVM bitcode that it calls, besides libdevice.
         flags: of LLVM, that are set meanwhile.
 
@@ -81,13 +81,21 @@ def emit_ptx(
     with lock, flags_set(flags), llvm.create_context() as context, parse(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
         linked = libdevice.link(module, libraries, machine, context)
-        if optimize or linked:  # what is linked must be inlined
-            packing = optimize and _PACKABLE.search(text) is not None
+        packing = optimize and _PACKABLE.search(text) is not None
+        if optimize and not packing and _is_alone(module):
+            optimize_function(module, machine)
+        elif optimize or linked:  # what is linked must be inlined
             run_passes(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
     number = f".version {version // 10}.{version % 10}"
     ptx = re.sub(r"^\.version .*$", number, ptx, count=1, flags=re.M)
     return shift_factors(ptx) if optimize else ptx
+
+
+def _is_alone(module: Any) -> bool:
+    """True of a module of one function, which calls nothing but intrinsics of LLVM."""
+    others = [f for f in module.functions if not f.name.startswith("llvm.")]
+    return len(others) == 1
 
 
 _PACKABLE = re.compile(r"= (phi|fadd|fsub|fmul)( [a-z]+)* (half|bfloat) ")

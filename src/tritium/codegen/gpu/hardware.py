@@ -52,8 +52,8 @@ class Order:
 class Grid(Protocol):
     """The positions of threads, thread blocks and programs."""
 
-    def thread(self, f: Function) -> Value:
-        """The thread's index in its block."""
+    def thread(self, f: Function, threads: int) -> Value:
+        """The thread's index in its block, which has `threads`."""
         ...
 
     def block_in_cluster(self, e: Emitter) -> Value:

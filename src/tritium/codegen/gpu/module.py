@@ -60,7 +60,10 @@ def lower_to_llvm(
     for op in functions:
         if op in placed.of:
             function = _header(out, op, op is kernel, hardware, attributes, share.size)
-            context = _context(function, op, hardware, num_warps, num_ctas, options, placed)
+            threads = total * hardware.lanes
+            context = _context(
+                function, op, hardware, num_warps, num_ctas, options, placed, threads
+            )
             if line_info:
                 lines = DebugInfo(out, op.sym_name, op.location)
                 function.debug, context.line_of = lines.of_function, lines.of_op
@@ -187,11 +190,11 @@ def _divisible(op: Any, number: int) -> bool:
 
 def _context(
     f: Function, op: Any, hardware: Hardware, num_warps: int, num_ctas: int, options: Any,
-    placed: Frames,
+    placed: Frames, threads: int,
 ) -> Context:  # fmt: skip
     frame, entry = placed.of[op], f.section()
     lines = f.enter(entry)
-    thread, lane_bits = hardware.grid.thread(f), hardware.lanes.bit_length() - 1
+    thread, lane_bits = hardware.grid.thread(f, threads), hardware.lanes.bit_length() - 1
     lane = f.op("and", thread, const("i32", hardware.lanes - 1))
     warp = f.op("lshr", thread, const("i32", lane_bits))
     f.leave(lines)

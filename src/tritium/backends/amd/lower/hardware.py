@@ -57,7 +57,7 @@ class Grid:
     """Workitems and workgroups. The numbers of workgroups are the first implicit arguments. The
     workgroups of a cluster are neighbours along the first axis."""
 
-    def thread(self, f: Function) -> Value:
+    def thread(self, f: Function, threads: int) -> Value:
         return f.call("i32", "llvm.amdgcn.workitem.id.x")
 
     def block_in_cluster(self, e: Emitter) -> Value:

@@ -33,9 +33,10 @@ class Records:
     def fail(self, e: Any, message: str, file: str, line: int) -> None:
         grid: Grid = e.hardware.grid
         place = [grid.program_id(e, axis) for axis in range(3)]
+        thread = grid.thread(e.f, e.num_warps << e.lane_bits)
         text = f"{file}:{line}: {e.f.name}: Assertion `{message}` failed.".replace("%", "%%")
         where = "pid (%u, %u, %u) thread %u: "
-        self._write(e, Format(where + text + "\n", True), [*place, grid.thread(e.f)])
+        self._write(e, Format(where + text + "\n", True), [*place, thread])
         e.f.call("void", "llvm.amdgcn.endpgm")
 
     def _write(self, e: Emitter, format: Format, values: Sequence[Value]) -> None:

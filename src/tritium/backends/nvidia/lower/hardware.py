@@ -34,6 +34,8 @@ REGISTERS = 1 << 16
 """The registers of a multiprocessor."""
 LEAST_REGISTERS, MOST_REGISTERS = 24, 256
 """The least and the most registers of a thread whose number of registers changes."""
+MOST_BLOCKS, MOST_BLOCKS_ACROSS = 2**31 - 1, 2**16 - 1
+"""The most thread blocks of a grid along its first axis, and along its second and third."""
 RESERVED = 1024
 """Bytes of shared memory that each block takes beside its own."""
 
@@ -48,21 +50,28 @@ def lacks(why: str) -> Rule:
 
 
 class CudaGrid:
-    """Special registers."""
+    """Special registers, with the ranges that a pass of LLVM's whole pipeline would state."""
 
-    def thread(self, f: Function) -> Value:
-        return f.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x")
+    def thread(self, f: Function, threads: int) -> Value:
+        return f.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x", flags=f"range(i32 0, {threads})")
 
     def block_in_cluster(self, e: Emitter) -> Value:
         return e.f.call("i32", "llvm.nvvm.read.ptx.sreg.cluster.ctarank")
 
     def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
         unit = "ctaid" if blocks or e.num_ctas == 1 else "clusterid"
-        return e.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{unit}.{'xyz'[axis]}")
+        return self._of_grid(e, unit, axis, 0)
 
     def num_programs(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
         unit = "nctaid" if blocks or e.num_ctas == 1 else "nclusterid"
-        return e.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{unit}.{'xyz'[axis]}")
+        return self._of_grid(e, unit, axis, 1)
+
+    @staticmethod
+    def _of_grid(e: Emitter, unit: str, axis: int, least: int) -> Value:
+        """A register of an axis of the grid; the numbers of blocks are 1 or more."""
+        end = (MOST_BLOCKS if axis == 0 else MOST_BLOCKS_ACROSS) + least
+        name = f"llvm.nvvm.read.ptx.sreg.{unit}.{'xyz'[axis]}"
+        return e.f.call("i32", name, flags=f"range(i32 {least}, {end})")
 
 
 class CudaBarriers:
