@@ -145,6 +145,43 @@ def test_a_plain_store_behind_an_atomic_operation(
 
 
 @tritium.jit
+def looked_at(x, out, PLAIN: tl.constexpr, HOW: tl.constexpr):
+    pid = tl.program_id(0)
+    if pid == PLAIN:
+        if HOW == "load":
+            tl.store(out + pid, tl.load(x))
+        elif HOW != "nothing":
+            tl.store(x, 5)
+    elif HOW == "load" and pid == 2:
+        tl.atomic_store(x, 3, sem="relaxed")
+    elif HOW == "poll":
+        tl.atomic_poll(x, 0, sem="relaxed", timeout_ns=1)
+    else:
+        tl.store(out + pid, tl.atomic_load(x, sem="relaxed"))
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+@pytest.mark.parametrize("plain", [0, 1, 3])
+def test_plain_accesses_beside_atomic_loads(
+    plain: int, interpreted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Program 0 comes first, 3 last."""
+    monkeypatch.setenv("TRITON_CPU_THREADS", "1")
+    kernel = InterpretedKernel(looked_at) if interpreted else looked_at
+
+    def launch(how: str) -> None:
+        arguments = np.zeros(1, np.int32), np.zeros(4, np.int32), plain, how
+        kernel[(4,)](*arguments, instrumentation_mode="races")
+
+    others = {"store": "tl.atomic_load", "load": "tl.atomic_store", "poll": "tl.atomic_poll"}
+    for how, atomic in others.items():
+        error = str(failing(lambda how=how: launch(how)))
+        own = "tl.load(x)" if how == "load" else "tl.store(x, 5)"
+        assert all(f":{line_of(looked_at, text)}\n" in error for text in (own, atomic))
+    launch("nothing")
+
+
+@tritium.jit
 def barrier_is_no_release(x, ticket, BLOCK: tl.constexpr):
     n = tl.atomic_add(ticket, 1)
     tl.store(x + tl.arange(0, BLOCK), n)
