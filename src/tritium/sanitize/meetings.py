@@ -80,7 +80,7 @@ class NotingShadow(Shadow):
             inside = addresses[(addresses >= np.uint64(p.begin)) & (addresses < np.uint64(p.end))]
             if not inside.size:
                 continue
-            if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+            if not kind.is_plain:
                 return int(inside[0])
             offsets = (inside - np.uint64(p.begin)).astype(np.int64)[:, None] + np.arange(size)
             written = np.unpackbits(words.view(np.uint8), bitorder="little")
@@ -126,8 +126,7 @@ def _note(words: Any, rows: Any, me: int, access: Noting) -> list[Any]:
         behind = np.where(moved, first, word)
         words[rows, own + column + 1] = np.where(foreign(first) & over, behind, second)
 
-    atomic = kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE)
-    writes = kind in (Access.WRITE, Access.ATOMIC_WRITE)
+    atomic, writes = kind.is_atomic, kind.writes
     claim(0 if writes else READS, me | (ATOMIC if atomic else 0))
     found: list[Any] = []
     for column in range(words.shape[1]):

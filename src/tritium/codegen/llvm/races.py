@@ -118,7 +118,7 @@ def _write_once(
 ) -> Value:
     """Note an access in a word of the bits of write-once memory; whether it may be made: bytes are
     written before they are read, and once. Atomic operations, which do both, may not."""
-    if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+    if not kind.is_plain:
         return _FALSE
     start = f.op("sub", offset, f.op("shl", number, i64(6)))
     end = f.op("add", start, size)
@@ -143,8 +143,7 @@ def _note(f: Function, own: Value, others: Sequence[Value], me: Value, kind: Acc
     def atomic(word: Value) -> Value:
         return f.icmp("ne", f.op("and", word, i64(ATOMIC)), i64(0))
 
-    writes = kind in (Access.WRITE, Access.ATOMIC_WRITE)
-    plain = kind in (Access.READ, Access.WRITE)
+    writes, plain = kind.writes, not kind.is_atomic
     first = own if writes else f.offset(own, 8 * READS)
     second = f.offset(first, 8)
     mine = me if plain else f.op("or", me, i64(ATOMIC))
