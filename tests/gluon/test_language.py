@@ -363,8 +363,9 @@ def test_a_conversion_that_must_be_trivial() -> None:
     layout = gl.BlockedLayout([1], [32], [4], [0])
     linear = gl.DistributedLinearLayout([], [[1 << i] for i in range(5)], [[32], [64]], [], [128])
     assert compiled(trivial_kernel, "*i32", {"a": layout, "b": linear}).asm["ptx"]
-    with pytest.raises(CompilationError, match=r"is not trivial(.|\n)*lane=\[\(1\), \(2\)"):
-        compiled(trivial_kernel, "*i32", {"a": layout, "b": BLOCKED})
+    for a, b in ((layout, BLOCKED), (layout, gl.AutoLayout()), (gl.AutoLayout(), layout)):
+        with pytest.raises(CompilationError, match=r"is not trivial(.|\n)*lane_bases=\[\[1\], "):
+            compiled(trivial_kernel, "*i32", {"a": a, "b": b})
 
 
 @gluon.jit

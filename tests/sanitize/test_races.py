@@ -144,6 +144,80 @@ def test_a_plain_store_behind_an_atomic_operation(
 
 
 @tritium.jit
+def looked_at(x, out, PLAIN: tl.constexpr, HOW: tl.constexpr):
+    pid = tl.program_id(0)
+    if pid == PLAIN:
+        if HOW == "load":
+            tl.store(out + pid, tl.load(x))
+        elif HOW != "nothing":
+            tl.store(x, 5)
+    elif HOW == "load" and pid == 2:
+        tl.atomic_store(x, 3, sem="relaxed")
+    elif HOW == "poll":
+        tl.atomic_poll(x, 0, sem="relaxed", timeout_ns=1)
+    else:
+        tl.store(out + pid, tl.atomic_load(x, sem="relaxed"))
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+@pytest.mark.parametrize("plain", [0, 1, 3])
+def test_plain_accesses_beside_atomic_loads(
+    plain: int, interpreted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Program 0 comes first, 3 last."""
+    monkeypatch.setenv("TRITON_CPU_THREADS", "1")
+    kernel = InterpretedKernel(looked_at) if interpreted else looked_at
+
+    def launch(how: str) -> None:
+        arguments = np.zeros(1, np.int32), np.zeros(4, np.int32), plain, how
+        kernel[(4,)](*arguments, instrumentation_mode="races")
+
+    others = {"store": "tl.atomic_load", "load": "tl.atomic_store", "poll": "tl.atomic_poll"}
+    for how, atomic in others.items():
+        error = str(failing(lambda how=how: launch(how)))
+        own = "tl.load(x)" if how == "load" else "tl.store(x, 5)"
+        assert all(f":{line_of(looked_at, text)}\n" in error for text in (own, atomic))
+    launch("nothing")
+
+
+@tritium.jit
+def counted_by_one(x, SCOPE: tl.constexpr):
+    tl.atomic_add(x, 1, scope=SCOPE)
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_what_is_atomic_for_one_program_is_not_for_two(interpreted: bool) -> None:
+    kernel = InterpretedKernel(counted_by_one) if interpreted else counted_by_one
+    mode = {"instrumentation_mode": "races"}
+    kernel[(4,)](np.zeros(1, np.int32), "gpu", **mode)
+    kernel[(1,)](np.zeros(1, np.int32), "cta", **mode)
+    error = failing(lambda: kernel[(4,)](np.zeros(1, np.int32), "cta", **mode))
+    assert 'race: atomic access of scope "cta" in kernel' in str(error)
+    assert 'beside the atomic access of scope "cta" of program' in str(error)
+
+
+@tritium.jit
+def sums_are_no_release(x, sums, ticket):
+    rows = tl.make_tensor_descriptor(sums, [4, 8], [8, 1], [1, 8])
+    if tl.program_id(0) == 0:
+        tl.store(x, 5)
+        rows.atomic_add([0, 0], tl.full([1, 8], 1, tl.int32))
+    elif tl.atomic_add(ticket, 1) == 0:
+        tl.store(x, 6)
+
+
+@pytest.mark.filterwarnings("ignore:races")
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_sums_through_descriptors_order_nothing(interpreted: bool) -> None:
+    kernel = InterpretedKernel(sums_are_no_release) if interpreted else sums_are_no_release
+    one, sums = np.zeros(1, np.int32), np.zeros((4, 8), np.int32)
+    error = failing(
+        lambda: kernel[(2,)](one, sums, one.copy(), instrumentation_mode="races")
+    )
+    assert error.site[1] in (line_of(sums_are_no_release, f"tl.store(x, {n})") for n in (5, 6))
+
+
+@tritium.jit
 def barrier_is_no_release(x, ticket, BLOCK: tl.constexpr):
     n = tl.atomic_add(ticket, 1)
     tl.store(x + tl.arange(0, BLOCK), n)

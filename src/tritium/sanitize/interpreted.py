@@ -21,7 +21,6 @@ from tritium.ir import types as ir
 from tritium.language.emitter import Evaluated
 from tritium.ops.effects import GLOBAL
 from tritium.ops.memory import EvaluationError, Memory
-from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import access_name
 from tritium.sanitize.chip.interpreted import (
@@ -271,7 +270,7 @@ class Watch:
         if "bounds" in self._checks and self._now.roots:
             self._check_bounds(active, size, sorted(self._now.roots))
         if self._shadow is not None:
-            self._check_race(active, size, self._shadow, atomic)
+            self._check_race(active, size, self._shadow)
 
     def _check_bounds(self, active: np.ndarray[Any, Any], size: int, roots: list[int]) -> None:
         outside = np.ones(active.shape, bool)
@@ -289,10 +288,10 @@ class Watch:
             raise self._error(site, address)
 
     def _check_race(
-        self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow, atomic: bool
+        self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow
     ) -> None:
         op, program = self._now.op, self._now.program
-        access = Access.ATOMIC_WRITE if atomic else access_of(op)
+        access = access_of(op)
         number = shadow.number(program)
         progress = self._ordering.of(number)
         site = self._site("races", access=WORDS[access], size=size, epoch=progress.releases,

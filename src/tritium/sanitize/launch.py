@@ -189,7 +189,7 @@ class Checks:
     def _other(self, failed: CheckFailed, shadow: Shadow | None) -> Noted | None:
         """The other access of a race."""
         site = self.sites[failed.site]
-        atomic = site["access"].startswith("atomic")
+        atomic = site["access"] in ("atomic load", "atomic access")
         return shadow and shadow.other(_address(failed), failed.program, site["order"], atomic)
 
     def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:

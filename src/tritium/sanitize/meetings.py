@@ -80,7 +80,7 @@ class NotingShadow(Shadow):
             inside = addresses[(addresses >= np.uint64(p.begin)) & (addresses < np.uint64(p.end))]
             if not inside.size:
                 continue
-            if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+            if not kind.is_plain:
                 return int(inside[0])
             offsets = (inside - np.uint64(p.begin)).astype(np.int64)[:, None] + np.arange(size)
             written = np.unpackbits(words.view(np.uint8), bitorder="little")
@@ -120,22 +120,20 @@ def _note(words: Any, rows: Any, me: int, access: Noting) -> list[Any]:
 
     def claim(column: int, word: int) -> None:
         first, second = words[rows, own + column], words[rows, own + column + 1]
-        words[rows, own + column] = np.where(replaced(first, word), word, first)
-        over = replaced(second, word) | ((second & ATOMIC != 0) & (word & ATOMIC == 0))
-        words[rows, own + column + 1] = np.where(foreign(first) & over, word, second)
+        moved = (word & ATOMIC == 0) & (first & ATOMIC != 0) & foreign(first)
+        words[rows, own + column] = np.where(replaced(first, word) | moved, word, first)
+        over = replaced(second, word) | ((second & ATOMIC != 0) & (word & ATOMIC == 0) & ~moved)
+        behind = np.where(moved, first, word)
+        words[rows, own + column + 1] = np.where(foreign(first) & over, behind, second)
 
-    atomic = kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE)
-    writes = kind in (Access.WRITE, Access.ATOMIC_WRITE)
-    if writes:
-        claim(0, me | (ATOMIC if atomic else 0))
-    elif not atomic:
-        claim(READS, me)
+    atomic, writes = kind.is_atomic, kind.writes
+    claim(0 if writes else READS, me | (ATOMIC if atomic else 0))
     found: list[Any] = []
     for column in range(words.shape[1]):
         if column % WORDS < READS or writes:
             old = words[rows, column]
             other = foreign(old)
-            if atomic and column % WORDS < READS:
+            if atomic:
                 other &= old & ATOMIC == 0
             found.append(np.where(other, old, 0))
     return found

@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action, observes
-from tritium.ops.ttir.atomic import MemSemantic
+from tritium.ops.ttir.atomic import MemScope, MemSemantic
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import Access, Order, RaceCheckOp
@@ -65,7 +65,7 @@ class CheckRaces(Pass):
         found = [
             (op, pointer) for op in kernel.walk() if isinstance(op, Op) for pointer in accessed(op)
         ]
-        if all(access_of(op) in (Access.READ, Access.ATOMIC_READ) for op, _ in found):
+        if not any(access_of(op).writes for op, _ in found):
             return False
         self._insert(kernel, found, acquires)
         return True
@@ -93,8 +93,11 @@ class CheckRaces(Pass):
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
 
 
-WORDS = {Access.READ: "load", Access.WRITE: "store", Access.ATOMIC_READ: "atomic load",
-          Access.ATOMIC_WRITE: "atomic access"}  # fmt: skip
+WORDS = {
+    Access.READ: "load", Access.WRITE: "store",
+    Access.ATOMIC_READ: "atomic load", Access.ATOMIC_WRITE: "atomic access",
+    Access.OWN_READ: 'atomic load of scope "cta"', Access.OWN_WRITE: 'atomic access of scope "cta"',
+}  # fmt: skip
 
 
 def _used(op: Op) -> bool:
@@ -102,11 +105,17 @@ def _used(op: Op) -> bool:
 
 
 def _meets_others(op: Op) -> bool:
-    """True if a program may meet others by an op; a barrier is for the threads of one program."""
+    """True if a program may meet others by an op; a barrier is for the threads of one program, and
+    so are operations of scope "cta"."""
     effects = op.own_effects()
     known = any(effect.resource is GLOBAL and (effect.value or effect.action is Action.OPAQUE)
                 for effect in effects)  # fmt: skip
-    return known and observes(effects)
+    return known and observes(effects) and not _of_one_program(op)
+
+
+def _of_one_program(op: Any) -> bool:
+    """True if an atomic operation is atomic for the threads of one program alone."""
+    return getattr(op, "scope", None) is MemScope.CTA
 
 
 def orders(op: Op, *, used: bool) -> bool:
@@ -130,9 +139,9 @@ def releases(op: Op) -> bool:
 def _some_ordered(orders_of: Mapping[Any, Order]) -> bool:
     """Whether accesses that would else be races may be ordered."""
     plain = [(a, order) for op, order in orders_of.items()
-             if (a := access_of(op)) in (Access.READ, Access.WRITE)]  # fmt: skip
+             if not (a := access_of(op)).is_atomic]  # fmt: skip
     return any(
-        Access.WRITE in (a, b) and first & Order.LATER and second & Order.BEFORE
+        (a.writes or b.writes) and first & Order.LATER and second & Order.BEFORE
         for a, first in plain for b, second in plain
     )  # fmt: skip
 
@@ -181,6 +190,10 @@ def access_of(op: Any) -> Access:
     """The kind of an op's access to global memory."""
     effects = op.own_effects()
     if observes(effects):
-        return Access.ATOMIC_WRITE if op.changes_memory else Access.ATOMIC_READ
+        read, write = (
+            (Access.OWN_READ, Access.OWN_WRITE) if _of_one_program(op)
+            else (Access.ATOMIC_READ, Access.ATOMIC_WRITE)
+        )  # fmt: skip
+        return write if op.changes_memory else read
     actions = {effect.action for effect in effects if effect.resource is GLOBAL}
     return Access.WRITE if Action.WRITE in actions else Access.READ

@@ -4,12 +4,12 @@ that accesses of the kernel have.
 The words are the first write, the first write by another program, the first read, and the first
 read by another program; 0 for none. Of accesses of one `Order` these tell of any other access
 whether another program's is in the way; what has an order beside it is in other words. A word names
-the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic writes, and the
-access's `Order` from `ORDER_SHIFT` on. A plain store takes the place of the program's own atomic
-write, and of another's in the second word. The table that the kernel gets is the binary logarithm
-of the granule's bytes, the number of regions, the address of the launch's report (0 on the CPU),
-the number of regions of write-once memory, and for each region its first address, its bytes, and
-the address of its words; first the regions of accesses, then those of write-once memory.
+the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic accesses, and
+the access's `Order` from `ORDER_SHIFT` on. A plain access takes the place of an atomic one, which
+moves to the second word if it is another program's. The table that the kernel gets is the binary
+logarithm of the granule's bytes, the number of regions, the address of the launch's report (0 on
+the CPU), the number of regions of write-once memory, and for each region its first address, its
+bytes, and the address of its words; first the regions of accesses, then those of write-once memory.
 
 Write-once memory has one bit for each byte: whether it has been written since it was allocated. The
 bits outlive a launch.

@@ -11,6 +11,13 @@ import tritium.language as tl
 from tests.nvidia.support import KERNELS, in_order, to_ptx
 from tritium.backends.nvidia.processor import processor
 from tritium.compiler import ASTSource
+from tritium.errors import UnsupportedOpError
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.hopper import (
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
 from tritium.ops.parsing import parse_module
 from tritium.passes import pipelines
 from tritium.target import GPUTarget
@@ -38,6 +45,36 @@ def test_how_precisely_fp8_products_are_summed(limit: int | None, wgmma: bool, a
     text = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert ("wgmma.mma_async" in text, "mma.sync" in text) == (wgmma, not wgmma)
     assert bool(re.search(r"add(\.rn)?\.f32", text)) == adds
+
+
+HALF = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 32, 16]))
+
+
+@gluon.jit
+def half_sums_kernel(out, dtype: gl.constexpr):
+    a = gl.allocate_shared_memory(
+        dtype, [64, 64], gl.NVMMASharedLayout(64, dtype.primitive_bitwidth, 2)
+    )
+    acc = gl.zeros([64, 64], gl.float16, HALF)
+    acc = warpgroup_mma(a, a.permute((1, 0)), acc, is_async=True)
+    acc = warpgroup_mma_wait(0, deps=[acc])
+    at = gl.arange(0, 64, gl.SliceLayout(1, HALF))[:, None] * 64
+    gl.store(out + at + gl.arange(0, 64, gl.SliceLayout(0, HALF))[None, :], acc)
+
+
+def test_sums_in_half_precision():
+    """A register has two of them."""
+    def compiled(dtype):
+        kinds = {"out": "*fp16", "dtype": "constexpr"}
+        source = gluon.GluonASTSource(half_sums_kernel, kinds, {"dtype": dtype})
+        return tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+
+    for dtype, name in ((gl.float16, "k16.f16.f16.f16"), (gl.float8e5, "k32.f16.e5m2.e5m2")):
+        found = re.findall(rf"wgmma.mma_async.sync.aligned.m64n32{name} {{(.*?)}}", compiled(dtype))
+        assert len(found) == (8 if dtype == gl.float16 else 4)
+        assert all(len(set(registers.split(", "))) == 8 for registers in found)
+    with pytest.raises(UnsupportedOpError, match="sums in f16 of products of bf16"):
+        compiled(gl.bfloat16)
 
 
 @tritium.jit

@@ -118,7 +118,7 @@ def _write_once(
 ) -> Value:
     """Note an access in a word of the bits of write-once memory; whether it may be made: bytes are
     written before they are read, and once. Atomic operations, which do both, may not."""
-    if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+    if not kind.is_plain:
         return _FALSE
     start = f.op("sub", offset, f.op("shl", number, i64(6)))
     end = f.op("add", start, size)
@@ -143,33 +143,29 @@ def _note(f: Function, own: Value, others: Sequence[Value], me: Value, kind: Acc
     def atomic(word: Value) -> Value:
         return f.icmp("ne", f.op("and", word, i64(ATOMIC)), i64(0))
 
-    if kind is Access.READ:
-        read = f.offset(own, 8 * READS)
-        with f.when(foreign(_claim(f, read, me))):
-            _claim(f, f.offset(read, 8), me)
-    elif kind is Access.ATOMIC_WRITE:
-        mine = f.op("or", me, i64(ATOMIC))
-        with f.when(foreign(_claim(f, own, mine))):
-            _claim(f, f.offset(own, 8), mine)
-    elif kind is Access.WRITE:
-        old = _claim(f, own, me)
-        with f.when(f.op("and", f.op("xor", foreign(old), _TRUE), atomic(old))):
-            _replace(f, own, old, me)  # atomic operations of others race with the store alone
-        with f.when(foreign(old)):
-            again = f.offset(own, 8)
-            old = _claim(f, again, me)
-            with f.when(atomic(old)):
-                _replace(f, again, old, me)
+    writes, plain = kind.writes, not kind.is_atomic
+    first = own if writes else f.offset(own, 8 * READS)
+    second = f.offset(first, 8)
+    mine = me if plain else f.op("or", me, i64(ATOMIC))
+    old = _claim(f, first, mine)
+    behind = mine
+    if plain:
+        with f.when(atomic(old)):
+            _replace(f, first, old, me)
+        behind = f.select(atomic(old), old, me)
+    with f.when(foreign(old)):
+        last = _claim(f, second, behind)
+        if plain:
+            free = f.op("or", f.op("xor", foreign(last), _TRUE), f.op("xor", atomic(old), _TRUE))
+            with f.when(f.op("and", atomic(last), free)):
+                _replace(f, second, last, behind)
     wrong = _FALSE
     for row in others:
-        for word in (_get(f, f.offset(row, 8 * i)) for i in range(READS)):
+        for word in (_get(f, f.offset(row, 8 * i)) for i in range(WORDS if writes else READS)):
             other = foreign(word)
-            if kind in (Access.ATOMIC_READ, Access.ATOMIC_WRITE):
+            if not plain:
                 other = f.op("and", other, f.op("xor", atomic(word), _TRUE))
             wrong = f.op("or", wrong, other)
-        if kind in (Access.WRITE, Access.ATOMIC_WRITE):
-            for i in range(READS, WORDS):
-                wrong = f.op("or", wrong, foreign(_get(f, f.offset(row, 8 * i))))
     return f.op("xor", wrong, _TRUE)
 
 

@@ -69,6 +69,8 @@ def reshaped(
     """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
     if isinstance(encoding, UndecidedEncoding):
         return encoding
+    if (sliced := _with_unit_axis(encoding, shape, result)) is not None:
+        return sliced
     layout = flat(linear(encoding, shape))
     sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
     layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
@@ -79,6 +81,23 @@ def reshaped(
         if (found := _blocked(layout, result)) is not None:
             return found
     return LinearEncoding.from_layout(layout)
+
+
+def _with_unit_axis(
+    encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
+) -> Encoding | None:
+    """The encoding after a reshape that takes an axis of size 1 off a blocked tile, or gives back
+    the one that a slice lacks; None for another one. `expand_dims` and programs name such
+    encodings."""
+    if isinstance(encoding, BlockedEncoding):
+        for axis, size in enumerate(shape):
+            if size == 1 and len(shape) > 1 and (*shape[:axis], *shape[axis + 1 :]) == result:
+                return SliceEncoding.make(dim=axis, parent=encoding)
+    if isinstance(encoding, SliceEncoding):
+        axis = encoding.get("dim")
+        if (*shape[:axis], 1, *shape[axis:]) == result:
+            return encoding.get("parent")
+    return None
 
 
 def _divided(

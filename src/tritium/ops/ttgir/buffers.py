@@ -129,7 +129,7 @@ class BufferAtomicRMWOp(AtomicOp):
     memory held before (zero where the mask is false)."""
 
     name = "amdg.buffer_atomic_rmw"
-    updates = True
+    updates = changes_memory = True
     placed_by = "offsets"
     syntax = (
         "$atomic_rmw_op, $sem, $scope, $value, $ptr ~ '[' $offsets ']' [, $mask] attrs "

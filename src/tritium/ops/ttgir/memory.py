@@ -37,6 +37,7 @@ from tritium.ops.ttgir.types import (
     MemDescType,
     bytes_of,
     check_memory,
+    check_run,
     check_same_tile,
     memdesc_of,
 )
@@ -203,9 +204,10 @@ class MemDescIndexOp(MemDescView):
                 f"{cls.name}: {describe(src)} has no axis in front of the {encoding.rank} of its "
                 "layout; buffers have one"
             )
+        shape = memory.get_shape()[1:]
         inferred = memdesc_of(
-            memory.get_shape()[1:], memory.element_type, memory.encoding, memory.mutable,
-            space=memory.memory_space,
+            shape, memory.element_type, memory.encoding, memory.mutable,
+            memory.allocation_shape()[-len(shape) :], memory.memory_space,
         )  # fmt: skip
         return _check_view(cls.name, inferred, result, encoding=True)
 
@@ -334,6 +336,7 @@ class MemDescReshapeOp(MemDescView):
         same = prod(before.get_shape()) == prod(after.get_shape())
         if not same or before.element_type != after.element_type:
             raise OpError(f"{cls.name}: from {describe(src)} to {describe(result)}")
+        check_run(cls.name, before)
         return after
 
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
@@ -365,6 +368,7 @@ class MemDescReinterpretOp(MemDescView):
                 f"{cls.name}: {describe(after)} takes {wanted[0]} {wanted[1]}, "
                 f"{describe(before)} has {have[0]} {have[1]}; so many or fewer are required"
             )
+        check_run(cls.name, before)
         return after
 
     def evaluate(self, context: Context, src: Buffer) -> Buffer:

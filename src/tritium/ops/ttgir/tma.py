@@ -47,7 +47,7 @@ from tritium.ops.ttgir.types import (
     route_of_copies,
     told,
 )
-from tritium.ops.ttir.atomic import combine
+from tritium.ops.ttir.atomic import MemSemantic, combine
 from tritium.ops.ttir.descriptor import (
     DescriptorReduceKind,
     block_of,
@@ -391,9 +391,11 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
 
 class AsyncTMAReduceOp(Op):
     """Start combining a block at `coord`, element by element atomically, with shared memory, which
-    must keep it until an `async_tma_store_wait`."""
+    must keep it until an `async_tma_store_wait`. It orders nothing else."""
 
     name = "ttng.async_tma_reduce"
+    changes_memory = True
+    sem = MemSemantic.RELAXED
     exact = "none"
     capabilities = 90, 999
     reads_operand_types = True

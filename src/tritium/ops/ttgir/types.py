@@ -17,6 +17,7 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     BLOCK,
+    OFFSET,
     NVMMASharedEncoding,
     PermutedSharedEncoding,
     SharedEncoding,
@@ -147,6 +148,28 @@ def check_matrix(name: str, type: Any) -> MemDescType:
             f"read rows of {MATRIX_ROW} bytes, or a swizzlingByteWidth of 32, 64 or 128"
         )
     return memory
+
+
+def check_run(name: str, memory: MemDescType) -> None:
+    """The memory must be one run: what is seen otherwise has no elements of others between its
+    own, as a slice may have."""
+    encoding, shape = memory.encoding, memory.get_shape()
+    whole = memory.allocation_shape()[-len(shape) :]
+    if shape == whole or not isinstance(encoding, SharedEncoding):
+        return
+    buffers = len(shape) - encoding.rank
+    if shape[buffers:] == whole[buffers:]:
+        is_run = shape[1:buffers] == whole[1:buffers]
+    else:
+        inner, places = shape[buffers:], linear(encoding, whole[buffers:]).inverse()
+        offsets = [places.apply({f"dim{axis}": 1 << bit})[OFFSET] for axis, size in enumerate(inner)
+                   for bit in range(size.bit_length() - 1)]  # fmt: skip
+        is_run = prod(shape[:buffers]) == 1 and all(n < prod(inner) for n in offsets)
+    if not is_run:
+        raise OpError(
+            f"{name}: {describe(memory)} is a slice with other elements between its own; a slice "
+            "that is one run of memory is required"
+        )
 
 
 MATRIX_ROW = 16

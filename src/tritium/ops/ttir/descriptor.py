@@ -19,7 +19,7 @@ from tritium.ops.effects import GLOBAL, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, variadic
 from tritium.ops.memory import Context
-from tritium.ops.ttir.atomic import combine
+from tritium.ops.ttir.atomic import MemSemantic, combine
 from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
 
 
@@ -291,9 +291,11 @@ def is_unsigned(desc: Any) -> bool:
 
 
 class DescriptorReduceOp(BlockAccess):
-    """Atomically combine a block at `indices` with what memory holds."""
+    """Atomically combine a block at `indices` with what memory holds. It orders nothing else."""
 
     name = "tt.descriptor_reduce"
+    changes_memory = True
+    sem = MemSemantic.RELAXED
     exact = "none"
     reads_operand_types = True
     combines = True

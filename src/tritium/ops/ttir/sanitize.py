@@ -44,9 +44,25 @@ class SanitizerCheckOp(Op):
 
 
 class Access(IntEnum):
-    """Kind of a program's access to memory."""
+    """Kind of a program's access to memory: plain, atomic, or atomic for the threads of the program
+    alone."""
 
-    READ, WRITE, ATOMIC_READ, ATOMIC_WRITE = range(4)
+    READ, WRITE, ATOMIC_READ, ATOMIC_WRITE, OWN_READ, OWN_WRITE = range(6)
+
+    @property
+    def writes(self) -> bool:
+        """True for one that may write."""
+        return self in (Access.WRITE, Access.ATOMIC_WRITE, Access.OWN_WRITE)
+
+    @property
+    def is_atomic(self) -> bool:
+        """True for one that is atomic for other programs."""
+        return self in (Access.ATOMIC_READ, Access.ATOMIC_WRITE)
+
+    @property
+    def is_plain(self) -> bool:
+        """True for a load or a store."""
+        return self in (Access.READ, Access.WRITE)
 
 
 class Order(IntFlag):

@@ -12,8 +12,10 @@ from typing import Any
 from tritium.analysis.regions import is_loop_invariant
 from tritium.backends.nvidia.lower.hardware import NVIDIA, shfl
 from tritium.codegen.gpu.context import Context, Memory, layout_of
+from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.memory.shared import memory_layout
 from tritium.codegen.gpu.shape import register_coordinates
+from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -26,6 +28,8 @@ _NAMES: dict[Any, str] = {
     ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",
     ir.f8e4m3fn: "e4m3", ir.f8e5m2: "e5m2",
 }  # fmt: skip
+_RESULTS: dict[Any, str] = {ir.f32: "f32", ir.i32: "s32", ir.f16: "f16"}
+_SUMS_IN_HALF = (ir.f16, ir.f8e4m3fn, ir.f8e5m2)
 MOST_CARRIED = 192
 """Registers a thread of tiles, at most, that a loop carries whose descriptors are computed outside
 of it: they are kept in registers (an attention's gradients with 128 columns, which carry 256, are
@@ -92,9 +96,8 @@ def warp_group_dot(c: Context, op: Any) -> None:
     result = op.results[0].type
     encoding = result.encoding
     plan = _Plan(c, op, encoding)
-    acc = list(c.tile(op.c))
     zeroed = op.useC is not None
-    builder = _Asm(acc)
+    builder = _Asm(_packed(c, op.c))
     if zeroed:
         predicate = builder.argument(c.f.cast("zext", c.scalar(op.useC), "i32"), "r")
         builder.lines.append(f"setp.ne.b32 use, {predicate}, 0;")
@@ -108,10 +111,22 @@ def warp_group_dot(c: Context, op: Any) -> None:
     if wait is not None or not op.isAsync:
         pendings = 0 if wait is None else wait.pendings
         builder.lines.append(f"wgmma.wait_group.sync.aligned {pendings};")
-    done = builder.emit(c)
+    done = _unpacked(c, builder.emit(c), result)
     c.set(op.results[0], done)
     if wait is not None:
         _hand_on(c, wait, done)
+
+
+def _packed(c: Context, tile: Any) -> list[Value]:
+    """The registers of an accumulator; of 16-bit ones each has two neighbours along a row."""
+    values = list(c.tile(tile))
+    return c.pack(values, "i32") if bits_of(values[0].type) == 16 else values
+
+
+def _unpacked(c: Context, registers: list[Value], type: Any) -> list[Value]:
+    """The elements in registers that `_packed` gave."""
+    element = value_type(ir.element_type(type))
+    return c.unpack(registers, element) if bits_of(element) == 16 else registers
 
 
 def _wait_that_follows(c: Context, op: Any) -> Any:
@@ -163,13 +178,13 @@ class _Asm:
         return copy
 
     def emit(self, c: Context) -> list[Value]:
-        kind, n = self.acc[0].type, len(self.acc)
-        code = "f" if kind == "float" else "r"
-        constraints = [f"={code}"] * n + self.codes + [str(i) for i in range(n)] + ["~{memory}"]
-        struct = kind if n == 1 else "{ " + ", ".join([kind] * n) + " }"
+        kinds, n = [value.type for value in self.acc], len(self.acc)
+        results = ["=f" if kind == "float" else "=r" for kind in kinds]
+        constraints = results + self.codes + [str(i) for i in range(n)] + ["~{memory}"]
+        struct = kinds[0] if n == 1 else "{ " + ", ".join(kinds) + " }"
         text = "{ .reg .pred use; " + " ".join(self.before + self.lines) + " }"
         done = c.asm(struct, text, ",".join(constraints), *self.arguments, *self.acc)
-        return c.members(done, [kind] * n)
+        return c.members(done, kinds)
 
 
 class _Plan:
@@ -181,8 +196,9 @@ class _Plan:
         element = self.b_type.element_type
         if element not in _NAMES:
             raise c.unsupported(op, f"wgmma of {element}")
-        if ir.element_type(op.results[0].type) not in (ir.f32, ir.i32):
-            raise c.unsupported(op, "accumulators that are not 32 bits")
+        self.result = ir.element_type(op.results[0].type)
+        if self.result not in _RESULTS or (self.result == ir.f16 and element not in _SUMS_IN_HALF):
+            raise c.unsupported(op, f"sums in {self.result} of products of {element}")
         self.types = [_NAMES[element if t is self.b_type else t.element_type]
                       for t in (self.a_type, self.b_type)]  # fmt: skip
         self.step = 256 // ir.bit_width(element)
@@ -239,14 +255,16 @@ class _Plan:
         self, asm: _Asm, m: int, n: int, k: int, registers: list[int], use: str
     ) -> None:
         """One wgmma, with the computation of its descriptors."""
-        kind = {"float": "f32", "i32": "s32"}[asm.acc[0].type]
+        kind = _RESULTS[self.result]
         name = (
             f"wgmma.mma_async.sync.aligned.m64n{self.width}k{self.step}.{kind}."
             f"{self.types[0]}.{self.types[1]}"
         )
         wide = self.types[0] in ("f16", "bf16")
+        if kind == "f16":
+            registers = [r // 2 for r in registers[::2]]
         acc = "{" + ", ".join(f"${r}" for r in registers) + "}"
-        flags = ", 1, 1" if kind == "f32" else ""
+        flags = "" if kind == "s32" else ", 1, 1"
         if self.a is None:
             left = "{" + ", ".join(self._from_registers(asm, m, k)) + "}"
         else:
@@ -290,12 +308,15 @@ def warp_group_dot_wait(c: Context, op: Any) -> None:
     if op.results and op.results[0] in c.values:
         return  # the product has it
     tiles = [v for v in op.inputs if isinstance(c.values[v], tuple)]
-    parts = [value for v in tiles for value in c.tile(v)]
-    builder = _Asm(parts)
+    parts = [_packed(c, v) for v in tiles]
+    builder = _Asm([value for part in parts for value in part])
     builder.lines.append(f"wgmma.wait_group.sync.aligned {op.pendings};")
-    done = builder.emit(c) if parts else []
     if not parts:
         c.asm("void", builder.lines[0], "~{memory}")
+    left, done = builder.emit(c) if parts else [], list[Value]()
+    for tile, part in zip(tiles, parts, strict=True):
+        done += _unpacked(c, left[: len(part)], tile.type)
+        left = left[len(part) :]
     _hand_on(c, op, done)
 
 

@@ -173,33 +173,51 @@ def local_store(c: Context, op: Any) -> None:
 def index(c: Context, op: Any) -> None:
     """One of the buffers along the first axis."""
     memory, type = c.memory(op.src), op.results[0].type
-    if memory.origin:
-        raise c.unsupported(op, "of a slice")
-    size = ttgir.bytes_of(type)
+    size = _stride(op.src.type, 0)
     offset = c.f.op("mul", c.scalar(op.index), c.i32(size), "nsw")
     number, start = constant_int(op.index), memory.start
     start = None if number is None or start is None else start + number * size
-    c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type, start=start))
+    address = c.byte_offset(memory.address, offset)
+    c.set(op.results[0], Memory(address, type, memory.origin, start))
+
+
+def _stride(type: Any, axis: int) -> int:
+    """The bytes from one buffer to the next along one of the axes in front of the layout's."""
+    shape = type.allocation_shape()[-len(type.get_shape()) :][axis + 1 :]
+    return type.encoding.elements_of_block(shape) * memory_bytes(type.element_type)
 
 
 @lowers(GPU, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)
 def view(c: Context, op: Any) -> None:
-    """The same memory with another layout."""
-    memory = c.memory(op.src)
-    if memory.origin and not isinstance(op, ttgir.MemDescTransOp):
-        raise c.unsupported(op, "of a slice")
-    c.set(op.results[0], Memory(memory.address, op.results[0].type, memory.origin))
+    """The same memory with another layout, which begins where that of a slice does."""
+    memory, type = c.memory(op.src), op.results[0].type
+    if not memory.origin or isinstance(op, ttgir.MemDescTransOp):
+        c.set(op.results[0], Memory(memory.address, type, memory.origin))
+        return
+    size = ttgir.bytes_of(op.src.type) // memory_bytes(op.src.type.element_type)
+    if memory.origin % size:
+        raise c.unsupported(op, f"of a slice at {memory.origin}; multiples of {size} elements are")
+    start = padded(c, c.i32(memory.origin), gaps_of(op.src.type))
+    offset = c.f.op("mul", start, c.i32(memory_bytes(op.src.type.element_type)))
+    c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type))
 
 
 @lowers(GPU, ttgir.MemDescSubsliceOp)
 def subslice(c: Context, op: Any) -> None:
-    """The part that begins at a multiple of its own size along each axis."""
-    memory, type, first = c.memory(op.src), op.results[0].type, op.offsets
-    if any(start % size for start, size in zip(first, type.get_shape(), strict=True)):
-        raise c.unsupported(op, f"at {list(first)}; multiples of {list(type.get_shape())} are")
-    inverse = memory_layout(op.src.type).inverse()
-    origin = inverse.apply({f"dim{i}": start for i, start in enumerate(first)})[OFFSET]
-    c.set(op.results[0], Memory(memory.address, type, memory.origin ^ int(origin)))
+    """Any of the buffers, and of each the part that begins at a multiple of its own size along each
+    axis."""
+    memory, source, type = c.memory(op.src), op.src.type, op.results[0].type
+    buffers = len(op.offsets) - source.encoding.rank
+    first, size = op.offsets[buffers:], type.get_shape()[buffers:]
+    if any(start % extent for start, extent in zip(first, size, strict=True)):
+        raise c.unsupported(op, f"at {list(first)}; multiples of {list(size)} are")
+    origin = memory.origin
+    if any(first):
+        shape = source.allocation_shape()[-len(first) :]
+        places = linear(source.encoding, shape).inverse()
+        origin ^= int(places.apply({f"dim{i}": start for i, start in enumerate(first)})[OFFSET])
+    offset = sum(op.offsets[axis] * _stride(source, axis) for axis in range(buffers))
+    c.set(op.results[0], Memory(c.byte_offset(memory.address, c.i32(offset)), type, origin))
 
 
 def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:

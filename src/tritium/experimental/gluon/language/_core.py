@@ -12,17 +12,27 @@ from tritium.experimental.gluon.language._layouts import (
     DistributedLinearLayout,
     DotOperandLayout,
     Layout,
-    SharedLayout,
     SharedLinearLayout,
+    TensorMemoryLinearLayout,
 )
 from tritium.experimental.gluon.language._types import (
     distributed_type,
     shared_memory_descriptor_type,
 )
 from tritium.ir.layouts.conversion import plan
-from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP, linear
+from tritium.ir.layouts.encodings import (
+    BLOCK,
+    LANE,
+    OFFSET,
+    REGISTER,
+    WARP,
+    SharedEncoding,
+    linear,
+)
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import access, place_of
+from tritium.ir.layouts.tensor_memory import TensorEncoding
+from tritium.ir.layouts.undecided import UndecidedEncoding
 from tritium.language import core as tl
 from tritium.language import emitter
 from tritium.language.builtins import casts
@@ -84,13 +94,15 @@ def convert_layout(value: tensor, layout: Any, assert_trivial: bool = False) -> 
     if assert_trivial and not _is_trivial(x.type, type):
         raise TypeError(
             f"layout conversion from {before} to {layout} is not trivial.\n"
-            f"The linear layouts are:\n{linear(x.type.encoding, shape)}\n"
-            f"{linear(type.encoding, shape)}"  # pyright: ignore[reportArgumentType]
+            f"The linear layouts are:\n{to_linear_layout(before, shape).value}\n"
+            f"{to_linear_layout(wanted, shape).value}"
         )
     return build(ConvertLayoutOp, x, like=x, result=type.to_ir())
 
 
 def _is_trivial(source: Any, result: Any) -> bool:
+    if any(isinstance(type.encoding, UndecidedEncoding) for type in (source, result)):
+        return False
     before, after = (linear(t.encoding, t.shape) for t in (source, result))
     return plan(before, after, max(source.itemsize, 1)).kind == "none"
 
@@ -110,13 +122,14 @@ def to_linear_layout(layout: Any, shape: Any) -> constexpr:
         return constexpr(layout)
     if not isinstance(layout, Layout):
         raise TypeError(f"to_linear_layout of {layout!r}; a layout is required")
-    extents = check_shape(shape)
-    found = linear(layout.to_encoding(), extents)
-    shared = isinstance(layout, SharedLayout)
+    extents, encoding = check_shape(shape), layout.to_encoding()
+    if isinstance(encoding, TensorEncoding):
+        return constexpr(TensorMemoryLinearLayout(*encoding.bases(extents), list(extents)))
+    found = linear(encoding, extents)
+    shared = isinstance(encoding, SharedEncoding)
     names = (OFFSET, BLOCK) if shared else (REGISTER, LANE, WARP, BLOCK)
     bases: Any = [found.bases(name) if name in found.in_names else () for name in names]
-    if shared:
-        encoding: Any = layout.to_encoding()
+    if isinstance(encoding, SharedEncoding):
         return constexpr(SharedLinearLayout(bases[0], bases[1], encoding.base_alignment))
     return constexpr(DistributedLinearLayout(*bases, shape=list(extents)))
 

@@ -116,6 +116,16 @@ class Layout:
         return _pictures.svg(self._linear(shape), repr(self))
 
 
+@dataclass(frozen=True)
+class TensorMemoryLinearLayout:
+    """The coordinates in a tile of `shape` that the bits of a row's number and of a column's add,
+    to print."""
+
+    rows: list[list[int]]
+    cols: list[list[int]]
+    shape: list[int]
+
+
 def layout_of(encoding: Encoding) -> Any:
     """The layout that an encoding is written as. Raises `OpError` for one that no layout is."""
     kind = _OF.get(type(encoding))

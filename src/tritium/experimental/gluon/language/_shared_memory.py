@@ -79,8 +79,8 @@ class shared_memory_descriptor(memory_descriptor):
             raise ValueError(f"slice: dim is {dim}; the memory has axes 0 to {self.rank - 1}")
         offsets, shape = [0] * self.rank, list(self.shape)
         offsets[dim], shape[dim] = start, length
-        check_shape(shape)
         memory: Any = self.handle.type
+        check_shape(shape[-memory.encoding.rank :])  # of buffers there is any number
         result = ttgir.memdesc_of(
             tuple(shape), memory.element_type, memory.encoding, memory.mutable,
             memory.allocation_shape(), memory.memory_space,
