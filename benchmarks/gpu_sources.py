@@ -98,7 +98,8 @@ def compiled(name: str, package: str = "tritium", arch: int | str = 90) -> Any:
             attrs[(index,)] = [["tt.divisibility", 16]]
             if amd and kind[0] == "*":
                 attrs[(index,)].append(["tt.pointer_range", 32])
-    types |= dict.fromkeys(case.constants, "constexpr")
+    constants = {p.name: p.default for p in fn.params if p.has_default} | constants
+    types |= dict.fromkeys(constants, "constexpr")
     source = compiler.ASTSource(fn, types, constants, attrs)
     compile = importlib.import_module(package).compile
     return compile(source, target=target, options=dict(case.options))

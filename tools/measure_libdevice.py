@@ -2,7 +2,9 @@
 
     python -m tools.measure_libdevice [COUNT]      # numbers an argument and function; 20000
 
-Errors are distances from the correctly rounded result (by mpmath), as NVIDIA states its bounds.
+Errors are distances from the correctly rounded result (by mpmath), as NVIDIA states its bounds. A
+second table has those of the AMD backend's code where the absolute error is largest, as HIP's
+documentation states them.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.libdevice import bounds, exact
+from tests.libdevice import bounds, exact, hip
 from tests.libdevice.support import STORED, defined, native
 from tests.libdevice.test_accuracy import BESSEL, errors, inputs
 from tritium.language.extra.signatures import Signature, signatures
 
 PAGE = Path(__file__).parents[1] / "docs" / "libdevice.md"
-START, END = "<!-- measured -->\n", "<!-- /measured -->\n"
+TABLES = "measured", "measured for AMD GPUs"
 SHORT = {"float32": "fp32", "float64": "fp64"}
 
 
@@ -61,10 +63,25 @@ def main() -> None:
         if name in exact.FUNCTIONS:
             # Two arguments, long loops: fewer numbers.
             lines += _rows(signature, count // 10 if name in ("jn", "yn") else count)
-    text = PAGE.read_text()
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(before + START + "\n".join(lines) + "\n" + END + after)
+    _write(TABLES[0], lines)
+    titles = "function", "dtype", "range", "AMD backend", "HIP", "largest"
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for name, overload in hip.CASES:
+        measured = [f"{m:g}" for m in hip.errors(name, overload, count)]
+        print(name, overload.result, *measured, file=sys.stderr, flush=True)
+        ranges = "; ".join(f"{low:.3g} to {high:.3g}" for low, high in hip.ERRORS[name].ranges)
+        cells = (f"`{name}`", SHORT[overload.result], ranges, measured[0],
+                 f"{hip.documented(name, overload):g}", measured[1])  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    _write(TABLES[1], lines)
+
+
+def _write(table: str, lines: list[str]) -> None:
+    """Replace a table of the page."""
+    start, end = f"<!-- {table} -->\n", f"<!-- /{table} -->\n"
+    before, _, rest = PAGE.read_text().partition(start)
+    _, _, after = rest.partition(end)
+    PAGE.write_text(before + start + "\n".join(lines) + "\n" + end + after)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.libdevice import bounds, exact
+from tests.libdevice import bounds, exact, hip
 from tests.libdevice.support import STORED, Array, arguments, defined, label, native, signatures
 from tritium.language.extra.signatures import Overload
 
@@ -99,6 +99,24 @@ def test_one_lane_gives_the_same(name: str, overload: Overload) -> None:
     arrays = arguments(name, overload, 30)
     one, eight = (native(overload, *arrays, width=w) for w in (1, 8))
     assert np.array_equal(one, eight, equal_nan=True)
+
+
+SOME = [c if i % 6 == 0 else pytest.param(*c, marks=pytest.mark.slow)
+        for i, c in enumerate(hip.CASES)]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, overload", SOME, ids=label)
+def test_on_amd_as_accurate_as_hip(name: str, overload: Overload) -> None:
+    found, _ = hip.errors(name, overload, 150)
+    assert found <= hip.documented(name, overload)
+
+
+@pytest.mark.parametrize("level", ["host", "sse"])
+def test_lgamma_where_terms_cancel(level: str) -> None:
+    overload = next(o for o in signatures()["lgamma"].overloads if o.result == "float64")
+    arrays = [np.array([1.289999961905683, 1.2783031100982813, 1.322323230640845])]
+    wanted = exact.expected("lgamma", np.float64, *arrays)
+    check("lgamma", overload, arrays, native(overload, *arrays, level=level), wanted)
 
 
 def test_a_wrong_result_is_noticed() -> None:

@@ -10,7 +10,7 @@
 // CHECK: ttg.async_commit_group
 // CHECK: scf.for
 // CHECK: ttg.async_wait {num = 0 : i32}
-// CHECK: amdg.buffer_load_to_local {{.*}} : !tt.ptr<f16>, tensor<64x64xi32, #linear> -> !ttg.memdesc<64x64xf16, #shared, #smem, mutable>
+// CHECK: amdg.buffer_load_to_local {{.*}} : <f16>[tensor<64x64xi32, #linear>] -> <64x64xf16, #shared, #smem, mutable>
 // CHECK: ttg.async_commit_group
 // CHECK: %[[M:.*]] = ttg.memdesc_index %[[RING]]
 // CHECK: ttg.local_load %[[M]]

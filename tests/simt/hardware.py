@@ -147,6 +147,14 @@ class Buffers:
         inside = self._inside(e, resource, offset)
         return LLVMAtomics().update(e, kind, order, place, operand, inside)
 
+    def compare_and_swap(
+        self, e: Emitter, resource: Any, offset: Value, expected: Value, new: Value
+    ) -> Value:
+        order = Order(MemSemantic.RELAXED, MemScope.GPU)
+        place = self._place(e, resource, offset, max(bits_of(new.type) // 8, 1))
+        inside = self._inside(e, resource, offset)
+        return LLVMAtomics().compare_and_swap(e, order, place, expected, new, inside)
+
     def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
         pass
 

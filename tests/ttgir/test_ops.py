@@ -52,6 +52,7 @@ ARGUMENTS = (
     "%w: tensor<64x64xi32, #blocked>, "
     "%f: !tt.tensordesc<tensor<64x64xf16, #plain>>, %j: tensor<64xi32>, "
     "%g: !ttg.memdesc<64x64xf16, #plain, #smem, mutable>, "
+    "%bytes: tensor<64x64xi8, #blocked>, %small: tensor<64x64xf8E5M2, #blocked>, "
     "%o: tensor<64x64xf16, #gluon.auto_encoding>, %q: tensor<8xi32, #gluon.coalesced_encoding>"
 )
 

@@ -108,6 +108,8 @@ class AttrField(Generic[T]):
         self.name = ""
         self.typed = True
         """Whether a custom syntax shows the attribute's type (`1 : i32` rather than `1`)."""
+        self.joined = False
+        """Whether the values are sets of bits, which a custom syntax spells `valu|salu`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -213,6 +215,13 @@ def enum_attr(
     return AttrField[Any](
         lambda v: integer_attr(int(v), integer_type), lambda a: enum(a.value.data), default, spelled
     )
+
+
+def mask_attr(bits: Mapping[str, int], default: int = MISSING) -> Any:
+    """A set of bits, in Python a 32-bit integer: `valu|salu`."""
+    field = AttrField[int](lambda v: integer_attr(v, i32), lambda a: a.value.data, default, bits)
+    field.joined = True
+    return field
 
 
 def flags_attr(attribute: Callable[[tuple[str, ...]], Attribute]) -> Any:

@@ -3,16 +3,18 @@
 A `syntax` string is made of:
 
     $x          an operand (a variadic one: separated by commas) or an attribute's value; an
-                enumeration is spelled by its keyword, an i32 array as `[1, 0]`
+                enumeration is spelled by its keyword, a set of bits by several (`valu|salu`; text
+                may have the number), an i32 array as `[1, 0]`
     pairs(x y)  elements of two variadic operands of the same length: `, %x0[%y0], %x1[%y1]`
     [, $x]      present only if the first `$x` in the brackets is present (and not its default)
     flags(x)    a set of flags, absent when empty: `fastmath<nnan, ninf>`
+    [type(x)]   the type of the optional operand x, if there is one
     [type(x) -> ]  the first of two types around an arrow, which text may leave out with the arrow
     attrs       the dictionary of all remaining attributes, sorted by name
     type(x)     the type of operand x or (x = `result`, unless an operand is called so) of the only
                 result; for a variadic operand or `results` a list
     functional  `(operand types) -> result types`, a single result without parentheses
-    pointee(x)  the type of the pointer x without its `!tt.ptr`: `<f32>`
+    pointee(x)  the type of the pointer x without its `!tt.ptr`: `<f32>`; text may have all of it
     'word'      literal text, also without quotes for punctuation: , : -> * ( ) < >
     ~           no space here
 
@@ -195,7 +197,11 @@ def _print_value(op: DeclaredOp, name: str, printer: Printer) -> None:
     spec = op.attr_fields[name]
     if spec.words is not None:
         value = spec.get(op)
-        printer.print_string(next(w for w, member in spec.words.items() if member == value))
+        named = [word for word, member in spec.words.items() if member == value]
+        if spec.joined and not named:
+            named = ["|".join(word for word, member in spec.words.items()
+                               if member and not member & ~value)]  # fmt: skip
+        printer.print_string(named[0])
         return
     if not spec.typed:
         printer.print_string(str(spec.get(op)))
@@ -351,6 +357,10 @@ def _parse_group(cls: type[DeclaredOp], parser: Parser, group: Part, found: _Par
     if first.kind == "literal":
         if not _parse_literal(parser, first.name, optional=True):
             return
+    elif first.kind == "type" and len(group.parts) == 1:
+        if not found.operands.get(first.name):
+            return
+        found.types[first.name] = [parser.parse_type()]
     elif first.kind == "type":
         found.ahead = parser.parse_type()
         if not _parse_literal(parser, group.parts[1].name, optional=True):
@@ -366,7 +376,10 @@ def _parse_group(cls: type[DeclaredOp], parser: Parser, group: Part, found: _Par
 
 
 def _parse_short(cls: type[DeclaredOp], name: str, parser: Parser, found: _Parsed) -> Attribute:
-    """A type whose name is left out; that of an operand is known, that of a result declared."""
+    """A type whose name may be left out; that of an operand is known, that of a result declared."""
+    whole = parser.parse_optional_type()
+    if whole is not None:
+        return whole
     operands = found.operands.get(name)
     kind = type(_lookup(parser, operands[0]).type) if operands else cls.short_result
     assert kind is not None and issubclass(kind, ParametrizedAttribute), f"{cls.name}.{name}"
@@ -416,15 +429,23 @@ def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:
     return True
 
 
+def _parse_word(cls: type[DeclaredOp], name: str, parser: Parser) -> Any:
+    words, at = cls.attr_fields[name].words or {}, parser.pos
+    word = parser.parse_identifier()
+    if word not in words:
+        allowed = ", ".join(words)
+        parser.raise_error(f"{cls.name}: '{word}' is no value of {name}: {allowed}", at)
+    return words[word]
+
+
 def _parse_value(cls: type[DeclaredOp], name: str, parser: Parser) -> Attribute:
     spec = cls.attr_fields[name]
     if spec.words is not None:
-        at = parser.pos
-        word = parser.parse_identifier()
-        if word not in spec.words:
-            allowed = ", ".join(spec.words)
-            parser.raise_error(f"{cls.name}: '{word}' is no value of {name}: {allowed}", at)
-        return spec.encode(spec.words[word])
+        number = parser.parse_optional_integer() if spec.joined else None
+        value = _parse_word(cls, name, parser) if number is None else number
+        while spec.joined and parser.parse_optional_punctuation("|"):
+            value |= _parse_word(cls, name, parser)
+        return spec.encode(value)
     if not spec.typed:
         return spec.encode(parser.parse_integer())
     numbers = parser.parse_optional_comma_separated_list(

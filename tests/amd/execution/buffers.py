@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.amd.execution.atomics import update
+from tests.amd.execution.atomics import compare_and_swap, update
 from tests.amd.execution.lanes import number
 from tests.amd.execution.memory import ExecutionError
 from tests.amd.execution.parse import Instruction
@@ -73,6 +73,14 @@ def atomic(wave: Any, ins: Instruction, mask: Any, value: Any, resource: Any, of
     addresses, inside = _places(wave, resource, offset, more, ins.type.size)
     whole = inside.all(axis=1)
     old = update(wave, kind, ins.type, GLOBAL, addresses[:, 0], value, mask & whole)
+    return select(whole, old, zero(ins.type))
+
+
+def swap(wave: Any, ins: Instruction, mask: Any, new: Any, wanted: Any, resource: Any,
+         offset: Any, more: Any, policy: Any) -> Any:  # fmt: skip
+    addresses, inside = _places(wave, resource, offset, more, ins.type.size)
+    whole = inside.all(axis=1)
+    old, _ = compare_and_swap(wave, ins.type, GLOBAL, addresses[:, 0], wanted, new, mask & whole)
     return select(whole, old, zero(ins.type))
 
 
@@ -143,7 +151,8 @@ def wait_for_async(wave: Any, ins: Instruction, mask: Any, count: Any) -> None:
 
 BUFFERS: dict[str, Any] = {
     "raw.ptr.buffer.load.lds": copy_from_buffer, "raw.ptr.buffer.load": load,
-    "raw.ptr.buffer.store": store, "raw.ptr.buffer.atomic": atomic,
+    "raw.ptr.buffer.store": store, "raw.ptr.buffer.atomic.cmpswap": swap,
+    "raw.ptr.buffer.atomic": atomic,
     "global.load.lds": copy_from_pointer, "s.waitcnt": wait,
     "global.load.async.to.lds": async_copy, "s.wait.asynccnt": wait_for_async,
 }  # fmt: skip

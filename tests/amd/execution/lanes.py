@@ -162,6 +162,6 @@ LANES: dict[str, Any] = {
     "workgroup.id.z": _program(2),
     "implicitarg.ptr": lambda wave, mask: np.array([wave.group.implicit], np.uint64),
     "s.getreg": lambda wave, mask, register: np.zeros(1, np.uint32),
-    "s.setprio": _nothing, "sched.barrier": _nothing,
+    "s.setprio": _nothing, "sched.barrier": _nothing, "sched.group.barrier": _nothing,
 }  # fmt: skip
 """By LLVM's name without `llvm.amdgcn.` and the types."""

@@ -13,6 +13,7 @@ from tritium.backends.amd import amdgcn
 from tritium.backends.amd.lower import barriers as barriers  # registers its rules
 from tritium.backends.amd.lower import copies as copies
 from tritium.backends.amd.lower import hints as hints
+from tritium.backends.amd.lower import scaled as scaled
 from tritium.backends.amd.lower import tensors as tensors
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions

@@ -6,9 +6,11 @@ arithmetic does (`codegen.llvm.vmath.convert`). Narrowing to fp8 saturates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.elementwise import CASTS, ELEMENTWISE
@@ -109,24 +111,43 @@ _E2M1 = int.from_bytes(np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], ">f2").tobytes()[:
 @lowers(GPU, ttgir.Fp4ToFpOp)
 def fp4_to_float(c: Context, op: Any) -> None:
     """A thread has both numbers of each of its bytes."""
-    type, axis = op.results[0].type, op.axis
-    layout = layout_of(type)
-    bases = {
-        name: [[x >> (i == axis) for i, x in enumerate(basis)] for basis in layout.bases(name)]
-        for name in layout.in_names
-    }
-    sizes = {
-        name: layout.out_size(name) >> (i == axis) for i, name in enumerate(layout.out_names)
-    }
-    along = axis_layout(layout, axis)
-    registers = source_registers(layout_of(op.src.type), LinearLayout.of(bases, sizes))
-    if registers is None or any(x & 1 for n in (LANE, WARP) for x in along.columns_of(n)):
+    type = op.results[0].type
+    held = e2m1_numbers(c, op, op.src, FORMATS[ir.element_type(type)])
+    c.set(op.results[0], held)
+
+
+def e2m1_numbers(c: Context, op: Any, source: SSAValue, target: str) -> list[Value]:
+    """The numbers of bytes, two of each along the op's axis, in a format of `FORMATS`, as the op's
+    result has them."""
+    layout = layout_of(op.results[0].type)
+    along = axis_layout(layout, op.axis)
+    if any(x & 1 for n in (LANE, WARP) for x in along.columns_of(n)):
         raise c.unsupported(op, "elements would move between threads")
-    codes = [c.f.cast("zext", byte, "i64") for byte in c.tile(op.src)]
-    c.set(op.results[0], [
-        _from_e2m1(c, codes[r], 4 * (place & 1), FORMATS[ir.element_type(type)])
-        for r, (place,) in zip(registers, register_coordinates(along), strict=True)
-    ])  # fmt: skip
+    codes = [c.f.cast("zext", byte, "i64") for byte in c.tile(source)]
+    return [
+        _from_e2m1(c, codes[r], 4 * (place & 1), target)
+        for r, (place,) in zip(shared_registers(c, op, source, 2), register_coordinates(along),
+                               strict=True)
+    ]  # fmt: skip
+
+
+def shared_registers(c: Context, op: Any, source: SSAValue, count: int) -> Sequence[int]:
+    """The registers of a tile whose elements are each for `count` elements of the op's result along
+    its axis, by the registers of the result."""
+    layout, axis, bits = layout_of(op.results[0].type), op.axis, count.bit_length() - 1
+    bases = {
+        name: [[x >> bits * (i == axis) for i, x in enumerate(basis)]
+               for basis in layout.bases(name)]
+        for name in layout.in_names
+    }  # fmt: skip
+    sizes = {
+        name: layout.out_size(name) >> bits * (i == axis)
+        for i, name in enumerate(layout.out_names)
+    }
+    registers = source_registers(layout_of(source.type), LinearLayout.of(bases, sizes))
+    if registers is None:
+        raise c.unsupported(op, "elements would move between threads")
+    return registers
 
 
 def _from_e2m1(c: Context, codes: Value, first: int, target: str) -> Value:

@@ -136,6 +136,12 @@ class Buffers(Protocol):
         order; the former content."""
         ...
 
+    def compare_and_swap(
+        self, e: Emitter, resource: Any, offset: Value, expected: Value, new: Value
+    ) -> Value:
+        """Replace memory where it holds the expected bits, likewise."""
+        ...
+
     def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
         """Write what goes before updates that release, or after those that acquire."""
         ...

@@ -6,9 +6,13 @@ along the rows of the result, which it writes together.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
+from xdsl.dialects.builtin import DictionaryAttr
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
 
 from tritium.ir.layouts.encodings import (
     CTA,
@@ -19,12 +23,14 @@ from tritium.ir.layouts.encodings import (
     LinearEncoding,
     MatrixEncoding,
     counted,
+    decode,
     dim,
     linear,
     spread,
 )
 from tritium.ir.layouts.linear import LinearLayout
 
+Bases: TypeAlias = Sequence[Sequence[int]]
 SCALED_RUN = 32
 """Elements along K with one scale."""
 
@@ -151,6 +157,32 @@ class AMDWmmaEncoding(_Tiled):
     DEFAULTS: ClassVar[dict[str, Any]] = {
         **CTA, "instrShape": (16, 16, 16), "registerBases": (), "warpBases": (),
     }  # fmt: skip
+
+    @classmethod
+    def of_bases(
+        cls, registers: Bases, warps: Bases, rank: int, **parameters: Any
+    ) -> AMDWmmaEncoding:
+        """The encoding whose further parts begin at these bases, counted in parts."""
+        counts = tuple(1 << max((b[a] for b in warps), default=0).bit_length() for a in range(rank))
+        plain = [list(b) for b in warps] == counted(counts)
+        return cls.make(
+            warpsPerCTA=counts, registerBases=registers, warpBases=() if plain else warps,
+            **parameters,
+        )  # fmt: skip
+
+    @classmethod
+    def parse_entries(cls, parser: AttrParser) -> Mapping[str, Attribute]:
+        """Release 3.9 writes `ctaLayout = {register = [[1, 0]], warp = [[0, 1]]}` in place of the
+        counts of warps and the bases."""
+        found = dict(super().parse_entries(parser))
+        layout = found.pop("ctaLayout", None)
+        if not isinstance(layout, DictionaryAttr):
+            return found
+        bases = {key: decode(value) for key, value in layout.data.items()}
+        registers, warps = bases.get(REGISTER, ()), bases.get(WARP, ())
+        rank = len((*registers, *warps)[0]) if registers or warps else 2
+        rest = {key: decode(value) for key, value in found.items()}
+        return cls.of_bases(registers, warps, rank, **rest).parameters_dict.data
 
     def check(self) -> None:
         shape = tuple(self.get("instrShape")[:2])

@@ -44,19 +44,21 @@ def _integer(value: int) -> Attribute:
     return IntegerAttr(value, i64)
 
 
-def _encode(value: Any) -> Attribute:
+def encode(value: Any) -> Attribute:
+    """The attribute of a parameter's Python form."""
     if isinstance(value, Attribute):
         return value
     if isinstance(value, bool):
         return BoolAttr.from_bool(value)
     if isinstance(value, int):
         return _integer(value)
-    return ArrayAttr([_encode(v) for v in value])
+    return ArrayAttr([encode(v) for v in value])
 
 
-def _decode(attribute: Attribute) -> Any:
+def decode(attribute: Attribute) -> Any:
+    """The Python form of a parameter."""
     if attribute.__class__ is ArrayAttr:
-        return tuple([_decode(a) for a in attribute.data])  # pyright: ignore
+        return tuple([decode(a) for a in attribute.data])  # pyright: ignore
     if isinstance(attribute, IntegerAttr):
         value: int = attribute.value.data
         return bool(value) if attribute.type != i64 else value  # pyright: ignore
@@ -64,7 +66,7 @@ def _decode(attribute: Attribute) -> Any:
 
 
 def _print_plain(printer: Printer, attribute: Attribute) -> None:
-    value = _decode(attribute)
+    value = decode(attribute)
     if isinstance(value, bool):
         printer.print_string("true" if value else "false")
     elif isinstance(value, int):
@@ -114,8 +116,8 @@ class Encoding(ParametrizedAttribute):
                 f"#{cls.name}: {'unknown' if unknown else 'missing'} parameter "
                 f"{(unknown or missing)[0]}; it takes {', '.join(cls.KEYS)}"
             )
-        kept = {k: _encode(values[k]) for k in cls.KEYS
-                if k in values and values[k] != cls.DEFAULTS.get(k, _encode)}  # fmt: skip
+        kept = {k: encode(values[k]) for k in cls.KEYS
+                if k in values and values[k] != cls.DEFAULTS.get(k, encode)}  # fmt: skip
         encoding = cls(DictionaryAttr(kept))
         encoding.check()
         return encoding
@@ -126,7 +128,7 @@ class Encoding(ParametrizedAttribute):
     def get(self, key: str) -> Any:
         """A parameter in its Python form."""
         attribute = self.parameters_dict.data.get(key)
-        return self.DEFAULTS[key] if attribute is None else _decode(attribute)
+        return self.DEFAULTS[key] if attribute is None else decode(attribute)
 
     BRACKETS: ClassVar[tuple[str, str]] = ("<{", "}>")
     """Around the parameters in the text."""
@@ -154,7 +156,7 @@ class Encoding(ParametrizedAttribute):
             entries = cls.parse_entries(parser)
         at = parser.pos
         try:
-            return [cls.make(**{k: _decode(v) for k, v in entries.items()}).parameters_dict]
+            return [cls.make(**{k: decode(v) for k, v in entries.items()}).parameters_dict]
         except ValueError as error:
             parser.raise_error(str(error), at)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar
 
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 
 from tritium.errors import OpError
 from tritium.ir.layouts.encodings import (
@@ -13,7 +18,9 @@ from tritium.ir.layouts.encodings import (
     OFFSET,
     SharedEncoding,
     SwizzledSharedEncoding,
+    decode,
     dim,
+    encode,
     linear,
 )
 from tritium.ir.layouts.linear import LinearLayout
@@ -33,6 +40,13 @@ class BasesEncoding(SharedEncoding):
 
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
         return prod(shape[: len(shape) - self.rank]) << len(self.get(OFFSET))
+
+
+def bases_in_order(order: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
+    """The bases of offsets of a tile whose elements run along the axes in `order`, fastest
+    first."""
+    return [[1 << bit if i == axis else 0 for i in range(len(shape))]
+            for axis in order for bit in range(shape[axis].bit_length() - 1)]  # fmt: skip
 
 
 def _powers_of_two(*numbers: int) -> bool:
@@ -96,6 +110,30 @@ class PaddedSharedEncoding(BasesEncoding):
     name = "ttg.padded_shared"
     KEYS: ClassVar[tuple[str, ...]] = ("intervals", OFFSET, BLOCK)
     DEFAULTS: ClassVar[dict[str, Any]] = {BLOCK: ()}
+
+    def print_parameters(self, printer: Printer) -> None:
+        """`<[64:+8] {offset = [[0, 1], ...], block = []}>`"""
+        intervals = ", ".join(f"{interval}:+{gap}" for interval, gap in self.get("intervals"))
+        bases = ", ".join(f"{k} = {[list(b) for b in self.get(k)]}" for k in (OFFSET, BLOCK))
+        printer.print_string(f"<[{intervals}] {{{bases}}}>")
+
+    @classmethod
+    def parse_entries(cls, parser: AttrParser) -> Mapping[str, Attribute]:
+        """Bases, or `{order = [1, 0], shape = [64, 32]}`: elements along the axes in order, fastest
+        first."""
+
+        def pair() -> Attribute:
+            interval = parser.parse_integer()
+            for sign in (":", "+"):
+                parser.parse_punctuation(sign)
+            return encode((interval, parser.parse_integer()))
+
+        intervals = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, pair)
+        found = dict(parser.parse_optional_dictionary_attr_dict())
+        if found.keys() == {"order", "shape"}:
+            order, shape = (decode(found[key]) for key in ("order", "shape"))
+            found = {OFFSET: encode(bases_in_order(order, shape))}
+        return {"intervals": ArrayAttr(intervals), **found}
 
     def check(self) -> None:
         pairs = self.get("intervals")

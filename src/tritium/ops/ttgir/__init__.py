@@ -14,6 +14,8 @@ from tritium.ir.types import PatchesDescType
 from tritium.ops.ttgir.amd.barriers import ArriveThreadsOp as ArriveThreadsOp
 from tritium.ops.ttgir.amd.barriers import ClusterArriveOp as ClusterArriveOp
 from tritium.ops.ttgir.amd.barriers import ClusterWaitOp as ClusterWaitOp
+from tritium.ops.ttgir.amd.scaled import ScaledUpcastFp4Op as ScaledUpcastFp4Op
+from tritium.ops.ttgir.amd.scaled import ScaledUpcastFp8Op as ScaledUpcastFp8Op
 from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMGatherOp as AsyncTDMGatherOp
 from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMScatterOp as AsyncTDMScatterOp
 from tritium.ops.ttgir.amd.tensor_rows import TDMPrefetchOp as TDMPrefetchOp
@@ -27,6 +29,7 @@ from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGl
 from tritium.ops.ttgir.async_copy import AsyncCopyLocalToGlobalOp as AsyncCopyLocalToGlobalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
+from tritium.ops.ttgir.buffers import BufferAtomicCASOp as BufferAtomicCASOp
 from tritium.ops.ttgir.buffers import BufferAtomicRMWOp as BufferAtomicRMWOp
 from tritium.ops.ttgir.buffers import BufferLoadOp as BufferLoadOp
 from tritium.ops.ttgir.buffers import BufferLoadToLocalOp as BufferLoadToLocalOp
@@ -59,8 +62,12 @@ from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
 from tritium.ops.ttgir.packed import Fp4ToFpOp as Fp4ToFpOp
 from tritium.ops.ttgir.packed import PackedArithOp as PackedArithOp
 from tritium.ops.ttgir.packed import PackedKind as PackedKind
+from tritium.ops.ttgir.scheduling import CondBarrierOp as CondBarrierOp
 from tritium.ops.ttgir.scheduling import SchedBarrierOp as SchedBarrierOp
+from tritium.ops.ttgir.scheduling import SchedGroupBarrierOp as SchedGroupBarrierOp
 from tritium.ops.ttgir.scheduling import SetPriorityOp as SetPriorityOp
+from tritium.ops.ttgir.scheduling import WaveBarrierOp as WaveBarrierOp
+from tritium.ops.ttgir.scheduling import WorkitemIdOp as WorkitemIdOp
 from tritium.ops.ttgir.tcgen05 import TCGen5CommitOp as TCGen5CommitOp
 from tritium.ops.ttgir.tcgen05 import TCGen5MMAOp as TCGen5MMAOp
 from tritium.ops.ttgir.tcgen05 import TCGen5MMAScaledOp as TCGen5MMAScaledOp

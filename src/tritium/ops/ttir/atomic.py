@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from time import monotonic_ns
 from typing import Any, ClassVar
@@ -136,6 +137,16 @@ def unordered_update(ptr: Any, val: Any, mask: Any, kind: AtomicKind) -> AtomicU
     )
 
 
+def swapped(cmp: Any, val: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The change that a compare-and-swap makes to elements of memory."""
+    expected, new = np.asarray(cmp).reshape(-1), np.asarray(val).reshape(-1)
+
+    def change(old: np.ndarray, at: np.ndarray) -> np.ndarray:
+        return np.where(unsigned(old) == unsigned(expected[at]), new[at], old)
+
+    return change
+
+
 class AtomicCASOp(AtomicOp):
     """Replace memory by `val` where it holds `cmp`, bit for bit; the result is what it held."""
 
@@ -153,13 +164,7 @@ class AtomicCASOp(AtomicOp):
         return val
 
     def evaluate(self, context: Context, ptr: Any, cmp: Any, val: Any) -> Any:
-        cmp, val = np.asarray(cmp), np.asarray(val)
-
-        def change(old: np.ndarray, at: np.ndarray) -> np.ndarray:
-            equal = unsigned(old) == unsigned(cmp.reshape(-1)[at])
-            return np.where(equal, val.reshape(-1)[at], old)
-
-        return context.memory.update(ptr, val.dtype, None, change)
+        return context.memory.update(ptr, np.asarray(val).dtype, None, swapped(cmp, val))
 
 
 def _check_semantic(name: str, sem: MemSemantic, allowed: MemSemantic) -> None:

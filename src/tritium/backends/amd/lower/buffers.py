@@ -81,6 +81,15 @@ class BufferAccess:
         old = e.f.call(value.type, name, value, resource, offset, e.i32(0), e.i32(0))
         return e.as_type(old, operand.type)
 
+    def compare_and_swap(
+        self, e: Emitter, resource: Value, offset: Value, expected: Value, new: Value
+    ) -> Value:
+        number = f"i{bits_of(new.type)}"
+        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap.{number}"
+        values = [e.as_type(v, number) for v in (new, expected)]
+        old = e.f.call(number, name, *values, resource, offset, e.i32(0), e.i32(0))
+        return e.as_type(old, new.type)
+
     def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
         scope = "workgroup" if order.scope is MemScope.CTA else "agent"
         e.f.line(f'fence syncscope("{scope}") {"release" if release else "acquire"}')

@@ -147,6 +147,12 @@ def _convergent(e: Emitter, name: str, *arguments: Value, type: str = "i32") -> 
     return e.f.emit(type, f"call {type} @llvm.amdgcn.{name}({passed}) {e.convergent}")
 
 
+def wait_for_waves(e: Emitter) -> None:
+    """`s_barrier` alone, which orders no accesses."""
+    e.f.module.declare("llvm.amdgcn.s.barrier", "void", [])
+    e.f.line(f"call void @llvm.amdgcn.s.barrier() {e.convergent}")
+
+
 class WorkgroupBarriers:
     """`s_barrier`, between fences of the workgroup. For these LLVM waits for all copies to LDS, so
     that fences of one thread, and a wait for its accesses of LDS alone, stand in their places where
@@ -159,11 +165,10 @@ class WorkgroupBarriers:
         apart = self._buffers.copies and not everything
         scope = "singlethread" if apart else "workgroup"
         spaces = "" if everything else f", !mmra {e.f.module.add_metadata(_LDS_ALONE)}"
-        e.f.module.declare("llvm.amdgcn.s.barrier", "void", [])
         e.f.line(f'fence syncscope("{scope}") release{spaces}')
         if apart:
             e.f.call("void", "llvm.amdgcn.s.waitcnt", e.i32(LDS_DONE))
-        e.f.line(f"call void @llvm.amdgcn.s.barrier() {e.convergent}")
+        wait_for_waves(e)
         e.f.line(f'fence syncscope("{scope}") acquire{spaces}')
 
     def named(self, e: Emitter, number: int, warps: int) -> None:

@@ -1,8 +1,8 @@
-"""Rules of hints about the order of instructions."""
+"""Rules of hints about the order of instructions, and of what single threads and waves do."""
 
 from __future__ import annotations
 
-from tritium.backends.amd.lower.hardware import AMDGPU
+from tritium.backends.amd.lower.hardware import AMDGPU, wait_for_waves
 from tritium.backends.amd.lower.scheduling import set_priority, stay_in_order
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.registry import lowers
@@ -11,9 +11,31 @@ from tritium.ops import ttgir
 
 @lowers(AMDGPU.name, ttgir.SchedBarrierOp)
 def sched_barrier(c: Context, op: ttgir.SchedBarrierOp) -> None:
-    stay_in_order(c)
+    stay_in_order(c, op.mask)
+
+
+@lowers(AMDGPU.name, ttgir.SchedGroupBarrierOp)
+def sched_group_barrier(c: Context, op: ttgir.SchedGroupBarrierOp) -> None:
+    numbers = [c.i32(n) for n in (op.mask, op.size, op.groupId)]
+    c.f.call("void", "llvm.amdgcn.sched.group.barrier", *numbers)
 
 
 @lowers(AMDGPU.name, ttgir.SetPriorityOp)
 def priority(c: Context, op: ttgir.SetPriorityOp) -> None:
     set_priority(c, op.priority)
+
+
+@lowers(AMDGPU.name, ttgir.WorkitemIdOp)
+def workitem_id(c: Context, op: ttgir.WorkitemIdOp) -> None:
+    c.set(op.results[0], [c.thread])
+
+
+@lowers(AMDGPU.name, ttgir.WaveBarrierOp)
+def wave_barrier(c: Context, op: ttgir.WaveBarrierOp) -> None:
+    wait_for_waves(c)
+
+
+@lowers(AMDGPU.name, ttgir.CondBarrierOp)
+def cond_barrier(c: Context, op: ttgir.CondBarrierOp) -> None:
+    """No barrier: all waves stay in phase, as accesses of LDS are kept apart by barriers between
+    the same ops of all waves."""

@@ -345,6 +345,7 @@ def load(c: Context, op: ttgir.AsyncTDMCopyGlobalToLocalOp) -> None:
     chosen = active_warps(op.name, op.warp_used_hint, c.num_warps)
     for block in blocks_of_warp(c, op, op.desc, c.memory(op.result), chosen, store=False):
         _issue(c, _LOAD, block.words(c, _barrier(c, op)), len(block.shape))
+    c.set(op.results[0], None)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMCopyLocalToGlobalOp)
@@ -353,6 +354,7 @@ def store(c: Context, op: ttgir.AsyncTDMCopyLocalToGlobalOp) -> None:
     chosen = tuple(range(c.num_warps))
     for block in blocks_of_warp(c, op, op.desc, c.memory(op.src), chosen, store=True):
         _issue(c, _STORE, block.words(c, _barrier(c, op)), len(block.shape))
+    c.set(op.results[0], None)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMFusedCopyOp)
@@ -372,6 +374,7 @@ def load_fused(c: Context, op: ttgir.AsyncTDMFusedCopyOp) -> None:
         found = words
     assert found is not None
     _issue(c, _LOAD, found, len(op.descs[0].type.block.get_shape()))
+    c.set(op.results[0], None)
 
 
 def _copy_rows(c: Context, op: Any, name: str, memory: Memory) -> None:
@@ -383,16 +386,18 @@ def _copy_rows(c: Context, op: Any, name: str, memory: Memory) -> None:
     rows, desc, warp = rows_of(op.name, op.rows.type), Descriptor.of(c, op.desc), _warp(c)
     chosen = tuple(range(c.num_warps))
     first = _along(c, warp, chosen, rows.warps)
+    gap = gaps(op.name, memory.type, name == _STORE)
     for start, registers in rows.groups:
         row = c.i32(start) if first is None else c.f.op("add", first, c.i32(start))
-        place = c.f.op("mul", row, c.i32(shape[1] * size))
-        place = c.f.op("add", c.address(memory.address), place)
-        words = Block(desc, (len(registers), shape[1]), place, _format(size, None)).words(
+        place = padded(c, c.f.op("mul", row, c.i32(shape[1])), () if gap is None else (gap,))
+        place = c.f.op("add", c.address(memory.address), c.f.op("mul", place, c.i32(size)))
+        words = Block(desc, (len(registers), shape[1]), place, _format(size, gap)).words(
             c, _barrier(c, op)
         )
         words[0] = _or(c, words[0], c.i32(_signed(_ROWS[bits])))
         words[12:20] = _packed(c, [numbers[r] for r in registers], bits)
         _issue(c, name, words, 5)
+    c.set(op.results[0], None)
 
 
 def _packed(c: Context, numbers: Sequence[Value], bits: int) -> Words:
@@ -421,6 +426,7 @@ def wait(c: Context, op: ttgir.AsyncTDMWaitOp) -> None:
     """The counter is of instructions: no copy has fewer than one of each warp."""
     check(c, op)
     c.f.call("void", "llvm.amdgcn.s.wait.tensorcnt", const("i16", min(op.num, 63)))
+    c.set(op.results[0], None)
 
 
 @lowers(AMDGPU.name, ttgir.TDMPrefetchOp)

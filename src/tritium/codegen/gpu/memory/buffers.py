@@ -8,7 +8,7 @@ of 32 bits before it, and offsets are moved as far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from xdsl.ir import SSAValue
@@ -71,7 +71,7 @@ def _hardware(c: Context, op: Op) -> Buffers:
     return c.hardware.buffers
 
 
-def _buffer(c: Context, op: BufferOp) -> _Buffer:
+def _buffer(c: Context, op: BufferOp | ttgir.BufferAtomicCASOp) -> _Buffer:
     buffers, pointer = _hardware(c, op), c.scalar(op.ptr)
     if c.axis_info(op.offsets).non_negative:
         return _Buffer(buffers.resource(c, pointer, LARGEST), 0, LARGEST + 1)
@@ -167,6 +167,8 @@ def lane_places(
 
 @lowers(GPU, ttgir.BufferLoadToLocalOp)
 def copy(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
+    if op.other is not None and not are_zero(c.tile(op.other)):
+        raise c.unsupported(op, "other elements than zeros where the mask is false")
     offsets, masks, caching = c.tile(op.offsets), _tile(c, op.mask), Caching(op.cache, op.evict)
     buffer, buffers = _buffer(c, op), _hardware(c, op)
     size = memory_bytes(memory_of(op.dest).element_type)
@@ -179,18 +181,39 @@ def copy(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
 
 @lowers(GPU, ttgir.BufferAtomicRMWOp, scratch=scratch_bytes)
 def update(c: Context, op: ttgir.BufferAtomicRMWOp) -> None:
-    layout, values, offsets = layout_of(op.offsets.type), c.tile(op.value), c.tile(op.offsets)
-    masks, owner = _tile(c, op.mask), c.owner(layout, of_program=True)
+    buffers, values, masks = _hardware(c, op), c.tile(op.value), _tile(c, op.mask)
+
+    def change(resource: Any, place: Value, register: int) -> Value:
+        return buffers.update(c, op.atomic_rmw_op, resource, place, values[register])
+
+    _each(c, op, masks, change)
+
+
+@lowers(GPU, ttgir.BufferAtomicCASOp, scratch=scratch_bytes)
+def compare_and_swap(c: Context, op: ttgir.BufferAtomicCASOp) -> None:
+    buffers, expected, new = _hardware(c, op), c.tile(op.cmp), c.tile(op.val)
+
+    def change(resource: Any, place: Value, register: int) -> Value:
+        return buffers.compare_and_swap(c, resource, place, expected[register], new[register])
+
+    _each(c, op, None, change)
+
+
+def _each(
+    c: Context, op: ttgir.BufferAtomicRMWOp | ttgir.BufferAtomicCASOp,
+    masks: Sequence[Value] | None, change: Callable[[Any, Value, int], Value],
+) -> None:  # fmt: skip
+    """Change each element by one thread, in the order of other accesses that the op asks for."""
+    layout, offsets = layout_of(op.offsets.type), c.tile(op.offsets)
+    owner, size = c.owner(layout, of_program=True), memory_bytes(op.results[0].type)
     buffer, buffers, order = _buffer(c, op), _hardware(c, op), Order(op.sem, op.scope)
     if op.sem in (MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE):
         buffers.fence(c, order, release=True)
     found = dict[int, Value]()
     for register in distinct_registers(layout):
         condition = _both(c, owner, masks, register)
-        place = buffer.offset(c, offsets[register], memory_bytes(op.value.type), condition)
-        operand = values[register]
-        old = buffers.update(c, op.atomic_rmw_op, buffer.resource, place, operand)
-        found[register] = old
+        place = buffer.offset(c, offsets[register], size, condition)
+        found[register] = change(buffer.resource, place, register)
     if op.sem in (MemSemantic.ACQUIRE, MemSemantic.ACQUIRE_RELEASE):
         buffers.fence(c, order, release=False)
     handed_on(c, op, layout, found, owner)

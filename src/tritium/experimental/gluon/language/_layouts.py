@@ -453,9 +453,7 @@ class PaddedSharedLayout(SharedLayout):
         interval_padding_pairs: Any, shape: Any, order: Any, cga_layout: Any = ()
     ) -> PaddedSharedLayout:
         """The padded layout whose elements run along the axes in `order`, fastest first."""
-        part, rank = _get_shape_per_cta(shape, cga_layout), len(shape)
-        bases = [[1 << bit if i == axis else 0 for i in range(rank)]
-                 for axis in order for bit in range(part[axis].bit_length() - 1)]  # fmt: skip
+        bases = shared_linear.bases_in_order(order, _get_shape_per_cta(shape, cga_layout))
         return PaddedSharedLayout(interval_padding_pairs, bases, cga_layout, shape)
 
 

@@ -17,7 +17,7 @@ from tritium.ops.fields import operand, optional, unit_attr, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.amd.tensors import Placed, TensorCopyOp, gaps, loaded, pieces_of, stored
 from tritium.ops.ttgir.model import Buffer, state_of
-from tritium.ops.ttgir.types import check_barrier, check_memory
+from tritium.ops.ttgir.types import TOKEN, check_barrier, check_memory
 from tritium.ops.ttir.descriptor import block_of, check_indices
 from tritium.ops.ttir.memory import Tile
 
@@ -82,9 +82,11 @@ class TensorRowsOp(TensorCopyOp):
             )
         if ir.element_type(rows) not in (ir.i16, ir.i32):
             raise OpError(f"{cls.name}: rows are {describe(rows)}; i16 or i32 is required")
-        if gaps(cls.name, memory, store) is not None or pieces_of(memory) > 1:
+        gap = gaps(cls.name, memory, store)
+        if (gap is not None and (store or gap[0] > shape[1])) or pieces_of(memory) > 1:
             raise OpError(
-                f"{cls.name}: {describe(memory)}; memory without gaps and partitions is required"
+                f"{cls.name}: {describe(memory)}; memory without partitions, and with gaps "
+                f"{'nowhere' if store else 'after equal parts of rows at most'}, is required"
             )
         if ir.encoding_of(rows) is not None and hasattr(ir.encoding_of(rows), "to_linear"):
             rows_of(cls.name, rows)
@@ -111,8 +113,9 @@ class AsyncTDMGatherOp(TensorRowsOp):
     @classmethod
     def infer(
         cls, desc: ir.Type, rows: ir.Type, target: ir.Type, barrier: ir.Type | None, **attrs: Any
-    ) -> None:
+    ) -> ir.Type:
         cls.check(desc, rows, target, barrier, store=False)
+        return TOKEN
 
     def evaluate(
         self, context: Context, desc: Tile, rows: Any, result: Buffer, barrier: Buffer | None
@@ -140,8 +143,9 @@ class AsyncTDMScatterOp(TensorRowsOp):
     @classmethod
     def infer(
         cls, desc: ir.Type, rows: ir.Type, src: ir.Type, barrier: ir.Type | None, **attrs: Any
-    ) -> None:
+    ) -> ir.Type:
         cls.check(desc, rows, src, barrier, store=True)
+        return TOKEN
 
     def evaluate(
         self, context: Context, desc: Tile, rows: Any, src: Buffer, barrier: Buffer | None

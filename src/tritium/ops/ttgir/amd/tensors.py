@@ -31,8 +31,9 @@ from tritium.ops.fields import (
     variadic,
 )
 from tritium.ops.memory import Context
+from tritium.ops.ttgir.async_copy import check_tokens
 from tritium.ops.ttgir.model import AsyncState, Buffer, Copy, state_of
-from tritium.ops.ttgir.types import MemDescType, check_barrier, check_memory, memdesc_of
+from tritium.ops.ttgir.types import TOKEN, MemDescType, check_barrier, check_memory, memdesc_of
 from tritium.ops.ttir.descriptor import block_of
 from tritium.ops.ttir.memory import CachedOp, Tile
 
@@ -283,11 +284,12 @@ class AsyncTDMCopyGlobalToLocalOp(TensorCopyOp):
     def infer(
         cls, desc: ir.Type, target: ir.Type, barrier: ir.Type | None, *, warps: int,
         warp_used_hint: int, **attrs: Any,
-    ) -> None:  # fmt: skip
+    ) -> ir.Type:  # fmt: skip
         _check_copy(cls.name, desc, target)
         active_warps(cls.name, warp_used_hint, warps)
         if barrier is not None:
             check_barrier(cls.name, barrier)
+        return TOKEN
 
     def evaluate(
         self, context: Context, desc: Tile, result: Buffer, barrier: Buffer | None
@@ -314,7 +316,7 @@ class AsyncTDMFusedCopyOp(TensorCopyOp):
     def infer(
         cls, descs: Sequence[ir.Type], targets: Sequence[ir.Type], *, warps: int,
         warp_used_hints: tuple[int, ...], **attrs: Any,
-    ) -> None:  # fmt: skip
+    ) -> ir.Type:  # fmt: skip
         count = len(descs)
         if not 2 <= count <= MOST_FUSED or not count == len(targets) == len(warp_used_hints):
             raise OpError(
@@ -333,6 +335,7 @@ class AsyncTDMFusedCopyOp(TensorCopyOp):
             used |= chosen
         if len({len(block_of(cls.name, desc).get_shape()) for desc in descs}) > 1:
             raise OpError(f"{cls.name}: {describe(*descs)}; descriptors of one rank are required")
+        return TOKEN
 
     def evaluate(
         self, context: Context, descs: tuple[Tile, ...], targets: tuple[Buffer, ...]
@@ -364,10 +367,11 @@ class AsyncTDMCopyLocalToGlobalOp(TensorCopyOp):
     @classmethod
     def infer(
         cls, desc: ir.Type, src: ir.Type, barrier: ir.Type | None, **attrs: Any
-    ) -> None:
+    ) -> ir.Type:
         _check_copy(cls.name, desc, src, store=True)
         if barrier is not None:
             check_barrier(cls.name, barrier)
+        return TOKEN
 
     def evaluate(
         self, context: Context, desc: Tile, src: Buffer, barrier: Buffer | None
@@ -380,14 +384,16 @@ class AsyncTDMWaitOp(Op):
 
     name = "amdg.async_tdm_wait"
     effects = (waits(SHARED, Queue.TENSOR_COPY),)
-    syntax = "attrs"
+    syntax = "$asyncToken attrs"
+    asyncToken = variadic()
     num = i32_attr()
 
     @classmethod
-    def infer(cls, *, num: int) -> tuple[ir.Type, ...]:
+    def infer(cls, tokens: Sequence[ir.Type], *, num: int) -> ir.Type:
+        check_tokens(cls.name, tokens)
         if num < 0:
             raise OpError(f"{cls.name}: num is {num}; 0 or more is required")
-        return ()
+        return TOKEN
 
-    def evaluate(self, context: Context) -> None:
+    def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
         state_of(context).wait_tensor_copies(self.num)

@@ -48,7 +48,10 @@ def lgamma(x: Lanes) -> Lanes:
     t, factor, below = _to_two(a)
     large = a >= _STIRLING_FROM
     log = apply("log", select(large, a, factor))
-    near = t * polynomial(t, s.LGAMMA_TWO) + select(below, -log, log)
+    # Below 2 the first two terms cancel for the most part.
+    first, low = two_product(t, polynomial(t, s.LGAMMA_TWO[1:]))
+    first, lost = two_sum(t.constant(s.LGAMMA_TWO[0]), first)
+    near = t * (first + (lost + low)) + select(below, -log, log)
     half_log_2pi = c.HALF_LOG_2PI_F64
     far = (a - 0.5) * (log - 1.0) + (half_log_2pi[0] - 0.5 + _stirling_rest(a))
     positive = select(large, far, near)

@@ -94,13 +94,10 @@ class AMDWMMALayout(DistributedLayout):
         given = self.warp_bases
         if any(len(basis) != self.rank for basis in [*given, *(self.reg_bases or ())]):
             raise ValueError(f"{self}: a basis of another rank; {self.rank} is required")
-        warps = tuple(1 << max((b[a] for b in given), default=0).bit_length()
-                      for a in range(self.rank))  # fmt: skip
-        bases = () if given == counted(warps) else _tuples(given)
-        return AMDWmmaEncoding.make(
-            version=self.version, isTranspose=self.transposed, warpsPerCTA=warps,
+        return AMDWmmaEncoding.of_bases(
+            _tuples(self.reg_bases or ()), _tuples(given), self.rank,
+            version=self.version, isTranspose=self.transposed,
             instrShape=tuple(self.instr_shape or (16, 16, 16)), CGALayout=_tuples(self.cga_layout),
-            registerBases=_tuples(self.reg_bases or ()), warpBases=bases,
         )  # fmt: skip
 
     @classmethod

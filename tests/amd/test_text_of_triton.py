@@ -1,0 +1,146 @@
+"""ttgir that Triton 3.9 writes for AMD GPUs, and its ops by themselves, compiled and executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tritium
+from tests.amd.execution.run import execute
+from tests.amd.kernels import TARGETS
+from tritium.backends.compiler import GPUTarget
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
+
+FILES = Path(__file__).parents[1] / "ir" / "release_3_9"
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+E2M1 = np.concatenate([E2M1, -E2M1])
+
+
+def compiled(path: Path, arch: str) -> Any:
+    return tritium.compile(str(path), target=GPUTarget("hip", arch, TARGETS[arch]))
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+def test_waves_that_take_turns(last_first: bool) -> None:
+    """`amdg.cond_barrier`, `rocdl.s.barrier` and copies into memory with gaps."""
+    kernel, rng = compiled(FILES / "amd_pingpong.ttgir", "gfx950"), np.random.default_rng(0)
+    a, b = ((rng.integers(-4, 5, s) / 2).astype(ml_dtypes.float8_e4m3fn)
+            for s in ((256, 144), (144, 256)))  # fmt: skip
+    c = np.zeros((256, 256), np.float32)
+    execute(kernel, (1,), (a, b, c, 144, 144, 256), last_first=last_first)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
+
+
+def test_products_of_numbers_times_scales() -> None:
+    """Rows of A of e4m3, columns of B of e2m1, with a scale for each 32 elements of K."""
+    kernel, rng = compiled(FILES / "amd_scaled.ttgir", "gfx942"), np.random.default_rng(1)
+    a = (rng.integers(-4, 5, (64, 128)) / 2).astype(ml_dtypes.float8_e4m3fn)
+    b = rng.integers(0, 256, (64, 64), np.uint8)
+    scales = [rng.integers(125, 130, (64, 4), np.uint8) for _ in range(2)]
+    c = np.zeros((64, 64), np.float32)
+    execute(kernel, (1,), (a, b, *scales, c, 128, 128, 64, 4))
+    left, right = (np.repeat(2.0 ** (s.astype(float) - 127), 32, 1) for s in scales)
+    columns = np.stack([E2M1[b & 15], E2M1[b >> 4]], 2).reshape(64, 128)
+    np.testing.assert_array_equal(c, (a.astype(float) * left) @ (columns * right).T)
+
+
+def test_copies_of_blocks_of_tensors() -> None:
+    assert "llvm.amdgcn.tensor.load.to.lds" in compiled(
+        FILES / "amd_tensors.ttgir", "gfx1250"
+    ).asm["llir"]
+
+
+def rows(name: str, pointer: str, columns: int, element: str) -> str:
+    """Text that loads a tile of 64 rows, one to a thread."""
+    tile, axes = f"tensor<64x{columns}xTYPE, #c{columns}>", list[str]()
+    for axis, (count, factor) in enumerate(((64, columns), (columns, 1))):
+        line = f"tensor<{count}xi32, #ttg.slice<{{dim = {1 - axis}, parent = #c{columns}}}>>"
+        wide = f"tensor<{'64x1' if axis == 0 else f'1x{columns}'}xi32, #c{columns}>"
+        at = f"%{name}{axis}"
+        axes.append(f"""
+    {at}r = tt.make_range {{end = {count} : i32, start = 0 : i32}} : {line}
+    {at}f = arith.constant dense<{factor}> : {line}
+    {at}m = arith.muli {at}r, {at}f : {line}
+    {at}e = tt.expand_dims {at}m {{axis = {1 - axis} : i32}} : {line} -> {wide}
+    {at} = tt.broadcast {at}e : {wide} -> {tile.replace("TYPE", "i32")}""")
+    return "".join(axes) + f"""
+    %{name}i = arith.addi %{name}0, %{name}1 : {tile.replace("TYPE", "i32")}
+    %{name} = amdg.buffer_load %{pointer}[%{name}i] : {tile.replace("TYPE", element)}"""
+
+
+def program(name: str, arguments: str, body: str) -> str:
+    layouts = "".join(
+        f"#c{n} = #ttg.blocked<{{sizePerThread = [1, {n}], threadsPerWarp = [64, 1], "
+        "warpsPerCTA = [1, 1], order = [1, 0]}>\n" for n in (2, 16, 32)
+    )  # fmt: skip
+    return f"""{layouts}#line = #ttg.blocked<{{sizePerThread = [1], threadsPerWarp = [64],
+  warpsPerCTA = [1], order = [0]}}>
+module attributes {{"ttg.num-warps" = 1 : i32, "ttg.threads-per-warp" = 64 : i32}} {{
+  tt.func public @{name}({arguments}) {{{body}
+    tt.return
+  }}
+}}
+"""
+
+
+def run(text: str, folder: Path, arrays: list[np.ndarray], evaluated: bool) -> None:
+    """Evaluate a program, or execute what it is compiled to."""
+    if not evaluated:
+        path = folder / "program.ttgir"
+        path.write_text(text)
+        execute(compiled(path, "gfx942"), (1,), arrays)
+        return
+    memory = Memory([(a.ctypes.data, a.nbytes) for a in arrays])
+    function: Any = next(op for op in parse_module(text).ops if op.name == "tt.func")
+    module = function.parent_op()
+    values = [np.uint64(a.ctypes.data) for a in arrays]
+    Evaluator(module, memory).launch(function.sym_name, values, (1,))
+
+
+UPCAST = program("upcast", "%x: !tt.ptr<i8>, %s: !tt.ptr<i8>, %o: !tt.ptr<bf16>", (
+    rows("codes", "x", 16, "i8") + rows("scales", "s", 2, "i8") + rows("old", "o", 32, "bf16") + """
+    %y = amdg.scaled_upcast_fp4 %codes scale %scales {axis = 1 : i32} : tensor<64x16xi8, #c16>,
+      tensor<64x2xi8, #c2> -> tensor<64x32xbf16, #c32>
+    amdg.buffer_store %y, %o[%oldi] : tensor<64x32xbf16, #c32>"""
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_scales_of_runs(evaluated: bool, tmp_path: Path) -> None:
+    """One for 16 numbers; 255 is NaN, and 0 a power of two as others are."""
+    rng = np.random.default_rng(2)
+    x, s = rng.integers(0, 256, (64, 16), np.uint8), rng.integers(0, 256, (64, 2), np.uint8)
+    s[:2] = [[255, 0], [254, 1]]
+    out = np.zeros((64, 32), ml_dtypes.bfloat16)
+    run(UPCAST, tmp_path, [x, s, out], evaluated)
+    numbers = np.stack([E2M1[x & 15], E2M1[x >> 4]], 2).reshape(64, 32)
+    factors = np.repeat(np.where(s == 255, np.nan, 2.0 ** (s.astype(float) - 127)), 16, 1)
+    with np.errstate(over="ignore"):
+        wanted = (numbers * factors).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(out.astype(float), wanted.astype(float))
+
+
+SWAP = program("swap", "%p: !tt.ptr<i32>, %o: !tt.ptr<i32>", """
+    %i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32, #line>
+    %two = arith.constant dense<2> : tensor<64xi32, #line>
+    %hundred = arith.constant dense<100> : tensor<64xi32, #line>
+    %at = arith.divsi %i, %two : tensor<64xi32, #line>
+    %new = arith.addi %i, %hundred : tensor<64xi32, #line>
+    %old = amdg.buffer_atomic_cas acq_rel, gpu, %at, %new, %p[%at] : tensor<64xi32, #line>
+    amdg.buffer_store %old, %o[%i] : tensor<64xi32, #line>""")
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_compare_and_swap(evaluated: bool, tmp_path: Path) -> None:
+    """Of two lanes at one place the first finds what it expects."""
+    memory, old = np.arange(32, dtype=np.int32), np.zeros(64, np.int32)
+    run(SWAP, tmp_path, [memory, old], evaluated)
+    new = np.arange(100, 164, 2)
+    np.testing.assert_array_equal(memory, new)
+    np.testing.assert_array_equal(old, np.stack([np.arange(32), new], 1).reshape(64))
