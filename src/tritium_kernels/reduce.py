@@ -321,6 +321,23 @@ def _derivative(function: PostprocessFn) -> Any:
     return function.derivative
 
 
+def _factors(
+    scale: Tensor | None, x_mxscale: Tensor | None, strides: Sequence[int] | None,
+    shape: tuple[int, ...],
+) -> Tensor | None:  # fmt: skip
+    """The factor of each element of x: its scale times that of its block."""
+    if x_mxscale is None:
+        return scale
+    size = BLOCK_SIZES[x_mxscale.dtype]
+    if strides is not None:
+        x_mxscale = x_mxscale.as_strided((*shape[:2], cdiv(shape[2], size)), strides)
+    ones = torch.ones(x_mxscale.shape, device=x_mxscale.device).to(torch.float8_e5m2)
+    factors = upcast_from_mxfp_torch(
+        ones.repeat_interleave(size, 2)[..., : shape[2]], x_mxscale, torch.float32, 2
+    )
+    return factors if scale is None else factors * scale
+
+
 def reduce_backward(
     dy: Tensor, x_shape: Sequence[int], dim: int, mask: Tensor | None, scale: Tensor | None,
     x_mxscale: Tensor | None, x_flex: InFlexData, postprocess_fn1: PostprocessFn | None,
@@ -331,16 +348,14 @@ def reduce_backward(
     """Write the gradient of x to dx.
 
     Args:
-        x_strides, ...: strides with which the memory of dx, mask and scale is seen as of `x_shape`;
-            None: those of the tensors, broadcast.
+        x_strides, ...: strides with which the memory of dx, mask and scale is seen as of `x_shape`,
+            that of x_mxscale as of its blocks; None: those of the tensors, broadcast.
         sums: float32, without gaps, what `postprocess_fn1` was applied to.
     """
     first = postprocess_fn1 or _SUMS
     n, derivative = first.specs.reduction_n, None
     if first.specs.fn is not None:
         derivative = _derivative(first)
-    if x_mxscale is not None or x_mx_strides is not None:
-        raise refuse("reduce", "x_mxscale", "is given with a gradient wanted", "None")
     shape = tuple(x_shape)
     seen = [
         t if t is None or strides is None else t.as_strided(shape, strides)
@@ -350,7 +365,8 @@ def reduce_backward(
     assert target is not None
     dim, _ = _check(target, dim, None, x_flex)
     mask = _broadcast("mask", seen[1], dx, shape, _MASKS)
-    scale = _broadcast("scale", seen[2], dx, shape, _FLOATS)
+    scale = _broadcast("scale", _factors(seen[2], x_mxscale, x_mx_strides, shape), dx, shape,
+                       _FLOATS)  # fmt: skip
     terms, mask, scale = (
         None if t is None else t.movedim(dim, 0) for t in (target, mask, scale)
     )
@@ -375,20 +391,29 @@ def reduce_backward(
 
 class _Reduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, options: dict[str, Any]) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, dim: int, options: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
         ctx.dim, ctx.options = dim, options
         ctx.like = x.shape, x.dtype
         function = options["postprocess_fn1"]
         ctx.has_function = function is not None and function.specs.fn is not None
         if ctx.has_function:
             ctx.save_for_backward(x)
-        return reduce_forward(x, dim, **options)[0]
+        y, y_mxscale = reduce_forward(x, dim, **options)
+        ctx.has_mx = y_mxscale is not None
+        if y_mxscale is not None:
+            ctx.mark_non_differentiable(y_mxscale)
+        return y, y_mxscale
 
     @staticmethod
     @once("reduce")
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
         given, (shape, dtype) = ctx.options, ctx.like
-        same = {name: given[name] for name in ("mask", "scale", "x_flex", "unpadded_batch_size")}
+        if ctx.has_mx:
+            raise NotImplementedError("reduce: the gradient of a result that has MX scales")
+        names = ("mask", "scale", "x_mxscale", "x_flex", "unpadded_batch_size")
+        same: dict[str, Any] = {name: given[name] for name in names} | {"y_has_mx": False}
         sums = None
         if ctx.has_function:
             _derivative(given["postprocess_fn1"])
@@ -420,7 +445,7 @@ def reduce(
         x: a tensor of three dimensions.
         mask, scale: are broadcast to the shape of x. No gradient flows to scale.
         x_mxscale: the MX scales of x, which is then float8, or e2m1 in uint8: one scale for 32
-            columns (E8M0 in uint8) or for 16 columns (float8_e4m3fn).
+            columns (E8M0 in uint8) or for 16 columns (float8_e4m3fn). No gradient flows to it.
         x_flex, x_global_scale: factors of all of x.
         y: a tensor to write the result to.
         y_dtype: the dtype of the result; by default that of x.
@@ -456,20 +481,21 @@ def reduce(
         for name in ("y", "postprocess_fn2", "x_global_scale"):
             if options[name] is not None:
                 raise refuse("reduce", name, "is given with a gradient wanted", "None")
-        return _Reduce.apply(x, dim, options), None
+        return _Reduce.apply(x, dim, options)
     return reduce_forward(x, dim, **options)
 
 
 def reduce_torch(
     x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
-    x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,
-    y_flex: OutFlexData = UNSCALED_RESULT, y_flex_saturate_inf: bool = False,
+    x_mxscale: Tensor | None = None, x_flex: InFlexData | None = None,
+    y_flex: OutFlexData | None = None, y_flex_saturate_inf: bool = False,
     postprocess_fn1: Any = None, unpadded_batch_size: int | Tensor | None = None,
 ) -> tuple[Tensor, None]:  # fmt: skip
     """`reduce` by torch's functions, for comparison; `postprocess_fn1` takes a torch tensor.
 
     `y_flex.actual_scale` is written as `reduce` does. Rows that are not computed are 0.
     """
+    x_flex, y_flex = x_flex or UNSCALED, y_flex or UNSCALED_RESULT
     dim, shape = _check(x, dim, x_mxscale, x_flex)
     x = x_flex.reinterpret(x)
     if x_mxscale is None:

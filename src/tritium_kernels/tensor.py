@@ -14,7 +14,12 @@ from tritium_kernels.errors import check_choice, refuse
 from tritium_kernels.tensor_details.bitmatrix import (
     BitmatrixMetadata as BitmatrixMetadata,
 )
-from tritium_kernels.tensor_details.bitmatrix import make_bitmatrix_metadata
+from tritium_kernels.tensor_details.bitmatrix import (
+    make_bitmatrix_metadata as make_bitmatrix_metadata,
+)
+from tritium_kernels.tensor_details.bitmatrix import (
+    make_bitmatrix_metadata_torch as make_bitmatrix_metadata_torch,
+)
 from tritium_kernels.tensor_details.dtype import BIT as BIT
 from tritium_kernels.tensor_details.dtype import FP4 as FP4
 from tritium_kernels.tensor_details.layout_details.strided import StridedLayout
@@ -32,6 +37,9 @@ from tritium_kernels.tensor_details.ragged_tensor import (
 )
 from tritium_kernels.tensor_details.ragged_tensor import (
     remap_ragged_tensor_metadata as remap_ragged_tensor_metadata,
+)
+from tritium_kernels.tensor_details.ragged_tensor import (
+    remap_ragged_tensor_metadata_torch as remap_ragged_tensor_metadata_torch,
 )
 from tritium_kernels.tensor_details.storage import Storage as Storage
 from tritium_kernels.tensor_details.storage import Tensor as Tensor

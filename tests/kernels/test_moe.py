@@ -356,6 +356,25 @@ def test_gradient_of_functions_of_sums(function, exact, dim: int):
     assert x.grad.abs().max() > 0.1
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradient_of_sums_of_mx_terms(dim: int):
+    x, scales = downcast_to_mxfp(normal(6, 5, 70), torch.float8_e4m3fn, 2)
+    mask = (normal(6, 5, 1) > 0.3).to(torch.int8).expand(6, 5, 70)
+    factor = normal(6, 5, 70)
+    x = x.requires_grad_()
+    y, none = reduce(x, dim, mask, factor, scales, y_has_mx=False, y_dtype=torch.float32)
+    assert none is None
+    y.sum().backward()
+    exact = torch.ldexp(mask * factor, (scales.int() - 127).repeat_interleave(32, 2)[..., :70])
+    assert torch.equal(x.grad.float(), exact.to(torch.float8_e4m3fn).float())
+    y, y_scales = reduce(x, dim, x_mxscale=scales)
+    assert y_scales.shape == (y.shape[0], 3)
+    with pytest.raises(NotImplementedError, match="the gradient of a result that has MX scales"):
+        y.float().sum().backward()
+    same, _ = reduce_torch(x.detach(), dim, x_mxscale=scales, x_flex=None, y_flex=None)
+    close(reduce(x.detach(), dim, x_mxscale=scales, y_has_mx=False)[0], same)
+
+
 def _glu(sums, alpha: float, limit: float | None):
     gate, linear = sums[..., ::2], sums[..., 1::2]
     if limit is not None:

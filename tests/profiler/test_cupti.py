@@ -147,7 +147,7 @@ def test_kernels_are_recorded_where_they_were_launched(fake: Fake) -> None:
 
 
 def test_described_launches(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    proton.start("out", backend="cupti", hook="triton")
+    session = proton.start("out", backend="cupti", hook="triton")
 
     class During(proton.hooks.Hook):
         """Launches on the fake device while the kernel is launched."""
@@ -161,7 +161,7 @@ def test_described_launches(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None
     proton.start("other", hook=During())
     with proton.scope("s"):
         kernel[(1,)](np.zeros(1, np.float32))
-    proton.finalize(0)
+    proton.finalize(session)
     root = json.loads(Path("out.hatchet").read_text())[0]
     _, device = device_of(Recording(False))
     assert children(children(root)["s"])["described"]["metrics"] == {
@@ -175,7 +175,7 @@ def test_cupti_that_refuses(fake: Fake) -> None:
         proton.start("out", backend="cupti")
     assert proton.context.depth() is None
     fake.refuse = False
-    assert proton.start("out", backend="cupti") == 0
+    assert proton.start("out", backend="cupti") is not None
 
 
 def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ COUNTS = {"load": PROGRAMS, "load/inner": PROGRAMS, "load/inner/callee": PROGRAM
 
 def counts(found: dict[str, Any]) -> dict[str, int]:
     below = "outer/steps/"
-    return {path.removeprefix(below): metrics["scope_count (exc)"]
+    return {path.removeprefix(below): metrics["scope_count"]
             for path, metrics in found.items() if path.startswith(below)}  # fmt: skip
 
 
@@ -103,8 +103,8 @@ def test_native_records() -> None:
     found = run()
     assert counts(found) == COUNTS
     kernel = found["outer/steps"]
-    assert kernel["count"] == 1 and kernel["scope_count (exc)"] == PROGRAMS
-    times = {path: m["scope_time (ns)(exc)"] for path, m in found.items() if path != "outer"}
+    assert kernel["count"] == 1 and kernel["scope_count"] == PROGRAMS
+    times = {path: m["scope_time (ns)"] for path, m in found.items() if path != "outer"}
     assert all(time >= 0 for time in times.values())
     top = sum(times[f"outer/steps/{n}"] for n in ("load", "step", "odd"))
     assert top <= times["outer/steps"]
@@ -143,7 +143,7 @@ def test_the_last_records_stay() -> None:
     lost = 2 * (PROGRAMS + sum(COUNTS.values())) - 16
     with pytest.warns(UserWarning, match=f"lost the first {lost} records of a launch of steps"):
         found = run(mode="default:buffer_size=543")  # 16 records
-    assert sum(counts(found).values()) + found["outer/steps"]["scope_count (exc)"] <= 8
+    assert sum(counts(found).values()) + found["outer/steps"]["scope_count"] <= 8
 
 
 def test_uninstrumented_kernels_have_no_records() -> None:

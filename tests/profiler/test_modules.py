@@ -56,8 +56,8 @@ def test_depth(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     session = profiler.start()
     with profiler.scope("a"), profiler.metadata_state("kernel"):
         assert context.depth(session) == 2
-    with pytest.raises(ValueError, match="no session 7"):
-        context.depth(7)
+    with pytest.raises(IndexError, match=r"depth: Session has not been initialized: -7"):
+        context.depth(-7)
     profiler.deactivate(session, flushing=True)
     profiler.finalize()
     assert context.depth() is None

@@ -44,7 +44,6 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def record(**options) -> dict:
     x = np.zeros(4, np.float32)
     session = proton.start("out", **options)
-    assert session == 0
     for _ in range(3):
         copy[(1,)](x, 5)
     with proton.scope("outer", {"steps": 2}), proton.cpu_timed_scope("inner"):
@@ -76,7 +75,7 @@ def test_launches_are_recorded_under_their_scopes():
     assert top["outer"]["metrics"] == {"steps": 2} and top["plain"]["metrics"]["count"] == 1
     inner = children(top["outer"])["inner"]
     assert set(children(inner)) == {"plain", "copy_7"}
-    assert inner["metrics"]["cpu_time (ns)(exc)"] > 0
+    assert inner["metrics"]["cpu_time (ns)"] > 0
     assert devices["CPU"]["0"]["num_sms"] >= 1
     assert not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook
 
@@ -124,7 +123,7 @@ def test_decorators_sessions_and_threads(monkeypatch):
         plain[(1,)](x)
 
     first, second = proton.start("a"), proton.start("b")
-    assert (first, second) == (0, 1)
+    assert second == first + 1
     with proton.scope("main"):
         thread = threading.Thread(target=work)
         thread.start()
@@ -151,7 +150,7 @@ def test_a_second_start_of_a_name_continues_its_session():
     assert proton.start("./same", hook="triton") == first != other
     plain[(1,)](x)
     copy[(1,)](x, 5)
-    with pytest.raises(ValueError, match=r"session 0 is open with the name 'same' and data='tree'"):
+    with pytest.raises(ValueError, match=r"is open with the name 'same' and data='tree'"):
         proton.start("same", data="trace")
     proton.finalize()
     top = children(json.loads(Path("same.hatchet").read_text())[0])
@@ -197,8 +196,10 @@ def test_wrong_options(options, text):
 def test_wrong_uses():
     with pytest.raises(TypeError, match="name is 3"):
         proton.start(3)
-    with pytest.raises(ValueError, match="finalize: there is no session 5"):
-        proton.finalize(5)
+    proton.finalize(session := 1 << 40)  # which there is not
+    for use in (proton.activate, proton.deactivate, proton.data.get):
+        with pytest.raises(IndexError, match=f": Session has not been initialized: {session}"):
+            use(session)
     proton.exit_scope("nothing")  # there is no session
     assert proton.enter_scope("nothing") is None
     session = proton.start("out")
@@ -276,9 +277,9 @@ def test_phases():
     found = [children(proton.data.get(session, n)[0])["plain"]["metrics"]["count"] for n in (0, 1)]
     assert found == [1, 2]
     assert msgpack.unpackb(proton.data.get_msgpack(session, 1)) == proton.data.get(session, 1)
-    with pytest.raises(ValueError, match=r"data\.get: session 0 has no phase 7; it has 0, 1"):
+    with pytest.raises(ValueError, match=r"data\.get: session \d+ has no phase 7; it has 0, 1"):
         proton.data.get(session, 7)
-    with pytest.raises(ValueError, match=r"data\.clear: there is no session 9"):
+    with pytest.raises(IndexError, match=r"data\.clear: Session has not been initialized: 9"):
         proton.data.clear(9)
     proton.data.clear(session, 1)
     assert not children(proton.data.get(session, 1)[0])
@@ -305,6 +306,31 @@ def test_messagepack():
     value = {"n": numbers, "long": "x" * 300, "longer": "x" * 70000, "s": "y" * 40,
              "many": list(range(20)), "d": {str(i): i for i in range(20)}}  # fmt: skip
     assert msgpack.unpackb(packed(value)) == value
+
+
+def test_numbers_of_sessions_go_on_and_scopes_end_with_them():
+    first = proton.start("out")
+    proton.enter_scope("left")
+    proton.enter_state("in")
+    proton.finalize()
+    assert proton.start("out") == first + 1
+    with proton.scope("s"):
+        pass
+    proton.finalize()
+    assert set(children(json.loads(Path("out.hatchet").read_text())[0])) == {"s"}
+
+
+def test_metrics_in_states():
+    proton.start("out")
+    with proton.state("in"), proton.scope("s", {"m": True, "own (exc)": 2.0}):
+        pass
+    with pytest.raises(ValueError, match=r"metrics\['v'\] has 1 numbers; it had 2 before"):
+        proton.enter_scope("t", metrics={"v": [1, 2]})
+        proton.exit_scope(metrics={"v": [1]})
+    proton.finalize()
+    scope = children(json.loads(Path("out.hatchet").read_text())[0])["s"]
+    assert scope["metrics"] == {"own": 2.0}
+    assert children(scope)["in"]["metrics"] == {"m": 1}
 
 
 def test_metrics_that_are_arrays():

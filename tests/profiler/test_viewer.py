@@ -40,7 +40,7 @@ def profile(tmp_path: Path) -> str:
         tmp_path / "p.hatchet",
         node("scope", [kernel("a", 4, 2_000_000, flops16=6e11, bytes=8_000_000),
                        kernel("b", 1, 500_000, flops16=1e11)],
-             **{"cpu_time (ns)(exc)": 9_000_000}),
+             **{"cpu_time (ns)": 9_000_000}),
         kernel("c", 5, 1_500_000, bytes=4_000_000),
     )  # fmt: skip
 

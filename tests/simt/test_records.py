@@ -34,7 +34,7 @@ def device(
 def test_trees() -> None:
     found = run()
     assert counts(found) == COUNTS
-    assert found["outer/steps"]["scope_count (exc)"] == PROGRAMS
+    assert found["outer/steps"]["scope_count"] == PROGRAMS
     assert found["outer/steps"]["device_type"] == "SIMT"
 
 

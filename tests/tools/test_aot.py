@@ -123,8 +123,9 @@ assert (out == 2).all()
 loaded = {{name.partition(".")[0] for name in sys.modules}}
 print(sorted(loaded & {{"xdsl", "llvmlite", "typer"}}))
 """
+    path = os.pathsep.join([SRC, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": SRC})  # fmt: skip
+                          env={**os.environ, "PYTHONPATH": path})  # fmt: skip
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

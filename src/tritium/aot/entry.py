@@ -55,7 +55,7 @@ def entry_ir(
         *([] if about is None else [_described(about)]),
         *_declared(scratch),
         f"define i32 @{name}_programs(i32 %gx, i32 %gy, i32 %gz, i64 %begin, i64 %end{rest}) {{",
-        *_programs(name, kernel, types, scratch),
+        *_programs(name, kernel, parameters, types, scratch),
         "}",
         *_failure(name),
         f"define i32 @{name}(ptr %stream{rest}) {{",
@@ -77,7 +77,10 @@ def _declared(scratch: int) -> list[str]:
     return ["declare ptr @aligned_alloc(i64, i64)", "declare void @free(ptr)"]
 
 
-def _programs(name: str, kernel: str, types: Sequence[str], scratch: int) -> list[str]:
+def _programs(
+    name: str, kernel: str, parameters: Sequence[tuple[str, str]], types: Sequence[str],
+    scratch: int,
+) -> list[str]:  # fmt: skip
     size = -(-max(scratch, 1) // 64) * 64
     lines = [
         f"  %args = alloca [{max(len(types), 1)} x i64], align 8",
@@ -86,10 +89,14 @@ def _programs(name: str, kernel: str, types: Sequence[str], scratch: int) -> lis
         f"  store [{FAULT.size} x i8] zeroinitializer, ptr %fault, align 8",
         f"  store [{CONTEXT.size} x i8] zeroinitializer, ptr %context, align 8",
     ]
-    for i, type in enumerate(types):
+    for i, ((_, held), type) in enumerate(zip(parameters, types, strict=True)):
+        value = f"%a{i}"
+        if held in ("i1", "u1"):  # in C any number but 0 is true
+            value = f"%truth{i}"
+            lines += [f"  %some{i} = icmp ne i8 %a{i}, 0", f"  {value} = zext i1 %some{i} to i8"]
         lines += [
             f"  %slot{i} = getelementptr i64, ptr %args, i64 {i}",
-            f"  store {type} %a{i}, ptr %slot{i}, align 8",
+            f"  store {type} {value}, ptr %slot{i}, align 8",
         ]
     memory = "null"
     if scratch:

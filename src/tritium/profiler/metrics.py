@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tritium.profiler import specs
-from tritium.profiler.tree import COUNT, EXCLUSIVE, SCOPE_COUNT, SCOPE_TIME, TIME, Node
+from tritium.profiler.tree import COUNT, CPU_TIME, SCOPE_COUNT, SCOPE_TIME, TIME, Node
 
 Value = Callable[[Node], float]
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SCALE = {"": 1.0, "g": 1e9, "t": 1e12}
-_TIMES = {"time": TIME, "cpu_time": f"cpu_time (ns){EXCLUSIVE}", "scope_time": SCOPE_TIME}
+_TIMES = {"time": TIME, "cpu_time": CPU_TIME, "scope_time": SCOPE_TIME}
 _TIME = re.compile(r"(?P<average>avg_)?(?P<kind>time|cpu_time|scope_time)/(?P<unit>s|ms|us|ns)")
 _RATE = re.compile(r"(?P<scale>[gt]?)(?P<what>flop(?:8|16|32|64)?|byte)/s")
 _WIDTHS = (8, 16, 32, 64)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritium.profiler.recording import Path, Recording, Span
+from tritium.profiler.tree import EXCLUSIVE
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNNERS = tuple(os.path.join(_PACKAGE, *path)
@@ -81,10 +82,16 @@ def active() -> list[Session]:
 
 
 def record(metrics: Mapping[str, Any]) -> None:
-    """Add metrics to the innermost scope, in all active sessions."""
+    """Add metrics to the innermost scope, in all active sessions: to its node of the state around,
+    a node's own ones to the scope itself."""
+    own = {name: value for name, value in metrics.items() if name.endswith(EXCLUSIVE)}
+    rest = {name: value for name, value in metrics.items() if name not in own}
     for session in active():
         around = frames() if session.context == "python" else ()
-        session.now.add((*around, *scopes.get()), metrics)
+        place = (*around, *scopes.get())
+        session.now.add(place, own)
+        if rest:
+            session.now.add((*place, *states.get()), rest)
 
 
 def record_span(begin: int, end: int, thread: str, process: str) -> None:

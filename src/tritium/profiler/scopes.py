@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tritium.profiler.flags import flags
 from tritium.profiler.recording import HOST
 from tritium.profiler.registry import record, record_span, scopes, states
+from tritium.profiler.tree import CPU_TIME, EXCLUSIVE
 from tritium.profiler.values import metrics_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,14 +31,19 @@ def _begin(name: str, metrics: dict[str, Any] | None) -> int:
         raise TypeError(f"profiler.scope: name is {name!r:.80}; a string is required")
     known = metrics_of(metrics, f"profiler.scope({name!r})") if metrics else {}
     scopes.set((*scopes.get(), name))
-    if known:
-        record(known)
+    record(known)
     return time.perf_counter_ns()
 
 
 def _end(begun: int) -> None:
     record_span(begun, time.perf_counter_ns(), threading.current_thread().name, HOST)
     scopes.set(scopes.get()[:-1])
+
+
+def leave_all() -> None:
+    """Forget the scopes and states around, which are those of sessions that have ended."""
+    for around in (scopes, states, _begins):
+        around.set(())
 
 
 def enter_scope(name: str, *, metrics: dict[str, Any] | None = None) -> int | None:
@@ -119,7 +125,7 @@ class scope(_Around):
 
 
 class cpu_timed_scope(scope):
-    """A scope whose time on the host is measured: the metric `cpu_time (ns)(exc)`.
+    """A scope whose time on the host is measured: the metric `cpu_time (ns)`.
 
     Raises `ValueError` where `metrics` has a `cpu_time` of its own.
     """
@@ -130,7 +136,7 @@ class cpu_timed_scope(scope):
         super().__init__(name, metrics)
 
     def _leave(self, begun: int) -> None:
-        record({"cpu_time (ns)(exc)": time.perf_counter_ns() - begun})
+        record({f"{CPU_TIME}{EXCLUSIVE}": time.perf_counter_ns() - begun})
         super()._leave(begun)
 
 

@@ -17,6 +17,7 @@ from tritium.profiler.hooks.instrumentation import InstrumentationHook
 from tritium.profiler.hooks.launch import LaunchHook
 from tritium.profiler.mode import BaseMode, InstrumentationMode, PCSampling
 from tritium.profiler.registry import Session, sessions
+from tritium.profiler.scopes import leave_all
 from tritium.profiler.timing import timing
 
 DEFAULT_PROFILE_NAME = "proton"
@@ -89,7 +90,9 @@ def start(
             _continue(number, other, session, added)
             return number
     hooks: list[Hook] = [_backend_hook(chosen_backend, asked), *added]
-    number = next(_numbers) if sessions else _first()
+    if not sessions:
+        leave_all()
+    number = next(_numbers)
     sessions[number], flags.profiling_on = session, True
     try:
         for each in hooks:
@@ -177,19 +180,12 @@ def _backend_hook(backend: str, mode: _Mode) -> Hook:
     return timing
 
 
-def _first() -> int:
-    """Numbers begin anew when no session is left."""
-    global _numbers
-    _numbers = itertools.count()
-    return next(_numbers)
-
-
 def chosen(session: int | None, function: str) -> list[int]:
-    """The numbers of a session or of all. Raises `ValueError` for one that there is not."""
+    """The numbers of a session or of all. Raises `IndexError` for one that there is not."""
     if session is None:
         return list(sessions)
     if session not in sessions:
-        raise ValueError(f"profiler.{function}: there is no session {session!r}")
+        raise IndexError(f"profiler.{function}: Session has not been initialized: {session!r}")
     return [session]
 
 
@@ -228,9 +224,10 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
     """End a session, or all, and write `<name>.hatchet` (`<name>.chrome_trace` for a timeline;
     `<name>.part_<n>...` for each of several phases). The command `proton` does it itself.
 
-    Raises `ValueError` for an `output_format` that what is kept has not.
+    A session that has ended, or that there never was, is left alone. Raises `ValueError` for an
+    `output_format` that what is kept has not.
     """
-    numbers = chosen(session, "finalize")
+    numbers = list(sessions) if session is None else [session] if session in sessions else []
     for number in numbers:
         known = DATA[sessions[number].data]
         if output_format and output_format not in known:

@@ -9,10 +9,14 @@ from typing import Any, cast
 
 COUNT, TIME = "count", "time (ns)"
 EXCLUSIVE = "(exc)"
-"""The end of the name of a metric that is a node's own: sums over what is below it mean nothing."""
+"""The end of the name of a metric that is a node's own when it is given; it is not kept."""
 
-SCOPE_TIME, SCOPE_COUNT = f"scope_time (ns){EXCLUSIVE}", f"scope_count {EXCLUSIVE}"
+CPU_TIME = "cpu_time (ns)"
+SCOPE_TIME, SCOPE_COUNT = "scope_time (ns)", "scope_count"
 """The time that all programs spent in a scope of a kernel, and how often they were in it."""
+
+OWN = frozenset({CPU_TIME, SCOPE_TIME, SCOPE_COUNT})
+"""The metrics that are a node's own: sums over what is below it mean nothing."""
 
 
 @dataclass
@@ -31,9 +35,11 @@ class Node:
         return node
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add numbers up, lists of them element by element; other values replace."""
+        """Add numbers up, lists of them element by element; other values replace. Raises
+        `ValueError` for lists of different lengths."""
         for name, value in metrics.items():
-            self.metrics[name] = _sum(self.metrics.get(name), value)
+            name = name.removesuffix(EXCLUSIVE).rstrip()
+            self.metrics[name] = _sum(name, self.metrics.get(name), value)
 
     def to_json(self) -> dict[str, Any]:
         """The node as hatchet reads it."""
@@ -53,11 +59,11 @@ class Node:
         return node
 
     def total(self, metric: str) -> float:
-        """A metric's sum over this node and all below; of an exclusive one, the node's own value.
+        """A metric's sum over this node and all below; of one of `OWN`, the node's own value.
         NaN where there is none."""
         own = self.metrics.get(metric)
         own = own if isinstance(own, (int, float)) else math.nan
-        if metric.endswith(EXCLUSIVE):
+        if metric in OWN:
             return own
         values = [own, *(child.total(metric) for child in self.children.values())]
         known = [value for value in values if not math.isnan(value)]
@@ -71,11 +77,13 @@ class Node:
         return list(found)
 
 
-def _sum(old: Any, new: Any) -> Any:
+def _sum(name: str, old: Any, new: Any) -> Any:
     if isinstance(new, list) and isinstance(old, list):
-        items = cast("list[Any]", old), cast("list[Any]", new)
-        if len(items[0]) == len(items[1]):
-            return [_sum(a, b) for a, b in zip(*items, strict=True)]
+        before, now = cast("list[Any]", old), cast("list[Any]", new)
+        if len(before) != len(now):
+            raise ValueError(f"profiler: metrics[{name!r}] has {len(now)} numbers; it had "
+                             f"{len(before)} before, to which they are added")  # fmt: skip
+        return [_sum(name, a, b) for a, b in zip(before, now, strict=True)]
     if isinstance(new, (int, float)) and isinstance(old, (int, float)):
         return old + new
     return cast(Any, new)

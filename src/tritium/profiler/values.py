@@ -29,9 +29,9 @@ def _value(name: str, value: Any, where: str) -> Any:
         value = value[0] if len(value) == 1 else value
     if isinstance(value, (list, tuple)):
         return [_value(name, item, where) for item in cast("list[Any]", value)]
-    if isinstance(value, bool) or not isinstance(value, Number):
+    if not isinstance(value, Number) or isinstance(value, complex):
         raise TypeError(f"{where}: metrics[{name!r}] is {value!r:.80}; a number is required")
     number: Any = value
-    if name in _INTEGRAL:
+    if name in _INTEGRAL or isinstance(number, bool):
         return int(number)
     return float(number) if name in _REAL or not isinstance(number, int) else number

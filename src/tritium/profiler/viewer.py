@@ -15,7 +15,7 @@ from typing import Any
 
 from tritium.profiler.metrics import HELP, Devices, value_of, without_unit
 from tritium.profiler.scopes import COMPUTE_METADATA_SCOPE_NAME
-from tritium.profiler.tree import EXCLUSIVE, Node
+from tritium.profiler.tree import OWN, Node
 
 FORMATS = ("full", "file_function_line", "function_line", "file_function")
 
@@ -57,8 +57,8 @@ def read(filename: str) -> tuple[Node, list[str], list[str], Devices]:
         ) from None
     _drop(tree, lambda name: name.startswith(COMPUTE_METADATA_SCOPE_NAME))
     names = tree.metric_names()
-    exclusive = [name for name in names if name.endswith(EXCLUSIVE)]
-    return tree, [name for name in names if name not in exclusive], exclusive, devices
+    exclusive = [name for name in names if name in OWN]
+    return tree, [name for name in names if name not in OWN], exclusive, devices
 
 
 def parse(
