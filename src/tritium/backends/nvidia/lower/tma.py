@@ -100,7 +100,7 @@ RELEASE = ".release.cluster.shared::cluster.b64"
 
 
 def _arrive(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
-    """Let one thread arrive at a barrier, be it of the block, of several, or of other blocks."""
+    """Arrive at a barrier of this block, at one that blocks share, or at those of other blocks."""
     if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
         _arrive_in_blocks(c, op, how + RELEASE, count, condition)
         return
