@@ -89,18 +89,6 @@ def _never_collect(value: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-def data_layout() -> str:
-    """The host's data layout, for the head of a module."""
-    with lock:
-        return str(_machine().target_data)
-
-
-def triple() -> str:
-    """The host's target triple, for the head of a module."""
-    with lock:
-        return _machine().triple
-
-
 def llvm_version() -> str:
     """The version of LLVM that compiles (`22.1.0`)."""
     return ".".join(str(part) for part in llvm.llvm_version_info)  # pyright: ignore

@@ -143,7 +143,6 @@ def rebuild(
     op: OpT,
     operands: Sequence[SSAValue],
     kept_results: Sequence[int],
-    properties: Mapping[str, Attribute] | None = None,
     types: Sequence[Attribute] | None = None,
 ) -> OpT:
     """Replace `op` by one with these operands and only some of its results, its regions moved.
@@ -151,7 +150,7 @@ def rebuild(
     Results that are not kept must be unused. `types`: of the results, where they change.
     """
     kinds = types or [op.results[i].type for i in kept_results]
-    new = recreate(op, operands, kinds, properties)
+    new = recreate(op, operands, kinds)
     for index, result in zip(kept_results, new.results, strict=True):
         result.name_hint = op.results[index].name_hint
         op.results[index].replace_all_uses_with(result)

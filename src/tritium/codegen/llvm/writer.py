@@ -434,11 +434,11 @@ class Function:
             vector("i1", lanes(left.type)), f"icmp {predicate} {left}, {right.ref}"
         )
 
-    def fcmp(self, predicate: str, left: Value, right: Value, flags: str = "") -> Value:
+    def fcmp(self, predicate: str, left: Value, right: Value) -> Value:
         assert left.type == right.type, (predicate, left, right)
         return self.emit(
             vector("i1", lanes(left.type)),
-            f"fcmp {flags + ' ' if flags else ''}{predicate} {left}, {right.ref}",
+            f"fcmp {predicate} {left}, {right.ref}",
         )
 
     def select(self, condition: Value, then: Value, other: Value) -> Value:

@@ -28,6 +28,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
 from tritium.backends.cpu.lower.values import (
     NOTHING,
+    ZERO,
     At,
     Facts,
     Index,
@@ -121,6 +122,23 @@ class Emitter:
             self.push()
             yield loop
             self.pop()
+
+    def loops(
+        self, domain: Sequence[int], axes: Sequence[int], at: list[Index], write: Callable[[], None]
+    ) -> None:
+        """Loops over some axes of a domain around what `write` writes, where `at` has their
+        indices."""
+        if not axes:
+            write()
+            return
+        axis, *rest = axes
+        if domain[axis] == 1:
+            at[axis] = ZERO
+            self.loops(domain, rest, at, write)
+            return
+        with self.loop(domain[axis]) as loop:
+            at[axis] = Index(Kind.SCALAR, loop.index, 0, self.depth)
+            self.loops(domain, rest, at, write)
 
     def at_level(self, level: int, write: Callable[..., Any], *arguments: Any) -> Any:
         """Call `write(*arguments)` so that the straight-line code it emits lands at `level`."""

@@ -100,19 +100,22 @@ def inval_barrier(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.BarrierExpectOp)
 def barrier_expect(c: Context, op: Any) -> None:
-    text = f"@$1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.size};"
-    condition = _first(c, c.scalar(op.pred))
-    if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
-        _arrive_in_blocks(c, op, f"arrive.expect_tx{RELEASE}", f", {op.size}", c.scalar(op.pred))
-        return
-    if blocks_of_barrier(op.alloc.type):
-        text = f"@$1 mbarrier.arrive.expect_tx{RELEASE} _, [$0], {op.size};"
-        c.asm("void", text, "r,b,~{memory}", _shared_barrier(c, op.alloc), condition)
-        return
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+    _arrive(c, op, "arrive.expect_tx", f", {op.size}", c.scalar(op.pred))
 
 
 RELEASE = ".release.cluster.shared::cluster.b64"
+
+
+def _arrive(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
+    """Arrive at a barrier of this block, at one that blocks share, or at those of other blocks."""
+    if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
+        _arrive_in_blocks(c, op, how + RELEASE, count, condition)
+        return
+    condition, place, barrier = _first(c, condition), ".shared::cta.b64", _barrier
+    if blocks_of_barrier(op.alloc.type):
+        place, barrier = RELEASE, _shared_barrier
+    text = f"@$1 mbarrier.{how}{place} _, [$0]{count};"
+    c.asm("void", text, "r,b,~{memory}", barrier(c, op.alloc), condition)
 
 
 def _arrive_in_blocks(
@@ -148,20 +151,11 @@ def arrive_barrier(c: Context, op: Any) -> None:
         text = "bar.warp.sync 0xffffffff; @$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
         first = c.f.icmp("eq", c.lane, c.i32(0))
         condition = first if condition is None else c.f.op("and", first, condition)
-    else:
-        if op.count > 1 and _arch(c) < 90:
-            raise c.unsupported(op, f"{op.count} arrivals at once, before sm_90")
-        count = f", {op.count}" if op.count > 1 else ""
-        if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
-            _arrive_in_blocks(c, op, f"arrive{RELEASE}", count, condition)
-            return
-        condition = _first(c, condition)
-        if blocks_of_barrier(op.alloc.type):
-            text = f"@$1 mbarrier.arrive{RELEASE} _, [$0]{count};"
-            c.asm("void", text, "r,b,~{memory}", _shared_barrier(c, op.alloc), condition)
-            return
-        text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0]{count};"
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+        c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+        return
+    if op.count > 1 and _arch(c) < 90:
+        raise c.unsupported(op, f"{op.count} arrivals at once, before sm_90")
+    _arrive(c, op, "arrive", f", {op.count}" if op.count > 1 else "", condition)
 
 
 @lowers(NVIDIA, ttgir.WaitBarrierOp)

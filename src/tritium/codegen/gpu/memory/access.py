@@ -93,11 +93,11 @@ def with_copies(layout: LinearLayout, found: Mapping[int, _T]) -> list[_T]:
     return [held[element] for element in elements]
 
 
-def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
+def plan(c: Context, pointer: SSAValue, mask: SSAValue | None) -> Access:
     """The accesses for a tile of pointers, or, by the first thread alone, for one pointer."""
     if not ir.shape_of(pointer.type):
         return Access(((0,),), c.first)
-    groups = register_groups(c.axis_info, c.address_info, pointer, mask, least)
+    groups = register_groups(c.axis_info, c.address_info, pointer, mask)
     return Access(groups, c.owner(layout_of(pointer.type), of_program=True))
 
 

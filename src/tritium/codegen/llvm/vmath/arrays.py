@@ -109,7 +109,7 @@ class _Writer(Function):
     def fneg(self, value: Value) -> Value:
         return _value(np.negative(value.ref))  # pyright: ignore[reportArgumentType]
 
-    def fcmp(self, predicate: str, left: Value, right: Value, flags: str = "") -> Value:
+    def fcmp(self, predicate: str, left: Value, right: Value) -> Value:
         a: Any = left.ref
         b: Any = right.ref
         unordered = np.isnan(a) | np.isnan(b)

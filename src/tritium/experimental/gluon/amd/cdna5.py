@@ -56,10 +56,8 @@ class TensorDescriptor:
         element: Any = str_to_ty(canonical_dtype(self.base.dtype))
         checked_layout(self.layout, self.block_shape, element)
 
-    @property
-    def mode(self) -> str:
-        """The kind of copies of blocks."""
-        return "tiled"
+    mode = "tiled"
+    """The kind of copies of blocks."""
 
     def of_kernel(self, descriptor: Any) -> Any:
         """An evaluated descriptor of the same tensor as Gluon's."""

@@ -41,10 +41,8 @@ class TensorDescriptor:
         )  # fmt: skip
         checked_layout(self.layout, list(self.block_shape), 8 * int(self.base.dtype.itemsize))
 
-    @property
-    def mode(self) -> str:
-        """The kind of copies of blocks."""
-        return "tiled"
+    mode = "tiled"
+    """The kind of copies of blocks."""
 
     def of_kernel(self, descriptor: Any) -> Any:
         """An evaluated descriptor of the same tensor as Gluon's."""
@@ -125,10 +123,8 @@ class TensorDescriptorIm2Col:
                 "channels"
             )
 
-    @property
-    def mode(self) -> str:
-        """The kind of copies of blocks."""
-        return "im2col"
+    mode = "im2col"
+    """The kind of copies of blocks."""
 
     def of_pointer(self, pointer: Any) -> Any:
         """An evaluated descriptor of the tensor at a pointer of the kernel language."""

@@ -179,22 +179,8 @@ class _Loops:
         self.e.push()
         lane = self.shape.lane
         outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis, self.shape.block)]
-        self._outer(outer)
+        self.e.loops(nest.domain, outer, self.at, self._inner)
         self.e.pop()
-
-    def _outer(self, dims: list[int]) -> None:
-        if not dims:
-            self._inner()
-            return
-        dim, *rest = dims
-        size = self.nest.domain[dim]
-        if size == 1:
-            self.at[dim] = ZERO
-            self._outer(rest)
-            return
-        with self.e.loop(size) as loop:
-            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
-            self._outer(rest)
 
     def _inner(self) -> None:
         lane, axis = self.shape.lane, self.nest.axis

@@ -43,20 +43,9 @@ class _Scan:
     def run(self) -> None:
         self.e.push()
         dims = [d for d in range(len(self.domain)) if d not in (self.lane, self.axis)]
-        self._outer(dims)
+        write = self._along if self.axis == self.lane else self._across
+        self.e.loops(self.domain, dims, self.at, write)
         self.e.pop()
-
-    def _outer(self, dims: list[int]) -> None:
-        if not dims:
-            if self.axis == self.lane:
-                self._along()
-            else:
-                self._across()
-            return
-        dim, *rest = dims
-        with self.e.loop(self.domain[dim]) as loop:
-            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
-            self._outer(rest)
 
     def _values(self, at: At) -> list[Value]:
         copy(self.e, self.nest.copies, at)
