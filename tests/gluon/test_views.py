@@ -171,3 +171,25 @@ def test_slices_of_tensor_memory_that_there_are_not(part: tuple[int, int, int]) 
     with pytest.raises(CompilationError, match="tmem_subslice: ") as caught:
         compiled(tensor_kernel, "*i32", constants, 100)
     assert "memory.slice(first, count, dim=axis)" in str(caught.value)
+
+
+@gluon.jit
+def seen_otherwise_kernel(first: gl.constexpr, count: gl.constexpr, axis: gl.constexpr):
+    memory = allocate_tensor_memory(gl.float32, [256, 128], TensorMemoryLayout([128, 64], 1))
+    part = memory.slice(first, count, dim=axis)
+    part.reinterpret(gl.float32, [128, 64], TensorMemoryLayout([128, 64], 1))
+
+
+@pytest.mark.parametrize(("part", "is_run"), [
+    ((64, 64, 1), True), ((0, 32, 1), False), ((128, 128, 0), False),
+])  # fmt: skip
+def test_slices_of_tensor_memory_that_are_seen_otherwise(
+    part: tuple[int, int, int], is_run: bool
+) -> None:
+    """Each 64 columns of the tile are of 128 rows, the next 64 of the other rows."""
+    constants = dict(zip(("first", "count", "axis"), part, strict=True))
+    if is_run:
+        assert compiled(seen_otherwise_kernel, "", constants, 100)
+        return
+    with pytest.raises(CompilationError, match="a slice with other elements between its own"):
+        compiled(seen_otherwise_kernel, "", constants, 100)
