@@ -3,6 +3,7 @@ and layouts by their bases."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
     TensorMemoryScalesLayout,
+    allocate_tensor_memory,
 )
 
 TILE = gl.constexpr(gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0]))
@@ -125,3 +127,69 @@ def test_tensor_memory_by_its_bases(
 ) -> None:
     compiled(bases_kernel, "", {"layout": layout, "shape": shape})
     assert capsys.readouterr().out.strip() == f"{rows} {columns} {list(shape)}"
+
+
+@gluon.jit
+def tensor_kernel(
+    out, tiles: gl.constexpr, rows: gl.constexpr, first: gl.constexpr, count: gl.constexpr,
+    axis: gl.constexpr,
+):  # fmt: skip
+    memory = allocate_tensor_memory(gl.int32, [tiles, rows, 128], TensorMemoryLayout([128, 64], 1))
+    for n in gl.static_range(tiles):
+        tile = memory.index(n)
+        value = places(rows, 128) + n * rows * 128
+        tile.store(gl.convert_layout(value, tile.get_reg_layout()))
+    part = gl.convert_layout(memory.slice(first, count, dim=axis).index(0).load(), TILE)
+    gl.store(out + places(part.shape[0], part.shape[1]), part)
+
+
+@pytest.mark.parametrize(("tiles", "rows", "part", "columns"), [
+    (3, 128, (1, 2, 0), range(128, 256, 32)), (1, 256, (128, 128, 1), (64, 96, 192, 224)),
+    (1, 512, (128, 256, 1), (64, 96, 128, 160, 320, 352, 384, 416)), (1, 128, (3, 16, 2), (3,)),
+])  # fmt: skip
+def test_slices_of_tensor_memory(
+    tiles: int, rows: int, part: tuple[int, int, int], columns: Any
+) -> None:
+    """Tiles, and then blocks of 64 columns, lie side by side; blocks of rows within these."""
+    first, count, axis = part
+    data = np.arange(tiles * rows * 128, dtype=np.int32).reshape(tiles, rows, 128)
+    wanted = np.take(data, range(first, first + count), axis)[0]
+    out = np.zeros(wanted.shape, np.int32)
+    constants = {"tiles": tiles, "rows": rows, "first": first, "count": count, "axis": axis}
+    launcher("interpreted")(tensor_kernel, (1,), out, **constants)
+    np.testing.assert_array_equal(out, wanted)
+    text = compiled(tensor_kernel, "*i32", constants, 100).asm["ptx"]
+    added = dict(re.findall(r"add\.s32\s+(%r\d+), %r\d+, (\d+);", text))
+    loads = re.findall(r"tcgen05\.ld[^\[]*\[(%r\d+)\]", text)
+    assert [int(added[name]) for name in loads] == list(columns)
+
+
+@pytest.mark.parametrize("part", [(0, 64, 1), (64, 128, 1), (48, 32, 2), (0, 4, 0), (0, 1, 3)])
+def test_slices_of_tensor_memory_that_there_are_not(part: tuple[int, int, int]) -> None:
+    first, count, axis = part
+    constants = {"tiles": 2, "rows": 256, "first": first, "count": count, "axis": axis}
+    with pytest.raises(CompilationError, match="tmem_subslice: ") as caught:
+        compiled(tensor_kernel, "*i32", constants, 100)
+    assert "memory.slice(first, count, dim=axis)" in str(caught.value)
+
+
+@gluon.jit
+def seen_otherwise_kernel(first: gl.constexpr, count: gl.constexpr, axis: gl.constexpr):
+    memory = allocate_tensor_memory(gl.float32, [256, 128], TensorMemoryLayout([128, 64], 1))
+    part = memory.slice(first, count, dim=axis)
+    part.reinterpret(gl.float32, [128, 64], TensorMemoryLayout([128, 64], 1))
+
+
+@pytest.mark.parametrize(("part", "is_run"), [
+    ((64, 64, 1), True), ((0, 32, 1), False), ((128, 128, 0), False),
+])  # fmt: skip
+def test_slices_of_tensor_memory_that_are_seen_otherwise(
+    part: tuple[int, int, int], is_run: bool
+) -> None:
+    """Each 64 columns of the tile are of 128 rows, the next 64 of the other rows."""
+    constants = dict(zip(("first", "count", "axis"), part, strict=True))
+    if is_run:
+        assert compiled(seen_otherwise_kernel, "", constants, 100)
+        return
+    with pytest.raises(CompilationError, match="a slice with other elements between its own"):
+        compiled(seen_otherwise_kernel, "", constants, 100)

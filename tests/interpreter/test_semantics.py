@@ -74,6 +74,11 @@ class Counter:
         self.value += 1
         return self
 
+    @tritium.must_use_result
+    @jit
+    def ahead(self):
+        return self.value + 1
+
 
 def plain(a, b=2):
     return a * b + (1 if isinstance(a, int) else 0)
@@ -184,6 +189,7 @@ ERRORS = {
     "if i in (1, 2):\n    pass": "`in` is only supported for compile-time values",
     "assert C == 5, 'C must be 5'": "C must be 5",
     "fresh(i)": "The result of fresh is not being used. use it",
+    "c = Counter(i)\nc.ahead()": "The result of c.ahead is not being used",
     "v = endless(i)": "endless calls itself",
     "return i": "a kernel cannot return a value",
     "v = C()": "is not callable",

@@ -107,7 +107,21 @@ def _view(p: GluonProgram, text: str, data: np.ndarray) -> None:
 
 
 def _buffer(p: GluonProgram, m: Memory) -> bool:
-    """One of several buffers, by a constant or an argument."""
+    """One of several buffers, by a constant or an argument; or some of them, or a part of each."""
+    s = p.source
+    if s.random() < 0.4:
+        axis = s.choice((0, s.randrange(1, len(m.shape))))
+        size = m.shape[axis]
+        if axis:
+            length = s.choice([1 << i for i in range(size.bit_length())])
+            start = length * s.randrange(size // length)
+        else:
+            length = s.randint(1, size)
+            start = s.randint(0, size - length)
+        name, at = p.name("s"), (slice(None),) * (axis + 1) + (slice(start, start + length),)
+        p.line(f"{name} = {m.name}.slice({start}, {length}, dim={axis})")
+        p.memories.append(Memory(name, m.data[at], None, buffers=True))
+        return True
     number = p.source.randrange(m.shape[0])
     text = p.scalar(number) if p.source.random() < 0.5 else str(number)
     name = p.name("s")

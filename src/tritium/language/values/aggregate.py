@@ -84,6 +84,7 @@ class _BoundMethod:
     def __init__(self, function: JITCallable, owner: Any):
         self.__self__ = owner
         self.__func__ = function
+        self.must_use_result = function.must_use_result
         mark_builtin(self)  # pyright: ignore[reportArgumentType]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,9 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_memory import (
     COLUMNS,
+    ROWS,
     TensorEncoding,
+    TensorMemoryEncoding,
     TensorMemoryScalesEncoding,
 )
 from tritium.ops.base import Op
@@ -123,30 +125,57 @@ class TMemStoreOp(Op):
 
 
 class TMemSubSliceOp(MemDescView):
-    """The columns of the result's number from `offset` on."""
+    """The part of the result's size along the axis `dim` from `offset` on: columns, whole blocks of
+    rows, or several tiles of those side by side."""
 
     name = "ttng.tmem_subslice"
     syntax = "$src attrs : type(src) -> type(result)"
     offset = i32_attr()
+    dim = i32_attr(1)
 
     @classmethod
-    def infer(cls, src: ir.Type, *, offset: int, result: ir.Type | int) -> ir.Type:
+    def infer(cls, src: ir.Type, *, offset: int, result: ir.Type | int, dim: int = 1) -> ir.Type:
         memory = check_tensor_memory(cls.name, src)
-        *outer, columns = memory.get_shape()
-        size = result if isinstance(result, int) else check_memory(cls.name, result).get_shape()[-1]
-        if size < 1 or offset < 0 or offset % size or offset + size > columns:
+        shape = list(memory.get_shape())
+        if not 0 <= dim < len(shape):
+            raise OpError(f"{cls.name}: dim is {dim}; {describe(memory)} has {len(shape)} axes")
+        given = result if isinstance(result, int) else check_memory(cls.name, result)
+        size = given if isinstance(given, int) else given.get_shape()[dim]
+        unit, within = _parts_along(memory, dim)
+        inside = size > 0 and 0 <= offset <= shape[dim] - size
+        if not inside or (offset | size) % unit or (
+            offset % size and offset % within + size > within
+        ):
             raise OpError(
-                f"{cls.name}: {size} columns from {offset} on of {describe(memory)}; a multiple of "
-                "the size within the memory is required"
+                f"{cls.name}: {size} elements from {offset} on along axis {dim} of "
+                f"{describe(memory)}; a part of it is required, of multiples of {unit}, that "
+                f"begins at a multiple of its size or crosses no multiple of {within}"
             )
+        shape[dim] = size
         return memdesc_of(
-            (*outer, size), memory.element_type, memory.encoding, memory.mutable,
+            tuple(shape), memory.element_type, memory.encoding, memory.mutable,
             memory.allocation_shape(), memory.memory_space,
         )  # fmt: skip
 
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         type: Any = self.result_types[0]
-        return src.view(src.data[..., self.offset : self.offset + type.get_shape()[-1]])
+        part = slice(self.offset, self.offset + type.get_shape()[self.dim])
+        return src.view(src.data[(*(slice(None),) * self.dim, part)])
+
+
+def _parts_along(memory: MemDescType, axis: int) -> tuple[int, int]:
+    """The unit of slices along an axis of tensor memory, and the size of what they may be any part
+    of."""
+    encoding, whole = memory.encoding, memory.get_shape()[axis]
+    place = axis - len(memory.get_shape())
+    if place < -2:
+        return 1, whole
+    if not isinstance(encoding, TensorMemoryEncoding):
+        return (1, 1) if place == -1 else (whole, 1)
+    if place == -1:
+        return 1, encoding.get("blockN")
+    rows = encoding.get("blockM")  # two blocks of 64 rows lie between each other
+    return rows, whole if rows == ROWS else rows
 
 
 class TMemCopyOp(Op):

@@ -25,6 +25,7 @@ from tritium.ir.layouts.encodings import (
     linear,
     part_of,
 )
+from tritium.ir.layouts.tensor_memory import COLUMN, TensorEncoding
 from tritium.ops.elementwise import describe
 
 
@@ -153,15 +154,21 @@ def check_matrix(name: str, type: Any) -> MemDescType:
 def check_run(name: str, memory: MemDescType) -> None:
     """The memory must be one run: what is seen otherwise has no elements of others between its
     own, as a slice may have."""
-    encoding, shape = memory.encoding, memory.get_shape()
+    encoding: Any = memory.encoding
+    shape = memory.get_shape()
     whole = memory.allocation_shape()[-len(shape) :]
-    if shape == whole or not isinstance(encoding, SharedEncoding):
+    if shape == whole or not isinstance(encoding, SharedEncoding | TensorEncoding):
         return
-    buffers = len(shape) - encoding.rank
-    if shape[buffers:] == whole[buffers:]:
+    buffers = len(shape) - (encoding.rank if isinstance(encoding, SharedEncoding) else 2)
+    inner = shape[buffers:]
+    if inner == whole[buffers:]:
         is_run = shape[1:buffers] == whole[1:buffers]
+    elif isinstance(encoding, TensorEncoding):
+        columns = linear(encoding, whole[buffers:]).bases(COLUMN)
+        own = [all(x < n for x, n in zip(basis, inner, strict=True)) for basis in columns]
+        is_run = prod(shape[:buffers]) == 1 and all(own[: sum(own)])
     else:
-        inner, places = shape[buffers:], linear(encoding, whole[buffers:]).inverse()
+        places = linear(encoding, whole[buffers:]).inverse()
         offsets = [places.apply({f"dim{axis}": 1 << bit})[OFFSET] for axis, size in enumerate(inner)
                    for bit in range(size.bit_length() - 1)]  # fmt: skip
         is_run = prod(shape[:buffers]) == 1 and all(n < prod(inner) for n in offsets)

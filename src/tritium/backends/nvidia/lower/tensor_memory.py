@@ -347,14 +347,19 @@ def moved(c: Context, memory: Memory, columns: Value | int, type: Any) -> Memory
 @lowers(NVIDIA, ttgir.TMemSubSliceOp)
 def subslice(c: Context, op: Any) -> None:
     type, size = op.src.type, ir.bit_width(op.src.type.element_type)
-    layout = linear(type.encoding, type.allocation_shape()[-2:])
-    column, rest = 0, op.offset
-    for bit, basis in enumerate(layout.bases(COLUMN)):
-        if basis[1] and op.offset & basis[1]:
-            column, rest = column | 1 << bit, rest & ~basis[1]
-    if rest:
-        raise c.unsupported(op, f"from column {op.offset} on of {type}")
-    c.set(op.results[0], moved(c, c.memory(op.src), column * size // 32, op.results[0].type))
+    shape = type.allocation_shape()[-len(type.get_shape()) :]
+    offset: int = op.offset
+    axis = op.dim - len(shape)
+    if axis < -2:
+        columns = offset * type.encoding.columns_of(shape[op.dim + 1 :], size)
+    else:
+        layout = linear(type.encoding, shape[-2:])
+        steps: list[int] = [basis[axis] for basis in layout.bases(COLUMN)]
+        column = sum(1 << bit for bit, step in enumerate(steps) if offset & step)
+        if offset & ~sum(set(steps)):
+            raise c.unsupported(op, f"from {offset} on along axis {op.dim} of {type}")
+        columns = column * size // 32
+    c.set(op.results[0], moved(c, c.memory(op.src), columns, op.results[0].type))
 
 
 @lowers(NVIDIA, ttgir.MemDescIndexOp)

@@ -229,10 +229,9 @@ class tensor_memory_descriptor(memory_descriptor):
 
     @builtin
     def slice(self, start: int, length: int, dim: int = 1) -> tensor_memory_descriptor:
-        """The `length` columns from `start` on."""
-        if dim != self.rank - 1:
-            raise NotImplementedError(f"slices of tensor memory along axis {dim} are not built")
-        return self._view(ttgir.TMemSubSliceOp, offset=start, result=length)
+        """The `length` elements from `start` on along the axis `dim`: columns, whole blocks of
+        rows, or tiles."""
+        return self._view(ttgir.TMemSubSliceOp, offset=start, result=length, dim=dim)
 
     @builtin
     def index(self, index: Any) -> tensor_memory_descriptor:
