@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -149,7 +149,7 @@ def right(calls: Calls, y: torch.Tensor, want: torch.Tensor) -> tuple[Calls, dic
     return kept, failed
 
 
-def measure(case: str, make: Any, rounds: int) -> list[Mapping[str, Any]]:
+def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
     """The rows of a product."""
     calls, y, want, flops = make()
     kept, failed = right(calls, y, want)
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[2048, 4096, 8192])
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    rows: list[Mapping[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for case, make in cases(options.sizes):
         torch.manual_seed(0)
         for row in measure(case, make, options.rounds):
