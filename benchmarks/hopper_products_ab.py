@@ -70,7 +70,7 @@ def queued(call: Callable[[], Any], cache: torch.Tensor) -> float:
 
 
 def host_us(call: Callable[[], Any]) -> float:
-    """What a call costs the host, while the GPU waits."""
+    """Microseconds of the host for a call, while the GPU waits."""
     torch.cuda.synchronize()
     torch.cuda._sleep(WAIT_CYCLES)
     start = time.perf_counter()

@@ -144,7 +144,7 @@ def test_ends_of_products_are_told_to_blocks_with_copies() -> None:
     (product,) = (op for op in module.walk() if isinstance(op, TCGen5MMAOp))
     assert commit.reaches_blocks and product.reaches_blocks and commit.most_arrivals() == inf
     ptx = kernel.asm["ptx"]
-    in_order(ptx, r"mbarrier.init.shared::cta.b64 \[%r\d+\], 2;", "mov.b16 .*, 15;",
+    in_order(ptx, r"mbarrier.init.shared::cta.b64 \[%r\d+\], 2;", r"mov.b(16|32) .*, 15;",
              "tcgen05.commit.cta_group::2.*multicast::cluster.b64")  # fmt: skip
     ptx = kernel_of("copies").asm["ptx"]
     in_order(ptx, r"mbarrier.init.shared::cta.b64 \[%r\d+\], 1;",

@@ -37,7 +37,7 @@ from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
 Path = tuple[int, ...]
 MANY_CALLS = 8
-"""How often a function calls itself before its calls, not its statements, are too deep."""
+"""The number of calls of itself from which on these are what is too deep in a function."""
 
 
 @dataclass

@@ -71,8 +71,7 @@ def start(
     """
     if knobs.proton.disable or flags.command_line:
         return None
-    if name is not None and not isinstance(name, (str, os.PathLike)):  # pyright: ignore
-        raise TypeError(f"profiler.start: name is {name!r}; the path of a file is required")
+    _check_path(name)
     _check("context", context, CONTEXTS)
     _check("data", data, tuple(DATA))
     _check("backend", backend, (None, *BACKENDS), OTHER_BACKENDS)
@@ -101,6 +100,11 @@ def start(
         discard(number)
         raise
     return number
+
+
+def _check_path(name: object) -> None:
+    if name is not None and not isinstance(name, (str, os.PathLike)):
+        raise TypeError(f"profiler.start: name is {name!r}; the path of a file is required")
 
 
 def _continue(number: int, open_one: Session, asked: Session, hooks: list[Hook]) -> None:

@@ -60,7 +60,7 @@ class TensorWrapper:
 
     @property
     def data(self) -> Any:
-        """What the base's `data` is, unless it was assigned, which changes nothing else."""
+        """The base's `data`, unless another was assigned, which changes nothing else."""
         return self.base.data if self._data is None else self._data
 
     @data.setter
