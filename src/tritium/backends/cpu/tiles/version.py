@@ -156,7 +156,7 @@ def masks_of(found: Slice) -> list[SSAValue]:
 
 
 def _of_indices(mask: SSAValue) -> bool:
-    """Whether a mask compares signed numbers that do not come from memory."""
+    """True if a mask compares signed numbers that do not come from memory."""
     stack, seen = [mask], set[SSAValue]()
     while stack:
         value = stack.pop()
