@@ -72,6 +72,14 @@ def counted(p, o, n, BLOCK: tl.constexpr):
 
 
 @tritium.jit
+def centered(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(p + i, mask=i < n, other=0)
+    x = tl.where(i < n, x - tl.sum(x, 0) / n, 0)
+    tl.store(o, tl.sum(x * x, 0))
+
+
+@tritium.jit
 def corner(p, o, n, BLOCK: tl.constexpr):
     rows, columns = tl.arange(0, 8)[:, None], tl.program_id(0) * 32 + tl.arange(0, 32)[None, :]
     at = rows * 64 + columns
@@ -105,6 +113,7 @@ REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
         (updated, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (corner, "CHECK: tile.nest [8, 32] lane 1 width 16 unroll 2 versions [linear, apart, "
          "unmasked] {"),
+        (centered, f"CHECK-COUNT-2: {REDUCED} versions [unmasked] {{"),
         (running, "CHECK: tile.nest [256] along 0 lane 0 width 16 unroll 1 versions [linear] {"),
         (counted, "CHECK: tile.nest [256] versions [exclusive] {"),
     ],

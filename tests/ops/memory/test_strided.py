@@ -95,7 +95,7 @@ def apart(x, out, step, N: tl.constexpr):
 @pytest.mark.parametrize("arch", ["x86-64", "haswell", "cortex-a76", "skylake-avx512"])
 @pytest.mark.parametrize("dtype", [np.int8, np.float64])
 def test_addresses_of_lanes_are_scalars(arch: str, dtype: Any) -> None:
-    """At steps that are known when the kernel runs; AVX-512 has gathers."""
+    """Steps are known when the kernel runs. AVX-512 has gathers instead."""
     x, out = np.arange(640).astype(dtype), np.zeros(640, dtype)
     text = apart.warmup(x, out, 9, 64, grid=(1,), arch=arch).asm["llir"]
     by_lanes = re.search(r"insertelement <\d+ x (i8|double)> %\w+, \1 %\w+, i64 1", text)

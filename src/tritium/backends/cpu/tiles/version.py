@@ -93,7 +93,7 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
     if not nest.is_sequential and found.meetings:
         yield "apart"
     if all(signed_compares(mask) is not None for mask in found.masks):
-        if found.masks and may_be_unmasked(nest):
+        if may_be_unmasked(nest) and masks_of(found):
             yield "unmasked"
         lines = is_long(nest) and lines_fit(nest) and _is_consecutive(found)
         if lines and not _needs_alignment(found) and not _is_in_place(found):
@@ -144,6 +144,29 @@ def lines_fit(nest: Nest) -> bool:
         return False
     sizes = {memory_bytes(root.value.type) for root in nest.roots}
     return len(sizes) == 1 and max(sizes) < nest.shape.width * max(sizes) <= LINE
+
+
+def masks_of(found: Slice) -> list[SSAValue]:
+    """The masks of a nest, and those of other loads that numbers beside a row are replaced by, as
+    in `where(i < n, x - mean, 0)`, if they are of indices."""
+    ops: list[Any] = [op for op in found.function.order if isinstance(op, Op)]
+    others = {op.mask for op in ops if op.loads_elements and op.mask is not None}
+    others -= {*found.masks}
+    return found.masks + [v for v, _ in found.values if v in others and _of_indices(v)]
+
+
+def _of_indices(mask: SSAValue) -> bool:
+    """True if a mask compares signed numbers that do not come from memory."""
+    stack, seen = [mask], set[SSAValue]()
+    while stack:
+        value = stack.pop()
+        if value not in seen and is_tile(value):
+            owner: Any = value.owner
+            if isinstance(owner, Block) or owner.memory_effects():
+                return False
+            stack.extend(owner.operands)
+        seen.add(value)
+    return signed_compares(mask) is not None
 
 
 def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:

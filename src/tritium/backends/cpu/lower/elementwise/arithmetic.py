@@ -40,7 +40,7 @@ def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value
 
 
 def has_half(c: Context) -> bool:
-    """Whether the processor has arithmetic of fp16."""
+    """True if the processor has arithmetic of fp16."""
     return not c.features.isdisjoint(("avx512fp16", "fullfp16"))
 
 

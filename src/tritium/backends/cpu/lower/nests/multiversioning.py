@@ -26,7 +26,7 @@ from tritium.backends.cpu.lower.nests.streaming import Lines, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.backends.cpu.tiles.slices import Slice
-from tritium.backends.cpu.tiles.version import extreme_of
+from tritium.backends.cpu.tiles.version import extreme_of, masks_of
 from tritium.codegen.llvm.writer import const
 from tritium.ir import types as ir
 
@@ -62,9 +62,10 @@ def lower_versions(c: Context, part: Slice, write: Write) -> None:
         else:
             write(facts, quick=quick)
 
-    holds = unmasked(c, part.masks) if "unmasked" in nest.versions else None
+    masks = masks_of(part)
+    holds = unmasked(c, masks) if "unmasked" in nest.versions else None
     if holds is not None:
-        facts = Facts(frozenset(part.masks))
+        facts = Facts(frozenset(masks))
         either(c, results, holds, partial(first, facts), partial(write, quick=quick))
     elif part.masks:
         write(quick=quick)
