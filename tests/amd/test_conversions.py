@@ -13,6 +13,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.amd.execution.run import execute
 from tests.amd.kernels import compiled
 from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
 from tritium.codegen.llvm.writer import Value
@@ -128,7 +129,7 @@ def test_widening_is_exact(arch: str, name: str) -> None:
 def test_other_formats_take_integer_arithmetic() -> None:
     def asked(arch: str, *pair: str) -> Any:
         convert: Callable[..., Any] = AMDConversions(arch).fp8
-        return convert(None, None, *pair)
+        return convert(None, Value("i8", "%x"), *pair)
 
     assert asked("gfx942", "fp32", "fp8e4nv") is asked("gfx942", "fp8e5", "fp32") is None
     assert asked("gfx950", "fp64", "fp8e4nv") is asked("gfx950", "fp32", "fp8e4b8") is None
@@ -151,6 +152,21 @@ def test_instructions(arch: str, name: str) -> None:
             code = kernel.asm["amdgcn"].partition(".rodata")[0]
             assert len(re.findall(rf"\t{wanted}", code)) >= 4, (kind, wanted)
             assert len(re.findall(r"^\t[vs]_", code, re.M)) < 90
+
+
+@tritium.jit
+def widen(x, out):
+    i = tl.arange(0, 1024)
+    tl.store(out + i, tl.load(x + i).to(tl.float16))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+def test_pairs_are_widened_by_moving_bytes(arch: str) -> None:
+    kernel = compiled(widen, "*fp8e5 *fp16", arch)
+    assert "llvm.amdgcn.perm" in kernel.asm["llir"]
+    codes, out = (np.arange(1024) % 256).astype(np.uint8), np.zeros(1024, np.uint16)
+    execute(kernel, (1,), (codes, out))
+    np.testing.assert_array_equal(out, codes.astype(np.uint16) << 8)
 
 
 def test_formats_are_known() -> None:

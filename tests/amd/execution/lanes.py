@@ -148,6 +148,21 @@ def _program(axis: int) -> Any:
     return lambda wave, mask: np.array([wave.group.place[axis]], np.uint32)
 
 
+def perm(wave: Any, mask: Any, first: Any, second: Any, selector: Any) -> Any:
+    """Bytes 0 to 3 of the second word, 4 to 7 the first's; 12 is a byte of zeros."""
+    words = spread(second, wave.lanes).astype(np.uint64)
+    words |= spread(first, wave.lanes).astype(np.uint64) << np.uint64(32)
+    found = np.zeros(wave.lanes, np.uint64)
+    for byte in range(4):
+        source = int(number(selector)) >> 8 * byte & 255
+        if source not in (*range(8), 12):
+            raise NotImplementedError(f"v_perm_b32 with the selector {source}")
+        if source < 8:
+            bits = words >> np.uint64(8 * source) & np.uint64(255)
+            found |= bits << np.uint64(8 * byte)
+    return found.astype(np.uint32)
+
+
 def _nothing(wave: Any, mask: Any, *arguments: Any) -> None:
     """An order of scheduling, which changes no result."""
 
@@ -157,7 +172,7 @@ LANES: dict[str, Any] = {
     "permlane16": _permlane(False), "permlanex16": _permlane(True),
     "permlane16.swap": _swap(16), "permlane32.swap": _swap(32),
     "readfirstlane": readfirstlane, "readlane": readlane, "ballot": ballot,
-    "mbcnt.lo": _mbcnt(False), "mbcnt.hi": _mbcnt(True),
+    "perm": perm, "mbcnt.lo": _mbcnt(False), "mbcnt.hi": _mbcnt(True),
     "workitem.id.x": _workitem, "workgroup.id.x": _program(0), "workgroup.id.y": _program(1),
     "workgroup.id.z": _program(2),
     "implicitarg.ptr": lambda wave, mask: np.array([wave.group.implicit], np.uint64),

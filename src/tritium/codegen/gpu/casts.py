@@ -18,7 +18,7 @@ from tritium.codegen.gpu.shape import axis_layout, register_coordinates, source_
 from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.vmath import convert
-from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.llvm.writer import Value, const, scalar
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, WARP
@@ -55,7 +55,7 @@ def float_from(
     if source in small and (wide := by_hardware(c, a, source, target)) is not None:
         if (wide.type, target) == ("float", "bf16"):
             return convert.fp(c.f, wide, "fp32", target, features=_FEATURES, exact=True)
-        return float_from(c, wide, _WIDE[wide.type], target, toward_zero)
+        return float_from(c, wide, _WIDE[scalar(wide.type)], target, toward_zero)
     if source not in small and not toward_zero:
         found = by_hardware(c, a, source, target)
         if found is not None:

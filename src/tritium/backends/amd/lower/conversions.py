@@ -27,6 +27,10 @@ def formats_of(arch: str) -> tuple[str, ...]:
     return ("fp8e4nv", "fp8e5") if arch == "gfx950" or arch.startswith("gfx12") else ()
 
 
+_UPPER_BYTES = 0x010C000C
+"""Selects two bytes as the upper ones of two halves, and zeros as the lower ones."""
+
+
 class AMDConversions(SoftwareConversions):
     """Conversions by a processor's instructions; other formats, and to double, by integer
     arithmetic."""
@@ -38,6 +42,10 @@ class AMDConversions(SoftwareConversions):
         if source in self._formats:
             word = e.f.cast("zext", a, "i32")
             return e.f.call("float", f"llvm.amdgcn.cvt.f32.{_NAMES[source]}", word, e.i32(0))
+        if (a.type, source, target) == ("<2 x i8>", "fp8e5", "fp16"):
+            word = e.f.cast("zext", e.f.cast("bitcast", a, "i16"), "i32")
+            word = e.f.call("i32", "llvm.amdgcn.perm", e.i32(0), word, e.i32(_UPPER_BYTES))
+            return e.f.cast("bitcast", word, "<2 x half>")
         if target not in self._formats or source not in ("fp32", "fp16", "bf16"):
             return None
         wide = a if a.type == "float" else e.f.cast("fpext", a, "float")
