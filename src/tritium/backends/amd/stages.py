@@ -25,7 +25,8 @@ from tritium.codegen.llvm.bitcode import passes_asked_for
 from tritium.errors import OutOfResources
 from tritium.native.code_object import link
 from tritium.ops.base import Op
-from tritium.passes import pipelines
+from tritium.passes import Pass, pipelines
+from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 from tritium.target import Processor
 
 
@@ -40,27 +41,30 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
         facts = replace(facts, transposes_in_threads=knobs.amd.use_in_thread_transpose)
     hardware, least = AMDGPU(options.arch), options.num_stages
     loops = any(isinstance(op, Op) and op.is_loop for op in module.walk())
-    original = module.clone() if loops else None
-    _optimize(module, facts, options, least)
-    if original is None:
-        return module
+    passes = _passes(facts, options, least)
+    if not loops:
+        return run_pipeline(module, passes, "make_ttgir")
+    # The passes before the first that is told of stages run once.
+    same = next(i for i, item in enumerate(passes) if isinstance(item, WarpSpecialize))
+    original = run_pipeline(module, passes[:same], "make_ttgir")
+    module = run_pipeline(original.clone(), passes[same:], "make_ttgir_of_loops")
     excess = shared_bytes(module, hardware) - hardware.max_shared
     while excess > 0 and least > 1:
         least -= 1
-        fewer = original.clone()
-        _optimize(fewer, facts, options, least)
+        passes = _passes(facts, options, least)[same:]
+        fewer = run_pipeline(original.clone(), passes, "make_ttgir_of_loops")
         smaller = shared_bytes(fewer, hardware) - hardware.max_shared
         if smaller < excess:
             module, excess = fewer, smaller
     return module
 
 
-def _optimize(module: Any, facts: Processor, options: HIPOptions, num_stages: int) -> None:
-    passes = pipelines.ttgir(
+def _passes(facts: Processor, options: HIPOptions, num_stages: int) -> list[Pass]:
+    """The passes of the stage; loads of loops run at most `num_stages` ahead."""
+    return pipelines.ttgir(
         facts, options.num_warps, num_stages,
         rows=options.matrix_instr_nonkdim, pack=options.kpack, direct=knobs.amd.use_async_copy,
     )  # fmt: skip
-    run_pipeline(module, passes, "make_ttgir")
 
 
 def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
