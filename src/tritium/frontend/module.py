@@ -37,7 +37,7 @@ from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
 Path = tuple[int, ...]
 MANY_CALLS = 8
-"""How often a function calls itself before its calls, not its statements, are too deep."""
+"""Calls of a function by itself from which on they, not its statements, are too deep."""
 
 
 @dataclass
