@@ -121,7 +121,7 @@ class env_base(ABC, Generic[T]):
             setenv(self.key, toenv(value))
 
     def is_known_elsewhere(self, value: T) -> bool:
-        """Whether other processes can read the value from the environment."""
+        """True if other processes can read the value from the environment."""
         return True
 
     def __delete__(self, obj: base_knobs) -> None:

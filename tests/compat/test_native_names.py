@@ -165,6 +165,13 @@ def test_linear_layouts():
     strided = LinearLayout.strided_1d(4, 2, "x", "y")
     assert strided.bases == [("x", [[2], [4]])] and strided.out_dims == [("y", 8)]
     assert not strided.is_surjective() and strided.is_injective()
+    assert strided.get_matrix_view() == [[0, 0], [1, 0], [0, 1]]
+    doubled = LinearLayout.from_bases([("r", [[1], [1]]), ("l", [[3]])], ["o"])
+    assert doubled.get_matrix_view() == [[1, 1, 1], [0, 0, 1]]
+    for out in range(4):
+        assert doubled.apply(doubled.pseudoinvert().apply({"o": out})) == {"o": out}
+    with pytest.raises(ValueError, match="each needs a number for each of the output dimensions"):
+        LinearLayout.from_bases([("r", [[1, 0], [1]])], ["a", "b"])
     zeros = LinearLayout.zeros_1d(4, "x", "y")
     assert zeros.apply({"x": 3}) == {"y": 0} and not zeros.is_injective()
     for wrong in (

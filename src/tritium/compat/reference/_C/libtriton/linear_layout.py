@@ -48,6 +48,12 @@ class LinearLayout:
         that does not reach every output.
         """
         outs: Any = list(out_dim_names)
+        for name, images in bases:
+            if any(len(image) != len(outs) for image in images):
+                raise ValueError(
+                    f"from_bases: the images of {name} are {list(images)}; each needs a number for "
+                    f"each of the output dimensions {', '.join(outs)}"
+                )
         if out_dim_sizes is not None:
             outs = dict(zip(out_dim_names, out_dim_sizes, strict=True))
         layout = linear.LinearLayout.of(dict(bases), outs)
@@ -110,6 +116,23 @@ class LinearLayout:
         if not self.is_invertible():
             raise ValueError("invert: the layout is not invertible")
         return LinearLayout(self._layout.inverse())
+
+    def pseudoinvert(self) -> LinearLayout:
+        """A layout from outputs to inputs that have them. Raises `ValueError` if one has none."""
+        outputs = linear.LinearLayout.empty()
+        for name, size in self.out_dims:
+            outputs = outputs * linear.LinearLayout.identity(size, name, name)
+        return LinearLayout(outputs.invert_and_compose(self._layout))
+
+    def get_matrix_view(self) -> list[list[int]]:
+        """The matrix over bits: a row for each bit of the outputs, a column for each of the inputs,
+        of each dimension the lowest first."""
+        columns = [image for _, images in self.bases for image in images]
+        return [
+            [image[i] >> bit & 1 for image in columns]
+            for i, (_, size) in enumerate(self.out_dims)
+            for bit in range(size.bit_length() - 1)
+        ]
 
     def invert_and_compose(self, other: LinearLayout) -> LinearLayout:
         """The layout from this one's inputs to the inputs of `other` with the same output."""
