@@ -37,11 +37,7 @@ from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
 Path = tuple[int, ...]
 MANY_CALLS = 8
-<<<<<<< HEAD
-"""The number of calls of itself from which on these are what is too deep in a function."""
-=======
 """Calls of a function by itself from which on they, not its statements, are too deep."""
->>>>>>> w-lang
 
 
 @dataclass
