@@ -199,15 +199,6 @@ def test_names_that_are_declared_before_they_are_assigned():
     np.testing.assert_allclose(found, np.arange(8) * 3.0 + 7, rtol=1e-6)
 
 
-def test_keyword_parameters_of_any_name() -> None:
-    def kernel(x, **options):
-        pass
-
-    for decorator in (tritium.jit, jit):
-        with pytest.raises(TypeError, match=r"JIT functions do not support \*\*options"):
-            decorator(kernel)
-
-
 @tritium.aggregate
 class Pair:
     first: tl.tensor

@@ -74,7 +74,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (GatherOp, (T((8,), ir.f32), T((4, 2), ir.i32)), {"axis": 0}, "ranks must match"),
     (GatherOp, (T((8, 4), ir.f32), T((8, 2), ir.i32)), {"axis": 0}, "only differ in axis 0"),
     (HistogramOp, (T((8,), ir.f32), None), {"result": T((4,), ir.i32)}, "only supports integer"),
-    (MakeRangeOp, (), {"start": 2, "end": 7}, "arange's range must be a power of 2"),
+    (MakeRangeOp, (), {"start": 2, "end": 7}, "[2, 7); arange's range must be a power of 2"),
     (AddPtrOp, (ir.i64, ir.i32), {}, "a pointer and an integer are required"),
     (AddPtrOp, (BLOCK, ir.i32), {}, "a pointer and an integer are required"),
     (LoadOp, (ir.i64, None, None), {}, "address has type i64; a pointer is required"),

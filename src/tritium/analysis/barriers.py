@@ -123,7 +123,7 @@ class Barriers:
     def __init__(self, allocation: Allocation):
         self.allocation = allocation
         self.before: dict[Any, bool] = {}
-        self._proxy = False
+        self._proxy = self._partitioned = False
 
     def find(self, blocks: Sequence[Block]) -> dict[Any, bool]:
         """Walk a function."""
@@ -131,6 +131,9 @@ class Barriers:
             e.queue is not None and e.queue.reads_by_async_proxy
             for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
         )  # fmt: skip
+        self._partitioned = any(
+            isinstance(op, Op) and op.concurrent for block in blocks for op in block.walk()
+        )
         starts = {block: _State() for block in blocks}
         changed = True
         while changed:
@@ -249,15 +252,18 @@ class Barriers:
 
     def _ranges(self, op: Op, effect: Effect) -> Iterator[Bytes]:
         """The shared memory that the effect touches."""
+        apart = self._partitioned or any(e.resource is Resource.BARRIER for e in op.effects)
         for value in op.affected(effect):
-            if (slot := self._slot(value)) is not None:
+            slot = self._slot(value) if apart else None
+            if slot is not None:
                 yield slot
             elif value in self.allocation.aliases:
                 yield from ((r.start, r.end) for r in self.allocation.ranges_of(value))
 
     def _slot(self, value: Any) -> Bytes | None:
         """The bytes of one of several buffers, where its number is known: threads do not
-        synchronize between the initializations of mbarriers, which one thread makes."""
+        synchronize between the initializations of mbarriers, which one thread makes. Kernels with
+        partitions have many; in others, tiles in several buffers are not told apart."""
         owner = value.owner
         if not isinstance(owner, MemDescIndexOp) or not allocates_memory(owner.src.owner):
             return None

@@ -125,10 +125,6 @@ class JITCallable:
         do_not_specialize: Sequence[str | int] | None = None,
         do_not_specialize_on_alignment: Sequence[str | int] | None = None,
     ):
-        code = getattr(fn, "__code__", None)
-        if code is not None and code.co_flags & inspect.CO_VARKEYWORDS:
-            name = [p.name for p in inspect.signature(fn).parameters.values()][-1]
-            raise TypeError(f"JIT functions do not support **{name} parameters: {fn.__qualname__}")
         self.fn = fn
         self.do_not_specialize = list(do_not_specialize or [])
         self.do_not_specialize_on_alignment = list(do_not_specialize_on_alignment or [])

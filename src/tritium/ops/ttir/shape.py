@@ -52,12 +52,10 @@ class MakeRangeOp(Op):
     def infer(cls, *, start: int, end: int, result: ir.Type | None = None) -> ir.Type:
         size = end - start
         if size <= 0 or size & (size - 1):
+            problem = "range must be a power of 2"
             if size <= 0:
-                raise OpError(
-                    "arange's end argument must be greater than the start argument; got "
-                    f"[{start}, {end})"
-                )
-            raise OpError("arange's range must be a power of 2")
+                problem = "end argument must be greater than the start argument"
+            raise OpError(f"{cls.name}: [{start}, {end}); arange's {problem}")
         return check_result(cls.name, ir.tensor_of((size,), ir.i32), result)
 
     def evaluate(self, context: Context) -> Any:
