@@ -87,7 +87,7 @@ FEW = np.zeros(4, np.int32)
 CASES: dict[str, tuple[str, Any, int, tuple[Any, ...], dict[str, Any]]] = {
     "a load behind": ("bounds", shifted, 3, (X, OUT, 300, 1), {"BLOCK": 128}),
     "a load before": ("bounds", shifted, 3, (X, OUT, 300, -5), {"BLOCK": 128}),
-    "a store behind": ("bounds", shifted, 4, (np.ones(512, np.float32), X, 512, 0),
+    "a store behind": ("bounds", shifted, 3, (np.ones(512, np.float32), X, 512, 0),
                        {"BLOCK": 128}),
     "a slice": ("bounds", shifted, 3, (LOADED, OUT, 300, 200), {"BLOCK": 128}),
     "a descriptor that says too much": ("bounds", described, 1, (tile(4), tile(8), 8, 8, 2), {}),
