@@ -109,7 +109,7 @@ class AttrField(Generic[T]):
         self.typed = True
         """Whether a custom syntax shows the attribute's type (`1 : i32` rather than `1`)."""
         self.joined = False
-        """Whether the values are sets of bits, which a custom syntax spells `valu|salu`."""
+        """True if values are sets of bits, which a custom syntax spells `valu|salu`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
