@@ -138,7 +138,7 @@ SWAP = program("swap", "%p: !tt.ptr<i32>, %o: !tt.ptr<i32>", """
 
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_compare_and_swap(evaluated: bool, tmp_path: Path) -> None:
-    """Of two lanes at one place the first finds what it expects."""
+    """The first of two lanes at one place finds the value that it expects."""
     memory, old = np.arange(32, dtype=np.int32), np.zeros(64, np.int32)
     run(SWAP, tmp_path, [memory, old], evaluated)
     new = np.arange(100, 164, 2)

@@ -194,6 +194,22 @@ def declared_before(out):
     tl.store(out + at, at * a + b + flag.to(tl.int32) + scale * 10)
 
 
+def numbers_named_in_expressions(out):
+    size: tl.constexpr
+    if (largest := 2147483647) > 1:
+        tl.store(out, largest + 1)
+    if (size := 8) > 2:
+        tl.static_assert(not isinstance(size, tl.tensor))
+        tl.store(out + 1, tl.sum(tl.arange(0, size)))
+    tl.store(out + 2, (some := 200) * 100000000 + some)
+
+
+def test_numbers_named_in_expressions_are_scalars_unless_declared():
+    found = run_all(numbers_named_in_expressions, out=np.zeros(3, np.int64))["out"]
+    want = np.array([2**31, 28, 200 * 100000000 + 200]).astype(np.int32)
+    assert found.tolist() == want.tolist()
+
+
 def test_names_that_are_declared_before_they_are_assigned():
     found = run_all(declared_before, out=np.zeros(8, np.float32))["out"]
     np.testing.assert_allclose(found, np.arange(8) * 3.0 + 7, rtol=1e-6)

@@ -729,7 +729,7 @@ def test_the_key_tells_text_from_numbers(tmp_path: Path) -> None:
 
 
 def test_a_global_is_read_until_a_local_of_its_name_is_assigned(tmp_path: Path) -> None:
-    """As in the reference, and unlike in Python."""
+    """A local name means the global until it is assigned: the reference's rule, not Python's."""
     module = _module(
         """
 SIZE, COUNT = tl.constexpr(3), tl.constexpr(5)

@@ -99,7 +99,7 @@ def magnitudes(x, out):
     ],
 )  # fmt: skip
 def test_magnitudes_of_small_floats_keep_the_other_bits(dtype, text, tmp_path):
-    """Of infinities, too; 0x80 is the NaN of formats that have no negative zero."""
+    """Infinities stay infinities; 0x80 is the NaN of formats that have no negative zero."""
     given = np.arange(256, dtype=np.uint8)
     kept = (0x80,) if dtype in (tl.float8e4b8, tl.float8e5b16) else ()
     kernels = [magnitudes]

@@ -347,8 +347,7 @@ class _Rewriter(ast.NodeTransformer):
                 return self._refused(node, _NO_ITEM)
         value = self.visit(node.value)
         node.targets = [self.visit(target) for target in node.targets]
-        names = [name for target in node.targets for name in _stored_names(target)]
-        announced = [name for name in names if name in self.announced]
+        announced = [name for name in _stored(node.targets) if name in self.announced]
         if announced:
             self.announced.difference_update(announced)
             return self._declaring(node, value, announced)
@@ -374,7 +373,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(target, (ast.Tuple, ast.List)):
                 taken = self._unpack(target, taken)
             result.append(ast.Assign([target], taken))
-            for name in _stored_names(target):
+            for name in _stored([target]):
                 how = "weak" if name in names else "assigned"
                 stored = self._k(how, ast.Name(name, ast.Load()), at=node)
                 result.append(ast.Assign([ast.Name(name, ast.Store())], stored))
@@ -408,6 +407,13 @@ class _Rewriter(ast.NodeTransformer):
         else:
             value = self._k("assigned", value, at=node)
         return _located(ast.Assign([node.target], value), node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        self.generic_visit(node)
+        how = "weak" if node.target.id in self.announced else "assigned"
+        self.announced.discard(node.target.id)
+        node.value = self._k(how, node.value, at=node.value)
+        return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         message = ast.Constant("") if node.msg is None else self.visit(node.msg)
@@ -561,16 +567,10 @@ def _if_bound(statement: ast.stmt, at: ast.AST) -> ast.stmt:
     return _located(ast.Try([statement], [handler], [], []), at)
 
 
-def _stored(statements: Sequence[ast.stmt]) -> list[str]:
+def _stored(statements: Sequence[ast.AST]) -> list[str]:
     """The names that statements give values to."""
     names = [
         n.id for statement in statements for n in ast.walk(statement)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]  # fmt: skip
     return list(dict.fromkeys(names))
-
-
-def _stored_names(target: ast.expr) -> list[str]:
-    """The variables that a target of an assignment sets."""
-    found = (part for part in ast.walk(target) if isinstance(part, ast.Name))
-    return [part.id for part in found if isinstance(part.ctx, ast.Store)]

@@ -87,8 +87,8 @@ Operation: TypeAlias = Callable[..., Any]
 """A function of Python values, such as those of `operator`."""
 
 OF_SCALARS: dict[Operation, Operation] = {}
-"""The language's functions for Python's operators, on numbers that stand for scalars;
-`builtins.numbers` puts them here."""
+"""The language's functions for Python's operators, on numbers that stand for scalars, and the one
+that makes the scalar (`scalar_of`); `builtins.numbers` puts them here."""
 
 
 def scalar_of(value: object) -> object:
