@@ -41,7 +41,7 @@ def describe(x: Tensor, block: Sequence[int]) -> TensorDescriptor:
 
 
 class _View(NamedTuple):
-    """What a descriptor has beside its memory, and whether it describes transposed matrices."""
+    """A descriptor without its memory, and whether it describes transposed matrices."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
