@@ -85,9 +85,18 @@ class CUDABackend(BaseBackend):
         else:
             stages["ttir"] = nvidia.make_ttir
             stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)
-        stages["llir"] = lambda module, facts: nvidia.make_llir(module, facts, arch, options)
-        stages["ptx"] = lambda text, facts: nvidia.make_ptx(text, facts, real, options)
-        stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, real, options)
+        assembly = nvidia.Assembly(real, options)
+
+        def make_llir(module: Any, facts: dict[str, Any]) -> str:
+            with assembly.begun():
+                return nvidia.make_llir(module, facts, arch, options)
+
+        def make_ptx(text: str, facts: dict[str, Any]) -> str:
+            with assembly.begun():
+                return nvidia.make_ptx(text, facts, real, options)
+
+        stages["llir"], stages["ptx"] = make_llir, make_ptx
+        stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, assembly)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):
