@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import tempfile
@@ -79,6 +80,8 @@ class AssemblerRun:
                 process.stdin.write(text)
                 process.stdin.flush()
             _close(process.stdin)
+            if gc.isenabled():  # otherwise it follows when ptxas has ended
+                gc.collect(0)
             code = process.wait()
         finally:
             timer.cancel()
