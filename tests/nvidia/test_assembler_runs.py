@@ -15,8 +15,8 @@ from tritium.backends.nvidia.assembler_runs import AssemblerRun
 from tritium.errors import PTXASError
 from tritium.target import GPUTarget
 
-COPIES = '#!/bin/sh\necho $$ > "$0.process"\necho said\ncat "$1" > "$3"\n'
-"""A program that puts its input where the cubin belongs."""
+COPIES = '#!/bin/sh\necho $$ > "$0.process"\necho said\ncat "$1" > "$3"\ncat "$1" >> "$3"\n'
+"""A program that reads its file twice, and puts it where the cubin belongs."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_run_begins_before_its_text_is_there(tool: Path):
     run = AssemblerRun(str(tool), [])
     process = process_of(tool)
     text = "// more than a pipe holds\n" * 10_000
-    assert run.assemble(text) == (text.encode(), "said\n")
+    assert run.assemble(text) == (2 * text.encode(), "said\n")
     assert not is_alive(process)
 
 
@@ -72,7 +72,7 @@ def test_a_forked_child_does_not_hold_up_a_run(tool: Path):
         os._exit(0)
     start = time.monotonic()
     try:
-        assert run.assemble("text")[0] == b"text"
+        assert run.assemble("text")[0] == b"texttext"
         assert time.monotonic() - start < 5
     finally:
         os.kill(child, 9)
@@ -83,7 +83,7 @@ def test_where_input_cannot_be_a_pipe_it_is_a_file(tool: Path, monkeypatch: pyte
     monkeypatch.setattr(assembler_runs, "_INPUT", None)
     run = AssemblerRun(str(tool), [])
     assert not tool.with_name("ptxas.process").exists()
-    assert run.assemble("text") == (b"text", "said\n")
+    assert run.assemble("text") == (b"texttext", "said\n")
 
 
 def test_a_tool_that_ends_without_reading_has_failed(tool: Path):

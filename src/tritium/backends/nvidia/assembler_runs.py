@@ -18,7 +18,7 @@ from tritium.forking import held_while_forking
 from tritium.system import at_fork
 
 _INPUT: str | None = "/dev/stdin" if os.name == "posix" else None
-"""The file that is a program's input from a pipe; ptxas reads nothing but files."""
+"""The file that is a program's input from a pipe."""
 
 _lock: Any = held_while_forking(threading.RLock())
 _open: set[Any] = set()
@@ -28,22 +28,27 @@ their copies."""
 
 class AssemblerRun:
     """A process of ptxas for one text, that begins at once: to load takes it 10 ms, in which the
-    caller makes the PTX. Where its input cannot be a pipe it begins with `assemble`."""
+    caller makes the PTX. Where its input cannot be a pipe it begins with `assemble`.
+
+    ptxas reads nothing but files, and reads them twice (the text becomes a section of the cubin):
+    its file is a link to the pipe at first, and has the text when the pipe ends."""
 
     def __init__(self, path: str, arguments: Sequence[str]):
         self.program = (path, *arguments)
         self._folder = tempfile.TemporaryDirectory(prefix="tritium-")
         self._process: subprocess.Popen[bytes] | None = None
         self._end = weakref.finalize(self, self._folder.cleanup)
+        self._source = os.path.join(self._folder.name, "kernel.ptx")
+        self._target = os.path.join(self._folder.name, "kernel.cubin")
         if _INPUT is not None:
-            self._start(_INPUT)
+            os.symlink(_INPUT, self._source)
+            self._start()
 
-    def _start(self, source: str) -> None:
-        target = os.path.join(self._folder.name, "kernel.cubin")
-        self._command = [*self.program, source, "-o", target]
+    def _start(self) -> None:
+        command = [*self.program, self._source, "-o", self._target]
         # What it says goes to a file: it never waits for a reader, and reads what it is given.
         with open(os.path.join(self._folder.name, "log"), "wb") as log, _lock:
-            process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
             _open.add(process.stdin)
         self._process = process
         self._end.detach()
@@ -61,12 +66,12 @@ class AssemblerRun:
             self.close()
 
     def _assemble(self, ptx: str) -> tuple[bytes, str]:
-        text = ptx.encode()
+        text, written = ptx.encode(), f"{self._source}.new"
+        with open(written, "wb") as file:
+            file.write(text)
+        os.replace(written, self._source)
         if self._process is None:
-            source = os.path.join(self._folder.name, "kernel.ptx")
-            with open(source, "wb") as file:
-                file.write(text)
-            self._start(source)
+            self._start()
             text = b""
         process = self._process
         assert process is not None and process.stdin is not None
@@ -95,7 +100,7 @@ class AssemblerRun:
             raise PTXASError(self._failure(what, "", ptx))
         if code != 0:
             raise PTXASError(self._failure(_meaning(code), log, ptx))
-        with open(self._command[-1], "rb") as file:
+        with open(self._target, "rb") as file:
             return file.read(), log
 
     def _failure(self, what: str, log: str, ptx: str) -> str:
@@ -105,7 +110,7 @@ class AssemblerRun:
             "w", suffix=".ptx", delete=False, encoding="utf-8"
         ) as file:
             file.write(ptx)
-        kept = " ".join([*self.program, file.name, *self._command[-2:]])
+        kept = " ".join([*self.program, file.name, "-o", self._target])
         return f"{what}\n`ptxas` stderr:\n{log}\nRepro command: {kept}\n"
 
 
