@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xdsl.parser import Parser
     from xdsl.printer import Printer
 
+_text = lru_cache(maxsize=256)(str)
 
 class ConstantOp(Op):
     """A number, or a tile of numbers. `ConstantOp.of(3, i32)` makes one from Python values."""
@@ -64,7 +65,7 @@ class ConstantOp(Op):
             return f"c{number}"
         if type == ir.i1:
             return "true" if number else "false"
-        return f"c{number}_{type}"
+        return f"c{number}_{_text(type)}"
 
     def evaluate(self, context: Context) -> Any:
         return attr_value(self.value)
