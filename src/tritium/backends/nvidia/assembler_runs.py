@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from tritium import knobs
+from tritium.backends.waiting import catch_up
 from tritium.errors import PTXASError
 from tritium.forking import held_while_forking
 from tritium.system import at_fork
@@ -85,6 +86,7 @@ class AssemblerRun:
                 process.stdin.write(text)
                 process.stdin.flush()
             _close(process.stdin)
+            catch_up()
             if gc.isenabled():  # otherwise it follows when ptxas has ended
                 gc.collect(0)
             code = process.wait()

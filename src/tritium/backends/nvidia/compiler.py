@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Language, Stage
+from tritium.backends.base import BaseBackend, Language, Stage, unchanged
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.target import GPUTarget, Processor
 
@@ -36,7 +36,7 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
 class CUDABackend(BaseBackend):
     """Compiles for NVIDIA GPUs of capability 8.0 and later; no GPU is needed for that."""
 
-    binary_ext = "cubin"
+    binary_ext, last_module = "cubin", "ttgir"
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
@@ -78,7 +78,7 @@ class CUDABackend(BaseBackend):
 
         arch, real = pipeline_arch(options.arch, self.arch), self.arch
         if language is Language.GLUON:
-            stages["glir"] = lambda module, facts: module
+            stages["glir"] = unchanged
             stages["ttgir"] = lambda module, facts: nvidia.make_ttgir_of_gluon(
                 module, facts, options
             )
