@@ -31,10 +31,10 @@ def axis_layout(layout: LinearLayout, axis: int) -> LinearLayout:
 
 def register_coordinates(layout: LinearLayout) -> list[tuple[int, ...]]:
     """The coordinates of each register's element in the first thread."""
-    count = layout.in_size(REGISTER)
-    columns = layout.apply({REGISTER: np.arange(count)})
-    stacked = np.stack([np.broadcast_to(v, count) for v in columns.values()], axis=1)
-    return [tuple(int(v) for v in row) for row in stacked]
+    found = [(0,) * len(layout.out_dims)]
+    for basis in layout.bases(REGISTER):
+        found += [tuple([x ^ y for x, y in zip(place, basis, strict=True)]) for place in found]
+    return found
 
 
 def constant_of(number: Any, type: ir.Type) -> Value:
@@ -234,7 +234,8 @@ def split(c: Context, op: ttir.SplitOp) -> None:
         wanted = source_registers(outer, layout_of(result.type))
         if wanted is None or len(mine) * 2 != len(values):
             raise c.unsupported(op, "elements would move between threads")
-        spread = {register_coordinates(outer)[i]: values[i] for i in mine}
+        kept = register_coordinates(outer)
+        spread = {kept[i]: values[i] for i in mine}
         places = register_coordinates(layout_of(result.type))
         c.set(result, [spread[p] for p in places])
 
