@@ -60,7 +60,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     proton.finalize()
     pl.disable_semantic("triton")
     assert not knobs.compilation.instrumentation_mode and not ring.listeners
-    assert not proton.sessions.flags.instrumentation_on
+    assert not proton.flags.flags.instrumentation_on
 
 
 def children(node: dict[str, Any]) -> dict[str, Any]:

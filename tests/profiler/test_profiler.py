@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from pathlib import Path
 
 import msgpack
@@ -136,8 +137,11 @@ def test_decorators_sessions_and_threads(monkeypatch):
         for n in "ab"
     ]
     assert [c["metrics"]["count"] for c in counts] == [2, 1]
-    proton.profile(work, name="c")()
-    assert Path("c.hatchet").exists()
+    profiled = proton.profile(work, name="c")
+    profiled(), work(), profiled()
+    proton.finalize()
+    (both,) = children(children(json.loads(Path("c.hatchet").read_text())[0])["work"]).values()
+    assert both["metrics"]["count"] == 2
     monkeypatch.setenv("TRITON_PROTON_DISABLE", "1")
     assert proton.start("d") is None
 
@@ -225,15 +229,20 @@ def test_wrong_uses():
 def test_timelines():
     x = np.zeros(4, np.float32)
     proton.start("out", data="trace", hook="triton")
-    with proton.scope("outer"):
+    begun = time.time_ns()
+    with proton.scope("outer", {"rows": 2}):
         copy[(1,)](x, 5)
     plain[(1,)](x)
     proton.finalize()
-    events = json.loads(Path("out.chrome_trace").read_text())["traceEvents"]
+    written = json.loads(Path("out.chrome_trace").read_text())
+    assert abs(written["baseTimeNanoseconds"] - begun) < 60e9
+    events = written["traceEvents"]
     spans = {event["name"]: event for event in events if event["ph"] == "X"}
     assert sorted(spans) == ["copy_5", "outer", "plain"]
     inner, outer = spans["copy_5"], spans["outer"]
-    assert inner["args"] == {"call_stack": ["outer", "copy_5"], "flops32": 10.0, "bytes": 1000}
+    stack = ["ROOT", "outer", "copy_5"]
+    assert inner["args"] == {"call_stack": stack, "flops32": 10.0, "bytes": 1000}
+    assert outer["args"] == {"call_stack": stack[:2], "metrics": {"rows": 2}}
     assert outer["ts"] <= inner["ts"] and inner["pid"] != outer["pid"]
     assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
     assert spans["plain"]["ts"] >= inner["ts"] + inner["dur"]
@@ -324,12 +333,16 @@ def test_metrics_in_states():
     proton.start("out")
     with proton.state("in"), proton.scope("s", {"m": True, "own (exc)": 2.0}):
         pass
+    for rank in ("1", 3):  # the last one stays
+        with proton.scope("u", {"rank (pty)": rank}):
+            pass
     with pytest.raises(ValueError, match=r"metrics\['v'\] has 1 numbers; it had 2 before"):
         proton.enter_scope("t", metrics={"v": [1, 2]})
         proton.exit_scope(metrics={"v": [1]})
     proton.finalize()
-    scope = children(json.loads(Path("out.hatchet").read_text())[0])["s"]
-    assert scope["metrics"] == {"own": 2.0}
+    root = children(json.loads(Path("out.hatchet").read_text())[0])
+    scope = root["s"]
+    assert scope["metrics"] == {"own": 2.0} and root["u"]["metrics"] == {"rank": 3}
     assert children(scope)["in"]["metrics"] == {"m": 1}
 
 

@@ -481,6 +481,13 @@ def test_hints_and_algorithms_of_headers():
     assert (second.orig_kernel_name, second.sig_hash, second.num_specs) == (
         "a_kernel", "00ff00ff", 3
     )  # fmt: skip
+    many = ", ".join(f"int32_t a{i}" for i in range(12))
+    for suffix, hints in (("10d11c", {10: 16, 11: 1}), ("01d23456789c1011", {1: 16, 9: 1}),
+                          ("0d11d", {0: 16, 11: 16}), ("0d12d", {0: 16, 2: 16})):  # fmt: skip
+        reader = HeaderParser()
+        reader.extract_linker_meta(header_text(f"k_00ff00ff_{suffix}", many, "1"))
+        ((meta,),) = reader.kernels.values()
+        assert meta.sizes == [hints.get(i) for i in range(12)]
     assert gen_signature(second) == "void *x, int32_t n, float f"
     assert gen_signature_with_full_args(second) == "void *x, int32_t n, float f, int32_t s"
     text = make_kernel_hints_dispatcher("best", [first, second])

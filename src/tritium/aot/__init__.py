@@ -1,7 +1,7 @@
 """Kernels that were compiled ahead of time: `load` takes a library that `tritium.tools.compile`
 has written, with no compiler in the process.
 
-    add = tritium.aot.load("add.4f3b2a10_0d1d2d34.so")
+    add = tritium.aot.load("add.4f3b2a10_0d1d2d.so")
     add(x, y, out, n)                     # over the grid that was given to the compiler
     add[(4,)](x, y, out, n, threads=2)    # over another one, on two threads
 """

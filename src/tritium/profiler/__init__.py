@@ -16,17 +16,7 @@ there.
 from __future__ import annotations
 
 from tritium.profiler import context, data, hooks, mode, specs
-from tritium.profiler.scopes import (
-    cpu_timed_scope,
-    enter_scope,
-    enter_state,
-    exit_scope,
-    exit_state,
-    metadata_state,
-    scope,
-    state,
-)
-from tritium.profiler.sessions import (
+from tritium.profiler.profile import (
     DEFAULT_PROFILE_NAME,
     activate,
     deactivate,
@@ -34,6 +24,8 @@ from tritium.profiler.sessions import (
     profile,
     start,
 )
+from tritium.profiler.scope import cpu_timed_scope, enter_scope, exit_scope, scope
+from tritium.profiler.state import enter_state, exit_state, metadata_state, state
 
 __all__ = [
     "DEFAULT_PROFILE_NAME", "activate", "configure_runtime", "context", "cpu_timed_scope",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.profiler.msgpack import packed
+from tritium.profiler.profile import chosen, flush
 from tritium.profiler.recording import Recording
 from tritium.profiler.registry import Session, sessions
-from tritium.profiler.sessions import chosen, flush
 
 
 def get(session: int | None = 0, phase: int = 0) -> Any:

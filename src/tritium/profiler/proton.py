@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tritium import compat
 from tritium.profiler.flags import flags
-from tritium.profiler.sessions import BACKENDS, CONTEXTS, DATA, finalize, start
+from tritium.profiler.profile import BACKENDS, CONTEXTS, DATA, finalize, start
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

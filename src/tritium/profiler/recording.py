@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -89,7 +90,7 @@ class Recording:
 
 def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
     """A timeline as Chrome (`chrome://tracing`) and Perfetto show it; times in microseconds since
-    the first span."""
+    the first span, whose own is `baseTimeNanoseconds`, of 1970's clock."""
     start = min((span.begin for span in spans), default=0)
     processes: dict[str, int] = {}
     threads: dict[tuple[str, str], int] = {}
@@ -106,9 +107,12 @@ def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
             "name": span.path[-1], "cat": "scope" if span.process == HOST else "kernel",
             "ph": "X", "ts": (span.begin - start) / 1e3, "dur": (span.end - span.begin) / 1e3,
             "pid": pid, "tid": threads[key],
-            "args": {"call_stack": list(span.path), **span.details},
+            "args": {"call_stack": ["ROOT", *span.path], **span.details},
         })  # fmt: skip
-    return {"displayTimeUnit": "ns", "traceEvents": events}
+    return {
+        "baseTimeNanoseconds": start + time.time_ns() - time.perf_counter_ns(),
+        "displayTimeUnit": "ns", "traceEvents": events,
+    }  # fmt: skip
 
 
 def _named(what: str, name: str, pid: int, tid: int) -> dict[str, Any]:

@@ -94,10 +94,10 @@ def record(metrics: Mapping[str, Any]) -> None:
             session.now.add((*place, *states.get()), rest)
 
 
-def record_span(begin: int, end: int, thread: str, process: str) -> None:
-    """Add the innermost scope to timelines."""
+def record_span(span: Span) -> None:
+    """Add a scope to timelines."""
     for session in active():
-        session.now.span(Span(scopes.get(), begin, end, process, thread, {}))
+        session.now.span(span)
 
 
 def frames() -> Path:

@@ -10,6 +10,8 @@ from typing import Any, cast
 COUNT, TIME = "count", "time (ns)"
 EXCLUSIVE = "(exc)"
 """The end of the name of a metric that is a node's own when it is given; it is not kept."""
+PROPERTY = "(pty)"
+"""The end of the name of a metric that a later value replaces; it is not kept."""
 
 CPU_TIME = "cpu_time (ns)"
 SCOPE_TIME, SCOPE_COUNT = "scope_time (ns)", "scope_count"
@@ -35,11 +37,12 @@ class Node:
         return node
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add numbers up, lists of them element by element; other values replace. Raises
-        `ValueError` for lists of different lengths."""
-        for name, value in metrics.items():
-            name = name.removesuffix(EXCLUSIVE).rstrip()
-            self.metrics[name] = _sum(name, self.metrics.get(name), value)
+        """Add numbers up, lists of them element by element; other values and properties replace.
+        Raises `ValueError` for lists of different lengths."""
+        for given, value in metrics.items():
+            name = given.removesuffix(EXCLUSIVE).removesuffix(PROPERTY).rstrip()
+            old = None if given.endswith(PROPERTY) else self.metrics.get(name)
+            self.metrics[name] = _sum(name, old, value)
 
     def to_json(self) -> dict[str, Any]:
         """The node as hatchet reads it."""

@@ -11,8 +11,8 @@ _REAL = ("flops", "flops8", "flops16", "flops32", "flops64")
 
 
 def metrics_of(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Metrics as numbers or lists of numbers; tensors are read (and waited for). `bytes` is an
-    integer. Raises `TypeError` for another value."""
+    """Metrics as numbers or lists of numbers; text that says a number and tensors are read (which
+    waits for them). `bytes` is an integer. Raises `TypeError` for another value."""
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{where}: metrics is {given!r:.80}; a dict of numbers is required")
     return {str(name): _value(name, value, where) for name, value in given.items()}
@@ -27,11 +27,24 @@ def _value(name: str, value: Any, where: str) -> Any:
     if hasattr(value, "tolist"):  # a tensor or an array
         value = value.reshape(-1).tolist()
         value = value[0] if len(value) == 1 else value
+    if isinstance(value, str):
+        value = _number(value)
     if isinstance(value, (list, tuple)):
-        return [_value(name, item, where) for item in cast("list[Any]", value)]
+        items = [_value(name, item, where) for item in cast("list[Any]", value)]
+        return [*map(float, items)] if any(isinstance(n, float) for n in items) else items
     if not isinstance(value, Number) or isinstance(value, complex):
         raise TypeError(f"{where}: metrics[{name!r}] is {value!r:.80}; a number is required")
     number: Any = value
     if name in _INTEGRAL or isinstance(number, bool):
         return int(number)
     return float(number) if name in _REAL or not isinstance(number, int) else number
+
+
+def _number(text: str) -> Any:
+    """The number that a text says; the text where it says none."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tritium.profiler.metrics import HELP, Devices, value_of, without_unit
-from tritium.profiler.scopes import COMPUTE_METADATA_SCOPE_NAME
+from tritium.profiler.state import COMPUTE_METADATA_SCOPE_NAME
 from tritium.profiler.tree import OWN, Node
 
 FORMATS = ("full", "file_function_line", "function_line", "file_function")

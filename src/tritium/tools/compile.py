@@ -60,9 +60,8 @@ class Signature:
 
     @property
     def suffix(self) -> str:
-        """Positions, with c for a hint of 1 and d for one of 16: `0d1d2c`."""
-        marks = {1: "c", 16: "d"}
-        return "".join(f"{i}{marks.get(self.hints.get(i, 0), '')}" for i in range(len(self.names)))
+        """Positions of hints, with c for one of 1 and d for one of 16: `0d1d4c`."""
+        return "".join(f"{i}{'c' if hint == 1 else 'd'}" for i, hint in sorted(self.hints.items()))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:

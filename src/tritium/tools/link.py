@@ -15,6 +15,7 @@ give `CUDA_ERROR_INVALID_VALUE`; on the CPU, -1.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from argparse import ArgumentParser
@@ -33,6 +34,7 @@ _NONE = ("has no line '// tt-linker:'; headers that tritium.tools.compile has wr
          "required")  # fmt: skip
 _FUNCTION = re.compile(r"(\w+)_([0-9a-zA-Z]+)_(\w*)")
 _PARAMETER = re.compile(r"(.*?)(\w+)")
+_HINTED = re.compile(r"(\d+)([cd])")
 _HINT_OF = {"c": 1, "d": 16}
 _PRELUDES = {
     "cuda": ("#include <cuda.h>", "CUstream", "CUresult", "CUDA_ERROR_INVALID_VALUE"),
@@ -55,7 +57,7 @@ class KernelLinkerMeta:
         arg_names, arg_ctypes: its arguments, those that a hint of 1 fixes included.
         sizes: for each argument what the function takes for granted: 1, multiples of 16 or None.
         sig_hash: of the signature.
-        triton_suffix, suffix: the positions of the parameters, with the hints.
+        triton_suffix, suffix: the positions of hints.
         num_specs: how many hints there are.
         prefix: before the names of the functions that are written.
     """
@@ -148,8 +150,16 @@ def _parameters(c_signature: str) -> tuple[list[str], list[str]]:
 
 
 def _sizes(suffix: str, count: int) -> list[int | None]:
-    """The hints that a suffix has for this many arguments."""
+    """The hints that a suffix has for this many arguments: it names their positions, or, as those
+    of Triton 3.6, all positions."""
     sizes: list[int | None] = [None] * count
+    hinted = [(int(n), _HINT_OF[mark]) for n, mark in _HINTED.findall(suffix)]
+    at = [position for position, _ in hinted]
+    said = "".join(f"{n}{'c' if hint == 1 else 'd'}" for n, hint in hinted)
+    if said == suffix and all(a < b for a, b in itertools.pairwise([*at, count])):
+        for position, hint in hinted:
+            sizes[position] = hint
+        return sizes
     for position in range(count):
         if suffix.startswith(str(position)):
             suffix = suffix[len(str(position)) :]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tritium.profiler.hooks.hook import Hook, HookManager
 from tritium.profiler.registry import Session, sessions
-from tritium.profiler.scopes import COMPUTE_METADATA_SCOPE_NAME as COMPUTE_METADATA_SCOPE_NAME
-from tritium.profiler.scopes import metadata_state
+from tritium.profiler.state import COMPUTE_METADATA_SCOPE_NAME as COMPUTE_METADATA_SCOPE_NAME
+from tritium.profiler.state import metadata_state
 from tritium.profiler.values import is_metric, metrics_of
 
 _RESERVED = ("name", "function", "stream")

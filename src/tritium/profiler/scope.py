@@ -8,35 +8,42 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tritium.profiler.flags import flags
-from tritium.profiler.recording import HOST
+from tritium.profiler.recording import HOST, Span
 from tritium.profiler.registry import record, record_span, scopes, states
 from tritium.profiler.tree import CPU_TIME, EXCLUSIVE
 from tritium.profiler.values import metrics_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-COMPUTE_METADATA_SCOPE_NAME = "__proton_launch_metadata"
-"""The state in which `launch_metadata` is computed; the viewer leaves it out."""
+
+class _Begun(NamedTuple):
+    """The beginning of a scope: when, and with which metrics."""
+
+    time: int
+    metrics: dict[str, Any]
+
 
 _ids = itertools.count()
-_begins: ContextVar[tuple[tuple[int, str, int], ...]] = ContextVar("begins", default=())
-"""The number, the name and the start of each scope around that `enter_scope` has begun."""
+_begins: ContextVar[tuple[tuple[int, str, _Begun], ...]] = ContextVar("begins", default=())
+"""The number, the name and the beginning of each scope around that `enter_scope` has begun."""
 
 
-def _begin(name: str, metrics: dict[str, Any] | None) -> int:
+def _begin(name: str, metrics: dict[str, Any] | None) -> _Begun:
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"profiler.scope: name is {name!r:.80}; a string is required")
     known = metrics_of(metrics, f"profiler.scope({name!r})") if metrics else {}
     scopes.set((*scopes.get(), name))
     record(known)
-    return time.perf_counter_ns()
+    return _Begun(time.perf_counter_ns(), known)
 
 
-def _end(begun: int) -> None:
-    record_span(begun, time.perf_counter_ns(), threading.current_thread().name, HOST)
+def _end(begun: _Begun) -> None:
+    now, thread = time.perf_counter_ns(), threading.current_thread().name
+    details = {"metrics": begun.metrics} if begun.metrics else {}
+    record_span(Span(scopes.get(), begun.time, now, HOST, thread, details))
     scopes.set(scopes.get()[:-1])
 
 
@@ -65,15 +72,16 @@ def exit_scope(name: str | None = None, *, metrics: dict[str, Any] | None = None
     if not around or (name is not None and around[-1][1] != name):
         inside = repr(around[-1][1]) if around else "none"
         raise ValueError(f"exit_scope: {name!r} is not the innermost scope, which is {inside}")
-    if metrics:
-        record(metrics_of(metrics, f"profiler.exit_scope({name!r})"))
     number, _, begun = around[-1]
+    if metrics:
+        record(added := metrics_of(metrics, f"profiler.exit_scope({name!r})"))
+        begun = begun._replace(metrics={**begun.metrics, **added})
     _begins.set(around[:-1])
     _end(begun)
     return number
 
 
-class _Around:
+class Around:
     """A context manager that is a decorator of functions, too."""
 
     def __enter__(self) -> Any:
@@ -95,7 +103,7 @@ class _Around:
         return wrapper  # pyright: ignore[reportReturnType]
 
 
-class scope(_Around):
+class scope(Around):
     """A named part of a program: a context manager, or a decorator of a function.
 
     Args:
@@ -105,7 +113,7 @@ class scope(_Around):
 
     def __init__(self, name: str, metrics: dict[str, Any] | None = None):
         self.name, self.metrics = name, metrics
-        self._begun: int | None = None
+        self._begun: _Begun | None = None
 
     def _copy(self) -> scope:
         return type(self)(self.name, self.metrics)
@@ -120,7 +128,7 @@ class scope(_Around):
         if begun is not None:
             self._leave(begun)
 
-    def _leave(self, begun: int) -> None:
+    def _leave(self, begun: _Begun) -> None:
         _end(begun)
 
 
@@ -135,47 +143,6 @@ class cpu_timed_scope(scope):
             raise ValueError(f"cpu_timed_scope({name!r}): metrics: 'cpu_time' is measured")
         super().__init__(name, metrics)
 
-    def _leave(self, begun: int) -> None:
-        record({f"{CPU_TIME}{EXCLUSIVE}": time.perf_counter_ns() - begun})
+    def _leave(self, begun: _Begun) -> None:
+        record({f"{CPU_TIME}{EXCLUSIVE}": time.perf_counter_ns() - begun.time})
         super()._leave(begun)
-
-
-def enter_state(name: str) -> None:
-    """Begin a state: launches are recorded under its name, inside of the scopes around."""
-    states.set((*states.get(), name))
-
-
-def exit_state() -> None:
-    """End the innermost state. Raises `ValueError` if there is none."""
-    if not states.get():
-        raise ValueError("exit_state: there is no state")
-    states.set(states.get()[:-1])
-
-
-class state(_Around):
-    """A state of the program: a context manager, or a decorator of a function."""
-
-    def __init__(self, name: str):
-        self.name = name
-        self._inside = False
-
-    def _copy(self) -> state:
-        return state(self.name)
-
-    def __enter__(self) -> state:
-        self._inside = flags.profiling_on
-        if self._inside:
-            enter_state(self.name)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._inside:
-            exit_state()
-
-
-class metadata_state(state):
-    """The state in which a kernel's `launch_metadata` is computed."""
-
-    def __init__(self, kernel_name: str | None = None):
-        name = COMPUTE_METADATA_SCOPE_NAME
-        super().__init__(f"{name}:{kernel_name}" if kernel_name else name)

@@ -17,7 +17,7 @@ from tritium.profiler.hooks.instrumentation import InstrumentationHook
 from tritium.profiler.hooks.launch import LaunchHook
 from tritium.profiler.mode import BaseMode, InstrumentationMode, PCSampling
 from tritium.profiler.registry import Session, sessions
-from tritium.profiler.scopes import leave_all
+from tritium.profiler.scope import leave_all
 from tritium.profiler.timing import timing
 
 DEFAULT_PROFILE_NAME = "proton"
@@ -268,7 +268,8 @@ def profile(
     mode: str | BaseMode | None = None,
     hook: str | Hook | None = None,
 ) -> Any:
-    """Decorator: a session around each call of a function; the options are those of `start`."""
+    """Decorator: a session that is active in calls of a function; `finalize` writes it. The options
+    are those of `start`."""
     options: Any = {"name": name, "context": context, "data": data, "backend": backend,
                     "mode": mode, "hook": hook}  # fmt: skip
     if func is None:
@@ -280,7 +281,7 @@ def profile(
         try:
             return func(*args, **kwargs)
         finally:
-            if session is not None:
-                finalize(session)
+            if session in sessions:  # no program ended it inside
+                deactivate(session)
 
     return wrapper
