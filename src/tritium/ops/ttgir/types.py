@@ -124,6 +124,12 @@ def memdesc_of(
 TOKEN = AsyncTokenType()
 
 
+def check_left(name: str, attribute: str, count: int) -> None:
+    """A wait leaves a number of the newest operations of a queue in flight."""
+    if count < 0:
+        raise OpError(f"{name}: {attribute} is {count}; 0 or more is required")
+
+
 def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
     """The operand must be memory; with `mutable`, memory that may be written."""
     if not isinstance(type, MemDescType):
