@@ -535,3 +535,17 @@ def test_pictures() -> None:
     assert memory.count("<rect") == 32 and ">31<" in memory
     cube = gl.BlockedLayout([1, 1, 2], [1, 8, 4], [1, 2, 2], [2, 1, 0]).to_svg([2, 16, 16])
     assert cube.count("<rect") == 512 and "[1]" in cube
+
+
+@gluon.jit
+def coalesced_mask_kernel(src, out, n):
+    """The mask's layout is left open, and that of addresses is the best for the access."""
+    i = gl.arange(0, 128, gl.AutoLayout())
+    policy: gl.constexpr = gl.nvidia.ampere.CachePolicy(cache_modifier=".ca")
+    x = gl.load(gl.set_auto_layout(src + i, gl.CoalescedLayout()), i < n, 0.0, cache_policy=policy)
+    gl.store(gl.set_auto_layout(out + i, gl.CoalescedLayout()), x)
+
+
+def test_coalesced_layout_is_set() -> None:
+    kernel = compiled(coalesced_mask_kernel, "*fp32 *fp32 i32")
+    assert "gluon." not in kernel.asm["ttgir"] and "ld.global.ca" in kernel.asm["ptx"]
