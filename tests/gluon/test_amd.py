@@ -274,8 +274,22 @@ def test_atomics() -> None:
 def test_products_of_other_layouts() -> None:
     other = AMDMFMALayout(4, [16, 16, 32], True, [4, 1])
     constants = {"result": other, "rows": rows_of(64), "width": 8, "multiply": gl.amd.cdna3.mfma}
-    with pytest.raises(CompilationError, match="an AMDMFMALayout of version 2 or 3 is required"):
-        compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx950")
+    assert compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx950")
+    with pytest.raises(NotImplementedError, match="the target has mfma of version 3"):
+        compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx942")
+
+
+@gluon.jit
+def pinned(a, b, acc):
+    return gl.amd.cdna3.mfma(a, b, acc, cd_regclass="a")
+
+
+def test_registers_of_sums() -> None:
+    constants = {"result": AMDMFMALayout(3, [32, 32, 8], True, [2, 2]), "rows": rows_of(64),
+                 "width": 4, "multiply": pinned}  # fmt: skip
+    kernel = compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx942")
+    assert '"=a,0"' in kernel.asm["llir"]
+    assert re.search(r"v_mfma_f32_32x32x8_?f16 a\[", kernel.asm["amdgcn"])
 
 
 @gluon.jit

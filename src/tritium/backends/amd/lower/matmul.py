@@ -13,6 +13,7 @@ from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vec
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.pieces import register_coordinates
+from tritium.ops.attributes import CD_REGCLASS
 from tritium.ops.ttir.dot import ScaleFormat
 
 
@@ -47,7 +48,9 @@ class MatrixProducts:
             registers = [held[(*batch, (m + i) % height, (n + j) % width)] for i, j in places]
             total = _vector(c, [out[r] for r in registers])
             for a, b in zip(left[(*batch, m)], right[(*batch, n)], strict=True):
+                total = _pinned(c, op, total)
                 total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
+            total = _pinned(c, op, total)
             for lane, register in enumerate(registers):
                 out[register] = c.f.extract(total, lane)
         c.set(op.results[0], out)
@@ -103,6 +106,15 @@ class MatrixProducts:
         full = ".".join([name, mangle(total.type), *types])
         no = const("i1", 0)
         return c.f.call(total.type, full, *numbers, const("i16", 0), total, *scales, no, no)
+
+
+def _pinned(c: Context, op: Any, total: Value) -> Value:
+    """Sums in the class of registers that the program chooses, if it does: code of no instruction
+    that LLVM does not look into ties them to it."""
+    chosen: Any = op.attributes.get(CD_REGCLASS)
+    if chosen is None:
+        return total
+    return c.asm(total.type, "", f"={chosen.data},0", total, effects=False)
 
 
 class Fragment(NamedTuple):

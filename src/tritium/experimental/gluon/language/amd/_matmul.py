@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from xdsl.dialects.builtin import StringAttr
+
 from tritium.experimental.gluon.language._core import convert_layout
 from tritium.experimental.gluon.language._layouts import (
     DistributedLinearLayout,
@@ -16,10 +18,12 @@ from tritium.experimental.gluon.language._types import distributed_type
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout, AMDWMMALayout
 from tritium.ir.layouts.amd import SCALED_RUN, scale_encoding
 from tritium.language import core as tl
+from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.values.constexpr import constexpr_function
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import uint8
+from tritium.ops.attributes import CD_REGCLASS
 
 
 def product(
@@ -104,7 +108,12 @@ def _of_elements(operand: tensor, index: int, acc: tensor, format: str) -> tenso
     return convert_layout(operand, DotOperandLayout(index, layout, given.k_width))
 
 
-def check_class(value: Any) -> None:
-    """Raise `NotImplementedError` where a program chooses the class of registers of sums."""
-    if value is not None:
-        raise NotImplementedError("mfma(cd_regclass=...) is not built")
+def in_registers(result: tensor, cd_regclass: Any) -> tensor:
+    """The result of a product, whose sums are in this class of registers. Raises `ValueError` for
+    other words than "a" and "v"."""
+    if cd_regclass is None:
+        return result
+    if cd_regclass not in ("a", "v"):
+        raise ValueError(f"cd_regclass must be None, 'a' or 'v', got {cd_regclass!r}")
+    emitter.current().set_attribute(result.handle, CD_REGCLASS, StringAttr(cd_regclass))
+    return result
