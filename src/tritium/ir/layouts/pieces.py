@@ -8,16 +8,16 @@ from itertools import product
 
 import numpy as np
 
-from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.encodings import LANE, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 
 Place = tuple[int, ...]
 
 
-def register_coordinates(layout: LinearLayout) -> list[Place]:
-    """The coordinates of each register's element in the first thread."""
+def register_coordinates(layout: LinearLayout, lane: int = 0) -> list[Place]:
+    """The coordinates of each register's element in a thread of the first warp."""
     count = layout.in_size(REGISTER)
-    columns = layout.apply({REGISTER: np.arange(count)})
+    columns = layout.apply({REGISTER: np.arange(count), **({LANE: lane} if lane else {})})
     stacked = np.stack([np.broadcast_to(v, count) for v in columns.values()], axis=1)
     return [tuple(int(v) for v in row) for row in stacked]
 
