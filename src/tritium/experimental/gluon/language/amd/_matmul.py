@@ -62,11 +62,14 @@ def scale_layout(
     dot_operand_layout: Any, shape: Any, scale_factor: int = SCALED_RUN
 ) -> DistributedLinearLayout:
     """The layout of the scales, of this shape, of an operand in a `DotOperandLayout`."""
-    if scale_factor != SCALED_RUN:
-        raise ValueError(f"scale_factor is {scale_factor}; {SCALED_RUN} is required")
-    parent: Any = dot_operand_layout.parent.to_encoding()
-    found = scale_encoding(parent, dot_operand_layout.operand_index, tuple(shape))
-    return layout_of(found)
+    layout = dot_operand_layout.parent
+    runs = (SCALED_RUN, 16) if isinstance(layout, AMDWMMALayout) else (SCALED_RUN,)
+    if scale_factor not in runs:
+        allowed = " or ".join(map(str, runs))
+        raise ValueError(f"scale_factor is {scale_factor}; {allowed} is required")
+    parent: Any = layout.to_encoding()
+    index = dot_operand_layout.operand_index
+    return layout_of(scale_encoding(parent, index, tuple(shape), scale_factor))
 
 
 def scaled_product(
@@ -80,10 +83,12 @@ def scaled_product(
     ]
     layout = check_operands(name, kind, (version,), operands, acc)
     found: list[tensor | None] = []
-    for index, (operand, scale, format) in enumerate(zip(operands, scales, formats, strict=True)):
-        rows, k = operand.type.shape if index == 0 else operand.type.shape[::-1]
-        shape = [rows, k * (2 if format == "e2m1" else 1) // SCALED_RUN]
-        wanted = scale_layout(DotOperandLayout(index, layout, 1), shape)
+    k = operands[0].type.shape[1] * (2 if formats[0] == "e2m1" else 1)
+    runs = [k // s.type.shape[-1] for s in scales if isinstance(s, tensor) and s.type.is_block()]
+    for index, (operand, scale) in enumerate(zip(operands, scales, strict=True)):
+        run = runs[0] if runs else SCALED_RUN
+        shape = [operand.type.shape[index], k // run]
+        wanted = scale_layout(DotOperandLayout(index, layout, 1), shape, run)
         if scale is not None and not (isinstance(scale, tensor) and scale.type.is_block()):
             code = casts.cast(casts.to_tensor(scale), uint8)
             scale = arithmetic.broadcast_like(code, distributed_type(uint8, shape, wanted))
