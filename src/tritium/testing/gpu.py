@@ -11,7 +11,7 @@ from typing import Any
 
 from tritium import profiler
 from tritium.backends.active import driver
-from tritium.profiler import sessions
+from tritium.profiler.profile import discard
 from tritium.profiler.registry import scopes as around
 from tritium.profiler.tree import TIME, Node
 from tritium.testing.bench import check_callable, check_mode, prepare, summarize
@@ -89,7 +89,7 @@ def _by_profiler(
     check_callable(name, fn)
     calls, cold = prepare(fn, warmup, rep, grad_to_none)
     scopes = [f"{name} {i}" for i in range(calls)]
-    session = sessions.start(name)
+    session = profiler.start(name)
     if session is None:
         raise RuntimeError(f"{name}: the profiler is switched off, or `proton` runs the program")
     try:
@@ -99,7 +99,7 @@ def _by_profiler(
                 fn()
         tree = Node.from_json(profiler.data.get(session)[0]).at(around.get())
     finally:
-        sessions.discard(session)
+        discard(session)
     nodes = [tree.children[scope] for scope in scopes if scope in tree.children]
     times = [time for node in nodes if (time := node.total(TIME) / 1e6) > 0]
     if not times:
