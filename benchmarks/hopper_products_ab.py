@@ -31,8 +31,8 @@ from benchmarks.gpu_measure import milliseconds
 from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels.dense.matmul_launch import launch as product_launch
 
-QUEUED, WAIT_CYCLES = 20, 20_000_000
-"""Calls that are queued at once, and for how long (11 ms) the GPU waits meanwhile."""
+QUEUED, WAIT_CYCLES, TRIES = 20, 20_000_000, 5
+"""Calls that are queued at once, how long (11 ms) the GPU waits meanwhile, and tries of that."""
 CACHE_BYTES = 256 << 20
 
 Calls = dict[str, Callable[[], Any]]
@@ -52,8 +52,17 @@ VARIANTS: dict[str, tuple[int, int, int, int, int, int, bool, bool]] = {
 
 
 def queued(call: Callable[[], Any], cache: torch.Tensor) -> float:
-    """The median time, in ms, of calls with cold caches that wait in the GPU's queue. Raises
-    `RuntimeError` if the host did not keep ahead of the GPU."""
+    """The median time, in ms, of calls with cold caches that wait in the GPU's queue; tried again,
+    as a host can be held up. Raises `RuntimeError` if it never kept ahead of the GPU."""
+    for _ in range(TRIES):
+        found = _queued(call, cache)
+        if found is not None:
+            return found
+    raise RuntimeError(f"the host queued {QUEUED} calls more slowly than the GPU waited")
+
+
+def _queued(call: Callable[[], Any], cache: torch.Tensor) -> float | None:
+    """One try of `queued`."""
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(QUEUED)]
     waited = torch.cuda.Event()
     torch.cuda._sleep(WAIT_CYCLES)
@@ -63,10 +72,9 @@ def queued(call: Callable[[], Any], cache: torch.Tensor) -> float:
         begin.record()
         call()
         end.record()
-    if waited.query():
-        raise RuntimeError(f"the host queued {QUEUED} calls more slowly than the GPU waited")
+    ahead = not waited.query()
     torch.cuda.synchronize()
-    return median(begin.elapsed_time(end) for begin, end in events)
+    return median(begin.elapsed_time(end) for begin, end in events) if ahead else None
 
 
 def host_us(call: Callable[[], Any]) -> float:
@@ -154,7 +162,11 @@ def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
     calls, y, want, flops = make()
     kept, failed = right(calls, y, want)
     rows: list[dict[str, Any]] = [{"case": case, "by": n, "failed": w} for n, w in failed.items()]
-    cache = torch.empty(CACHE_BYTES, dtype=torch.int8, device="cuda")
+    cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
+    torch.cuda._sleep(1)  # a kernel's first launch loads it, and can wait for the GPU
+    for call in kept.values():
+        cache.zero_()
+        call()
     took: dict[str, list[float]] = {name: [] for name in kept}
     for _ in range(rounds):
         for name, call in kept.items():

@@ -108,4 +108,4 @@ class JITHookCompileInfo(TypedDict, total=False):
 JITHook = Callable[..., "bool | None"]
 LaunchHook = Callable[..., None]
 InitHandleHook = Callable[..., None]
-PipelineStagesHook = Callable[..., None]
+PipelineStagesHook = Callable[..., "tuple[str, str] | None"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS
 from tritium.backends.compiler import GPUTarget
 from tritium.ops.evaluation import Evaluator
-from tritium.ops.memory import Memory
-from tritium.ops.parsing import parse_module
+from tritium.ops.memory import EvaluationError, Memory
+from tritium.ops.parsing import ParseError, parse_module
 
 FILES = Path(__file__).parents[1] / "ir" / "release_3_9"
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
@@ -144,3 +145,61 @@ def test_compare_and_swap(evaluated: bool, tmp_path: Path) -> None:
     new = np.arange(100, 164, 2)
     np.testing.assert_array_equal(memory, new)
     np.testing.assert_array_equal(old, np.stack([np.arange(32), new], 1).reshape(64))
+
+
+PIECES = program("pieces", "%p: !tt.ptr<i32>, %o: !tt.ptr<i32>", (
+    rows("x", "p", 32, "i32").replace("%x =", "%v =") + rows("to", "o", 32, "i32") + """
+    %a = amdg.extract_slice %v [0, 16] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>
+    %b = amdg.extract_slice %v [0, 0] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>
+    %y = amdg.concat %a, %b : tensor<64x16xi32, #c32>, tensor<64x16xi32, #c32>
+      -> tensor<64x32xi32, #c32>
+    amdg.buffer_store %y, %o[%toi] : tensor<64x32xi32, #c32>""")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_tiles_made_of_parts(evaluated: bool, tmp_path: Path) -> None:
+    """The right half of a tile, and its left one behind it."""
+    x, out = np.arange(2048, dtype=np.int32).reshape(64, 32), np.zeros((64, 32), np.int32)
+    run(PIECES, tmp_path, [x, out], evaluated)
+    np.testing.assert_array_equal(out, np.roll(x, 16, 1))
+
+
+@pytest.mark.parametrize(("before", "after", "message"), [
+    ("[0, 16] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>",
+     "[0, 24] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>",
+     "extract_slice: invalid offset at dimension 1: 16 elements from 24 on, of 32"),
+    ("[0, 0] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>",
+     "[0, 0] : tensor<64x32xi32, #c32> to tensor<32x16xi32, #c32>",
+     "lane and warp dim basis must match between source and destination layout"),
+    ("amdg.concat %a, %b : tensor<64x16xi32, #c32>, tensor<64x16xi32, #c32>",
+     "amdg.concat %a : tensor<64x16xi32, #c32>", r"source tiles \(1\) .* required count \(2\)"),
+])  # fmt: skip
+def test_parts_that_do_not_fit(before: str, after: str, message: str) -> None:
+    assert before in PIECES
+    with pytest.raises(ParseError, match=message):
+        parse_module(PIECES.replace(before, after))
+
+
+BARRIER = program("barrier", "%o: !tt.ptr<i32>", """
+    %i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32, #line>
+    %zero = arith.constant 0 : i32
+    %m = ttg.local_alloc : () -> !ttg.memdesc<1xi64, #flat, #ttg.shared_memory, mutable>
+    amdg.init_barrier %m, 192 : !ttg.memdesc<1xi64, #flat, #ttg.shared_memory, mutable>
+    amdg.async_copy_mbarrier_arrive %m : !ttg.memdesc<1xi64, #flat, #ttg.shared_memory, mutable>
+    %0 = amdg.arrive_barrier %m, 2 : !ttg.memdesc<1xi64, #flat, #ttg.shared_memory, mutable> -> i32
+    amdg.wait_barrier %m, %zero : !ttg.memdesc<1xi64, #flat, #ttg.shared_memory, mutable>
+    amdg.buffer_store %i, %o[%i] : tensor<64xi32, #line>""").replace("#line =", (
+    "#flat = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>\n#line ="
+), 1)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "fault"), [(192, ""), (193, "192 of 193 arrivals"), (191, "more than")]
+)
+def test_threads_that_arrive(arrivals: int, fault: str) -> None:
+    """Each of the 64 arrives for its copies, of which there are none, and twice."""
+    out, text = np.zeros(64, np.int32), BARRIER.replace("192", str(arrivals))
+    with pytest.raises(EvaluationError, match=fault) if fault else nullcontext():
+        run(text, Path(), [out], evaluated=True)
+        np.testing.assert_array_equal(out, np.arange(64))

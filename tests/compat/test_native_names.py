@@ -184,6 +184,77 @@ def test_linear_layouts():
             wrong()
 
 
+def test_views_of_linear_layouts():
+    from tritium._C.libtriton.linear_layout import LinearLayout
+
+    bases = [("register", [[0, 8]]), ("lane", [[0, 1], [0, 2], [0, 4]]), ("warp", [[1, 0]])]
+    layout = LinearLayout.from_bases([*bases, ("block", [])], ["d0", "d1"])
+    rows = [[f"T{8 * r + c % 8}:{c // 8}".rjust(5) for c in range(16)] for r in range(2)]
+    assert layout.get_distributed_view(False) == (
+        f"[[{', '.join(rows[0])}]\n[ {', '.join(rows[1])}]]\n"
+    )
+    there = [", ".join(f"({row},{c:2})" for c in range(8)) for row in range(2)]
+    then = [", ".join(f"({row},{c:2})" for c in range(8, 16)) for row in range(2)]
+    assert layout.get_distributed_view(True) == (
+        f"Warp0:\n{there[0]}\n{then[0]}\nWarp1:\n{there[1]}\n{then[1]}\n"
+    )
+    one = [("register", [[1]]), ("lane", [[0]]), ("warp", []), ("block", [[2]])]
+    assert LinearLayout.from_bases(one, ["d0"]).get_distributed_view(False) == (
+        "[B0:T0:0|B0:T1:0, B0:T0:1|B0:T1:1, B1:T0:0|B1:T1:0, B1:T0:1|B1:T1:1]\n"
+    )
+    shared = LinearLayout.from_bases(
+        [("offset", [[0, 0, 1], [0, 1, 1], [1, 0, 0]]), ("block", [])], ["d0", "d1", "d2"]
+    )
+    assert shared.get_shared_view(False) == (
+        "[[[(0:0:0),(0:0:1)]\n[  (0:1:1),(0:1:0)]]\n[[ (1:0:0),(1:0:1)]\n[  (1:1:1),(1:1:0)]]]\n"
+    )
+    flat = LinearLayout.from_bases([("offset", [[2]]), ("block", [[1]])], ["d0"])
+    assert flat.get_shared_view(True) == (
+        "Block: 0:\nOffset: 0 -> (0)\nOffset: 1 -> (2)\n"
+        "Block: 1:\nOffset: 0 -> (1)\nOffset: 1 -> (3)\n"
+    )
+    assert str(flat) == (
+        "\n - offset=1 -> (2)\n - block=1 -> (1)\nwhere out dims are: [d0 (size 4)]"
+    )
+    with pytest.raises(ValueError, match="this view needs register, lane, warp, too"):
+        flat.get_distributed_view(False)
+    with pytest.raises(ValueError, match="this view needs offset, too"):
+        layout.get_shared_view(True)
+
+
+def test_memory_accesses_of_interpreters():
+    from tritium._C.libtriton import interpreter
+
+    def places(array: np.ndarray) -> np.ndarray:
+        start = np.uint64(array.ctypes.data)
+        return (start + np.arange(array.size, dtype=np.uint64) * 4).reshape(array.shape)
+
+    data = np.arange(12, dtype=np.int32).reshape(3, 4)
+    mask = data % 3 == 0
+    loaded = interpreter.load(places(data)[:, ::2], mask[:, ::2], data[:, ::2] + 100, np.int32)
+    assert (loaded == np.where(mask, data, data + 100)[:, ::2]).all()
+    interpreter.store(places(data)[1:], data[1:] * 10, mask[1:])
+    assert data.reshape(-1).tolist() == [0, 1, 2, 3, 4, 5, 60, 7, 8, 90, 10, 11]
+    kinds, relaxed = interpreter.RMW_OP, interpreter.MEM_SEMANTIC.RELAXED
+    one, values = np.zeros(1, np.int32), np.arange(1, 5, dtype=np.int32)
+    found = interpreter.atomic_rmw(
+        kinds.ADD, np.repeat(places(one), 4), values, np.array([1, 1, 0, 1], bool), relaxed
+    )
+    assert found.tolist() == [0, 1, 0, 3] and one == 7
+    assert interpreter.atomic_cas(places(one), one + 1, one, relaxed) == 7 and one == 7
+    assert interpreter.atomic_cas(places(one), one.copy(), one - 9, relaxed) == 7 and one == -2
+    third = np.float32([1 / 3])
+    assert interpreter.fma_fp32(third, third, -third * third) == np.float32(
+        np.float64(third) ** 2 - np.float64(third * third)
+    )
+    with pytest.raises(ValueError, match="atomic_rmw FADD of int32"):
+        interpreter.atomic_rmw(kinds.FADD, places(values), values, values > 0, relaxed)
+    with pytest.raises(ValueError, match=r"float64.* float32 of one shape is required"):
+        interpreter.fma_fp32(third, third.astype(np.float64), third)
+    with pytest.raises(ValueError, match="addresses are uint64"):
+        interpreter.load(values, mask, data, np.int32)
+
+
 def test_a_pipeline_of_passes_by_their_names(module):
     from tritium._C.libtriton import passes
 

@@ -260,3 +260,19 @@ def test_fields_are_not_assigned_after_the_making():
     with pytest.raises(AttributeError, match="cannot assign to field 'n' on immutable aggregate"):
         size.n = tl.constexpr(4)
     assert size.n.value == 3 and tl.aggregate_replace(size, n=4).n.value == 4
+
+
+def types_of_tuples(out):
+    pair = (1, 2)
+    known: tl.constexpr = ((1, 2), 3)
+    tl.static_assert(str(pair.type) == "[int32,int32]")
+    tl.static_assert(str((pair[0], 4).type) == "[int32,constexpr_type[4]]")
+    tl.static_assert(pair.type[1] == tl.int32 and pair.type == tl.tuple_type([tl.int32, tl.int32]))
+    tl.static_assert(known.type == (((1, 2), 3)).type and len(known.type) == 2)
+    tl.static_assert(known.type[0] == ((1, 2)).type)
+    tl.store(out, pair[0] + known[1])
+
+
+def test_types_of_tuples_are_those_of_their_members():
+    assert run_all(types_of_tuples, out=np.zeros(1, np.int32))["out"] == 4
+    assert tl.tuple_type([tl.int32]).fields is None

@@ -357,9 +357,10 @@ def test_parts_of_blocks() -> None:
         text = compiled(part_kernel, "*fp32 *fp32", constants, "gfx950").asm["amdgcn"]
         assert "ds_write" not in text and "ds_bpermute" not in text
     for part, at, message in (
-        ([16, 64], [0, 0], r"16 elements along axis 0 in Blocked.*; its threads have 32, which"),
-        ([32, 64], [16, 0], "32 elements from 16 on along axis 0, of 128; a part that divides"),
-        ([32], [0], "one number for each axis is required"),
+        ([16, 64], [0, 0], "lane and warp dim basis must match between source and destination"),
+        ([32, 64], [16, 0], r"no source register holds .* destination index \[16, 0\]"),
+        ([32, 64], [112, 0], "invalid offset at dimension 0: 32 elements from 112 on, of 128"),
+        ([32], [0], "slice: shape must have rank 2, got 1"),
     ):
         with pytest.raises(CompilationError, match=message):
             compiled(part_kernel, "*fp32 *fp32",

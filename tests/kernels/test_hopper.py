@@ -182,8 +182,11 @@ def test_all_gradients_by_one_kernel(d: int, causal: bool) -> None:
     np.testing.assert_allclose(sums[0] * d**-0.5, problem.right["dq"], rtol=4e-3, atol=4e-3)
 
 
-@pytest.mark.parametrize(("a_columns", "b_columns"), [(False, False), (True, True), (False, True)])
-def test_matmul(a_columns: bool, b_columns: bool) -> None:
+@pytest.mark.parametrize(
+    ("a_columns", "b_columns", "apart"),
+    [(False, False, False), (True, True, False), (False, True, False), (False, True, True)],
+)
+def test_matmul(a_columns: bool, b_columns: bool, apart: bool) -> None:
     """Operands row by row or column by column, edges, several tiles for each program."""
     batch, m, n, k = 2, 200, 296, 136
     rng = np.random.default_rng(0)
@@ -198,17 +201,18 @@ def test_matmul(a_columns: bool, b_columns: bool) -> None:
     constants = {
         **dict.fromkeys(pointers), "PRECISION": "ieee", "ACC": tl.float32, "GROUP": 8,
         "A_TRANSPOSED": a_columns, "B_TRANSPOSED": b_columns, "BLOCK_M": 128, "BLOCK_N": 256,
-        "BLOCK_K": 64, "STAGES": 3,
+        "BLOCK_K": 64, "STAGES": 4 if apart else 3, "APART": apart, "HALVES": apart,
     }  # fmt: skip
     values = {
         **dict.fromkeys(matmul.matmul_blocks.arg_names, 0), "m": m, "n": n, "k": k,
         "count": batch * 2 * 2,
         "x": (x, [1, 64, 128] if a_columns else [1, 128, 64]),
         "w": (w, [1, 256, 64] if b_columns else [1, 64, 256]),
-        "y": (y, [1, 128, 256]), "yb": m * n, "ym": n, "yn": 1,
+        "y": (y, [1, 128, 128 if apart else 256]), "yb": m * n, "ym": n, "yn": 1,
     }  # fmt: skip
     text = launch(matmul.matmul_blocks, constants, values, 8, 3)
     assert "warp_group_dot" in text and "ttng.async_tma_copy" in text
+    assert ("ttg.warp_specialize" in text) == apart
     np.testing.assert_allclose(y.astype(np.float64), right, rtol=4e-3, atol=4e-2)
 
 

@@ -123,11 +123,15 @@ def test_a_kernel_that_spills_with_registers_unused_is_assembled_again(
 ):
     given: list[str] = []
 
-    def run(path: str, ptx: str, arguments: list[str]) -> tuple[bytes, str]:
-        given.append(ptx)
-        return b"cubin %d" % len(given), "8020 bytes spill stores\nUsed 32 registers"
+    class Run:
+        def __init__(self, path: str, arguments: list[str]):
+            pass
 
-    monkeypatch.setattr(ptx_stage, "_run", run)
+        def assemble(self, ptx: str) -> tuple[bytes, str]:
+            given.append(ptx)
+            return b"cubin %d" % len(given), "8020 bytes spill stores\nUsed 32 registers"
+
+    monkeypatch.setattr(ptx_stage, "AssemblerRun", Run)
     cubin, _ = ptx_stage.assemble(ENTRY, 90, arguments)
     assert len(given) == runs and cubin == b"cubin %d" % runs
     assert [".minnctapersm 1" in text for text in given] == [False, True][:runs]

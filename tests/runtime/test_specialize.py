@@ -32,6 +32,21 @@ def any_kernel(x):
     pass
 
 
+@tritium.constexpr_function
+def tripled(x):
+    return 3 * x
+
+
+@tritium.jit
+def calling(out, function, x):
+    tl.store(out, function(x))
+
+
+@tritium.jit
+def doubled(x):
+    return 2 * x
+
+
 @tritium.jit
 def constant_kernel(X: tl.constexpr):
     pass
@@ -246,6 +261,13 @@ def test_const_pointers() -> None:
     for annotation in ("const *fp32", "const float*", "*kfp32"):
         assert compiled(_annotated(annotation), a)["signature"] == {"x": "*kfp32"}
     assert compiled(_annotated("*fp32"), a)["signature"] == {"x": "*fp32"}
+
+
+@pytest.mark.parametrize(("function", "wanted"), [(doubled, 2), (tripled, 3)])
+def test_functions_are_constants_without_an_annotation(function: Any, wanted: int) -> None:
+    out = np.zeros(1, np.int32)
+    calling[(1,)](out, function, 1)
+    assert out == wanted
 
 
 def test_constants_that_may_be_none() -> None:

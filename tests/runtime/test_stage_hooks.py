@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tritium
+import tritium.language as tl
 from tests.runtime.sources import source
 from tritium import knobs
 from tritium._C.libtriton import ir, passes
@@ -37,3 +40,30 @@ def test_a_hook_that_runs_passes_of_the_references_names(fresh_cache: Path) -> N
     knobs.runtime.add_stages_inspection_hook = hook
     kernel = tritium.compile(source())
     assert len(seen) == 1 and "add_kernel" in kernel.asm["ttir"]
+
+
+def test_launches_ask_the_hook_which_stages_there_are(fresh_cache: Path) -> None:
+    @tritium.jit
+    def kernel(out: Any) -> None:
+        tl.store(out, 1)
+
+    compiled: list[str] = []
+    tags = ["none"]
+
+    def hook(*args: Any) -> Any:
+        if not args:
+            return tags[-1], tags[-1]
+        compiled.append(tags[-1])
+        return None
+
+    out = np.zeros(1, np.int32)
+    kernel[(1,)](out)
+    kernel[(1,)](out)  # natively
+    knobs.runtime.add_stages_inspection_hook = hook
+    for tag in ("first", "first", "second", "first"):
+        tags.append(tag)
+        kernel[(1,)](out)
+    knobs.runtime.add_stages_inspection_hook = None
+    kernel[(1,)](out)
+    assert compiled == ["first", "second"]
+    assert len(kernel.device_caches[0][0]) == 3

@@ -36,6 +36,13 @@ from tritium.sanitize.kinds import EXACT
 from tritium.target import GPUTarget, Processor, provide_processors
 
 Stage = Callable[[Any, dict[str, Any]], Any]
+
+
+def unchanged(module: Any, facts: dict[str, Any]) -> Any:
+    """A stage that leaves a module as it is."""
+    return module
+
+
 MOST_THREADS = 1024
 """The threads of a GPU's thread block (workgroup) at the most."""
 
@@ -131,6 +138,8 @@ class BaseBackend(ABC):
         return None
 
     late_stages: ClassVar[tuple[str, ...]] = ()
+    last_module: ClassVar[str] = ""
+    """The stage whose module the stages behind it leave as it is: its text can be made later."""
     """Stages whose text is not stored, but made when it is asked for (one of `asm_views`)."""
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:

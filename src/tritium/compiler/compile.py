@@ -150,8 +150,8 @@ class Compilation:
         return CompiledKernel(self.src, group, self.key)
 
 
-_YOUNG = 50_000
-"""Objects made before Python looks for garbage while a kernel is compiled, some 10 MB of ops."""
+_YOUNG = 150_000
+"""Objects made before Python looks for garbage while a kernel is compiled, some 30 MB of ops."""
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Stage
+from tritium.backends.base import BaseBackend, Stage, unchanged
+from tritium.backends.waiting import put_off, waiting
 from tritium.cache import get_cache_manager, get_dump_manager
 from tritium.compiler.overrides import blaming, read, replacer, source_hash
 from tritium.compiler.sources import COMMENT, ASTSource, IRSource, entry_signature, with_facts
@@ -74,8 +75,9 @@ def run_stages(
     module = compilation.start(module)
     order = list(stages)
     first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
-    for stage in order[first:]:
-        module = compilation.run(stage, stages[stage], module)
+    with waiting():
+        for stage in order[first:]:
+            module = compilation.run(stage, stages[stage], module)
     return compilation.keep.results
 
 
@@ -170,7 +172,8 @@ class _Compilation:
             module, text = located(module, self.name, stage, self.metadata["hash"])
             self.keep(stage, text)
         else:
-            self.keep(stage, module, self._facts(stage, module))
+            same = transform is unchanged and path is None
+            self.keep(stage, module, self._facts(stage, module), same)
         self.timer.finished_stage(stage)
         if stage == "llir" and knobs.compilation.dump_llvm:
             sys.stderr.write(f"; *** IR Dump of {self.name} ***\n{module}\n")
@@ -206,16 +209,28 @@ class _Keeper:
 
     def __init__(self, src: ASTSource | IRSource, backend: BaseBackend, name: str):
         self.binary, self.name, self.late = backend.binary_ext, name, backend.late_stages
-        self.results: Files = {}
+        self.last_module, self.results = backend.last_module, Files()
+        self.text: str | bytes = ""
+        """The last result."""
         self.dump = get_dump_manager(source_hash(src)) if knobs.compilation.dump_ir else None
 
-    def __call__(self, stage: str, value: Any, note: str = "") -> None:
+    def __call__(self, stage: str, value: Any, note: str = "", unchanged: bool = False) -> None:
+        """Keep a stage's result; `unchanged`: it is that of the stage before."""
         if stage in self.late and self.dump is None:
             return
-        filename, text = f"{self.name}.{stage}", _as_text(value)
+        filename = f"{self.name}.{stage}"
+        kept = stage not in self.late and not knobs.compilation.store_binary_only
+        # A plug-in's stages may change a module that ours only read.
+        ours = knobs.runtime.add_stages_inspection_hook is None
+        if stage == self.last_module and kept and ours and self.dump is None:
+            self.results[filename] = ""  # in its place among the others
+            put_off(lambda: self.results.update({filename: _as_text(value)}))
+            return
+        if not unchanged:
+            self.text = _as_text(value)
+        text = self.text
         if note and isinstance(text, str):
             text = f"{text.rstrip()}\n{note}"
-        kept = stage not in self.late and not knobs.compilation.store_binary_only
         if kept or stage == self.binary:
             self.results[filename] = text
         if self.dump is not None:

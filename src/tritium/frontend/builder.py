@@ -48,27 +48,27 @@ class IRBuilder:
     def __init__(self, features: TargetFeatures):
         self.features = features
         self.block = Block()
-        self.location: LocationAttr = locations.UNKNOWN
+        self.place: tuple[str, int, int] | None = None
+        """The file, line and column that ops come from."""
         self.name_hint: str | None = None
         self.handle_call: CallHandler | None = None
-        self.source_position: tuple[str, int] = ("<unknown>", 0)
 
     # Position
 
-    def set_position(self, file: str, line: int, column: int) -> None:
-        """Ops from now on come from this place in the user's source."""
-        self.source_position = (file, line)
-        self.location = locations.file_line(file, line, column)
+    @property
+    def location(self) -> LocationAttr:
+        """The location of ops from now on."""
+        return locations.UNKNOWN if self.place is None else locations.file_line(*self.place)
 
     @contextmanager
     def inserting_into(self, block: Block) -> Generator[Block]:
         """Append to `block` for a while; location and name hint are restored afterwards."""
-        saved = self.block, self.location, self.name_hint, self.source_position
+        saved = self.block, self.name_hint, self.place
         self.block = block
         try:
             yield block
         finally:
-            self.block, self.location, self.name_hint, self.source_position = saved
+            self.block, self.name_hint, self.place = saved
 
     @contextmanager
     def naming(self, name: str | None) -> Generator[None]:
@@ -157,7 +157,7 @@ class IRBuilder:
         return (owner.parent if isinstance(owner, Operation) else owner) is self.block
 
     def warn(self, message: str) -> None:
-        file, line = self.source_position
+        file, line, _ = self.place or ("<unknown>", 0, 0)
         warnings.warn_explicit(message, UserWarning, file, line)
 
     def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:

@@ -12,6 +12,7 @@ from tritium.language.values.constexpr import (
     as_assigned,
     constexpr,
     is_assigned,
+    scalar_of,
     unassigned,
     unwrap,
 )
@@ -76,7 +77,9 @@ TENSOR_ATTRIBUTES = frozenset(
 def owner_of(value: Any, attribute: str) -> Any:
     """The object on which `value.attribute` is looked up: for a number that stands for a scalar,
     that scalar where tensors have the attribute; for another compile-time value, what it holds
-    where `constexpr` has no such attribute."""
+    where `constexpr` has no such attribute. The type of a tuple is that of its members."""
+    if attribute == "type":
+        value = _with_scalars(value)
     if not isinstance(value, constexpr):
         return value
     if attribute in TENSOR_ATTRIBUTES and is_assigned(value.value):
@@ -84,6 +87,16 @@ def owner_of(value: Any, attribute: str) -> Any:
     if attribute in TENSOR_ATTRIBUTES and attribute != "type" and isinstance(value.value, bool):
         return to_tensor(value)  # whether a truth value was assigned is not known
     return value if attribute == "value" or hasattr(value, attribute) else value.value
+
+
+def _with_scalars(value: Any) -> Any:
+    """A tuple with the scalars that its assigned numbers stand for; other values as they are."""
+    if isinstance(value, constexpr) and isinstance(value.value, tuple):
+        value = wrap(value.value)
+    if isinstance(value, tl.tuple):
+        values = [scalar_of(_with_scalars(v)) for v in value.values]
+        return tl.tuple(values, tuple_type(map(type_of, values), value.type.fields))
+    return value
 
 
 def declared(value: Any) -> constexpr:

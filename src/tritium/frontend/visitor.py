@@ -93,7 +93,7 @@ class Visitor:
             raise self.unsupported(node, f"unsupported AST node type: {kind}{hint}")
         if not hasattr(node, "lineno"):
             return method(node)
-        previous, self.node = self.node, node
+        previous, self.node, place = self.node, node, self.builder.place
         self.place(node)
         try:
             result = method(node)
@@ -101,7 +101,7 @@ class Visitor:
             raise self.located(error)  # noqa: B904  (`located` sets the cause)
         self.node = previous
         if hasattr(previous, "lineno"):
-            self.place(previous)
+            self.builder.place = place
         return result
 
     def enter(self, node: ast.AST) -> None:
@@ -113,9 +113,8 @@ class Visitor:
         """New ops come from this node."""
         line: int = getattr(node, "lineno", 1)
         column: int = getattr(node, "col_offset", 0)
-        self.builder.set_position(
-            self.function.file_name, self.function.first_line + line - 1, column
-        )
+        place = self.function.file_name, self.function.first_line + line - 1, column
+        self.builder.place = place
 
     def error(self, node: ast.AST, message: str) -> CompilationError:
         """An error at a node of this function."""

@@ -273,7 +273,7 @@ class IRPrinter(Printer):
 
     def _print_location_of(self, op: Operation) -> None:
         if self.print_debuginfo:
-            self.print_string(" ")
+            self._parts.append(" ")
             self.print_attribute(op.location)
 
     def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:
@@ -333,13 +333,15 @@ class _Names:
 
     def __init__(self, chosen: dict[SSAValue, str], variables: bool):
         self.chosen, self.variables = chosen, variables
+        self.named: dict[int, tuple[Attribute, str | None]] = {}
+        """Locations of ops and the names in them, by identity: many ops share one."""
         self.used: set[str] = set()
         self.number = self.argument = self.conflict = 0
 
     def nested(self) -> _Names:
         """For a region inside: names in use stay in use, counters go on."""
         inner = _Names(self.chosen, self.variables)
-        inner.used = set(self.used)
+        inner.used, inner.named = set(self.used), self.named
         inner.number, inner.argument = self.number, self.argument
         inner.conflict = self.conflict
         return inner
@@ -377,7 +379,11 @@ class _Names:
         if not self.variables:
             return getattr(op, "default_name", None)
         hint = op.results[0].name_hint
-        named = name_of(op.location)
+        location = op.location
+        known = self.named.get(id(location))
+        if known is None:
+            known = self.named[id(location)] = location, name_of(location)
+        named = known[1]
         if named is not None and (hint is None or named.startswith(hint + "_")):
             # xDSL cuts `_1` off a hint; the location knows the variable's whole name.
             return re.sub(r"[^\w$.-]", "_", named)

@@ -46,12 +46,13 @@ class Context:
         state: dict[str, Any] = drivers.__dict__
         guards = [item_guard(state, "_active"), *_knob_guards()]
         # After the guards: what changes meanwhile breaks them.
-        active, debug = drivers.active, knobs.runtime.debug
+        active, settings = drivers.active, knobs.runtime
+        kind = (active, settings.debug, settings.add_stages_inspection_hook)
         if device is not None:
             guards.append(item_guard(sys.modules, "torch"))  # which knows the device and stream
         if len(self._epochs) > 64:
             self._epochs.clear()
-        epoch = self._epochs.setdefault((active, debug), next(_numbers))
+        epoch = self._epochs.setdefault(kind, next(_numbers))
         where, memory = write_guards(guards)
         small = getattr(active, "tensor_is_small", None)
         record, own = allocate(CONTEXT.size)
@@ -66,9 +67,11 @@ class Context:
 
 
 def _knob_guards() -> list[Guard]:
-    """Guards on all settings that each launch asks for: `debug` and the two launch hooks."""
+    """Guards on all settings that each launch asks for: `debug`, the hook of the stages and the
+    two launch hooks."""
     group = knobs.runtime
     guards = [item_guard(*place) for place in knobs.places(group, "debug")]
+    guards.append(item_guard(vars(group), "add_stages_inspection_hook"))
     for name in ("launch_enter_hook", "launch_exit_hook"):
         guards.append(item_guard(vars(group), name))
         hook = getattr(group, name)

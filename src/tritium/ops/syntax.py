@@ -25,10 +25,10 @@ results become the result types. Results whose types are not written are inferre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from xdsl.printer import Printer
 
     from tritium.ops.declared import DeclaredOp
-    from tritium.ops.fields import OperandField
+    from tritium.ops.fields import AttrField, OperandField
+
+T = TypeVar("T")
 
 
 class Part(NamedTuple):
@@ -110,6 +112,13 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(walk(parts_of(text)))
 
 
+@cache
+def _unnamed(cls: type[DeclaredOp]) -> tuple[tuple[str, AttrField[Any]], ...]:
+    """The declared attributes that the syntax does not name."""
+    named = _names(cls.syntax or "")
+    return tuple((name, spec) for name, spec in cls.attr_fields.items() if name not in named)
+
+
 # Printing
 
 
@@ -169,9 +178,9 @@ def _print_parts(
             if not glue and values != ():
                 printer.print_string(" ")
             if values is not None:
-                printer.print_list(values, printer.print_ssa_value)
+                _print_each(printer, values, printer.print_ssa_value)
             elif kind == "type":
-                printer.print_list(_types(op, name, operands), printer.print_attribute)
+                _print_each(printer, _types(op, name, operands), printer.print_attribute)
             elif kind == "functional":
                 printer.print_function_type(op.operand_types, op.result_types)
             elif kind == "pointee":
@@ -179,6 +188,13 @@ def _print_parts(
             else:
                 _print_value(op, name, printer)
         glue = False
+
+
+def _print_each(printer: Printer, items: Sequence[T], print_one: Callable[[T], object]) -> None:
+    if len(items) == 1:  # nearly always
+        print_one(items[0])
+    else:
+        printer.print_list(items, print_one)
 
 
 def _flags_word(name: str) -> str:
@@ -218,12 +234,9 @@ def _print_value(op: DeclaredOp, name: str, printer: Printer) -> None:
 def print_attr_dict(op: DeclaredOp, printer: Printer) -> None:
     """Print the attributes that the syntax does not name: declared ones that differ from their
     default, and discardable ones."""
-    shown = _names(op.syntax or "")
     entries = dict(op.attributes)
-    for name, spec in op.attr_fields.items():
-        if name not in shown and name in op.properties and (
-            spec.required or spec.get(op) != spec.default
-        ):
+    for name, spec in _unnamed(type(op)):
+        if name in op.properties and (spec.required or spec.get(op) != spec.default):
             entries[name] = op.properties[name]
     if entries:
         printer.print_string(" ")

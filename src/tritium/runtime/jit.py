@@ -64,6 +64,19 @@ class DeviceCache(NamedTuple):
     both."""
 
 
+def _looked_up(
+    cache: DeviceCache, pairs: Any, options: Mapping[str, Any], stages: tuple[str, ...]
+) -> tuple[Any, CompiledKernel | None]:
+    """The key of a launch and the kernel compiled for it before. `stages`: the digest that a hook
+    gives of the stages that it changes."""
+    key = (pairs, tuple(options.items()), *stages)
+    try:
+        return key, cache.kernels.get(key)
+    except TypeError:
+        key = (pairs, constexpr_key(options, "an option's value"), *stages)
+        return key, cache.kernels.get(key)
+
+
 def get_device_key() -> str:
     """The current device as text: `cpu:0`."""
     active = driver.active
@@ -230,12 +243,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 options[name] = unwrap(given[name])
         if mode := vars(knobs.compilation).get("instrumentation_mode"):  # assigned, as profilers do
             options.setdefault("instrumentation_mode", mode)
-        key = (pairs, tuple(options.items()))
-        try:
-            kernel = cache.kernels.get(key)
-        except TypeError:
-            key = (pairs, constexpr_key(options, "an option's value"))
-            kernel = cache.kernels.get(key)
+        inspection = knobs.runtime.add_stages_inspection_hook
+        said: Any = None if inspection is None else inspection()
+        key, kernel = _looked_up(cache, pairs, options, () if said is None else (said[1],))
         if kernel is None:
             launch = _Launch(cache, device, key, pairs, values, options, warmup)
             try:
@@ -262,7 +272,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         run(
             gx, gy, gz, stream, kernel.function, kernel.packed_metadata, data, enter, exit_, *values
         )
-        if enter is None and exit_ is None and self._teacher is not None:
+        hooked = enter is not None or exit_ is not None or inspection is not None
+        if not hooked and self._teacher is not None:
             native = self._teacher.teach(
                 self, active, (caches, cache.kernels), (kernel, run), ((grid, *args), given)
             )

@@ -21,7 +21,7 @@ import numpy as np
 from tritium.backends.base import BaseBackend
 from tritium.language.jit.function import JITCallable, KernelParam
 from tritium.language.values.base import base_type, class_of
-from tritium.language.values.constexpr import constexpr
+from tritium.language.values.constexpr import ConstexprFunction, constexpr
 from tritium.launch.signature import canonical_dtype, int_type
 
 
@@ -40,6 +40,10 @@ def address_of(arg: Any) -> int | None:
 
 
 _DLPACK_CPU = 1
+
+
+_COMPILE_TIME = (str, base_type, constexpr, ConstexprFunction, JITCallable)
+"""Values that are constants whatever the parameter is declared."""
 
 
 class Specializer:
@@ -145,7 +149,7 @@ class Specializer:
             raise TypeError(f"argument '{self.name}': {error}") from None
 
     def _other(self, arg: Any) -> tuple[Any, Any]:
-        if arg is None or isinstance(arg, (str, base_type, constexpr, JITCallable)):
+        if arg is None or isinstance(arg, _COMPILE_TIME):
             return self.constant(arg)
         if isinstance(arg, tuple):
             pairs = [self.dynamic(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]

@@ -54,14 +54,7 @@ def adamw_op(
         # What has another order of elements is worked on in a copy.
         is_copied = len(flat) < len(tensors)
         copies = [t.contiguous() for t in tensors] if is_copied else flat
-    corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
-    n = parameter.numel()
-    table, even = plan_flat(parameter.device, n)
-    with on("adamw_", "parameter", parameter):
-        kernel[(cdiv(n, table.block),)](
-            *copies, n, rate, beta1, beta2, eps, rate * decay, *corrections,
-            -1.0 if maximize else 1.0, BLOCK=table.block, EVEN=even, num_warps=table.warps,
-        )  # fmt: skip
+    _prepare_one(parameter).launch(copies, step, rate, beta1, beta2, eps, decay, maximize)
     if is_copied:
         for target, copy in ((parameter, copies[0]), (first, copies[2]), (second, copies[3])):
             target.copy_(copy)
@@ -128,13 +121,76 @@ def adamw_(
 
     `step` counts from 1. Computed in float32 (float64 for a float64 parameter).
     """
-    gradients = {"gradient": gradient, "first": first, "second": second}
-    check_operands("adamw_", "parameter", parameter, gradients)
-    check_options("adamw_", step, lr, betas, eps, weight_decay)
-    adamw_op(
-        parameter, gradient.resolve_neg(), first, second, step, lr, *betas, eps, weight_decay,
-        maximize,
-    )  # fmt: skip
+    tensors = parameter, gradient, first, second
+    key = None if torch.compiler.is_compiling() else _sign_one(*tensors)
+    known = _known_one.get(key)  # pyright: ignore[reportArgumentType]
+    if known is None:
+        gradients = {"gradient": gradient, "first": first, "second": second}
+        check_operands("adamw_", "parameter", parameter, gradients)
+    options = lr, *pair("adamw_", betas), eps, weight_decay, maximize
+    if known is None or not _are_checked(known.options, step, options):
+        check_options("adamw_", step, lr, betas, eps, weight_decay)
+    if known is None and key is not None and not is_watched():
+        known = _remember_one(key, tensors)
+    if known is None:
+        adamw_op(parameter, gradient.resolve_neg(), first, second, step, *options)
+        return
+    known.options = options
+    known.launch(tensors, step, *options)
+    increment_version([parameter, first, second])
+
+
+@dataclass
+class PreparedOne:
+    """A launch for one tensor of a known signature, and the options of the last one, which have
+    been looked at."""
+
+    grid: tuple[int]
+    count: int
+    constants: dict[str, Any]
+    options: tuple[Any, ...] = ()
+
+    def launch(
+        self, tensors: Sequence[Tensor], step: int, rate: float, beta1: float, beta2: float,
+        eps: float, decay: float, maximize: bool,
+    ) -> None:  # fmt: skip
+        corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
+        with on("adamw_", "parameter", tensors[0]):
+            kernel[self.grid](
+                *tensors, self.count, rate, beta1, beta2, eps, rate * decay, *corrections,
+                -1.0 if maximize else 1.0, **self.constants,
+            )  # fmt: skip
+
+
+def _prepare_one(parameter: Tensor) -> PreparedOne:
+    """The launch for a parameter, its gradient and moments, which are dense and in one order."""
+    n = parameter.numel()
+    table, even = plan_flat(parameter.device, n)
+    constants = {"BLOCK": table.block, "EVEN": even, "num_warps": table.warps}
+    return PreparedOne((cdiv(n, table.block),), n, constants)
+
+
+_MOST_KNOWN = 64
+_known_one: dict[bytes, PreparedOne] = {}
+"""Launches for one tensor by the signatures of calls."""
+_sign_one = signer()
+
+
+def _remember_one(key: bytes, tensors: Sequence[Tensor]) -> PreparedOne | None:
+    """The launch for tensors that it takes as they are, which the next calls find."""
+    if not tensors[0].numel() or not all(map(Tensor.is_contiguous, tensors)):
+        return None
+    if len(_known_one) >= _MOST_KNOWN:
+        _known_one.clear()
+    prepared = _known_one[key] = _prepare_one(tensors[0])
+    return prepared
+
+
+def _are_checked(before: tuple[Any, ...], step: int, options: tuple[Any, ...]) -> bool:
+    """True for a step >= 1 with the options of the call before: by identity, as to compare a tensor
+    of many elements is an error of torch's."""
+    same = len(before) == len(options) and all(map(is_, before, options))
+    return same and step.__class__ is int and step >= 1
 
 
 _TYPES = {
@@ -150,9 +206,6 @@ _SHAPE, _DTYPE, _DEVICE, _LAYOUT, _GRAD = map(
 
 _STEP = 256
 """Elements of a step of a program on CPUs; the last one's lanes without an element take time."""
-
-
-_MOST_KNOWN = 64
 
 
 @lru_cache(maxsize=64)
@@ -287,10 +340,7 @@ def adamw_foreach_(
         _check_lists(*lists)
     low, high = pair("adamw_foreach_", betas)
     options = lr, low, high, eps, weight_decay, maximize
-    # By identity: to compare a tensor of many elements is an error of torch's.
-    before = () if known is None else known.options
-    same = len(before) == len(options) and all(map(is_, before, options))
-    if not same or step.__class__ is not int or step < 1:
+    if known is None or not _are_checked(known.options, step, options):
         check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
         known = _remember(key, lists)

@@ -30,10 +30,13 @@ class Blocks:
 
     Attributes:
         split_k: parts of every sum over k.
-        alone: the stages where no program has two tiles, so that nothing is stored beside loads;
-            None for as many.
+        alone: the stages where no program has two tiles, so that nothing is stored beside loads, or
+            tiles are stored in halves; None for as many.
         sharers: programs that share the sums of the tiles that are left over when each has as many
             whole ones as the others (stream-K); 0: none do.
+        halves: descriptors store each half of a tile's columns for itself, so that there is shared
+            memory for the next tile's blocks and registers for what is added; programs that have
+            more than one tile load by a warp of its own.
     """
 
     m: int
@@ -44,13 +47,15 @@ class Blocks:
     split_k: int = 1
     alone: int | None = None
     sharers: int = 0
+    halves: bool = False
 
 
 #: By the class of device, then bytes of an element: products with many rows.
 LARGE = {
     "cpu": {size: Blocks(64, 64, 128, 4, 1) for size in (1, 2, 4, 8)},
     "hopper": {
-        1: Blocks(128, 256, 128, 8, 3, alone=4), 2: Blocks(128, 256, 64, 8, 3, alone=4),
+        1: Blocks(128, 256, 128, 8, 3, alone=4, halves=True),
+        2: Blocks(128, 256, 64, 8, 3, alone=4, halves=True),
         4: Blocks(128, 64, 32, 4, 3), 8: Blocks(32, 32, 16, 4, 2),
     },
     "gpu": {
@@ -125,7 +130,8 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     while not thin and blocks.n > 64 and (4 * tiles_of(blocks) < 3 * count or n <= blocks.n // 2):
         if long and blocks.n // 2 < n:
             break
-        blocks = replace(blocks, n=blocks.n // 2, warps=4 if blocks.n <= 128 else blocks.warps)
+        warps = 4 if blocks.n <= 128 else blocks.warps
+        blocks = replace(blocks, n=blocks.n // 2, warps=warps, halves=False)
     if long and not thin and blocks.n == LOW.n and tiles_of(LOW) <= count and size == 2:
         blocks = LOW
     tiles = tiles_of(blocks)
@@ -184,12 +190,18 @@ def _launch_blocks(
     after: tuple[object, ...], sizes: tuple[int, int, int], options: dict[str, object],
 ) -> None:  # fmt: skip
     """Launch the kernel that takes descriptors, for so many tiles."""
-    left, right = operands
-    out = blocks_of(y, blocks.m, blocks.n) if y.itemsize <= 2 else None
-    extra, strides = after[:5], after[5:]
-    kernels.matmul_blocks[(min(tiles, processors(y.device)),)](
-        left[0], right[0], y if out is None or out[1] else out[0], *extra, tiles, *sizes,
-        *y.stride(), *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1], **options,
+    (left, right), extra, strides = operands, after[:5], after[5:]
+    programs = min(tiles, processors(y.device))
+    out = blocks_of(y, blocks.m, blocks.n // (1 + blocks.halves)) if y.itemsize <= 2 else None
+    if out is not None and out[1]:
+        out = None
+    halves = blocks.halves and out is not None
+    if halves:
+        options = {**options, "STAGES": blocks.alone or blocks.stages}
+    kernels.matmul_blocks[(programs,)](
+        left[0], right[0], y if out is None else out[0], *extra, tiles, *sizes, *y.stride(),
+        *strides, A_TRANSPOSED=left[1], B_TRANSPOSED=right[1], APART=halves and tiles > programs,
+        HALVES=halves, **options,
     )  # fmt: skip
 
 
@@ -251,6 +263,7 @@ def _sizes_known(
     }  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def _options(
     blocks: Blocks, activation: str | None, precision: str, sums: torch.dtype
 ) -> dict[str, object]:
@@ -264,6 +277,11 @@ def _options(
 
 def _added_strides(extra: Sequence[Tensor | None]) -> tuple[int, ...]:
     """The strides of (bias, a_scale, b_scale, residual, inner) as kernels take them."""
+    for tensor in extra:
+        if tensor is not None:
+            break
+    else:
+        return _NOTHING_ADDED
     vectors, matrices = extra[:3], extra[3:]
     return (
         *(t.stride(0) if t is not None else 0 for t in vectors),
@@ -271,7 +289,7 @@ def _added_strides(extra: Sequence[Tensor | None]) -> tuple[int, ...]:
     )
 
 
-_NOTHING_ADDED = _added_strides([None] * 5)
+_NOTHING_ADDED = (0,) * 9
 
 
 Sizes = tuple[int, int, int, int]

@@ -32,7 +32,7 @@ ASSEMBLER = knobs.nvidia.ptxas
 def no_ptxas() -> Any:
     """PTX is assembled by a test of its own."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(ptx, "assemble", lambda text, arch, arguments: (text.encode() + b"\0", ""))
+    patch.setattr(ptx, "assemble", lambda text, *_: (text.encode() + b"\0", ""))
     yield
     patch.undo()
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 from tritium import knobs
 from tritium.backends.amd.options import HIPOptions, compiled_arch, make_options, warn_of_knobs
 from tritium.backends.amd.processor import facts_of
-from tritium.backends.base import BaseBackend, Language, Stage
+from tritium.backends.base import BaseBackend, Language, Stage, unchanged
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.target import GPUTarget, Processor
 
@@ -83,7 +83,7 @@ class HIPBackend(BaseBackend):
         from tritium.backends.amd import stages as amd
 
         if language is Language.GLUON:
-            stages["glir"] = lambda module, facts: module
+            stages["glir"] = unchanged
             stages["ttgir"] = lambda module, facts: amd.make_ttgir_of_gluon(module, facts, options)
         else:
             stages["ttir"] = amd.make_ttir

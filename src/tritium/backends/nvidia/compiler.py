@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Language, Stage
+from tritium.backends.base import BaseBackend, Language, Stage, unchanged
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.target import GPUTarget, Processor
 
@@ -36,7 +36,7 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
 class CUDABackend(BaseBackend):
     """Compiles for NVIDIA GPUs of capability 8.0 and later; no GPU is needed for that."""
 
-    binary_ext = "cubin"
+    binary_ext, last_module = "cubin", "ttgir"
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
@@ -78,16 +78,25 @@ class CUDABackend(BaseBackend):
 
         arch, real = pipeline_arch(options.arch, self.arch), self.arch
         if language is Language.GLUON:
-            stages["glir"] = lambda module, facts: module
+            stages["glir"] = unchanged
             stages["ttgir"] = lambda module, facts: nvidia.make_ttgir_of_gluon(
                 module, facts, options
             )
         else:
             stages["ttir"] = nvidia.make_ttir
             stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)
-        stages["llir"] = lambda module, facts: nvidia.make_llir(module, facts, arch, options)
-        stages["ptx"] = lambda text, facts: nvidia.make_ptx(text, facts, real, options)
-        stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, real, options)
+        assembly = nvidia.Assembly(real, options)
+
+        def make_llir(module: Any, facts: dict[str, Any]) -> str:
+            with assembly.begun():
+                return nvidia.make_llir(module, facts, arch, options)
+
+        def make_ptx(text: str, facts: dict[str, Any]) -> str:
+            with assembly.begun():
+                return nvidia.make_ptx(text, facts, real, options)
+
+        stages["llir"], stages["ptx"] = make_llir, make_ptx
+        stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, assembly)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):

@@ -7,10 +7,7 @@ assembler takes that in the place of a cubin (`cuModuleLoadData`), in about the 
 from __future__ import annotations
 
 import functools
-import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +15,7 @@ import llvmlite.binding as llvm
 
 from tritium import knobs
 from tritium.backends.nvidia import libdevice
+from tritium.backends.nvidia.assembler_runs import AssemblerRun
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors, with_all_registers
 from tritium.codegen.llvm.bitcode import flags_set, optimize_function
@@ -118,8 +116,11 @@ def ptxas_arguments(
     return arguments
 
 
-def assemble(ptx: str, arch: int, arguments: Sequence[str]) -> tuple[bytes, str]:
+def assemble(
+    ptx: str, arch: int, arguments: Sequence[str], begun: AssemblerRun | None = None
+) -> tuple[bytes, str]:
     """(cubin, what ptxas reported) for PTX text; without ptxas (PTX with a zero byte, "").
+    `begun`: a run to use if it has these arguments.
 
     Raises: `PTXASError`, with the tool's output and a command that repeats it; also where ptxas
     takes longer than `knobs.nvidia.ptxas_timeout`.
@@ -127,56 +128,16 @@ def assemble(ptx: str, arch: int, arguments: Sequence[str]) -> tuple[bytes, str]
     tool = assembler(arch)
     if tool is None:
         return ptx.encode() + b"\0", ""
-    cubin, log = _run(tool.path, ptx, arguments)
+    if begun is None or begun.program != (tool.path, *arguments):
+        begun = AssemblerRun(tool.path, arguments)
+    cubin, log = begun.assemble(ptx)
     facts = report(log)
     again = with_all_registers(ptx, facts["n_regs"], 4 * facts["n_spills"])
     if again is not None and not any("maxrregcount" in argument for argument in arguments):
-        cubin, log = _run(tool.path, again, arguments)
+        cubin, log = AssemblerRun(tool.path, arguments).assemble(again)
     if knobs.nvidia.dump_ptxas_log:
         print(log)
     return cubin, log
-
-
-def _run(path: str, ptx: str, arguments: Sequence[str]) -> tuple[bytes, str]:
-    """(cubin, report) of one run of the ptxas at a path."""
-    with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
-        source, target = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(ptx)
-        command = [path, *arguments, source, "-o", target]
-        limit = knobs.nvidia.ptxas_timeout
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=limit or None
-            )
-        except subprocess.TimeoutExpired:
-            what = (
-                f"`ptxas` took longer than {limit} seconds (TRITIUM_PTXAS_TIMEOUT; 0 for no limit) "
-                "and was ended; smaller tiles make less code"
-            )
-            raise PTXASError(_failure(what, "", ptx, command, source)) from None
-        log = done.stdout + done.stderr
-        if done.returncode != 0:
-            raise PTXASError(_failure(_meaning(done.returncode), log, ptx, command, source))
-        with open(target, "rb") as file:
-            return file.read(), log
-
-
-def _meaning(code: int) -> str:
-    """The failure that an exit status of ptxas stands for."""
-    if code == 255:
-        return "Internal Triton PTX codegen error"
-    if code in (-11, 128 + 11):
-        return "`ptxas` raised SIGSEGV"
-    return f"`ptxas` failed with error code {code}"
-
-
-def _failure(what: str, log: str, ptx: str, command: Sequence[str], source: str) -> str:
-    """The message for the user; the PTX is kept in a file so that the command can be repeated."""
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx", delete=False, encoding="utf-8") as file:
-        file.write(ptx)
-    kept = " ".join(command).replace(source, file.name)
-    return f"{what}\n`ptxas` stderr:\n{log}\nRepro command: {kept}\n"
 
 
 _WARNING = re.compile(r"\(C(75\d\d)\)\s*(.*)")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.nvidia import ptx
+from tritium.backends.nvidia.assembler_runs import AssemblerRun
 from tritium.backends.nvidia.launch_facts import launch_facts
 from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions, assembler
@@ -94,6 +97,33 @@ def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOpti
     return module
 
 
+class Assembly:
+    """The run of ptxas of one compilation, which begins while the PTX is made."""
+
+    def __init__(self, arch: int, options: CUDAOptions):
+        self.arch, self.options = arch, options
+        self.run: AssemblerRun | None = None
+
+    def arguments(self) -> list[str]:
+        return ptx.ptxas_arguments(
+            self.arch, enable_fp_fusion=self.options.enable_fp_fusion,
+            line_info=not knobs.compilation.disable_line_info, options=self.options.ptx_options,
+        )  # fmt: skip
+
+    @contextmanager
+    def begun(self) -> Generator[None]:
+        """Begin the run, and end it where what is done meanwhile fails."""
+        tool = assembler(self.arch)
+        if self.run is None and tool is not None:
+            self.run = AssemblerRun(tool.path, self.arguments())
+        try:
+            yield
+        except BaseException:
+            if self.run is not None:
+                self.run.close()
+            raise
+
+
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
     line_info = not knobs.compilation.disable_line_info
@@ -117,21 +147,17 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
     return result
 
 
-def make_cubin(text: str, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> bytes:
+def make_cubin(text: str, metadata: dict[str, Any], assembly: Assembly) -> bytes:
     """Machine code; without ptxas the PTX for the driver (see `ptx`)."""
     if (entry := _ENTRY.search(text)) is not None:  # what the driver is to look for
         metadata["name"] = entry[1]
     if "kernel_signature" not in metadata:  # the text is not ours
         for name, value in launch_facts(text, "shared" in metadata).items():
             metadata.setdefault(name, value)
-    arguments = ptx.ptxas_arguments(
-        arch, enable_fp_fusion=options.enable_fp_fusion,
-        line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,
-    )  # fmt: skip
-    binary, log = ptx.assemble(text, arch, arguments)
+    binary, log = ptx.assemble(text, assembly.arch, assembly.arguments(), assembly.run)
     facts = ptx.report(log)
     metadata.update(facts)
     if log:
-        messages = ptx.performance_messages(log, options.maxnreg)
+        messages = ptx.performance_messages(log, assembly.options.maxnreg)
         remark_on_resources(metadata["name"], facts, metadata["shared"], messages)
     return binary

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.elementwise import CASTS, ELEMENTWISE
-from tritium.codegen.gpu.shape import axis_layout, register_coordinates, source_registers
+from tritium.codegen.gpu.shape import axis_layout, source_registers
 from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.vmath import convert
@@ -23,6 +23,7 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, WARP
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops import arith, ttgir
 from tritium.ops.base import Op
 

@@ -17,6 +17,7 @@ from tritium.ir.layouts import gf2
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.moves import flat
+from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops import ttgir, ttir, ub
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.llvm import AssumeOp
@@ -27,14 +28,6 @@ _FP8_BITS = frozenset({ir.f8e5m2, ir.f8e4m3fn, ir.f8e4m3fnuz, ir.f8e5m2fnuz})
 def axis_layout(layout: LinearLayout, axis: int) -> LinearLayout:
     """The layout's map to the coordinate along one axis alone."""
     return layout.restrict(layout.in_names, [dim(axis)])
-
-
-def register_coordinates(layout: LinearLayout) -> list[tuple[int, ...]]:
-    """The coordinates of each register's element in the first thread."""
-    count = layout.in_size(REGISTER)
-    columns = layout.apply({REGISTER: np.arange(count)})
-    stacked = np.stack([np.broadcast_to(v, count) for v in columns.values()], axis=1)
-    return [tuple(int(v) for v in row) for row in stacked]
 
 
 def constant_of(number: Any, type: ir.Type) -> Value:
@@ -171,6 +164,8 @@ def moved_registers(op: Any) -> Sequence[int] | None:
     where both are in the same thread; None for other ops, and where they are not."""
     if not isinstance(op, (*_RENUMBERING, ttgir.ConvertLayoutOp)):
         return None
+    if isinstance(op, ttgir.ExtractSliceOp):
+        return op.registers()
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
     if isinstance(op, ttir.TransOp):
         return source_registers(source, result, tuple(op.order))
@@ -188,7 +183,9 @@ def moved_registers(op: Any) -> Sequence[int] | None:
     return source_registers(source, result)
 
 
-_RENUMBERING = (ttir.BroadcastOp, ttir.TransOp, ttir.ExpandDimsOp, ttir.ReshapeOp)
+_RENUMBERING = (
+    ttir.BroadcastOp, ttir.TransOp, ttir.ExpandDimsOp, ttir.ReshapeOp, ttgir.ExtractSliceOp,
+)  # fmt: skip
 
 
 def in_thread(c: Context, op: Any) -> bool:
@@ -234,7 +231,8 @@ def split(c: Context, op: ttir.SplitOp) -> None:
         wanted = source_registers(outer, layout_of(result.type))
         if wanted is None or len(mine) * 2 != len(values):
             raise c.unsupported(op, "elements would move between threads")
-        spread = {register_coordinates(outer)[i]: values[i] for i in mine}
+        kept = register_coordinates(outer)
+        spread = {kept[i]: values[i] for i in mine}
         places = register_coordinates(layout_of(result.type))
         c.set(result, [spread[p] for p in places])
 
@@ -243,3 +241,9 @@ def split(c: Context, op: ttir.SplitOp) -> None:
 def concatenate(c: Context, op: ttir.CatOp) -> None:
     """The second tile is in the registers above those of the first."""
     c.set(op.results[0], [*c.tile(op.lhs), *c.tile(op.rhs)])
+
+
+@lowers(GPU, ttgir.ConcatOp)
+def whole(c: Context, op: ttgir.ConcatOp) -> None:
+    parts = [c.tile(source) for source in op.sources]
+    c.set(op.results[0], [parts[number][register] for number, register in op.registers()])

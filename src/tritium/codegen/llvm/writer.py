@@ -45,6 +45,8 @@ def lanes(type: str) -> int:
 
 def escaped(text: str) -> str:
     """Text as it stands between quotes in LLVM IR."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return text
     return "".join(
         chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()
     )

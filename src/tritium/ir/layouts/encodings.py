@@ -22,7 +22,7 @@ from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.linear import LinearLayout, dims_of
 
 EncodingT = TypeVar("EncodingT", bound="Encoding")
 
@@ -44,6 +44,11 @@ def _integer(value: int) -> Attribute:
     return IntegerAttr(value, i64)
 
 
+@lru_cache(maxsize=4096)
+def _integers(values: tuple[int, ...]) -> Attribute:
+    return ArrayAttr([_integer(v) for v in values])
+
+
 def encode(value: Any) -> Attribute:
     """The attribute of a parameter's Python form."""
     if isinstance(value, Attribute):
@@ -52,7 +57,10 @@ def encode(value: Any) -> Attribute:
         return BoolAttr.from_bool(value)
     if isinstance(value, int):
         return _integer(value)
-    return ArrayAttr([encode(v) for v in value])
+    values = tuple(value)
+    if all(type(v) is int for v in values):
+        return _integers(values)
+    return ArrayAttr([encode(v) for v in values])
 
 
 def decode(attribute: Attribute) -> Any:
@@ -533,10 +541,11 @@ class SharedMemorySpace(ParametrizedAttribute):
 
 def identity_nd(name: str, shape: Sequence[int], order: Sequence[int]) -> LinearLayout:
     """The input counts through a block of `shape`, the axes in `order` fastest first."""
-    layout = LinearLayout.empty()
-    for axis in order:
-        layout *= LinearLayout.identity(shape[axis], name, dim(axis))
-    return layout
+    if not order:
+        return LinearLayout.empty()
+    outs = dims_of({dim(axis): shape[axis] for axis in order})
+    bits = sum(n for _, n in outs)
+    return LinearLayout(((name, bits),), outs, tuple([1 << i for i in range(bits)]))
 
 
 def counted(counts: Sequence[int], steps: Sequence[int] | None = None) -> list[list[int]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 
 def apply(columns: Sequence[int], vector: int) -> int:
     """The matrix times a vector: the XOR of the columns that the vector's bits select."""
-    result, index = 0, 0
+    result = 0
     while vector:
-        if vector & 1:
-            result ^= columns[index]
-        vector >>= 1
-        index += 1
+        lowest = vector & -vector
+        result ^= columns[lowest.bit_length() - 1]
+        vector ^= lowest
     return result
 
 
@@ -62,7 +62,7 @@ def solve(columns: Sequence[int], targets: Sequence[int]) -> list[int] | None:
 
     Columns that depend on earlier ones are not used, so that their coordinates are 0.
     """
-    echelon = Echelon(columns)
+    echelon = _echelon(tuple(columns))
     solutions: list[int] = []
     for target in targets:
         rest, combination = echelon.reduce(target)
@@ -70,6 +70,12 @@ def solve(columns: Sequence[int], targets: Sequence[int]) -> list[int] | None:
             return None
         solutions.append(combination)
     return solutions
+
+
+@lru_cache(maxsize=256)
+def _echelon(columns: tuple[int, ...]) -> Echelon:
+    """The span of the columns, to reduce by: nothing is added to it."""
+    return Echelon(columns)
 
 
 def kernel(columns: Sequence[int]) -> list[int]:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from tritium.ir.layouts import gf2
 
 Dims = tuple[tuple[str, int], ...]
@@ -29,6 +27,11 @@ def _log2(size: int, what: str) -> int:
     if size <= 0 or size & (size - 1):
         raise ValueError(f"{what} is {size}; a power of two is required")
     return size.bit_length() - 1
+
+
+def dims_of(sizes: Mapping[str, int]) -> Dims:
+    """Dimensions of these sizes. Raises `ValueError` for a size that is no power of two."""
+    return tuple([(name, _log2(size, f"the size of {name}")) for name, size in sizes.items()])
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,14 @@ class LinearLayout:
     columns: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        bits = sum(n for _, n in self.in_dims)
-        assert len(self.columns) == bits, f"{len(self.columns)} columns for {bits} input bits"
-        limit = 1 << sum(n for _, n in self.out_dims)
-        assert all(0 <= c < limit for c in self.columns), "a basis is out of the output's range"
+        columns, bits, limit = self.columns, 0, 1
+        for _, count in self.in_dims:
+            bits += count
+        assert len(columns) == bits, f"{len(columns)} columns for {bits} input bits"
+        for _, count in self.out_dims:
+            limit <<= count
+        fits = not columns or (min(columns) >= 0 and max(columns) < limit)
+        assert fits, "a basis is out of the output's range"
 
     # Construction
 
@@ -72,7 +79,7 @@ class LinearLayout:
                 for vector in vectors:
                     largest = [max(a, b) for a, b in zip(largest, vector, strict=True)]
             out_dims = {name: 1 << m.bit_length() for name, m in zip(names, largest, strict=True)}
-        outs = tuple((n, _log2(s, f"the size of {n}")) for n, s in out_dims.items())
+        outs = dims_of(out_dims)
         columns: list[int] = []
         for name, vectors in bases.items():
             for vector in vectors:
@@ -161,7 +168,7 @@ class LinearLayout:
         flat: Any = 0
         for name, index in indices.items():
             for bit, column in enumerate(self.columns_of(name)):
-                flat = flat ^ ((np.right_shift(index, bit) & 1) * column)
+                flat = flat ^ ((index >> bit & 1) * column)
         result: dict[str, Any] = {}
         shift = 0
         for name, bits in self.out_dims:
@@ -210,6 +217,8 @@ class LinearLayout:
     def __mul__(self, other: LinearLayout) -> LinearLayout:
         """The product: `other` repeated over blocks of the size of `self`. An input or output that
         both have gets self's part in its low bits and other's above."""
+        if not self.in_dims and not self.out_dims:
+            return other
         ins = _merged(self.in_dims, other.in_dims)
         outs = _merged(self.out_dims, other.out_dims)
         mine = {n: self.columns_of(n) for n in self.in_names}
@@ -253,13 +262,13 @@ class LinearLayout:
         solutions = gf2.solve(outer.columns, mine.columns)
         if solutions is None:
             raise ValueError("the outer layout does not hold every element of this one")
-        columns: list[int] = []
-        for (name, bit), solution in zip(_bit_names(mine.in_dims), solutions, strict=True):
-            place, column = outer.slice_of(name), mine.columns_of(name)[bit]
-            if bit < len(place) and column == outer.columns[place[bit]]:
-                solution = 1 << place[bit]
-            columns.append(solution)
-        return LinearLayout(mine.in_dims, outer.in_dims, tuple(columns))
+        start = 0
+        for name, bits in mine.in_dims:
+            for bit, place in zip(range(bits), outer.slice_of(name), strict=False):
+                if mine.columns[start + bit] == outer.columns[place]:
+                    solutions[start + bit] = 1 << place
+            start += bits
+        return LinearLayout(mine.in_dims, outer.in_dims, tuple(solutions))
 
     def inverse(self) -> LinearLayout:
         """coordinates -> a position that holds them (the one with zeros in redundant bits).
@@ -338,7 +347,7 @@ class LinearLayout:
 
     def reshape_outs(self, sizes: Mapping[str, int]) -> LinearLayout:
         """The outputs' bits, flattened, cut anew. The total size must be the same."""
-        outs = tuple((n, _log2(s, f"the size of {n}")) for n, s in sizes.items())
+        outs = dims_of(sizes)
         assert sum(b for _, b in outs) == self.total_out_bits, (sizes, self.out_dims)
         return LinearLayout(self.in_dims, outs, self.columns)
 
@@ -405,8 +414,13 @@ def _placed(
         if name in starts:
             moves.append((*starts[name], shift + (above or {}).get(name, 0)))
         shift += bits
-    return tuple(sum((v >> start & mask) << to for start, mask, to in moves) for v in values)
-
-
-def _bit_names(dims: Dims) -> list[tuple[str, int]]:
-    return [(name, bit) for name, bits in dims for bit in range(bits)]
+    if all(start == to for start, _, to in moves):  # what is dropped was above, or in a gap
+        kept = sum(mask << start for start, mask, _ in moves)
+        return tuple([v & kept for v in values])
+    placed: list[int] = []
+    for v in values:
+        moved = 0
+        for start, mask, to in moves:
+            moved |= (v >> start & mask) << to
+        placed.append(moved)
+    return tuple(placed)

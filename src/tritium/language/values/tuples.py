@@ -18,13 +18,15 @@ class tuple_type(base_type):
 
     def __init__(self, types: Iterable[Any], fields: Sequence[str] | None = None):
         self.types = [type_of(None) if t is None else t for t in types]
-        self.fields = list(fields) if fields else [""] * len(self.types)
+        self.fields = list(fields) if fields else None
 
     @property
     def name(self) -> str:
-        """The types by their fields."""
-        members = zip(self.fields, self.types, strict=True)
-        return f"[{','.join(f'{field}:{type}' for field, type in members)}]"
+        """The types, with their fields where they have any."""
+        members = map(str, self.types)
+        if self.fields is not None:
+            members = (f"{f}:{type}" for f, type in zip(self.fields, members, strict=True))
+        return f"[{','.join(members)}]"
 
     def __eq__(self, other: object) -> bool:
         other = unwrap(other)
@@ -45,6 +47,9 @@ class tuple_type(base_type):
 
     def __len__(self) -> int:
         return len(self.types)
+
+    def __getitem__(self, index: int) -> base_type:
+        return self.types[index]
 
     def mangle(self) -> str:
         return "T" + "_".join(t.mangle() for t in self.types) + "T"
@@ -76,7 +81,7 @@ class tuple(base_value):
 
     def _constexpr_members(self) -> builtins.tuple[Any, ...]:
         members = builtins.tuple(unwrap(v) for v in self.values)
-        names = self._names()
+        names = self.type.fields
         return members if names is None else _named(builtins.tuple(names))(*members)
 
     def flatten(self) -> list[Handle]:
@@ -99,12 +104,10 @@ class tuple(base_value):
 
     def __getattr__(self, name: str) -> Any:
         kind = self.__dict__.get("type")
-        if kind is not None and name and name in kind.fields:
-            return self.values[kind.fields.index(name)]
+        names = None if kind is None else kind.fields
+        if names is not None and name in names:
+            return self.values[names.index(name)]
         raise AttributeError(f"tuple has no field '{name}'")
-
-    def _names(self) -> list[str] | None:
-        return self.type.fields if any(self.type.fields) else None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values)
@@ -151,7 +154,7 @@ class tuple(base_value):
         return hash(builtins.tuple(self.values))
 
     def __repr__(self) -> str:
-        names = self._names()
+        names = self.type.fields
         members = [repr(v) for v in self.values]
         if names:
             members = [f"{n}={m}" for n, m in zip(names, members, strict=True)]

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from xdsl.printer import Printer
 
 
+@lru_cache(maxsize=256)
+def _text(type: Any) -> str:
+    """The text of a type; to print one takes a tenth of a millisecond."""
+    return str(type)
+
+
 class ConstantOp(Op):
     """A number, or a tile of numbers. `ConstantOp.of(3, i32)` makes one from Python values."""
 
@@ -59,12 +65,12 @@ class ConstantOp(Op):
         if not isinstance(value, IntegerAttr):
             return "cst"
         number: int = value.value.data
-        type: Attribute = value.type  # pyright: ignore[reportUnknownVariableType]
+        type = cast("Any", value).type
         if isinstance(type, IndexType):
             return f"c{number}"
         if type == ir.i1:
             return "true" if number else "false"
-        return f"c{number}_{type}"
+        return f"c{number}_{_text(type)}"
 
     def evaluate(self, context: Context) -> Any:
         return attr_value(self.value)

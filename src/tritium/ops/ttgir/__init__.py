@@ -12,8 +12,13 @@ from tritium.ir.layouts.tensor_memory import (
 )
 from tritium.ir.types import PatchesDescType
 from tritium.ops.ttgir.amd.barriers import ArriveThreadsOp as ArriveThreadsOp
+from tritium.ops.ttgir.amd.barriers import AsyncCopyArriveLDSOp as AsyncCopyArriveLDSOp
 from tritium.ops.ttgir.amd.barriers import ClusterArriveOp as ClusterArriveOp
 from tritium.ops.ttgir.amd.barriers import ClusterWaitOp as ClusterWaitOp
+from tritium.ops.ttgir.amd.barriers import InitLDSBarrierOp as InitLDSBarrierOp
+from tritium.ops.ttgir.amd.barriers import WaitLDSBarrierOp as WaitLDSBarrierOp
+from tritium.ops.ttgir.amd.pieces import ConcatOp as ConcatOp
+from tritium.ops.ttgir.amd.pieces import ExtractSliceOp as ExtractSliceOp
 from tritium.ops.ttgir.amd.scaled import ScaledUpcastFp4Op as ScaledUpcastFp4Op
 from tritium.ops.ttgir.amd.scaled import ScaledUpcastFp8Op as ScaledUpcastFp8Op
 from tritium.ops.ttgir.amd.tensor_rows import AsyncTDMGatherOp as AsyncTDMGatherOp

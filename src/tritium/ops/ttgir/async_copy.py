@@ -131,13 +131,17 @@ class AsyncCopyMbarrierArriveOp(Op):
     def infer(cls, barrier: ir.Type, *, arrivals: int) -> None:
         check_barrier(cls.name, barrier)
 
-    def most_arrivals(self) -> float:
+    def thread_arrivals(self) -> int:
+        """The threads that arrive."""
         return self.arrivals
+
+    def most_arrivals(self) -> float:
+        return self.thread_arrivals()
 
     def evaluate(self, context: Context, barrier: Buffer) -> None:
         state = state_of(context)
-        if self.arrivals:
-            state.barrier(barrier).arrive(self.arrivals, copies=state.own.copies())
+        if arrivals := self.thread_arrivals():
+            state.barrier(barrier).arrive(arrivals, copies=state.own.copies())
         else:
             state.barrier(barrier).copies += state.own.copies()
         state.own.issued = []

@@ -122,12 +122,14 @@ def matmul_blocks(
     count, m, n, k, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,
     KIND: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr, GROUP: tl.constexpr,
     A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr, APART: tl.constexpr,
+    HALVES: tl.constexpr,
 ):  # fmt: skip
     """Every `num_programs`-th of the first `count` tiles of A @ B, whose operands are descriptors
-    of batches of matrices (see `matrix_at`); y is such a descriptor or a pointer."""
+    of batches of matrices (see `matrix_at`); y is such a descriptor or a pointer. APART: a warp of
+    its own loads. HALVES: y's descriptor has blocks of half of a tile's columns."""
     tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), count, tl.num_programs(0)):
+    for tile in tl.range(tl.program_id(0), count, tl.num_programs(0), warp_specialize=APART):
         b = tile // tiles
         tile_m, tile_n = tile_of(tile % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
         i, j = tile_m * BLOCK_M, tile_n * BLOCK_N
@@ -137,17 +139,23 @@ def matmul_blocks(
             right = matrix_at(w, b, start, j, BLOCK_K, BLOCK_N, B_TRANSPOSED)
             acc = tl.dot(left, right, acc, input_precision=PRECISION, out_dtype=ACC)
         rows = (i + tl.arange(0, BLOCK_M)).to(tl.int64)
-        columns = (j + tl.arange(0, BLOCK_N)).to(tl.int64)
-        acc = epilogue(
-            acc, b.to(tl.int64), rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr,
-            residual_ptr, inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
-        )  # fmt: skip
-        if isinstance(y, tl.tensor_descriptor):
-            y.store([b, i, j], acc.to(y.dtype).reshape(1, BLOCK_M, BLOCK_N))
+        if HALVES:
+            parts = acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
         else:
-            places = y + b.to(tl.int64) * yb + rows[:, None] * ym + columns[None, :] * yn
-            mask = (rows[:, None] < m) & (columns[None, :] < n)
-            tl.store(places, acc.to(y.dtype.element_ty), mask=mask)
+            parts = (acc,)
+        WIDE: tl.constexpr = BLOCK_N // len(parts)
+        for p in tl.static_range(len(parts)):
+            columns = (j + p * WIDE + tl.arange(0, WIDE)).to(tl.int64)
+            part = epilogue(
+                parts[p], b.to(tl.int64), rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr,
+                residual_ptr, inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
+            )  # fmt: skip
+            if isinstance(y, tl.tensor_descriptor):
+                y.store([b, i, j + p * WIDE], part.to(y.dtype).reshape(1, BLOCK_M, WIDE))
+            else:
+                places = y + b.to(tl.int64) * yb + rows[:, None] * ym + columns[None, :] * yn
+                mask = (rows[:, None] < m) & (columns[None, :] < n)
+                tl.store(places, part.to(y.dtype.element_ty), mask=mask)
 
 
 @tritium.jit

@@ -35,7 +35,7 @@ def _parity(c: Context, state: Value) -> Value:
     return c.f.op("and", c.f.op("lshr", state, c.i32(_PHASE)), c.i32(1))
 
 
-@lowers(AMDGPU.name, ttgir.InitBarrierOp)
+@lowers(AMDGPU.name, ttgir.InitBarrierOp, ttgir.InitLDSBarrierOp)
 def init(c: Context, op: ttgir.InitBarrierOp) -> None:
     place = _barrier(c, op, op.alloc)
     if op.count > _MOST_ARRIVALS:
@@ -60,16 +60,16 @@ def arrive(c: Context, op: ttgir.ArriveThreadsOp) -> None:
     c.set(op.results[0], _parity(c, c.f.cast("trunc", before, "i32")))
 
 
-@lowers(AMDGPU.name, ttgir.AsyncCopyMbarrierArriveOp)
+@lowers(AMDGPU.name, ttgir.AsyncCopyMbarrierArriveOp, ttgir.AsyncCopyArriveLDSOp)
 def arrive_after_copies(c: Context, op: ttgir.AsyncCopyMbarrierArriveOp) -> None:
     """Each thread arrives when the copies that it started are done."""
     place = _barrier(c, op, op.barrier)
-    if not op.arrivals:
+    if not op.thread_arrivals():
         raise c.unsupported(op, "without an arrival of each thread")
     c.f.call("void", "llvm.amdgcn.ds.atomic.async.barrier.arrive.b64", place)
 
 
-@lowers(AMDGPU.name, ttgir.WaitBarrierOp)
+@lowers(AMDGPU.name, ttgir.WaitBarrierOp, ttgir.WaitLDSBarrierOp)
 def wait(c: Context, op: ttgir.WaitBarrierOp) -> None:
     f, place, parity = c.f, _barrier(c, op, op.alloc), c.scalar(op.phase)
     again, sleep, ended = (f.new_label(hint) for hint in ("wait", "sleep", "ended"))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from tritium.backends.amd.matrix import FLOAT8_FORMATS, SCALED_FORMATS, Instruction, MatrixCores
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
+from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops.ttir.dot import ScaleFormat
 
 

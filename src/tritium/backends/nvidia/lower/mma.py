@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NvidiaMmaEncoding
+from tritium.ir.layouts.pieces import register_coordinates
 
 _NAMES: dict[Any, str] = {
     ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",

@@ -14,7 +14,6 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA, shfl
 from tritium.codegen.gpu.context import Context, Memory, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.memory.shared import memory_layout
-from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
@@ -22,6 +21,7 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops import ttgir
 
 _NAMES: dict[Any, str] = {

@@ -18,13 +18,13 @@ from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.matmul.k_blocking import k_block, outer_bits
 from tritium.codegen.gpu.memory.access import distinct_registers, grouped
 from tritium.codegen.gpu.memory.shared import memory_layout, read
-from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.gpu.types import GPU, memory_type, value_type
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding
+from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.ops import ttir
 

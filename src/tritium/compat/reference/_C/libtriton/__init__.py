@@ -6,6 +6,7 @@ from tritium import knobs
 from tritium.compiler.key import cache_invalidating_env_vars
 from tritium.runtime.specialize import native_specialize_impl
 
+from . import interpreter as interpreter
 from . import ir as ir
 from . import linear_layout as linear_layout
 from . import llvm as llvm
@@ -16,6 +17,7 @@ __all__ = [
     "get_cache_invalidating_env_vars",
     "getenv",
     "getenv_bool",
+    "interpreter",
     "ir",
     "linear_layout",
     "llvm",

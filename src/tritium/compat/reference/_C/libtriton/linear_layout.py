@@ -7,6 +7,8 @@ from typing import Any
 
 from tritium.ir.layouts import linear
 
+from . import layout_views
+
 Bases = Sequence[tuple[str, Sequence[Sequence[int]]]]
 
 
@@ -134,6 +136,18 @@ class LinearLayout:
             for bit in range(size.bit_length() - 1)
         ]
 
+    def get_distributed_view(self, use_hw_view: bool) -> str:
+        """Text of a layout from `register`, `lane`, `warp` and `block` to a tensor: the tensor with
+        who holds each element (`T3:1`, thread 3 in register 1), or, with `use_hw_view`, for each
+        warp a row of its lanes' elements for each register. Raises `ValueError` for others."""
+        return layout_views.distributed(self._layout, use_hw_view)
+
+    def get_shared_view(self, use_hw_view: bool) -> str:
+        """Text of a layout from `offset` and `block` to a tensor: the elements in the order of the
+        offsets in the tensor's shape, or, with `use_hw_view`, a line for each offset. Raises
+        `ValueError` for others."""
+        return layout_views.shared(self._layout, use_hw_view)
+
     def invert_and_compose(self, other: LinearLayout) -> LinearLayout:
         """The layout from this one's inputs to the inputs of `other` with the same output."""
         return LinearLayout(self._layout.invert_and_compose(other._layout))
@@ -148,4 +162,10 @@ class LinearLayout:
         return hash(self._layout)
 
     def __repr__(self) -> str:
-        return str(self._layout)
+        lines: list[str] = [""]
+        for name, images in self.bases:
+            found = [f"{name}={1 << bit} -> ({', '.join(map(str, image))})"
+                     for bit, image in enumerate(images)]  # fmt: skip
+            lines.append(" - " + "\n   ".join(found or [f"{name} is a size 1 dimension"]))
+        sizes = ", ".join(f"{name} (size {size})" for name, size in self.out_dims)
+        return "\n".join([*lines, f"where out dims are: [{sizes}]"])

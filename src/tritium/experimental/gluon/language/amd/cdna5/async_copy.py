@@ -4,7 +4,7 @@ from typing import Any
 
 from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
 from tritium.experimental.gluon.language.amd._copies import commit_group, start, wait_group
-from tritium.experimental.gluon.language.nvidia.ampere import async_copy as common
+from tritium.experimental.gluon.language.amd.cdna5.mbarrier import threads
 from tritium.language.builtins.build import emit
 from tritium.language.builtins.memory import cache_options, check_mask, check_pointer
 from tritium.language.decorators import builtin
@@ -42,4 +42,4 @@ def shared_to_global(
 @builtin
 def mbarrier_arrive(mbarrier: Any) -> None:
     """Each thread arrives at the barrier when the copies that it started are done."""
-    common.mbarrier_arrive(mbarrier, increment_count=False)
+    emit(ttgir.AsyncCopyArriveLDSOp, mbarrier, arrivals=threads())
