@@ -45,6 +45,9 @@ def test_all_codes_and_what_lies_between(make: Any):
     np.testing.assert_array_equal(np.asarray(made.data), [np.flatnonzero(
         (v == VALUES) & (np.signbit(VALUES) == np.signbit(v)))[0] for v in want])  # fmt: skip
 
+    nans = MXFP4Tensor(make(np.array([np.nan, -np.nan], np.float32)))
+    assert np.asarray(nans.data).tolist() == [7, 15]
+
 
 @pytest.mark.parametrize("shape", [(6,), (5,), (4, 6), (3, 5, 7), (2, 0)])
 def test_packing(make: Any, shape: tuple[int, ...]):

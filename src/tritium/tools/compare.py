@@ -257,9 +257,12 @@ def as_text(result: Comparison) -> str:
         lines += [f"  {FIGURES[figure]:26}{mean:>9.3f} of {count} kernels"
                   for figure, mean, count in means(result)]  # fmt: skip
     lines += [f"\nonly in {title}: {name}" for name, title in result.missing]
+    return "\n".join([*lines, "", _counted(result)]) + "\n"
+
+
+def _counted(result: Comparison) -> str:
     count = len(result.regressions)
-    lines += ["", f"{count} regression{'s' if count != 1 else ''}" if count else "no regression"]
-    return "\n".join(lines) + "\n"
+    return f"{count or 'no'} regression{'s' if count > 1 else ''}"
 
 
 _STYLE = (
@@ -275,7 +278,7 @@ def as_html(result: Comparison) -> str:
     first, second = map(escape, result.titles)
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{first} | {second}</title>",
-        f"<style>{_STYLE}</style><h1>{len(result.regressions)} regressions</h1>",
+        f"<style>{_STYLE}</style><h1>{_counted(result)}</h1>",
         f"<p>A: {first}<br>B: {second}</p>",
     ]
     if len(result.mixes) > 1:

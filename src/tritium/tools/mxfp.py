@@ -91,7 +91,7 @@ class _Codes(ABC):
 class MXFP4Tensor(_Codes):
     __doc__ = f"""fp4 (E2M1) numbers: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 
-    Converting rounds to nearest, ties to even; what is too large becomes 6.
+    Converting rounds to nearest, ties to even; what is too large, and NaN, becomes 6.
     {_Codes.__doc__}"""
 
     def random(self) -> MXFP4Tensor:
@@ -100,7 +100,8 @@ class MXFP4Tensor(_Codes):
         return self
 
     def _from_float(self, values: np.ndarray) -> np.ndarray:
-        numbers = np.clip(values.astype(np.float32), -6, 6)
+        numbers = values.astype(np.float32)
+        numbers = np.copysign(np.fmin(np.abs(numbers), 6), numbers)  # fmin: 6 for NaN
         return numbers.astype(ml_dtypes.float4_e2m1fn).view(np.uint8) & 15
 
     def _to_float(self, codes: np.ndarray) -> np.ndarray:
