@@ -219,7 +219,9 @@ def enum_attr(
 
 def mask_attr(bits: Mapping[str, int], default: int = MISSING) -> Any:
     """A set of bits, in Python a 32-bit integer: `valu|salu`."""
-    field = AttrField[int](lambda v: integer_attr(v, i32), lambda a: a.value.data, default, bits)
+    field = AttrField[int](
+        lambda v: integer_attr(int(v), i32), lambda a: a.value.data, default, bits
+    )
     field.joined = True
     return field
 
