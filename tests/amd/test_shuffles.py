@@ -4,6 +4,7 @@ follows AMD's documents, and the instructions of reductions."""
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.amd.execution.lanes import perm
 from tests.amd.kernels import TARGETS, compiled
 from tritium.backends.amd.lower.hardware import WaveShuffles
 from tritium.codegen.llvm.writer import Value
@@ -137,3 +139,14 @@ def test_reductions_in_a_wave(arch: str, wanted: dict[str, int]) -> None:
     counts = {kind: len(re.findall(rf"\t{kind}", code)) for kind in kinds}
     assert {k: n for k, n in counts.items() if n} == wanted
     assert len(re.findall(r"_dpp .* (?:row_|quad_perm)", code)) >= 12, "in each row of 16 lanes"
+
+
+@pytest.mark.parametrize(("selector", "wanted"), [
+    (0x07040300, 0x01048180), (0x0B0A0908, 0x00FFFFFF), (0xFF0D0C05, 0xFFFF0083),
+])  # fmt: skip
+def test_selectors_of_perm(selector: int, wanted: int) -> None:
+    """Of bytes 80, 90, 11, 81 (the second word's), 04, 83, 02, 01 (the first's)."""
+    first, second, chosen = (np.array([word], np.uint32) for word in (
+        0x01028304, 0x81119080, selector))  # fmt: skip
+    found = perm(SimpleNamespace(lanes=2), None, first, second, chosen)
+    assert found.tolist() == [wanted] * 2

@@ -149,17 +149,20 @@ def _program(axis: int) -> Any:
 
 
 def perm(wave: Any, mask: Any, first: Any, second: Any, selector: Any) -> Any:
-    """Bytes 0 to 3 of the second word, 4 to 7 the first's; 12 is a byte of zeros."""
+    """Bytes 0 to 3 of the second word, 4 to 7 the first's; 8 to 11 repeat the signs of bytes 1, 3,
+    5 and 7, 12 is a byte of zeros, and what is above one of ones."""
     words = spread(second, wave.lanes).astype(np.uint64)
     words |= spread(first, wave.lanes).astype(np.uint64) << np.uint64(32)
     found = np.zeros(wave.lanes, np.uint64)
     for byte in range(4):
         source = int(number(selector)) >> 8 * byte & 255
-        if source not in (*range(8), 12):
-            raise NotImplementedError(f"v_perm_b32 with the selector {source}")
         if source < 8:
             bits = words >> np.uint64(8 * source) & np.uint64(255)
-            found |= bits << np.uint64(8 * byte)
+        elif source < 12:
+            bits = (words >> np.uint64(16 * (source - 8) + 15) & np.uint64(1)) * np.uint64(255)
+        else:
+            bits = np.full(wave.lanes, 0 if source == 12 else 255, np.uint64)
+        found |= bits << np.uint64(8 * byte)
     return found.astype(np.uint32)
 
 
