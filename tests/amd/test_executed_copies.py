@@ -113,18 +113,19 @@ def test_gluon_products(arch: str) -> None:
     np.testing.assert_array_equal(out, wanted)
 
 
-def test_gluon_scaled_products() -> None:
-    result, width, multiply, of_scales, _ = programs.SCALED["gfx950"]
-    constants = {"result": result, "rows": programs.rows_of(64), "width": width,
-                 "of_scales": of_scales, "multiply": multiply,
+@pytest.mark.parametrize(("arch", "count"), [("gfx950", 4), ("gfx1250", 4), ("gfx1250", 8)])
+def test_gluon_scaled_products(arch: str, count: int) -> None:
+    result, width, multiply, of_scales, _ = programs.SCALED[arch]
+    constants = {"result": result, "rows": programs.rows_of(TARGETS[arch]), "width": width,
+                 "of_scales": of_scales, "multiply": multiply, "count": count,
                  "formats": ("e2m1", "e5m2"), "packed": result}  # fmt: skip
-    kernel = compiled(programs.scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, "gfx950")
+    kernel = compiled(programs.scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, arch)
     rng = np.random.default_rng(31)
     codes, b = rng.integers(0, 16, (64, 128)).astype(np.uint8), rng.integers(-3, 4, (64, 64))
-    scales = rng.integers(125, 130, (64, 4)).astype(np.uint8)
+    scales = rng.integers(125, 130, (64, count)).astype(np.uint8)
     packed, out = codes[:, ::2] | codes[:, 1::2] << 4, np.zeros((64, 64), np.float32)
     execute(kernel, (1,), (packed, b.astype(ml_dtypes.float8_e5m2), scales, 128, out))
-    factors = np.repeat(np.exp2(scales - 127.0), 32, 1)
+    factors = np.repeat(np.exp2(scales - 127.0), 128 // count, 1)
     wanted = 2 * (programs.HALVES[codes] * factors) @ np.repeat(b, 2, 0)
     np.testing.assert_array_equal(out, wanted)
 

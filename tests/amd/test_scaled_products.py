@@ -47,17 +47,15 @@ class ScaledModel(Model):
             formats, scales = numbers[:2], [(numbers[2], numbers[3]), (numbers[4], numbers[5])]
         else:
             first, a, second, b, _, total = arguments[:6]
-            formats, scales = (first, second), [(0, arguments[8]), (0, arguments[11])]
+            formats, scales = (first, second), [(arguments[n], arguments[n + 2]) for n in (6, 9)]
         wave, sides = (64 if ".mfma." in name else 32), list[Any]()
         for operand, format, (byte, words) in zip((a, b), formats, scales, strict=True):
             lanes = operand.numbers.reshape(-1, wave // size, size, operand.numbers.shape[1])
             numbers = np.moveaxis(self.along_k(lanes, format), 1, 2).astype(np.float64)
-            of_lanes = words.numbers.reshape(-1, wave // size, size, 4)
-            factors = np.moveaxis(of_lanes[..., byte], 1, 2)
-            if wave == 32:
-                assert (of_lanes[:, 0] == of_lanes[:, 1]).all()
-                factors = of_lanes[:, 0]
-            repeated = np.repeat(scale_factors(factors.astype(np.uint8).view(np.int8)), 32, -1)
+            of_lanes = words.numbers.reshape(-1, wave // size, size, words.numbers.shape[1])
+            factors = of_lanes[:, byte] if wave == 32 else np.moveaxis(of_lanes[..., byte], 1, 2)
+            codes = factors.astype(np.uint8).view(np.int8)
+            repeated = np.repeat(scale_factors(codes), k // codes.shape[-1], -1)
             sides.append(numbers.reshape(-1, size, k) * repeated)
         product = np.einsum("wik,wjk->wij", *sides)
         lane, r = np.meshgrid(np.arange(wave), np.arange(total.numbers.shape[1]), indexing="ij")
@@ -83,15 +81,19 @@ def product(kinds: Any, out: Any, formats: Any) -> Any:
     return DotScaledOp.build(a, b, c, left, right, fastMath=False, **formats)
 
 
-@pytest.mark.parametrize(("arch", "left", "right", "shape", "rows"), [
-    ("gfx950", "E4M3", "E4M3", (64, 32, 256), 16), ("gfx950", "E2M1", "E5M2", (64, 64, 128), 0),
-    ("gfx950", "E2M1", "E2M1", (32, 128, 256), 32), ("gfx950", "E5M2", "E2M1", (16, 64, 256), 0),
-    ("gfx1250", "E2M1", "E4M3", (32, 32, 256), 0), ("gfx1250", "E4M3", "E4M3", (32, 16, 256), 16),
-    ("gfx950", "E2M1", "E4M3", (2, 64, 32, 128), 0),
-    ("gfx1250", "E5M2", "E2M1", (8, 16, 32, 256), 0),
+@pytest.mark.parametrize(("arch", "left", "right", "shape", "rows", "run"), [
+    ("gfx950", "E4M3", "E4M3", (64, 32, 256), 16, 32),
+    ("gfx950", "E2M1", "E5M2", (64, 64, 128), 0, 32),
+    ("gfx950", "E2M1", "E2M1", (32, 128, 256), 32, 32),
+    ("gfx950", "E5M2", "E2M1", (16, 64, 256), 0, 32),
+    ("gfx1250", "E2M1", "E4M3", (32, 32, 256), 0, 32),
+    ("gfx1250", "E4M3", "E4M3", (32, 16, 256), 16, 32),
+    ("gfx1250", "E4M3", "E2M1", (128, 64, 256), 0, 16),
+    ("gfx950", "E2M1", "E4M3", (2, 64, 32, 128), 0, 32),
+    ("gfx1250", "E5M2", "E2M1", (8, 16, 32, 256), 0, 32),
 ])  # fmt: skip
 def test_scaled_products(
-    arch: str, left: str, right: str, shape: tuple[int, ...], rows: int
+    arch: str, left: str, right: str, shape: tuple[int, ...], rows: int, run: int
 ) -> None:
     unit, (*batch, m, n, k) = matrix_cores(arch).tuned(rows, 1), shape
     rng, formats = np.random.default_rng(k), [ScaleFormat[left], ScaleFormat[right]]
@@ -100,7 +102,7 @@ def test_scaled_products(
         if format is ScaleFormat.E2M1:
             half = arrays[index][..., : k // 2] if index == 0 else arrays[index][..., : k // 2, :]
             arrays[index] = half
-    factors = [rng.integers(124, 130, (*batch, size, k // 32)) for size in (m, n)]
+    factors = [rng.integers(124, 130, (*batch, size, k // run)) for size in (m, n)]
     kinds = [ir.tensor_of(x.shape, ir.i8) for x in (*arrays, *factors)]
     out = ir.tensor_of((*batch, m, n), ir.f32)
     op = product(kinds, out, formats)

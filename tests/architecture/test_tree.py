@@ -263,7 +263,7 @@ def test_what_only_some_files_may_do(wanted: str, allowed: set[str] | None):
     assert not found, "\n".join(found)
 
 
-OP_NAME = re.compile(r"(tt|ttg|ttng|arith|math|scf|cf)\.[a-z_.0-9]+")
+OP_NAME = re.compile(r"(tt|ttg|ttng|amdg|tile|arith|math|scf|cf)\.[a-z_.0-9]+")
 QUOTED_OP = re.compile(rf"['\"}}]{OP_NAME.pattern}['\"{{]")
 MOST_OP_NAMES = 0
 """Names of ops, and of attributes of their dialects, written outside `ops/`; the number may only

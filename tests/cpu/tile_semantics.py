@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.ir import ZERO, TileFunction
+from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.evaluation import Evaluator, Jump, Return
-from tritium.ops.tile.nests import BUFFERS, OPERAND, BufferOp, CopyOp, NestOp, is_tile
+from tritium.ops.tile.nests import BUFFERS, OPERAND, ZERO, BufferOp, CopyOp, NestOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp

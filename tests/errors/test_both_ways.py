@@ -209,10 +209,11 @@ def test_dot_scaled_of_less_than_a_run_of_scales(make: Any) -> None:
     out, x = np.zeros((16, 16), np.float32), np.zeros((16, 32), np.uint8)
     with pytest.raises(
         TritonError,
-        match=r"\^(.|\n)*dot_scaled: K is 16, and lhs_scale \(uint8\) .*; K must be at least 32",
+        match=r"\^(.|\n)*dot_scaled: scale factor must be 16 or 32. Got 8: lhs_scale has .* K is 8",
     ):
-        make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=16)
-    make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=32)
+        make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=8)
+    for k in (16, 32):
+        make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=k)
 
 
 def range_of_four(out):

@@ -114,6 +114,39 @@ def exchanges(launch: Launch) -> None:
 
 
 @gluon.jit
+def reach_kernel(src, out, rows: gl.constexpr, columns: gl.constexpr, shared: gl.constexpr,
+                 MEET: gl.constexpr):  # fmt: skip
+    """Threads write to, and read from, the memory of the block that has an element."""
+    i = gl.arange(0, 32, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    memory = gl.allocate_shared_memory(src.dtype.element_ty, [32, 64], shared)
+    cluster.barrier(relaxed=True)
+    memory.store(gl.load(src + i * 64 + j))
+    if MEET:
+        gl.barrier(cluster=True)
+    i = gl.arange(0, 32, gl.SliceLayout(1, columns))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, columns))[None, :]
+    gl.store(out + i * 64 + j, memory.load(columns) * 2)
+
+
+def reaches(launch: Launch) -> None:
+    """The memory has parts as the tile that is written, as the one that is read, or as neither; of
+    four blocks two have copies of each part."""
+    for written, read, kept in (
+        ([[1, 0]], [[0, 1]], [[1, 0]]), ([[1, 0]], [[0, 1]], [[0, 1]]),
+        ([[0, 0]], [[0, 1]], [[1, 0]]), ([[1, 0], [2, 0]], [[0, 1], [0, 2]], [[0, 0], [0, 1]]),
+    ):  # fmt: skip
+        for dtype in (np.float32, np.float16):
+            source = np.arange(32 * 64, dtype=dtype).reshape(32, 64)
+            out = np.zeros_like(source)
+            launch(reach_kernel, (1,), source, out, num_ctas=2 ** len(kept), MEET=True,
+                   rows=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], written),
+                   columns=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], read),
+                   shared=gl.SwizzledSharedLayout(4, 1, 4, [1, 0], kept))  # fmt: skip
+            np.testing.assert_array_equal(out, 2 * source)
+
+
+@gluon.jit
 def load_part(a, b, left, right, full, empty, everywhere, count):
     for step in range(count):
         mbarrier.wait(empty, step & 1 ^ 1)
@@ -177,6 +210,6 @@ def specialized(launch: Launch) -> None:
 
 
 PROGRAMS: dict[str, Any] = {
-    check.__name__: check for check in (matmul, starts, exchanges, specialized)
+    check.__name__: check for check in (matmul, starts, exchanges, reaches, specialized)
 }
 """The programs that sm_90 can run."""

@@ -95,7 +95,7 @@ def test_products_interpreted(arch: str) -> None:
 @gluon.jit
 def scaled_kernel(a, b, a_scale, b_scale, out, result: gl.constexpr, rows: gl.constexpr,
                   width: gl.constexpr, of_scales: gl.constexpr, multiply: gl.constexpr,
-                  formats: gl.constexpr, packed: gl.constexpr):
+                  formats: gl.constexpr, packed: gl.constexpr, count: gl.constexpr):
     """Multiply a left operand with two elements a byte, in the layout of the product `packed`, by a
     right one; `b_scale` is one number for all."""
     i = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
@@ -105,10 +105,11 @@ def scaled_kernel(a, b, a_scale, b_scale, out, result: gl.constexpr, rows: gl.co
     right = gl.load(b + (i * 64 + j))
     right = gl.join(right, right).permute((0, 2, 1)).reshape((128, 64))
     right = gl.convert_layout(right, gl.DotOperandLayout(1, result, width))
-    layout: gl.constexpr = of_scales(gl.DotOperandLayout(0, packed, width), [64, 4])
+    layout: gl.constexpr = of_scales(gl.DotOperandLayout(0, packed, width), [64, count],
+                                     128 // count)  # fmt: skip
     m = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
-    k = gl.arange(0, 4, gl.SliceLayout(0, layout))[None, :]
-    acc = multiply(left, gl.load(a_scale + m * 4 + k), formats[0], right, b_scale, formats[1],
+    k = gl.arange(0, count, gl.SliceLayout(0, layout))[None, :]
+    acc = multiply(left, gl.load(a_scale + m * count + k), formats[0], right, b_scale, formats[1],
                    gl.zeros([64, 64], gl.float32, result))  # fmt: skip
     gl.store(out + at, gl.convert_layout(acc, rows))
 
@@ -122,25 +123,25 @@ SCALED = {
 HALVES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
-@pytest.mark.parametrize("arch", SCALED)
-def test_scaled_products(arch: str) -> None:
+@pytest.mark.parametrize(("arch", "count"), [("gfx950", 4), ("gfx1250", 4), ("gfx1250", 8)])
+def test_scaled_products(arch: str, count: int) -> None:
     result, width, multiply, of_scales, instruction = SCALED[arch]
     constants = {
         "result": result, "rows": rows_of(64 if arch.startswith("gfx9") else 32), "width": width,
         "of_scales": of_scales, "multiply": multiply, "formats": ("e2m1", "e5m2"),
-        "packed": result,
+        "packed": result, "count": count,
     }  # fmt: skip
     rng = np.random.default_rng(31)
     codes, b = rng.integers(0, 16, (64, 128)).astype(np.uint8), rng.integers(-3, 4, (64, 64))
-    scales = rng.integers(125, 130, (64, 4)).astype(np.uint8)
+    scales = rng.integers(125, 130, (64, count)).astype(np.uint8)
     out = np.zeros((64, 64), np.float32)
     packed = codes[:, ::2] | codes[:, 1::2] << 4
     launcher("interpreted")(scaled_kernel, (1,), packed, b.astype(ml_dtypes.float8_e5m2), scales,
                             128, out, **constants)  # fmt: skip
-    factors = np.repeat(np.exp2(scales - 127.0), 32, 1)
+    factors = np.repeat(np.exp2(scales - 127.0), 128 // count, 1)
     np.testing.assert_array_equal(out, 2 * (HALVES[codes] * factors) @ np.repeat(b, 2, 0))
     text = compiled(scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, arch).asm["amdgcn"]
-    assert instruction in text
+    assert instruction + "16" * (count == 8) in text
     if arch == "gfx1250":  # whose layouts may count the bytes of e2m1
         constants["packed"] = replace(result, instr_shape=[16, 16, 64])
         same = compiled(scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32", constants, arch).asm["amdgcn"]
@@ -157,7 +158,7 @@ def test_products_of_other_processors(arch: str, scaled: bool, message: str) -> 
         result, width, multiply, of_scales, _ = SCALED["gfx950"]
         kernel, types = scaled_kernel, "*u8 *fp8e5 *u8 i32 *fp32"
         constants: dict[str, Any] = {"of_scales": of_scales, "formats": ("e2m1", "e5m2"),
-                                     "packed": result}  # fmt: skip
+                                     "packed": result, "count": 4}  # fmt: skip
     else:
         result, width, multiply, _ = UNITS["gfx942"]
         kernel, types, constants = product_kernel, "*fp16 *fp16 *fp32 i32", {}
@@ -274,8 +275,22 @@ def test_atomics() -> None:
 def test_products_of_other_layouts() -> None:
     other = AMDMFMALayout(4, [16, 16, 32], True, [4, 1])
     constants = {"result": other, "rows": rows_of(64), "width": 8, "multiply": gl.amd.cdna3.mfma}
-    with pytest.raises(CompilationError, match="an AMDMFMALayout of version 2 or 3 is required"):
-        compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx950")
+    assert compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx950")
+    with pytest.raises(NotImplementedError, match="the target has mfma of version 3"):
+        compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx942")
+
+
+@gluon.jit
+def pinned(a, b, acc):
+    return gl.amd.cdna3.mfma(a, b, acc, cd_regclass="a")
+
+
+def test_registers_of_sums() -> None:
+    constants = {"result": AMDMFMALayout(3, [32, 32, 8], True, [2, 2]), "rows": rows_of(64),
+                 "width": 4, "multiply": pinned}  # fmt: skip
+    kernel = compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx942")
+    assert '"=a,0"' in kernel.asm["llir"]
+    assert re.search(r"v_mfma_f32_32x32x8_?f16 a\[", kernel.asm["amdgcn"])
 
 
 @gluon.jit

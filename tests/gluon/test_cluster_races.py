@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gluon.cluster_programs import reach_kernel
 from tests.gluon.support import launcher
 from tritium.errors import InterpreterError
 from tritium.experimental import gluon
@@ -184,3 +185,14 @@ def test_stores_into_memory_that_another_block_reads(how: str, blocks: str) -> N
 def test_a_product_of_what_the_other_block_has_not_copied() -> None:
     assert re.search(r"read at .* by block 0 in block 1, written at .* by block 1",
                      failure(pair, False))  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [[[1, 0]], [[0, 1]]])
+def test_threads_reach_other_blocks_memory(kept: list[list[int]]) -> None:
+    """Without the barrier a block reads what another has not written, or is still writing."""
+    constants = {"rows": ROWS, "columns": COLUMNS, "num_ctas": 2,
+                 "shared": gl.SwizzledSharedLayout(4, 1, 4, [1, 0], kept)}  # fmt: skip
+    source, out = np.ones((32, 64), np.float32), np.zeros((32, 64), np.float32)
+    launcher("interpreted")(reach_kernel, (1,), source, out, MEET=True, **constants)
+    with pytest.raises(InterpreterError, match="block"):
+        launcher("interpreted")(reach_kernel, (1,), source, out, MEET=False, **constants)

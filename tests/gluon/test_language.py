@@ -535,3 +535,50 @@ def test_pictures() -> None:
     assert memory.count("<rect") == 32 and ">31<" in memory
     cube = gl.BlockedLayout([1, 1, 2], [1, 8, 4], [1, 2, 2], [2, 1, 0]).to_svg([2, 16, 16])
     assert cube.count("<rect") == 512 and "[1]" in cube
+
+
+@gluon.jit
+def coalesced_mask_kernel(src, out, n):
+    """The mask's layout is left open, and that of addresses is the best for the access."""
+    i = gl.arange(0, 128, gl.AutoLayout())
+    policy: gl.constexpr = gl.nvidia.ampere.CachePolicy(cache_modifier=".ca")
+    x = gl.load(gl.set_auto_layout(src + i, gl.CoalescedLayout()), i < n, 0.0, cache_policy=policy)
+    gl.store(gl.set_auto_layout(out + i, gl.CoalescedLayout()), x)
+
+
+def test_coalesced_layout_is_set() -> None:
+    kernel = compiled(coalesced_mask_kernel, "*fp32 *fp32 i32")
+    assert "gluon." not in kernel.asm["ttgir"] and "ld.global.ca" in kernel.asm["ptx"]
+
+
+@gluon.jit(noinline=True)
+def numbered(out, N: gl.constexpr, layout: gl.constexpr):
+    gl.store(out + gl.arange(0, N, layout), gl.cumsum(gl.full([N], 1, gl.int32, layout)))
+    count_of_warps(out + N)
+
+
+@gluon.jit(noinline=True)
+def count_of_warps(out):
+    gl.store(out, gl.num_warps())
+
+
+@gluon.jit
+def numbers(out):
+    numbered(out, 256, gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
+
+
+@gluon.jit
+def calls_in_partitions_kernel(out):
+    gl.warp_specialize([(numbers, (out,)), (numbers, (out + 257,)), (numbers, (out + 514,))],
+                       [8, 1])  # fmt: skip
+    numbers(out + 771)
+
+
+@pytest.mark.parametrize("how", ["interpreted", "simt"])
+def test_partitions_call_functions(how: str) -> None:
+    """A function that several partitions call runs with the warps of each."""
+    out = np.zeros(4 * 257, np.int32)
+    launcher(how)(calls_in_partitions_kernel, (1,), out, num_warps=4)
+    for part, warps in enumerate((4, 8, 1, 4)):
+        expected = [*range(1, 257), warps]
+        np.testing.assert_array_equal(out[257 * part : 257 * (part + 1)], expected)

@@ -22,6 +22,7 @@ from tests.gluon import (
 from tests.gluon.hopper_programs import block_layout
 from tests.gluon.support import compiled, launcher
 from tests.nvidia.support import in_order
+from tritium.codegen.gpu.memory.shared import place_in_blocks
 from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
@@ -39,6 +40,7 @@ from tritium.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
 )
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.ir.layouts.encodings import linear
 from tritium.target import GPUTarget
 
 PLAIN = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [0]))
@@ -662,6 +664,39 @@ def test_stores_to_other_blocks() -> None:
     in_order(ptx, r"expect_tx.*, 4096;", "st.async", "barrier.cluster.arrive.release", "ret;")
     with pytest.raises(CompilationError, match="a cluster of two or more is required"):
         compiled(cluster_programs.exchange_kernel, "*fp32 *fp32", constants)
+
+
+def test_accesses_of_other_blocks_memory() -> None:
+    """Each element's place and block are those of the memory's layout; see `cluster_programs` for
+    what is computed."""
+    rows, columns = (gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], cga).to_encoding()
+                     for cga in ([[1, 0], [2, 0]], [[0, 1], [0, 2]]))  # fmt: skip
+    kept = gl.SwizzledSharedLayout(4, 1, 4, [1, 0], [[0, 0], [0, 1]]).to_encoding()
+    memory, tiles = linear(kept, (32, 64)), [linear(e, (32, 64)) for e in (rows, columns)]
+    for tile in tiles:
+        place, above = place_in_blocks(tile, memory)
+        for index in range(0, 1 << sum(map(tile.in_bits, tile.in_names)), 37):
+            at, rest = dict[str, int](), index
+            for name in tile.in_names:
+                at[name] = rest & (1 << tile.in_bits(name)) - 1
+                rest >>= tile.in_bits(name)
+            found = int(place.apply(at)["offset"])
+            block = found >> above
+            there = {"offset": found & (1 << above) - 1, "block": block}
+            assert memory.apply(there) == tile.apply(at)
+            assert block & 1 == at["block"] & 1, "a block reads its own copy"
+    constants = {"rows": gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[1, 0]]),
+                 "columns": gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[0, 1]]),
+                 "shared": gl.SwizzledSharedLayout(4, 1, 4, [1, 0], [[1, 0]]),
+                 "MEET": True}  # fmt: skip
+    ptx = compiled(cluster_programs.reach_kernel, "*fp32 *fp32", constants, num_ctas=2).asm["ptx"]
+    assert "st.shared::cluster" not in ptx  # what is written stays in the block
+    in_order(ptx, "barrier.cluster", "st.shared", "barrier.cluster",
+             *[r"ld.shared::cluster.v4.b32"] * 2, "barrier.cluster", "ret;")  # fmt: skip
+    constants["shared"] = gl.SwizzledSharedLayout(4, 1, 4, [1, 0], [[0, 1]])
+    ptx = compiled(cluster_programs.reach_kernel, "*fp32 *fp32", constants, num_ctas=2).asm["ptx"]
+    in_order(ptx, "barrier.cluster", *["st.shared::cluster.v4.b32"] * 2, "barrier.cluster")
+    assert "ld.shared::cluster" not in ptx
 
 
 @gluon.jit

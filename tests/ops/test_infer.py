@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops import arith, cf, scf, ttir
+from tritium.ops import arith, cf, scf, ttgir, ttir
 from tritium.ops import math as math_ops
 from tritium.ops.arith import AddFOp, AddIOp, CmpIOp, CmpIPredicate, ConstantOp, SelectOp
 from tritium.ops.base import Op
@@ -50,6 +50,13 @@ BLOCK = ir.pointer_to(T((8, 8), ir.f32))
 RELAXED: dict[str, Any] = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
 
 CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    *(
+        (cls, (), {name: -1, **more}, f"{cls.name}: {name} is -1; 0 or more is required")
+        for cls, name, more in (
+            (ttgir.AsyncTMAStoreWaitOp, "pendings", {"complete": False}),
+            (ttgir.AsyncTDMWaitOp, "num", {}),
+        )
+    ),
     (AddIOp, (ir.i32, ir.i64), {},
      "arith.addi: operands have types i32, i64; they must be the same"),
     (AddIOp, (ir.f32, ir.f32), {}, "operand has type f32; integer elements are required"),

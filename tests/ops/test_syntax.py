@@ -130,6 +130,31 @@ def test_errors_name_the_place(body: str, line: int, column: int, message: str) 
     assert str(error).split("\n")[1] == "    " + body
 
 
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("all", ""), ("none", " none"), ("local", " local"),
+        ("global_write|local", " local|global_write"),
+        ("local|global_read|global_write|tensor_read|tensor_write", ""),
+    ],
+)  # fmt: skip
+def test_barriers_name_several_memories(given: str, printed: str) -> None:
+    module = parse_module(wrap(f"ttg.barrier {given}"))
+    module.verify()
+    assert f"gpu.barrier{printed} loc" in print_module(module)
+
+
+def test_the_generic_syntax_may_have_own_attributes_behind_the_regions() -> None:
+    text = wrap(
+        '%v = "tt.reduce"(%tf) ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\n'
+        "tt.reduce.return %z : f32\n}) {axis = 0 : i32, more} : (tensor<8xf32>) -> f32"
+    )
+    module = parse_module(text)
+    module.verify()
+    reduce = next(op for op in module.walk() if op.name == "tt.reduce")
+    assert list(reduce.properties) == ["axis"] and list(reduce.attributes) == ["more"]
+
+
 def test_the_name_of_an_unknown_operation_is_pointed_at() -> None:
     for text, line, column in (("garbage", 1, 1), ("module {\n  %0 = tt.nonsense\n}", 2, 8)):
         with pytest.raises(ParseError, match="is not registered") as caught:

@@ -58,6 +58,12 @@ class Grid:
     def block_in_cluster(self, e: Emitter) -> Value:
         raise Unsupported(CLUSTERS)
 
+    def store_remote(
+        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        raise Unsupported(CLUSTERS)
+
     def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
         return e.f.call("i32", "simt_program", e.i32(axis))
 

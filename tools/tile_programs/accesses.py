@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tools.tile_programs.arithmetic import condition, numbers_of
@@ -181,8 +183,51 @@ def loop(p: Program) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class _Operand:
+    """An operand of a product in a loop: its load, its text there, its numbers in all iterations
+    (programs, K, the other axis)."""
+
+    name: str
+    load: str
+    text: str
+    data: np.ndarray
+
+
+def _operand(p: Program, is_b: bool, dtype: np.dtype, size: int, k: int, depth: int) -> _Operand:
+    """An operand in any order of axes, with masks along K and along the other axis."""
+    s = p.source
+    trips = -(-depth // k)
+    pointer = p.pointer(dtype, p.programs * depth * size)
+    places = np.arange(pointer.length).reshape(p.programs, -1)
+    held = pointer.base.read(places, np.ones(places.shape, bool))
+    assert held is not None
+    turned = s.random() < 0.5  # K is the last axis in memory
+    held = (held.reshape(p.programs, size, depth).transpose(0, 2, 1) if turned
+            else held.reshape(p.programs, depth, size))  # fmt: skip
+    step = [p.scalar(x) if s.random() < 0.4 else str(x) for x in ((1, depth) if turned
+                                                                  else (size, 1))]  # fmt: skip
+    along, other = f"(t * {k} + tl.arange(0, {k}))", f"tl.arange(0, {size})"
+    swapped = s.random() < 0.4  # as it is loaded
+    down, across = (":, None", "None, :") if is_b != swapped else ("None, :", ":, None")
+    limit = depth - (s.choice((1, 5)) if s.random() < 0.15 else 0)
+    most = size - (s.choice((1, 3, size)) if s.random() < 0.3 else 0)
+    masks, fill = list[str](), s.choice((0, 0, 0, 2))
+    if limit < trips * k or s.random() < 0.3:
+        masks.append(f"({along}[{down}] < {p.scalar(limit)})")
+    if most < size or s.random() < 0.1:
+        masks.append(f"({other}[{across}] < {p.scalar(most)})")
+    data = np.full((p.programs, trips * k, size), fill, dtype)
+    data[:, :limit, :most] = held[:, :limit, :most]
+    masked = f", mask={' & '.join(masks)}, other={fill}" if masks else ""
+    name = p.name("b" if is_b else "a")
+    load = (f"{name} = tl.load({pointer.name} + pid * {depth * size} + ({along}[{down}] * {step[0]}"
+            f" + {other}[{across}] * {step[1]}){masked})")  # fmt: skip
+    return _Operand(name, load, f"tl.trans({name})" if swapped else name, data)
+
+
 def product(p: Program) -> bool:
-    """A loop of products of loaded tiles, in any order of axes, masked along K, and used again."""
+    """A loop of products of loaded tiles, in any order of axes, with masks, and used again."""
     s = p.source
     m, n, k = (s.choice((16, 16, 32, 64)) for _ in range(3))
     types = (np.float32, np.float32, np.float16, BFLOAT16, np.int8, np.float64, E4M3, E5M2)
@@ -191,47 +236,21 @@ def product(p: Program) -> bool:
     depth = trips * k - s.choice((0, 0, 1, 5))
     result = np.dtype(np.int32 if dtype.kind == "i" else np.float32)
     result = dtype if dtype == np.float64 else result
-    lines, operands, sums = [], [], []
-    for letter, rows, columns, is_b in (("a", m, depth, False), ("b", depth, n, True)):
-        pointer = p.pointer(dtype, p.programs * rows * columns)
-        data = pointer.base.data.reshape(p.programs, rows, columns)
-        turned = s.random() < 0.5  # in memory
-        swapped = s.random() < 0.4  # as it is loaded
-        if turned:
-            data = pointer.base.data.reshape(p.programs, columns, rows).transpose(0, 2, 1)
-        strides = (1, rows) if turned else (columns, 1)
-        held = [p.scalar(x) if s.random() < 0.4 else str(x) for x in strides]
-        along, other = f"(t * {k} + tl.arange(0, {k}))", f"tl.arange(0, {n if is_b else m})"
-        texts = (along, other) if is_b else (other, along)
-        if swapped:
-            places = f"{texts[0]}[None, :] * {held[0]} + {texts[1]}[:, None] * {held[1]}"
-        else:
-            places = f"{texts[0]}[:, None] * {held[0]} + {texts[1]}[None, :] * {held[1]}"
-        name = p.name(letter)
-        in_rows = is_b != swapped
-        mask = f"{along}[{':, None' if in_rows else 'None, :'}] < {p.scalar(depth)}"
-        masked = f", mask={mask}, other=0" if depth % k or s.random() < 0.3 else ""
-        start = f"{pointer.name} + pid * {rows * columns}"
-        lines.append(f"    {name} = tl.load({start} + ({places}){masked})")
-        operands.append(f"tl.trans({name})" if swapped else name)
-        sums.append((name, data))
-        pointer.base.read(np.arange(pointer.length).reshape(p.programs, -1),
-                          np.ones((p.programs, rows * columns), bool))  # fmt: skip
+    operands = [_operand(p, is_b, dtype, n if is_b else m, k, depth) for is_b in (False, True)]
     total, extra = p.name("v"), p.name("v")
     p.line(f"{total} = tl.zeros(({m}, {n}), {LANGUAGE[result]})")
     p.line(f"{extra} = tl.zeros((1,), {LANGUAGE[result]})")
     p.line(f"for t in range({p.scalar(trips) if s.random() < 0.5 else trips}):")
-    for line in lines:
-        p.line(line)
-    p.line(f"    {total} = tl.dot({operands[0]}, {operands[1]}, {total}, "
+    for operand in operands:
+        p.line(f"    {operand.load}")
+    p.line(f"    {total} = tl.dot({operands[0].text}, {operands[1].text}, {total}, "
            f"out_dtype={LANGUAGE[result]}, input_precision='ieee')")  # fmt: skip
-    wide = [data.astype(np.int64 if dtype.kind == "i" else np.float64) for _, data in sums]
-    p.tiles.append(Tile(total, (wide[0] @ wide[1]).astype(result)))
-    again = s.random() < 0.4
-    if again:
-        which = s.randrange(2)
-        p.line(f"    {extra} += tl.sum({sums[which][0]}.to({LANGUAGE[result]}))")
-        p.tiles.append(Tile(extra, wide[which].sum((1, 2))[:, None].astype(result)))
+    a, b = (o.data.astype(np.int64 if dtype.kind == "i" else np.float64) for o in operands)
+    p.tiles.append(Tile(total, (a.transpose(0, 2, 1) @ b).astype(result)))
+    if s.random() < 0.4:
+        again, wide = s.choice(list(zip(operands, (a, b), strict=True)))
+        p.line(f"    {extra} += tl.sum({again.name}.to({LANGUAGE[result]}))")
+        p.tiles.append(Tile(extra, wide.sum((1, 2))[:, None].astype(result)))
     return True
 
 
@@ -249,6 +268,7 @@ def results(p: Program, least: int) -> None:
             at = np.arange(rows)[:, None] + np.arange(columns)[None, :] * rows
             text = f"tl.arange(0, {rows})[:, None] + tl.arange(0, {columns})[None, :] * {rows}"
         where = at + np.arange(p.programs).reshape(-1, *(1,) * len(tile.shape)) * numel
-        done = pointer.base.write(where, np.ones(where.shape, bool), tile.data.astype(dtype))
+        every = p.among_active(np.ones(where.shape, bool))
+        done = pointer.base.write(where, every, tile.data.astype(dtype))
         assert done
         p.line(f"tl.store({pointer.name} + pid * {numel} + ({text}), {tile.name})")

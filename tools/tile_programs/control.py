@@ -16,6 +16,8 @@ from tools.tile_programs.program import ALL_KINDS, Program, Tile, Unlike
 
 Statement = Callable[[Program], bool]
 _DEEPEST = 2
+_STRIDES = ((0, 1), (3, 1), (-2, 2), (1, 7), (5, -1), (-1, -3))
+"""First numbers and steps of ranges."""
 
 
 class Control:
@@ -61,11 +63,16 @@ class Control:
         index = Tile(p.name("i"), np.zeros(p.programs, np.int32))
         bound, trips = _trips(p)
         is_for = s.random() < 0.7
+        first_index, step = (0, 1) if not is_for or s.random() < 0.6 else s.choice(_STRIDES)
         if is_for:
             is_staged = bool(self.stages) and s.random() < 0.3
             stages = f", num_stages={s.choice(self.stages)}" if is_staged else ""
-            p.line(f"for {index.name} in {'tl.' if stages else ''}range({'0, ' if stages else ''}"
-                   f"{bound}{stages}):")  # fmt: skip
+            limits = (
+                bound
+                if (first_index, step) == (0, 1) and not stages
+                else (f"{first_index}, {first_index} + ({bound}) * {step}, {step}")
+            )
+            p.line(f"for {index.name} in {'tl.' if stages else ''}range({limits}{stages}):")
         else:
             p.line(f"{index.name} = pid * 0")
             p.line(f"while {index.name} < {bound}:")
@@ -79,7 +86,7 @@ class Control:
             p.count = count
             del p.lines[first:]
             p.active = outer & (trips > trip)
-            index.data = np.full(p.programs, trip, np.int32)
+            index.data = np.full(p.programs, first_index + trip * step, np.int32)
             p.go_back(outside)
             p.tiles.append(index)
             _assign(p, carried, self._statements(p, carried))
@@ -129,6 +136,18 @@ class Control:
             values.append(value)
         p.line("pass")
         return values
+
+
+def returned(p: Program) -> bool:
+    """An early `return` of some programs, rarely of all."""
+    text, condition = _condition(p)
+    active = p.active & ~condition
+    if p.source.random() < 0.5 or (not active.any() and p.source.random() < 0.8):
+        return False
+    p.line(f"if {text}:")
+    p.line("    return")
+    p.active = active
+    return True
 
 
 def _alike(a: Tile, b: Tile) -> bool:

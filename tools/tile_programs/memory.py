@@ -83,5 +83,6 @@ class Base:
 
 def bits(array: np.ndarray) -> Any:
     """The bytes of an array, but -0 as 0."""
-    zeros = np.where(array == 0, np.zeros((), array.dtype), array)
+    with np.errstate(invalid="ignore"):  # of a signaling NaN
+        zeros = np.where(array == 0, np.zeros((), array.dtype), array)
     return np.ascontiguousarray(zeros).view(np.uint8)

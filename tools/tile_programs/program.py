@@ -43,6 +43,11 @@ def larger(a, b):
 
 
 @tritium.jit
+def smaller(a, b):
+    return tl.minimum(a, b)
+
+
+@tritium.jit
 def recurrence(a, x, b, y):
     return a * b, x * b + y
 

@@ -13,7 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from tools.tile_programs import accesses, arithmetic, combining, devices, hazards, narrow
+from tools.tile_programs import (
+    accesses,
+    arithmetic,
+    combining,
+    control,
+    devices,
+    hazards,
+    integers,
+    narrow,
+    patterns,
+    walks,
+)
 from tools.tile_programs.control import Control
 from tools.tile_programs.memory import bits
 from tools.tile_programs.program import Program
@@ -30,12 +41,15 @@ BODY = (
     accesses.loop, accesses.product, narrow.two, narrow.compared, narrow.cast, narrow.combined,
     combining.custom, combining.whole_tile, combining.batched, hazards.moved, hazards.moved,
     hazards.moved, hazards.turned, hazards.atomic, hazards.shared_atomic, hazards.block,
+    integers.mixed, integers.quotients, integers.reduced, patterns.floats, patterns.converted,
+    walks.walked, walks.walked, walks.rows_by_number, walks.updated,
 )  # fmt: skip
 _CONTROL = Control(BODY)
 STATEMENTS = (
     *BODY, arithmetic.ranges, arithmetic.places, arithmetic.places, arithmetic.two,
     arithmetic.reshaped, accesses.loaded, narrow.two, combining.scaled, hazards.moved,
     hazards.moved, *(_CONTROL.loop,) * 6, _CONTROL.choice, _CONTROL.choice,
+    patterns.floats, control.returned,
 )  # fmt: skip
 THREADS = (1, 1, 2, 3, 5)
 CACHES = ((512 << 10, 4 << 20), (1 << 20, 32 << 20), (4 << 10, 16 << 10), (1 << 10, 1 << 10))

@@ -28,6 +28,10 @@ PARTS = "ttg.parts"
 """On a change of layout: the parts of its tile, a power of two, that go through shared memory one
 after the other, where the layouts allow it; each needs a part of the memory."""
 
+# Products
+CD_REGCLASS = "amdg.cd_regclass"
+"""On a product by MFMA: the class of registers of its sums, "a" (AGPRs) or "v" (VGPRs)."""
+
 # Loops
 NUM_STAGES = "tt.num_stages"
 UNROLL_FACTOR = "tt.loop_unroll_factor"

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntFlag
 from typing import Any
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, reads, waits, writes
-from tritium.ops.fields import enum_attr
+from tritium.ops.fields import mask_attr
 from tritium.ops.memory import Context
 
 
-class BarrierMemory(IntEnum):
-    """The memory to which a barrier orders accesses. `LOCAL`: that of the threads of one thread
-    block; otherwise all memory, whatever the text asks for."""
+class BarrierMemory(IntFlag):
+    """The memory to which a barrier orders accesses. `LOCAL` alone: that of the threads of one
+    thread block; otherwise all memory, whatever the text asks for."""
 
-    ALL = 1
-    LOCAL, GLOBAL_READ, GLOBAL_WRITE, TENSOR_READ, TENSOR_WRITE, NONE = range(2, 8)
+    NONE = 0
+    LOCAL = 1
+    GLOBAL_READ = 2
+    GLOBAL_WRITE = 4
+    TENSOR_READ = 8
+    TENSOR_WRITE = 16
+    ALL = 31
+
+
+_WORDS = {str(name).lower(): int(kind) for name, kind in BarrierMemory.__members__.items()}
 
 
 class BarrierOp(Op):
@@ -27,7 +35,7 @@ class BarrierOp(Op):
     name = "gpu.barrier"
     effects = (reads(GLOBAL), writes(GLOBAL), waits(SHARED))
     syntax = "[$memory] attrs"
-    memory = enum_attr(BarrierMemory, BarrierMemory.ALL)
+    memory = mask_attr(_WORDS, BarrierMemory.ALL)
 
     @classmethod
     def infer(cls, **attrs: Any) -> tuple[ir.Type, ...]:

@@ -27,6 +27,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 from tritium.errors import TritonError
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
 from tritium.ops.attributes import DISABLE_LICM
+from tritium.ops.declared import DeclaredOp
 from tritium.ops.dialects import default_context
 from tritium.ops.terminators import is_terminator
 
@@ -219,6 +220,10 @@ class IRParser(Parser):
         start = self._current_token.span.start
         op = super().parse_operation()
         self.starts.append((op, start))
+        if op.attributes and isinstance(op, DeclaredOp):
+            # The generic syntax of older texts has an op's own attributes among all others.
+            for name in op.attributes.keys() & op.attr_fields.keys() - op.properties.keys():
+                op.properties[name] = op.attributes.pop(name)
         if op.results and op.results[0].name_hint is None:
             name = name_of(op.location)
             if name is not None and SSAValue.is_valid_name(name):

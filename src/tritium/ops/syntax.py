@@ -405,7 +405,7 @@ def _parse_optional_word(cls: type[DeclaredOp], name: str, parser: Parser, found
     assert spec.words is not None, f"{cls.name}: only an enumeration may stand alone in brackets"
     for word, member in spec.words.items():
         if parser.parse_optional_keyword(word) is not None:
-            found.attributes[name] = spec.encode(member)
+            found.attributes[name] = spec.encode(_with_joined(cls, name, parser, member))
             return
 
 
@@ -451,14 +451,19 @@ def _parse_word(cls: type[DeclaredOp], name: str, parser: Parser) -> Any:
     return words[word]
 
 
+def _with_joined(cls: type[DeclaredOp], name: str, parser: Parser, value: Any) -> Any:
+    """The value with those of the words that follow it behind `|`, where words may be joined."""
+    while cls.attr_fields[name].joined and parser.parse_optional_punctuation("|"):
+        value |= _parse_word(cls, name, parser)
+    return value
+
+
 def _parse_value(cls: type[DeclaredOp], name: str, parser: Parser) -> Attribute:
     spec = cls.attr_fields[name]
     if spec.words is not None:
         number = parser.parse_optional_integer() if spec.joined else None
         value = _parse_word(cls, name, parser) if number is None else number
-        while spec.joined and parser.parse_optional_punctuation("|"):
-            value |= _parse_word(cls, name, parser)
-        return spec.encode(value)
+        return spec.encode(_with_joined(cls, name, parser, value))
     if not spec.typed:
         return spec.encode(parser.parse_integer())
     numbers = parser.parse_optional_comma_separated_list(

@@ -102,19 +102,11 @@ class Tracing(Hook):
         self._cupti.activity_disable(self._cupti.ActivityKind.CONCURRENT_KERNEL)
         self._unsubscribe()
 
-    def init_handle(
-        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
-    ) -> None:
-        """Nothing."""
-
     def enter(self, metadata: Any) -> None:
         """Record the metadata of `launch_metadata` at once; the kernel's time comes later."""
         for session in active():
             if session.backend == "cupti" and (known := described(session)) and known.metrics:
                 session.now.add((*session.place(), known.name), known.metrics)
-
-    def exit(self, metadata: Any) -> None:
-        """Nothing."""
 
     def _called(self, userdata: Any, domain: Any, call: Any, data: Any) -> None:
         """A call that launches a kernel begins or ends, in its thread."""

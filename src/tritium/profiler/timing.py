@@ -23,14 +23,6 @@ class Timing(Hook):
     def activate(self) -> None:
         self._origin, self._start = timed_event(), time.perf_counter_ns()
 
-    def deactivate(self) -> None:
-        """Nothing."""
-
-    def init_handle(
-        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
-    ) -> None:
-        """Nothing."""
-
     def enter(self, metadata: Any) -> None:
         _open.set((*_open.get(), timed_event()))
 

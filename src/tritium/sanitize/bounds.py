@@ -54,7 +54,6 @@ from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, HOST, Action
 from tritium.ops.scf import IfOp, YieldOp
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.ops.ttir.shape import SplatOp, splat_source
@@ -270,10 +269,11 @@ class _Check:
         if len(self.extents) > 1:
             self._one_of_several()
         elif (
-            isinstance(made, AddPtrOp) and (start := splat_source(made.ptr)) is not None
-            and ir.element_type(made.offset.type) == ir.i32
+            isinstance(made, Op) and made.weights == (1, 1)
+            and (start := splat_source(made.operands[0])) is not None
+            and ir.element_type(made.operands[1].type) == ir.i32
         ):  # fmt: skip
-            self._offsets(start, made.offset)
+            self._offsets(start, made.operands[1])
         else:
             self._addresses()
 

@@ -43,7 +43,7 @@ from tritium.sanitize.launch import (
 )
 from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering
 from tritium.sanitize.origins import BAD, Origins
-from tritium.sanitize.races import WORDS, access_of, orders, releases
+from tritium.sanitize.races import access_of, orders, releases
 from tritium.sanitize.shadow import NUMBER, SITE_BITS, Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
@@ -240,7 +240,7 @@ class Watch:
         progress.releases += releases(op)
         if not orders(op, used=True):
             return list(results)
-        site = self._site("races", access=WORDS[access_of(op)])
+        site = self._site("races", access=access_of(op).words)
 
         def seen() -> None:
             progress.acquired, ordering.acquire = True, ordering.acquire or site
@@ -294,7 +294,7 @@ class Watch:
         access = access_of(op)
         number = shadow.number(program)
         progress = self._ordering.of(number)
-        site = self._site("races", access=WORDS[access], size=size, epoch=progress.releases,
+        site = self._site("races", access=access.words, size=size, epoch=progress.releases,
                           before=progress.acquired or orders(op, used=True))  # fmt: skip
         sites, key = self._reports.sites, tuple(site.values())
         if key not in self._numbers:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
-from tritium.ops.ttir.sanitize import Order
+from tritium.ops.ttir.sanitize import Access, Order
 from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of, pooled
 from tritium.sanitize.kinds import NAN
 from tritium.sanitize.shadow import Launch, Noted, Shadow, watchers
@@ -189,7 +189,7 @@ class Checks:
     def _other(self, failed: CheckFailed, shadow: Shadow | None) -> Noted | None:
         """The other access of a race."""
         site = self.sites[failed.site]
-        atomic = site["access"] in ("atomic load", "atomic access")
+        atomic = site["access"] in _ATOMIC
         return shadow and shadow.other(_address(failed), failed.program, site["order"], atomic)
 
     def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:
@@ -215,9 +215,10 @@ class Checks:
         ]
 
 
+_ATOMIC = frozenset(access.words for access in Access if access.is_atomic)
 _ONCE = {
-    "load": "load of write-once memory that was not written before",
-    "store": "second store to write-once memory",
+    Access.READ.words: "load of write-once memory that was not written before",
+    Access.WRITE.words: "second store to write-once memory",
 }
 
 

@@ -78,7 +78,7 @@ class CheckRaces(Pass):
         orders = sum(1 << order for order in {int(order) for order in orders_of.values()})
         if acquires and _some_ordered(orders_of):
             op = acquires[0]
-            self.ordering.append(site_of(op, "races", access=WORDS[access_of(op)]))
+            self.ordering.append(site_of(op, "races", access=access_of(op).words))
         for op, pointer in found:
             at, size = Builder(op), accessed_bytes(pointer)
             mask = op.mask if "mask" in op.operand_names() else None
@@ -88,16 +88,9 @@ class CheckRaces(Pass):
             site = len(self.sites)
             at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site,
                     order=int(orders_of[op]), orders=orders)  # fmt: skip
-            self.sites.append(site_of(op, "races", access=WORDS[access_of(op)], size=size,
+            self.sites.append(site_of(op, "races", access=access_of(op).words, size=size,
                                       order=int(orders_of[op])))  # fmt: skip
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
-
-
-WORDS = {
-    Access.READ: "load", Access.WRITE: "store",
-    Access.ATOMIC_READ: "atomic load", Access.ATOMIC_WRITE: "atomic access",
-    Access.OWN_READ: 'atomic load of scope "cta"', Access.OWN_WRITE: 'atomic access of scope "cta"',
-}  # fmt: skip
 
 
 def _used(op: Op) -> bool:

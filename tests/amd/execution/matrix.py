@@ -193,11 +193,14 @@ def multiply_scaled(wave: Any, ins: Instruction, mask: Any, a: Any, b: Any, c: A
     return _sum(ins, left @ right.T, spread(c, 64), rows, size)
 
 
-def _operand_in_runs(type: Type, value: Any, format: int, half: int, scale: Any) -> Any:
+def _operand_in_runs(
+    type: Type, value: Any, format: int, half: int, kind: int, scale: Any
+) -> Any:
     """An operand of WMMA with scales, by AMD's Composable Kernel (`LayoutFromDataType` of
     warp_gemm_attribute_wmma_impl_base_traits.hpp): of 128 elements of its row a lane has every
     second run of 16 (4-bit ones: of 32), and the lane 16 further on the others. The lanes of a
-    `half` have the scales of the row, a byte for 32 elements."""
+    `half` have the scales of the row, a byte for 32 elements, or for 16 in words of 64 bits: an
+    exponent (`kind` 0) or a number of e4m3 (2)."""
     data, lane, step = to_bytes(type, value), np.arange(32), np.arange(64)
     if format == 4:
         run, data = 32, data[:, :32]
@@ -209,20 +212,25 @@ def _operand_in_runs(type: Type, value: Any, format: int, half: int, scale: Any)
         raise NotImplementedError(f"format {format} of scaled products")
     places = 2 * run * (step // run) + run * (lane[:, None] // 16) + step % run
     words = spread(scale, 32)[16 * half : 16 * half + 16]
-    exponents = (words[:, None] >> np.uint32(8) * np.arange(4, dtype=np.uint32)) & np.uint32(255)
-    factors = np.where(exponents == 255, np.nan, np.ldexp(1.0, exponents.astype(np.int64) - 127))
-    return _operand(elements, 16, 128, places) * np.repeat(factors, 32, axis=1)
+    codes = np.ascontiguousarray(words).view(np.uint8).reshape(16, -1)
+    if kind == 2:
+        factors = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    elif kind == 0:
+        factors = np.where(codes == 255, np.nan, np.ldexp(1.0, codes.astype(np.int64) - 127))
+    else:
+        raise NotImplementedError(f"scales of format {kind}")
+    return _operand(elements, 16, 128, places) * np.repeat(factors, 128 // factors.shape[1], axis=1)
 
 
 def multiply_scaled_by_wmma(wave: Any, ins: Instruction, mask: Any, *values: Any) -> Any:
     name = ins.what.removeprefix("llvm.amdgcn.")
     wave.need_all(mask, name)
-    if wave.arch != "gfx1250" or not name.startswith("wmma.scale.f32.16x16x128.f8f6f4"):
+    if wave.arch != "gfx1250" or not re.match(r"wmma\.scale(16)?\.f32\.16x16x128\.f8f6f4", name):
         raise NotImplementedError(f"{name} on {wave.arch}")
     format_a, a, format_b, b, _, c, half_a, kind_a, scale_a, half_b, kind_b, scale_b, *_ = values
-    if number(kind_a) or number(kind_b):
-        raise NotImplementedError(f"scales of other formats than e8m0: {name}")
-    left = _operand_in_runs(ins.types[1], spread(a, 32), number(format_a), number(half_a), scale_a)
-    right = _operand_in_runs(ins.types[3], spread(b, 32), number(format_b), number(half_b), scale_b)
+    left = _operand_in_runs(ins.types[1], spread(a, 32), number(format_a), number(half_a),
+                            number(kind_a), scale_a)  # fmt: skip
+    right = _operand_in_runs(ins.types[3], spread(b, 32), number(format_b), number(half_b),
+                             number(kind_b), scale_b)  # fmt: skip
     rows = _result_rows("wmma", "f32", 16, wave.arch, ins.type.count)
     return _sum(ins, left @ right.T, spread(c, 32), rows, 16)

@@ -108,7 +108,7 @@ def _intrinsic(ins: Instruction, name: str) -> Step:
     parts = name.split(".")
     if parts[0] in ("mfma", "wmma"):
         scaled = {"mfma": matrix.multiply_scaled, "wmma": matrix.multiply_scaled_by_wmma}
-        act = scaled[parts[0]] if parts[1] == "scale" else matrix.multiply
+        act = scaled[parts[0]] if parts[1].startswith("scale") else matrix.multiply
         return lambda wave, mask, values: act(wave, ins, mask, *values)
     if name.startswith("make.buffer.rsrc"):
         return lambda wave, mask, values: buffers.make(wave, mask, *values)

@@ -116,6 +116,15 @@ def test_floats_round_as_ml_dtypes_rounds(dst: str, level: str) -> None:
     assert not wrong.any(), (x[wrong][:5], actual[wrong][:5], expected[wrong][:5])
 
 
+@pytest.mark.parametrize("level", ["host", "avx2", "sse"])
+def test_rounding_to_every_bfloat16_and_nan_with_its_sign(level: str) -> None:
+    low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0x1234, 0xABCD], np.uint32)
+    x = (np.arange(1 << 16, dtype=np.uint32)[:, None] << 16 | low).ravel().view(np.float32)
+    actual, expected = run(x, "fp32", "bf16", level=level), cast(x, NUMPY["bf16"])
+    assert same(actual, expected).all()
+    assert (np.signbit(actual) == np.signbit(x)).all()
+
+
 @pytest.mark.parametrize("src", ["fp16", "bf16"])
 @pytest.mark.parametrize("dst", FP8)
 def test_every_16_bit_code_rounds_as_ml_dtypes_rounds(src: str, dst: str) -> None:

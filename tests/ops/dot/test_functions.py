@@ -142,14 +142,16 @@ def test_dot_scaled():
             tl.dot_scaled(x, None, "bf16", x, None, "e2m1")
         with pytest.raises(ValueError, match="only float32 is supported"):
             tl.dot_scaled(x, None, "e2m1", x, None, "e2m1", out_dtype=tl.float16)
-        half, few = block(b, tl.float16), tl.zeros((16, 2), tl.float8e4nv)
+        half, many = block(b, tl.float16), tl.full((8, 4), 127, tl.uint8)
+        found = tl.dot_scaled(x, None, "e2m1", half, many, "fp16")  # runs of 16
+        np.testing.assert_allclose(found.value, values @ b.astype(float), rtol=1e-6)
         for text, call in (
-            ("lhs_scale must be a tensor of shape .16, 2.. Got .16, 4.",
-             lambda: tl.dot_scaled(x, tl.zeros((16, 4), tl.uint8), "e2m1", half, None, "fp16")),
+            ("scale factor must be 16 or 32. Got 8: lhs_scale has shape .16, 8., and K is 64",
+             lambda: tl.dot_scaled(x, tl.zeros((16, 8), tl.uint8), "e2m1", half, None, "fp16")),
             ("rhs_scale must be a tensor of shape .8, 2.. Got .2, 8.",
              lambda: tl.dot_scaled(x, None, "e2m1", half, tl.zeros((2, 8), tl.uint8), "fp16")),
-            ("lhs_scale must be a tensor of shape .16, 4.. Got .16, 2.",
-             lambda: tl.dot_scaled(x, few, "e2m1", half, None, "fp16")),
+            ("operands must have the same scale factor; .lhs: 32 vs rhs: 16",
+             lambda: tl.dot_scaled(x, block(scale, tl.uint8), "e2m1", half, many, "fp16")),
             ("lhs_scale must be a tensor of shape .16, 2.. Got a scalar",
              lambda: tl.dot_scaled(x, tl.full((), 127, tl.uint8), "e2m1", half, None, "fp16")),
             ("rhs_k_pack is False for format fp16; only e2m1",

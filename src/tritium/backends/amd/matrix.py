@@ -98,7 +98,9 @@ _LONG = (128, "f32.16x16x128.{}.{}.v8f32.v16i32", "<16 x i32>")
 
 
 _SCALED = {("mfma", 4): ((32, 64), (16, 128)), ("wmma", 3): ((16, 128),)}
-"""Rows and K of products of operands with a scale for each 32 elements along K."""
+"""Rows and K of products of operands with a scale for each run of elements along K."""
+_RUNS = {"mfma": {SCALED_RUN}, "wmma": {SCALED_RUN, 16}}
+"""The lengths of these runs."""
 FLOAT8_FORMATS: dict[ir.Type, int] = {ir.f8e4m3fn: 0, ir.f8e5m2: 1}
 """The numbers of formats in instructions for several."""
 SCALED_FORMATS = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 4}
@@ -138,15 +140,18 @@ class MatrixCores:
         scales = [s for s in (product.a_scale, product.b_scale) if s is not None]
         known = {product.a_elem_type, product.b_elem_type} <= set(SCALED_FORMATS)
         whole = product.lhs_k_pack and product.rhs_k_pack
-        of_run = all(
-            ir.element_type(s.type) == ir.i8 and ir.shape_of(s.type)[-1] * SCALED_RUN == product.k
-            for s in scales
-        )
-        if not (known and whole and of_run) or ir.element_type(product.c.type) != ir.f32:
+        runs = {product.k // ir.shape_of(s.type)[-1] for s in scales} or {SCALED_RUN}
+        of_run = len(runs) == 1 and runs <= _RUNS[self.family]
+        kinds = {ir.element_type(s.type) for s in scales}
+        powers = kinds <= {ir.i8} or (kinds == {ir.f8e4m3fn} and self.family == "wmma" and
+            product.a_elem_type is product.b_elem_type is ScaleFormat.E2M1)  # fmt: skip
+        if not (known and whole and of_run and powers) \
+                or ir.element_type(product.c.type) != ir.f32:  # fmt: skip
             return []
+        kind = "scale" if runs == {SCALED_RUN} else "scale16"
         return [
-            Instruction(size, size, k, f"{self.family}.scale.f32.{size}x{size}x{k}.f8f6f4", "i32",
-                        SCALED_BYTES)
+            Instruction(size, size, k, f"{self.family}.{kind}.f32.{size}x{size}x{k}.f8f6f4",
+                        "i32", SCALED_BYTES)
             for size, k in _SCALED[self.family, self.version]
         ]  # fmt: skip
 
@@ -155,7 +160,8 @@ class MatrixCores:
     ) -> LinearEncoding:
         """The layout of an operand's scales."""
         scale: Any = (product.a_scale, product.b_scale)[index]
-        return scale_encoding(encoding, index, ir.shape_of(scale.type))
+        shape = ir.shape_of(scale.type)
+        return scale_encoding(encoding, index, shape, product.k // shape[-1])
 
     def instructions(self, product: Any) -> list[Instruction]:
         """The instructions for a product's types, the largest first."""

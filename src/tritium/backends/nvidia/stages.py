@@ -105,6 +105,7 @@ class Assembly:
         self.run: AssemblerRun | None = None
 
     def arguments(self) -> list[str]:
+        """The options of ptxas, as settings are now."""
         return ptx.ptxas_arguments(
             self.arch, enable_fp_fusion=self.options.enable_fp_fusion,
             line_info=not knobs.compilation.disable_line_info, options=self.options.ptx_options,

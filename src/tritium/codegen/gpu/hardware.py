@@ -171,6 +171,14 @@ class SharedMemory(Protocol):
         block's (or its address, an i32)."""
         ...
 
+    def store_remote(
+        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        """Write neighbours to the memory of a block of the cluster, at an address (i32) as in this
+        block's, where the condition holds."""
+        ...
+
 
 class MatrixMoves(Protocol):
     """Instructions by which a warp moves small matrices between registers and shared memory.

@@ -36,14 +36,15 @@ SCALED_RUN = 32
 
 
 def scale_encoding(
-    result: AMDMfmaEncoding | AMDWmmaEncoding, index: int, shape: tuple[int, ...]
-) -> LinearEncoding:
+    result: AMDMfmaEncoding | AMDWmmaEncoding, index: int, shape: tuple[int, ...],
+    run: int = SCALED_RUN,
+) -> LinearEncoding:  # fmt: skip
     """The layout of an operand's scales, rows (columns of the right operand) by K, for products of
-    a result. A lane has the scale of its part of a row (MFMA), or all of a row's (WMMA), of which
-    the lanes of the other half have copies, as they have of operands in version 1."""
+    a result. A lane has the scale of its part of a row (MFMA), or all of a row's (WMMA); the other
+    half of the lanes has those of the warp's next rows, or copies."""
     parent, width = result, 1
     if isinstance(result, AMDWmmaEncoding):
-        width = result.get("instrShape")[2] // SCALED_RUN
+        width = result.get("instrShape")[2] // run
         kept: Any = {k: result.get(k) for k in (
             "warpsPerCTA", "CGALayout", "isTranspose", "registerBases", "warpBases")}  # fmt: skip
         parent = AMDWmmaEncoding.make(version=1, **kept)
@@ -53,7 +54,15 @@ def scale_encoding(
     layout = linear(operand, shape if index == 0 else (*shape[:-2], shape[-1], shape[-2]))
     if index:
         layout = layout.rename_outs(dict(zip(names, exchanged, strict=True)))
-    return LinearEncoding.from_layout(layout.transpose_outs(names))
+    layout = layout.transpose_outs(names)
+    bases = {name: layout.bases(name) for name in layout.in_names}
+    further = [basis for basis in bases[REGISTER] if basis[-2]]
+    if further and isinstance(result, AMDWmmaEncoding):
+        bases[REGISTER].remove(further[0])
+        bases[LANE][-1] = further[0]
+    return LinearEncoding.from_layout(
+        LinearLayout.of(bases, {name: 1 << bits for name, bits in layout.out_dims})
+    )
 
 
 class _Tiled(MatrixEncoding):

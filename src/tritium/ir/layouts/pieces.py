@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 
-from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.encodings import LANE, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 
 Place = tuple[int, ...]
 
 
-def register_coordinates(layout: LinearLayout) -> list[Place]:
-    """The coordinates of each register's element in the first thread."""
-    found = [(0,) * len(layout.out_dims)]
+def register_coordinates(layout: LinearLayout, lane: int = 0) -> list[Place]:
+    """The coordinates of each register's element in a thread of the first warp."""
+    found = [tuple([int(x) for x in layout.apply({LANE: lane}).values()])] if lane else \
+        [(0,) * len(layout.out_dims)]  # fmt: skip
     for basis in layout.bases(REGISTER):
         found += [tuple([x ^ y for x, y in zip(place, basis, strict=True)]) for place in found]
     return found

@@ -198,17 +198,25 @@ def _scale(value: TensorLike | None, name: str, shape: tuple[int, ...]) -> tenso
     scale = casts.to_tensor(value)
     if scale.dtype not in (uint8, int8, float8e4nv):
         raise TypeError(f"dot_scaled: {name} has dtype {scale.dtype}; uint8 (E8M0) is required")
-    run = 16 if scale.dtype.is_fp8e4nv() else 32
-    if shape[-1] < run:
+    got = list(scale.type.shape) if scale.type.is_block() else "a scalar"
+    if not scale.type.is_block() or tuple(scale.type.shape[:-1]) != shape[:-1]:
+        wanted = [*shape[:-1], shape[-1] // (16 if scale.dtype.is_fp8e4nv() else 32)]
+        raise ValueError(f"dot_scaled: {name} must be a tensor of shape {wanted}. Got {got}")
+    if (run := shape[-1] // scale.type.shape[-1]) not in (16, 32):
         raise ValueError(
-            f"dot_scaled: K is {shape[-1]}, and {name} ({scale.dtype}) has one scale for "
-            f"each {run} along K; K must be at least {run}"
+            f"dot_scaled: scale factor must be 16 or 32. Got {run}: {name} has shape {got}, and K "
+            f"is {shape[-1]}"
         )
-    wanted = (*shape[:-1], shape[-1] // run)
-    if not scale.type.is_block() or scale.type.shape != wanted:
-        got = list(scale.type.shape) if scale.type.is_block() else "a scalar"
-        raise ValueError(f"dot_scaled: {name} must be a tensor of shape {list(wanted)}. Got {got}")
     return scale
+
+
+def _check_runs(lhs_scale: tensor | None, rhs_scale: tensor | None, k: int) -> None:
+    """Raise `ValueError` where operands have scales for runs of different lengths."""
+    if lhs_scale is not None and rhs_scale is not None:
+        left, right = (k // scale.type.shape[-1] for scale in (lhs_scale, rhs_scale))
+        if left != right:
+            raise ValueError("dot_scaled: operands must have the same scale factor; "
+                             f"(lhs: {left} vs rhs: {right})")  # fmt: skip
 
 
 def _unpacked(x: tensor, format: str, name: str, axis: int, along_k: Any) -> tuple[int, ...]:
@@ -244,8 +252,8 @@ def dot_scaled(
 
     Args:
         lhs, rhs: blocks (M, K) and (K, N); in format e2m1 uint8 with two numbers a byte.
-        lhs_scale, rhs_scale: uint8 (E8M0, for runs of 32) or fp8e4nv (of 16) blocks (M, K / run)
-            and (N, K / run), or None.
+        lhs_scale, rhs_scale: uint8 (E8M0) or fp8e4nv blocks (M, K / run) and (N, K / run), or
+            None; runs have 16 or 32 elements.
         lhs_format, rhs_format: "e2m1", "e4m3", "e5m2", "bf16" or "fp16".
         acc: the float32 block (M, N) to add to.
         fast_math: do not care for NaN scales.
@@ -260,10 +268,11 @@ def dot_scaled(
     left = _unpacked(a, lhs_format, "lhs", -1, lhs_k_pack)
     right = _unpacked(b, rhs_format, "rhs", -2, rhs_k_pack)
     shape = ttir.product_shape("dot_scaled", left, right)
+    a_scale = _scale(lhs_scale, "lhs_scale", left)
+    b_scale = _scale(rhs_scale, "rhs_scale", (*right[:-2], right[-1], right[-2]))
+    _check_runs(a_scale, b_scale, left[-1])
     return build(
-        ttir.DotScaledOp, a, b, _accumulator(acc, float32, shape),
-        _scale(lhs_scale, "lhs_scale", left),
-        _scale(rhs_scale, "rhs_scale", (*right[:-2], right[-1], right[-2])),
+        ttir.DotScaledOp, a, b, _accumulator(acc, float32, shape), a_scale, b_scale,
         a_elem_type=ttir.ScaleFormat[lhs_format.upper()],
         b_elem_type=ttir.ScaleFormat[rhs_format.upper()],
         fastMath=bool(fast_math), lhs_k_pack=bool(lhs_k_pack), rhs_k_pack=bool(rhs_k_pack),

@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding, UndecidedEncoding
+from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import operand
@@ -29,7 +29,7 @@ class SetAutoLayoutOp(Op):
         if not isinstance(ir.encoding_of(src), AutoEncoding):
             raise OpError(f"{cls.name}: {describe(src)} has an encoding; only an open one is set")
         found = ir.encoding_of(result)
-        if found is None or isinstance(found, UndecidedEncoding):
+        if found is None or isinstance(found, AutoEncoding):
             raise OpError(f"{cls.name}: to {describe(result)}; an encoding is required")
         return result
 

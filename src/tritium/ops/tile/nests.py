@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from xdsl.parser import Parser
     from xdsl.printer import Printer
 
+SCRATCH = "tile.scratch"
+"""The attribute of a function that says how many bytes its buffers take."""
+ZERO, VIEW_A, VIEW_B = "tile.zero", "tile.view_a", "tile.view_b"
+"""The flags of a product: its buffer does not hold C on entry; A, or B, is read in memory where it
+is, as an unmasked load that nothing forbids to delay."""
 BUFFERS = "tile.buffers"
 """The attribute of an op that lists the buffers of its results; of a function, those of its blocks'
 arguments, then of its results. A unit stands for a scalar, or a tile that nobody needs."""

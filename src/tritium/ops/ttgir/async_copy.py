@@ -19,6 +19,7 @@ from tritium.ops.ttgir.types import (
     TOKEN,
     AsyncTokenType,
     check_barrier,
+    check_left,
     check_memory,
     check_same_tile,
 )
@@ -148,11 +149,9 @@ class AsyncCopyMbarrierArriveOp(Op):
         state.own.groups.clear()
 
 
-class AsyncWaitOp(Op):
-    """Until all but the `num` newest groups are done."""
+class CopyWaitOp(Op):
+    """Base of waits until all but the `num` newest groups of copies are done."""
 
-    name = "ttg.async_wait"
-    effects = (waits(SHARED, Queue.COPY_GROUP),)
     syntax = "$asyncToken attrs"
     asyncToken = variadic()
     num = i32_attr()
@@ -164,9 +163,15 @@ class AsyncWaitOp(Op):
     @classmethod
     def infer(cls, tokens: Sequence[ir.Type], *, num: int) -> ir.Type:
         check_tokens(cls.name, tokens)
-        if num < 0:
-            raise OpError(f"{cls.name}: num is {num}; 0 or more is required")
+        check_left(cls.name, "num", num)
         return TOKEN
+
+
+class AsyncWaitOp(CopyWaitOp):
+    """Until all but the `num` newest groups are done."""
+
+    name = "ttg.async_wait"
+    effects = (waits(SHARED, Queue.COPY_GROUP),)
 
     def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
         state_of(context).wait_copies(self.num)

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BLOCK, DotOperandEncoding, NvidiaMmaEncoding, linear
+from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
@@ -19,12 +19,12 @@ from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, Pending, state_of
 from tritium.ops.ttgir.types import (
     MemDescType,
-    blocks_of_memory,
     bytes_of,
     check_barrier,
     check_matrix,
     check_memory,
     check_same_tile,
+    route_of_stores,
 )
 from tritium.ops.ttir.dot import MatrixProduct, check_product
 
@@ -173,39 +173,11 @@ class AsyncSharedStoreOp(Op):
 
     def evaluate(self, context: Context, src: Any, dst: Buffer, barrier: Buffer) -> None:
         state = state_of(context)
-        route = self._route(state.blocks)
+        route = route_of_stores(self.src.type, self.dst.type, state.blocks)
         data = state.check_write(dst, route=route)
         copy = Copy(data, np.array(src), bytes_of(self.dst.type))
         state.barrier(barrier, route).copies.append(copy)
 
-    def _route(self, blocks: int) -> list[tuple[int, int]]:
-        """Pairs of blocks: one that has elements for the memory of the other. Of blocks with copies
-        the first has them."""
-        if blocks == 1:
-            return [(0, 0)]
-        layout = linear(ir.encoding_of(self.src.type), ir.shape_of(self.src.type))
-        parts, kept = layout.bases(BLOCK), blocks_of_memory(self.dst.type)
-        return [
-            (source, target) for target in range(blocks) for source in range(blocks)
-            if all(any(b) for i, b in enumerate(parts) if source >> i & 1)
-            and _meet(parts, source, kept, target)
-        ]  # fmt: skip
-
-
-def _meet(
-    bases: Sequence[Sequence[int]], one: int, others: Sequence[Sequence[int]], other: int
-) -> bool:
-    """True if the parts of two blocks, by the coordinates that the bits of their numbers add, have
-    an element in common: they agree in the coordinates' bits that tell blocks apart in both."""
-    for axis in range(len(bases[0])):
-        columns, others_columns = ([b[axis] for b in all] for all in (bases, others))
-        starts = [
-            sum(column for i, column in enumerate(found) if block >> i & 1)
-            for found, block in ((columns, one), (others_columns, other))
-        ]
-        if (starts[0] ^ starts[1]) & sum(columns) & sum(others_columns):
-            return False
-    return True
 
 
 class FenceAsyncSharedOp(Op):

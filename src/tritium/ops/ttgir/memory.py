@@ -35,11 +35,16 @@ from tritium.ops.ttgir.model import Beside, Buffer, Pending, state_of
 from tritium.ops.ttgir.types import (
     AsyncTokenType,
     MemDescType,
+    blocks_of_memory,
+    blocks_of_tile,
     bytes_of,
     check_memory,
     check_run,
     check_same_tile,
+    has_all,
     memdesc_of,
+    route_of_loads,
+    route_of_stores,
 )
 
 
@@ -106,6 +111,13 @@ class LocalAllocOp(Op):
         freed = any(isinstance(use.operation, LocalDeallocOp) for use in self.results[0].uses)
         return self.src is not None and not mutable and not freed
 
+    @property
+    def reaches_blocks(self) -> bool:
+        memory = self.result_types[0]
+        return self.src is not None and not has_all(
+            blocks_of_tile(self.src.type), blocks_of_memory(memory)
+        )
+
     def own_effects(self) -> Effects:
         filled = (writes(SHARED, "result"),) if self.src is not None else ()
         return (*self.effects, *filled)
@@ -142,6 +154,7 @@ class LocalLoadOp(Op):
     name = "ttg.local_load"
     effects = (reads(SHARED, "src"),)
     syntax = "$src [token $token] attrs : type(src) -> type(result)"
+    reads_operand_types = True
     src = operand()
     token = optional()
 
@@ -152,8 +165,16 @@ class LocalLoadOp(Op):
             raise OpError(f"{cls.name}: token is {describe(token)}; an async token is required")
         return result
 
+    @property
+    def reaches_blocks(self) -> bool:
+        memory, tile = self.src.type, self.result_types[0]
+        return not has_all(blocks_of_memory(memory), blocks_of_tile(tile))
+
     def evaluate(self, context: Context, src: Buffer, token: Any) -> Any:
-        contents: Any = state_of(context).check_read(src)
+        state, route = state_of(context), None
+        if state.blocks > 1 and self.reaches_blocks:
+            route = route_of_loads(self.result_types[0], self.src.type, state.blocks)
+        contents: Any = state.check_read(src, route=route)
         return contents.copy()
 
 
@@ -163,6 +184,7 @@ class LocalStoreOp(Op):
     name = "ttg.local_store"
     effects = (writes(SHARED, "dst"),)
     syntax = "$src, $dst attrs : type(src) -> type(dst)"
+    reads_operand_types = True
     takes_any_layout = True
     src = operand()
     dst = operand()
@@ -171,9 +193,17 @@ class LocalStoreOp(Op):
     def infer(cls, src: ir.Type, dst: ir.Type) -> None:
         check_same_tile(cls.name, src, check_memory(cls.name, dst, mutable=True))
 
+    @property
+    def reaches_blocks(self) -> bool:
+        memory, tile = self.dst.type, self.src.type
+        return not has_all(blocks_of_tile(tile), blocks_of_memory(memory))
+
     def evaluate(self, context: Context, src: Any, dst: Buffer) -> None:
         assert not isinstance(src, Pending)
-        state_of(context).check_write(dst, by_threads=True)[...] = src
+        state, route = state_of(context), None
+        if state.blocks > 1 and self.reaches_blocks:
+            route = route_of_stores(self.src.type, self.dst.type, state.blocks)
+        state.check_write(dst, by_threads=True, route=route)[...] = src
 
 
 class MemDescView(Op):

@@ -42,6 +42,7 @@ from tritium.ops.ttgir.types import (
     blocks_of_barrier,
     bytes_of,
     check_barrier,
+    check_left,
     check_memory,
     route_of_arrivals,
     route_of_copies,
@@ -438,6 +439,7 @@ class AsyncTMAStoreWaitOp(Op):
 
     @classmethod
     def infer(cls, *, pendings: int, complete: bool) -> tuple[ir.Type, ...]:
+        check_left(cls.name, "pendings", pendings)
         return ()
 
     @property

@@ -124,6 +124,12 @@ def memdesc_of(
 TOKEN = AsyncTokenType()
 
 
+def check_left(name: str, attribute: str, count: int) -> None:
+    """A wait leaves a number of the newest operations of a queue in flight."""
+    if count < 0:
+        raise OpError(f"{name}: {attribute} is {count}; 0 or more is required")
+
+
 def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
     """The operand must be memory; with `mutable`, memory that may be written."""
     if not isinstance(type, MemDescType):
@@ -225,6 +231,57 @@ def route_of_copies(memory: Any, blocks: int, multicast: bool) -> list[tuple[int
     it is the first of those that have copies of the same."""
     copies = copies_of(memory) if multicast and blocks > 1 else 0
     return [(t & ~copies, t) for t in range(blocks)]
+
+
+def blocks_of_tile(tile: ir.Type) -> list[list[int]]:
+    """The coordinates that each bit of a block's number adds to those of its part of a tile."""
+    layout = linear(ir.encoding_of(tile), ir.shape_of(tile))
+    return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
+
+
+def has_all(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
+    """Whether each block of the cluster has all that it needs, both by the coordinates that the
+    bits of its number add."""
+    return all(not any(basis) or need[i : i + 1] == [basis] for i, basis in enumerate(have))
+
+
+def route_of_stores(tile: ir.Type, memory: Any, blocks: int) -> list[tuple[int, int]]:
+    """Pairs of blocks: one that has elements of a tile for the memory of the other. Of blocks with
+    copies the first has them."""
+    if blocks == 1:
+        return [(0, 0)]
+    parts, kept = blocks_of_tile(tile), blocks_of_memory(memory)
+    return [
+        (source, target) for target in range(blocks) for source in range(blocks)
+        if all(any(b) for i, b in enumerate(parts) if source >> i & 1)
+        and _meet(parts, source, kept, target)
+    ]  # fmt: skip
+
+
+def route_of_loads(tile: ir.Type, memory: Any, blocks: int) -> list[tuple[int, int]]:
+    """Pairs of blocks: one that needs elements of a tile, and the one whose memory it reads; of
+    those with copies the one with its own bits in what tells them apart."""
+    parts, kept, copies = blocks_of_tile(tile), blocks_of_memory(memory), copies_of(memory)
+    return [
+        (reader, owner) for reader in range(blocks) for owner in range(blocks)
+        if not (reader ^ owner) & copies and _meet(parts, reader, kept, owner)
+    ]  # fmt: skip
+
+
+def _meet(
+    bases: Sequence[Sequence[int]], one: int, others: Sequence[Sequence[int]], other: int
+) -> bool:
+    """True if the parts of two blocks, by the coordinates that the bits of their numbers add, have
+    an element in common: they agree in the coordinates' bits that tell blocks apart in both."""
+    for axis in range(len(bases[0])):
+        columns, others_columns = ([b[axis] for b in all] for all in (bases, others))
+        starts = [
+            sum(column for i, column in enumerate(found) if block >> i & 1)
+            for found, block in ((columns, one), (others_columns, other))
+        ]
+        if (starts[0] ^ starts[1]) & sum(columns) & sum(others_columns):
+            return False
+    return True
 
 
 def told(route: Sequence[tuple[int, int]], barrier: Any) -> list[tuple[int, int]]:

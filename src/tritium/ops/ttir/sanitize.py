@@ -60,9 +60,21 @@ class Access(IntEnum):
         return self in (Access.ATOMIC_READ, Access.ATOMIC_WRITE)
 
     @property
+    def words(self) -> str:
+        """Its name in reports."""
+        return _WORDS[self]
+
+    @property
     def is_plain(self) -> bool:
         """True for a load or a store."""
         return self in (Access.READ, Access.WRITE)
+
+
+_WORDS = {
+    Access.READ: "load", Access.WRITE: "store",
+    Access.ATOMIC_READ: "atomic load", Access.ATOMIC_WRITE: "atomic access",
+    Access.OWN_READ: 'atomic load of scope "cta"', Access.OWN_WRITE: 'atomic access of scope "cta"',
+}  # fmt: skip
 
 
 class Order(IntFlag):

@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.analysis.regions import functions
+from tritium.analysis.shared_memory import allocates_memory
 from tritium.ir import types as ir
 from tritium.ops import ttir
-from tritium.ops.ttgir import LocalAllocOp, LocalStoreOp
+from tritium.ops.ttgir import LocalStoreOp
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.clusters import blocks_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
@@ -46,7 +47,7 @@ class MatchClusters(Pass):
                     changed |= _match(op, op.desc.type.block.encoding, threads)
                 elif isinstance(op, LocalStoreOp):
                     changed |= _match(op, op.dst.type.encoding, threads)
-                elif isinstance(op, LocalAllocOp) and op.src:
+                elif allocates_memory(op) and op.src:
                     memory: Any = op.results[0].type
                     changed |= _match(op, memory.encoding, threads)
         return changed

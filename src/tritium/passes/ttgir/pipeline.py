@@ -41,6 +41,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loop_writes import unwritten
 from tritium.analysis.loops import innermost_loops, stages_of
 from tritium.analysis.regions import defined_inside, functions, outside_values
+from tritium.analysis.shared_memory import allocates_memory
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     LANE,
@@ -65,7 +66,6 @@ from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.base import Op, changes_layout, permutes
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import LocalAllocOp
 from tritium.ops.ttir.dot import TileProduct
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
@@ -175,7 +175,7 @@ def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     chosen = _chosen(load)
     tile = (chosen or load).results[0]
     users = [use.operation for use in tile.uses]
-    if not any(permutes(u) or changes_layout(u) or isinstance(u, LocalAllocOp) for u in users):
+    if not any(permutes(u) or changes_layout(u) or allocates_memory(u) for u in users):
         return Stage(load, None, 0, 0)
     wanted = _read_layout(tile)
     if wanted is None:
@@ -228,7 +228,7 @@ def _stays_in_memory(load: Operation) -> bool:
     pending = list(load.results)
     while pending:
         for use in pending.pop().uses:
-            if isinstance(use.operation, LocalAllocOp):
+            if allocates_memory(use.operation):
                 return True
             if permutes(use.operation) or changes_layout(use.operation):
                 pending += use.operation.results
@@ -285,7 +285,7 @@ def _memory_for(load: Operation, stages: int, processor: Processor) -> tuple[Any
     """(encoding of the buffers, how many): as a wgmma reads them, or else for loads."""
     uses = [use.operation for use in load.results[0].uses]
     for user in uses:
-        if isinstance(user, LocalAllocOp):
+        if allocates_memory(user):
             kind: Any = user.results[0].type
             return kind.encoding, stages
     kind = load.results[0].type

@@ -75,6 +75,9 @@ class InferCoalescedEncodings(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         found, processor = _Found(CoalescedEncoding), processor_of(module)
+        for op in list(module.walk()):
+            if isinstance(op, SetAutoLayoutOp) and op.result.first_use is None:
+                erase(op)  # nothing would decide its layout
         for function in functions(module):
             analysis = AxisAnalysis(function, assume_no_wrap=True)
             for op in function.walk():

@@ -15,7 +15,8 @@ after:
       use %b
     }
 
-Functions marked `noinline` stay functions. Callees with branches are made structured first;
+Functions marked `noinline` stay functions, but where regions run at the same time: the code of each
+counts the warps that run it. Callees with branches are made structured first;
 a callee whose blocks form a cycle stays a function. Functions that nothing calls any more go.
 """
 
@@ -31,6 +32,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.regions import calls_in, functions
 from tritium.errors import TritonError
 from tritium.ir.locations import call_site
+from tritium.ops.base import Op
 from tritium.ops.terminators import terminator
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.passes.base import Pass
@@ -54,6 +56,8 @@ class Inline(Pass):
         inliner = _Inliner(module)
         for name in list(inliner.functions):
             inliner.finish(name, ())
+        for function in inliner.functions.values():
+            inliner.finish_partitions(function)
         return remove_uncalled(module) or inliner.changed
 
 
@@ -86,38 +90,61 @@ class _Inliner:
                 self.inline(call, callee)
         self.finished.add(name)
 
-    def inline(self, call: CallOp, callee: FuncOp) -> None:
+    def finish_partitions(self, function: FuncOp) -> None:
+        """Inline all calls in regions that run at the same time, and those in what they call."""
+        calls = [call for call in calls_in(function) if _runs_beside_others(call)]
+        while calls:
+            call = calls.pop()
+            callee = self.functions.get(call.callee)
+            if callee is not None and structure(callee):
+                calls += [op for op in self.inline(call, callee) if isinstance(op, CallOp)]
+
+    def inline(self, call: CallOp, callee: FuncOp) -> list[Operation]:
+        """Replace a call; returns all ops that are in its place."""
         self.calls_left[call.callee] -= 1
         body = callee.body
         if self.calls_left[call.callee] == 0 and callee.sym_visibility == "private":
-            results = _move(body, call)
+            ops, results = _move(body, call)
         else:
-            results = _copy(body, call)
+            ops, results = _copy(body, call)
+            for inner in ops:
+                if isinstance(inner, CallOp):
+                    self.calls_left[inner.callee] += 1
         for result, value in zip(call.results, results, strict=True):
             copy_names([result], [value])
             result.replace_all_uses_with(value)
         erase(call)
         self.changed = True
+        return ops
 
 
-def _move(body: Block, call: CallOp) -> list[SSAValue]:
-    """Move the body to before the call; returns what it returns."""
+def _runs_beside_others(call: CallOp) -> bool:
+    """True if a call is in one of the regions of an op that run at the same time."""
+    parent = call.parent_op()
+    while isinstance(parent, Op) and not parent.concurrent:
+        parent = parent.parent_op()
+    return isinstance(parent, Op)
+
+
+def _move(body: Block, call: CallOp) -> tuple[list[Operation], list[SSAValue]]:
+    """Move the body to before the call; returns its ops, and what it returns."""
     for arg, value in zip(body.args, call.operands, strict=True):
         arg.replace_all_uses_with(value)
     results = list(terminator(body).operands)
     moved = list(body.ops)[:-1]
     move_ops(body, call)
     _relocate(moved, call.location)
-    return results
+    return [inner for op in moved for inner in op.walk()], results
 
 
-def _copy(body: Block, call: CallOp) -> list[SSAValue]:
-    """Copy the body to before the call; returns what it returns."""
+def _copy(body: Block, call: CallOp) -> tuple[list[Operation], list[SSAValue]]:
+    """Copy the body to before the call; returns the ops, and what it returns."""
     at, last = Builder(call), terminator(body)
     values: dict[SSAValue, SSAValue] = dict(zip(body.args, call.operands, strict=True))
     copies = [at.copy(op, values) for op in body.ops if op is not last]
     _relocate(copies, call.location)
-    return [values.get(v, v) for v in last.operands]
+    ops = [inner for op in copies for inner in op.walk()]
+    return ops, [values.get(v, v) for v in last.operands]
 
 
 def _relocate(ops: Sequence[Operation], caller: LocationAttr) -> None:

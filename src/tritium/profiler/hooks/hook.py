@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -10,36 +9,31 @@ from typing import Any, ClassVar
 from tritium import knobs
 
 
-class Hook(ABC):
-    """Actions of a profiler when kernels are loaded and launched; those of a higher `priority` are
-    asked first at a beginning, and last at an end."""
+class Hook:
+    """Actions of a profiler when kernels are loaded and launched: a hook defines those that it
+    takes. Hooks of a higher `priority` are asked first at a beginning, and last at an end."""
 
     priority: int = 0
 
-    @abstractmethod
     def init_handle(
         self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
     ) -> None:
         """A kernel was loaded."""
 
-    def destroy_handle(  # noqa: B027
+    def destroy_handle(
         self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
     ) -> None:
         """A kernel is unloaded."""
 
-    @abstractmethod
     def enter(self, metadata: Any) -> None:
         """A launch begins."""
 
-    @abstractmethod
     def exit(self, metadata: Any) -> None:
         """A launch was made."""
 
-    @abstractmethod
     def activate(self) -> None:
         """The first session that has the hook becomes active."""
 
-    @abstractmethod
     def deactivate(self) -> None:
         """The last such session becomes inactive."""
 

@@ -81,11 +81,6 @@ class InstrumentationHook(Hook):
         flags.instrumentation_on = False
         InstrumentationHook.active_count -= 1
 
-    def init_handle(
-        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
-    ) -> None:
-        """Nothing: a launch tells its kernel's scopes."""
-
     def _new_buffer(self) -> Buffer:
         return Buffer(self._size, driver.active.record_memory)
 

@@ -49,17 +49,6 @@ class LaunchHook(Hook):
             return False
         return self._exclude is None or not self._exclude.match(name)
 
-    def init_handle(
-        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
-    ) -> None:
-        """Nothing."""
-
-    def activate(self) -> None:
-        """Nothing."""
-
-    def deactivate(self) -> None:
-        """Nothing."""
-
     def enter(self, metadata: Any) -> None:
         if _computing.get():  # a kernel that launch_metadata launches
             return

@@ -96,11 +96,6 @@ class Sampling(Hook):
                 self._contexts[handle] = Context(library(), handle, self._exponent)
             return handle, self._contexts[handle]
 
-    def init_handle(
-        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
-    ) -> None:
-        """Nothing."""
-
     def enter(self, metadata: Any) -> None:
         handle, context = self._now()
         with self._lock:

@@ -13,6 +13,7 @@ from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vec
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.pieces import register_coordinates
+from tritium.ops.attributes import CD_REGCLASS
 from tritium.ops.ttir.dot import ScaleFormat
 
 
@@ -47,26 +48,37 @@ class MatrixProducts:
             registers = [held[(*batch, (m + i) % height, (n + j) % width)] for i, j in places]
             total = _vector(c, [out[r] for r in registers])
             for a, b in zip(left[(*batch, m)], right[(*batch, n)], strict=True):
+                total = _pinned(c, op, total)
                 total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
+            total = _pinned(c, op, total)
             for lane, register in enumerate(registers):
                 out[register] = c.f.extract(total, lane)
         c.set(op.results[0], out)
 
     def _scaled_operands(self, c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
-        """Four scales of a lane are in one word, of which MFMA takes one, and WMMA all."""
+        """Scales of a lane are in one word, of which MFMA takes one, and WMMA all."""
         found: list[Fragments] = []
+        wmma = self._unit.family == "wmma"
+        run = 16 if ".scale16." in chosen.intrinsic else SCALED_RUN
+        step, size = chosen.k // run, chosen.k // run if wmma else 4
+        given = [ir.element_type(s.type) for s in (op.a_scale, op.b_scale) if s is not None]
+        kind = _SCALE_KINDS[given[0] if given else ir.i8]
+        ones = const(f"i{8 * size}", int.from_bytes([_ONES[kind]] * size, "little")), 0
         for index, (value, scale, format) in enumerate(
             ((op.a, op.a_scale, op.a_elem_type), (op.b, op.b_scale, op.b_elem_type))
         ):
             lane = chosen.k // self._unit.parts_of_k(chosen.rows)
             count = lane // 2 if format is ScaleFormat.E2M1 else lane
             whole = replace(chosen, operand=f"<{count // 4} x i32>", count=count)
-            numbers, words = _fragments(c, value, index, whole), _scales(c, scale)
-            step = chosen.k // SCALED_RUN
+            numbers, words = _fragments(c, value, index, whole), _scales(c, scale, size, wmma)
+            places = [(*row, n * step) for row, parts in numbers.items() for n in range(len(parts))]
+            if scale is not None and any(place not in words for place in places):
+                wanted = self._unit.scales(op, op.results[0].type.encoding, index)
+                raise c.unsupported(op, f"scales in {scale.type.encoding}; {wanted} is required")
             found.append({
                 row: [
-                    Fragment(part.value, *words.get((*row, n * step), _ONES),
-                             SCALED_FORMATS[format])
+                    Fragment(part.value, *words.get((*row, n * step), ones),
+                             SCALED_FORMATS[format], kind)
                     for n, part in enumerate(parts)
                 ]
                 for row, parts in numbers.items()
@@ -77,7 +89,7 @@ class MatrixProducts:
         self, c: Context, chosen: Instruction, a: Fragment, b: Fragment, total: Value
     ) -> Value:
         name, no = f"llvm.amdgcn.{chosen.intrinsic}", const("i1", 0)
-        if ".scale." in name:
+        if ".scale" in name:
             return self._scaled(c, name, a, b, total)
         if self._unit.family == "mfma":
             return c.f.call(total.type, name, a.value, b.value, total, *[c.i32(0)] * 3)
@@ -99,38 +111,56 @@ class MatrixProducts:
             full = ".".join([name, *types])
             return c.f.call(total.type, full, a.value, b.value, total, *formats, *scales)
         numbers = [v for f, p in zip(formats, (a, b), strict=True) for v in (f, p.value)]
-        scales = [v for p in (a, b) for v in (c.i32(0), c.i32(0), p.scale)]
+        scales = [v for p in (a, b) for v in (c.i32(p.byte), c.i32(p.kind), p.scale)]
         full = ".".join([name, mangle(total.type), *types])
         no = const("i1", 0)
         return c.f.call(total.type, full, *numbers, const("i16", 0), total, *scales, no, no)
 
 
+def _pinned(c: Context, op: Any, total: Value) -> Value:
+    """Sums in the class of registers that the program chooses, if it does: code of no instruction
+    that LLVM does not look into ties them to it."""
+    chosen: Any = op.attributes.get(CD_REGCLASS)
+    if chosen is None:
+        return total
+    return c.asm(total.type, "", f"={chosen.data},0", total, effects=False)
+
+
 class Fragment(NamedTuple):
-    """The part of one instruction's operand that a lane holds. `scale`: a word, one of whose
-    bytes (WMMA: all) is the exponent of a factor; `format`: of the elements."""
+    """The part of one instruction's operand that a lane holds. `scale`: a word of exponents of
+    factors, of which MFMA takes the `byte`; WMMA takes all in the lanes of the half of a wave that
+    `byte` is; `format`: of the elements; `kind`: of the scales."""
 
     value: Value
     scale: Value = const("i32", 0)
     byte: int = 0
     format: int = 0
+    kind: int = 0
 
 
 Fragments = dict[tuple[int, ...], list[Fragment]]
 """The fragments of an operand by product of a batch and row (of the right operand: column) of the
 first thread, in the order of K."""
-_ONES = const("i32", 0x7F7F7F7F), 0
+_SCALE_KINDS: dict[ir.Type, int] = {ir.i8: 0, ir.f8e4m3fn: 2}
+"""The numbers of formats of scales in instructions."""
+_ONES = {0: 127, 2: 0x38}
+"""The scale that stands for 1 in these formats."""
 
 
-def _scales(c: Context, scale: Any) -> dict[tuple[int, ...], tuple[Value, int]]:
-    """The word and the byte of each scale, by its row and place along K."""
-    if scale is None:
-        return {}
-    held = dict(zip(register_coordinates(layout_of(scale.type)), c.tile(scale), strict=True))
-    found, places = dict[tuple[int, ...], tuple[Value, int]](), sorted(held)
-    for start in range(0, len(places), 4):
-        group = places[start : start + 4]
-        word = c.pack([held[group[i % len(group)]] for i in range(4)], "i32")[0]
-        found |= {place: (word, byte) for byte, place in enumerate(group)}
+def _scales(
+    c: Context, scale: Any, size: int, halves: bool
+) -> dict[tuple[int, ...], tuple[Value, int]]:
+    """The word of `size` scales, by the row and place along K of each, and the scale's byte, or
+    with `halves` which half of the lanes has the word."""
+    found = dict[tuple[int, ...], tuple[Value, int]]()
+    for half in range((1 + halves) * (scale is not None)):
+        coordinates = register_coordinates(layout_of(scale.type), 16 * half)
+        held = dict(zip(coordinates, c.tile(scale), strict=True))
+        places = sorted(held.keys() - found.keys())
+        for start in range(0, len(places), size):
+            group = places[start : start + size]
+            word = c.pack([held[group[i % len(group)]] for i in range(size)], f"i{8 * size}")[0]
+            found |= {place: (word, half if halves else byte) for byte, place in enumerate(group)}
     return found
 
 

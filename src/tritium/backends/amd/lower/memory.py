@@ -87,6 +87,12 @@ class LocalMemory:
     ) -> list[Value]:
         raise Unsupported("LDS of other workgroups")
 
+    def store_remote(
+        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        raise Unsupported("LDS of other workgroups")
+
 
 class NoAsyncCopies:
     """Copies to LDS are those of whole warps, by buffers; `copies` has the waits for them."""

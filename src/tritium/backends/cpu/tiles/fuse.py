@@ -28,9 +28,6 @@ from tritium.analysis.regions import functions
 from tritium.backends.cpu.lower.module import SCALARIZED, WHOLE_TILE
 from tritium.backends.cpu.tiles.fusion import Fusion
 from tritium.backends.cpu.tiles.ir import (
-    VIEW_A,
-    VIEW_B,
-    ZERO,
     TileFunction,
     copy_of,
     homes,
@@ -45,7 +42,7 @@ from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr
 from tritium.ops.terminators import is_terminator
-from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
+from tritium.ops.tile.nests import OPERAND, VIEW_A, VIEW_B, ZERO, BufferOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.reduction import CombiningOp

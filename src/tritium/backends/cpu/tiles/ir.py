@@ -21,18 +21,20 @@ from tritium.backends.cpu.tiles.alias import base_of
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr, symbol
-from tritium.ops.tile import BUFFERS, BufferOp, CopyOp, NestOp
-from tritium.ops.tile.nests import buffers_of, is_tile
+from tritium.ops.tile.nests import (
+    BUFFERS,
+    SCRATCH,
+    VIEW_A,
+    VIEW_B,
+    BufferOp,
+    CopyOp,
+    NestOp,
+    buffers_of,
+    is_tile,
+)
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.reduction import CombiningOp
-
-SCRATCH = "tile.scratch"
-"""The attribute of a function that says how many bytes its buffers take."""
-
-ZERO, VIEW_A, VIEW_B = "tile.zero", "tile.view_a", "tile.view_b"
-"""The flags of a product: its buffer does not hold C on entry; A, or B, is read in memory where it
-is, as an unmasked load that nothing forbids to delay."""
 
 
 @dataclass(eq=False)

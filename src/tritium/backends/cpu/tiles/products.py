@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.operand import Chunks, Step, View, static
 from tritium.backends.cpu.lower.types import memory_type
-from tritium.backends.cpu.tiles.ir import ZERO, TileFunction, is_scalar, views_of
+from tritium.backends.cpu.tiles.ir import TileFunction, is_scalar, views_of
 from tritium.backends.cpu.tiles.steps import Steps
 from tritium.backends.cpu.tiles.views import Prefix, is_stored_within, peel, prefix_masks
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
@@ -19,6 +19,7 @@ from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
 from tritium.ops.scf import ForOp
 from tritium.ops.tile import BUFFERS, PLAN, BufferOp, ProductPlan
+from tritium.ops.tile.nests import ZERO
 
 FEW_ROWS = 16
 """Up to so many rows of A, those that a mask leaves are computed in blocks of four, for less

@@ -10,11 +10,9 @@ from tritium.backends.nvidia.lower.memory import braced
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of, word_type
 from tritium.codegen.gpu.memory.access import distinct_registers, grouped, to_memory
-from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.gpu.memory.shared import copies_in, memory_layout, place_in_blocks
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.registry import lowers
-from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER
-from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import run_bits
 from tritium.ops import ttgir
 
@@ -25,9 +23,9 @@ LEAST_BYTES = 4
 def store(c: Context, op: Any) -> None:
     memory, barrier, type = c.memory(op.dst), c.memory(op.barrier), op.src.type
     layout, tile, size = memory_layout(memory.type), layout_of(type), memory_bytes(type)
-    if memory.origin or layout.free_variables().get(BLOCK, 0):
-        raise c.unsupported(op, "to a slice, or to copies in several blocks")
-    place, above = _places(layout, tile)
+    if memory.origin:
+        raise c.unsupported(op, "to a slice")
+    place, above = place_in_blocks(tile, layout)
     groups = grouped(distinct_registers(tile), run_bits(place, size))
     if len(groups[0]) * size < LEAST_BYTES:
         raise c.unsupported(op, f"of {len(groups[0]) * size} bytes; {LEAST_BYTES} are the least")
@@ -51,18 +49,6 @@ def store(c: Context, op: Any) -> None:
         codes = ["r", "r", "r", *[code] * n, *(["b"] if owner is not None else [])]
         block = f.op("lshr", at, c.i32(above))
         given = [] if owner is None else [owner]
-        c.asm("void", text, ",".join([*codes, "~{memory}"]), to, bar, block, *words, *given)
-
-
-def _places(layout: LinearLayout, tile: LinearLayout) -> tuple[LinearLayout, int]:
-    """(register, lane, warp, block) -> offset and, above so many bits, the block that has it."""
-    inverse, above = layout.inverse(), layout.in_bits(OFFSET)
-    tile = tile.transpose_outs(layout.out_names)
-
-    def column(basis: Any) -> int:
-        found = inverse.apply({f"dim{i}": x for i, x in enumerate(basis)})
-        return int(found[OFFSET]) | int(found.get(BLOCK, 0)) << above
-
-    bases = {n: [[column(b)] for b in tile.bases(n)] for n in tile.in_names}
-    assert REGISTER in bases
-    return LinearLayout.of(bases, {OFFSET: 1 << above + layout.in_bits(BLOCK)}), above
+        for copy in copies_in(layout):
+            target = f.op("xor", block, c.i32(copy)) if copy else block
+            c.asm("void", text, ",".join([*codes, "~{memory}"]), to, bar, target, *words, *given)

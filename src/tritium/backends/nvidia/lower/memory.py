@@ -114,9 +114,7 @@ class PtxSharedMemory:
     def load_remote(
         self, e: Emitter, place: Value, block: Value, element: str, count: int
     ) -> list[Value]:
-        own = place if place.type == "i32" else e.address(place)
-        text = "mapa.shared::cluster.u32 $0, $1, $2;"
-        address = e.asm("i32", text, "=r,r,r", own, block, effects=False)
+        address = _mapped(e, place if place.type == "i32" else e.address(place), block)
         word = word_type(element, count)
         held = word if word != "i8" else "i16"
         n = bits_of(element) * count // bits_of(word)
@@ -128,6 +126,19 @@ class PtxSharedMemory:
         if held != word:
             parts = [e.f.cast("trunc", p, word) for p in parts]
         return e.unpack(parts, element)
+
+
+    def store_remote(
+        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        _store(e, _mapped(e, place, block), parts, condition, "st.shared::cluster", "r")
+
+
+def _mapped(e: Emitter, place: Value, block: Value) -> Value:
+    """The address in the cluster's window of an address in a block's shared memory."""
+    text = "mapa.shared::cluster.u32 $0, $1, $2;"
+    return e.asm("i32", text, "=r,r,r", place, block, effects=False)
 
 
 def _store(

@@ -41,7 +41,7 @@ def scratch_bytes(op: Any) -> int:
 
 @lowers(GPU, BarrierOp)
 def barrier(c: Context, op: Any) -> None:
-    if op.memory is BarrierMemory.LOCAL:
+    if op.memory == BarrierMemory.LOCAL:
         c.barrier()
     else:
         c.synchronize()

@@ -31,14 +31,33 @@ from tritium.ops.arith import constant_int
 
 
 def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
-    """(register, lane, warp, block) -> offset of a tile's elements in a piece of shared memory.
-    Raises `NotImplementedError` for what is in another block's."""
+    """(register, lane, warp, block) -> offset of a tile's elements in the block's own piece of
+    shared memory."""
     memory = memory_layout(type)
-    tile = tile.resize_outs({n: memory.out_size(n) for n in tile.out_names})
-    kept = memory.bases(BLOCK)
-    if any(map(any, kept)) and kept != tile.transpose_outs(memory.out_names).bases(BLOCK):
-        raise NotImplementedError(f"{type} holds what other blocks of the cluster have of {tile}")
-    return place_of(tile, memory)
+    return place_of(tile.resize_outs({n: memory.out_size(n) for n in tile.out_names}), memory)
+
+
+def place_in_blocks(tile: LinearLayout, memory: LinearLayout) -> tuple[LinearLayout, int]:
+    """(register, lane, warp, block) -> offset and, above so many bits, the block that has it; of
+    blocks with copies the one with the bits of its own number."""
+    inverse, above = memory.inverse(), memory.in_bits(OFFSET)
+    tile, copies = tile.transpose_outs(memory.out_names), memory.free_variables().get(BLOCK, 0)
+
+    def column(basis: Any, own: int = 0) -> int:
+        found = inverse.apply({f"dim{i}": x for i, x in enumerate(basis)})
+        return int(found[OFFSET]) | (int(found.get(BLOCK, 0)) | own & copies) << above
+
+    bases = {
+        n: [[column(b, 1 << i if n == BLOCK else 0)] for i, b in enumerate(tile.bases(n))]
+        for n in tile.in_names
+    }
+    return LinearLayout.of(bases, {OFFSET: 1 << above + memory.in_bits(BLOCK)}), above
+
+
+def copies_in(memory: LinearLayout) -> list[int]:
+    """Bits by which the number of a block differs from those of all blocks with the same copies."""
+    free = memory.free_variables().get(BLOCK, 0)
+    return [n for n in range(free + 1) if n & ~free == 0]
 
 
 def memory_layout(type: Any) -> LinearLayout:
@@ -137,6 +156,9 @@ def allocate(c: Context, op: Any) -> None:
     c.set(op.results[0], memory)
     if op.src is not None:
         tile = layout_of(op.src.type)
+        if c.num_ctas > 1 and op.reaches_blocks:
+            _store_to_blocks(c, c.tile(op.src), tile, memory, op.src.type)
+            return
         place = place_in(tile, type)
         store_tile(
             c, c.tile(op.src), tile, place, memory.address, op.src.type, gaps=gaps_of(type)
@@ -155,6 +177,9 @@ def local_load(c: Context, op: Any) -> None:
         c.set(op.results[0], memory)
         return
     tile = layout_of(type)
+    if c.num_ctas > 1 and op.reaches_blocks:
+        c.set(op.results[0], _load_from_blocks(c, tile, memory, type))
+        return
     place = place_in(tile, memory.type)
     gaps = gaps_of(memory.type)
     found = load_tile(c, tile, place, memory.address, type, memory.origin, gaps)
@@ -163,10 +188,54 @@ def local_load(c: Context, op: Any) -> None:
 
 @lowers(GPU, ttgir.LocalStoreOp)
 def local_store(c: Context, op: Any) -> None:
-    memory, tile = c.memory(op.dst), layout_of(op.src.type)
-    place, values = place_in(tile, memory.type), c.tile(op.src)
-    gaps = gaps_of(memory.type)
+    memory, tile, values = c.memory(op.dst), layout_of(op.src.type), c.tile(op.src)
+    if c.num_ctas > 1 and op.reaches_blocks:
+        _store_to_blocks(c, values, tile, memory, op.src.type)
+        return
+    place, gaps = place_in(tile, memory.type), gaps_of(memory.type)
     store_tile(c, values, tile, place, memory.address, op.src.type, memory.origin, gaps)
+
+
+def _load_from_blocks(
+    c: Context, tile: LinearLayout, memory: Memory, type: ir.Type
+) -> list[Value]:
+    """Read a tile's registers from the shared memory of the blocks that have them."""
+    place, above = place_in_blocks(tile, memory_layout(memory.type))
+    element, size = memory_type(type), memory_bytes(type)
+    groups = grouped(distinct_registers(tile), neighbour_bits(place, size, gaps_of(memory.type)))
+    loaded: dict[int, Value] = {}
+    for group, at in zip(groups, c.positions(place, [g[0] for g in groups]), strict=True):
+        address, block = _in_block(c, memory, at, above)
+        parts = c.hardware.shared.load_remote(c, address, block, element, len(group))
+        loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
+    return with_copies(tile, loaded)
+
+
+def _store_to_blocks(
+    c: Context, values: Tile, tile: LinearLayout, memory: Memory, type: ir.Type
+) -> None:
+    """Write a tile's registers to the shared memory of all blocks that have them."""
+    layout, owner = memory_layout(memory.type), c.owner(tile, of_program=True)
+    place, above = place_in_blocks(tile, layout)
+    bits = neighbour_bits(place, memory_bytes(type), gaps_of(memory.type))
+    groups = grouped(distinct_registers(tile), bits)
+    for group, at in zip(groups, c.positions(place, [g[0] for g in groups]), strict=True):
+        address, block = _in_block(c, memory, at, above)
+        parts = [to_memory(c, values[r]) for r in group]
+        for copy in copies_in(layout):
+            to = c.f.op("xor", block, c.i32(copy)) if copy else block
+            c.hardware.shared.store_remote(c, address, to, parts, owner)
+
+
+def _in_block(c: Context, memory: Memory, at: Value, above: int) -> tuple[Value, Value]:
+    """The address (i32) in its block of what is at a place of `place_in_blocks`, and the block."""
+    index = c.f.op("and", at, c.i32((1 << above) - 1))
+    if memory.origin:
+        index = c.f.op("xor", index, c.i32(memory.origin))
+    index = padded(c, index, gaps_of(memory.type))
+    offset = c.f.op("mul", index, c.i32(memory_bytes(memory.type.element_type)))
+    address = c.f.op("add", c.address(memory.address), offset)
+    return address, c.f.op("lshr", at, c.i32(above))
 
 
 @lowers(GPU, ttgir.MemDescIndexOp)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tritium.codegen.llvm.vmath.lanes import Features, Lanes, select
+from tritium.codegen.llvm.vmath.lanes import Features, Lanes, concat, select
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, scalar
 
 _INFINITY = 0x7F800000  # of float
@@ -201,7 +201,7 @@ def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: boo
         return x.cast("fptrunc", "half").cast("bitcast", storage)
     bits = x.bits()
     if s.as_wide_as_float and rounding == "rtne":
-        return _upper_half(x, s).cast("trunc", "i16").cast("bitcast", storage)
+        return _upper_half(x, s).cast("bitcast", storage)
     magnitude = bits & 0x7FFFFFFF
     code = _round(magnitude, s, rounding)
     if s.bits == 8 and (saturate or s.kind == "finite"):
@@ -224,10 +224,35 @@ def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: boo
 def _upper_half(x: Lanes, s: SmallFormat) -> Lanes:
     """The code of a float in a format that has its sign and exponent: rounding carries into the
     exponent, up to that of infinity."""
+    quiet = 1 << (s.fraction - 1)
+    if "avx2" in x.features and "avx512f" not in x.features and not x.count % 16:
+        parts = x.chunks(8)
+        return concat([
+            _upper_halves(a, b, quiet) for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ])  # fmt: skip
     bits = x.bits()
     high = bits >> 16
     rounded = (bits + (high & 1) + 0x7FFF) >> 16
-    return select(x.is_nan(), (high & 0x8000) | s.nan, rounded)
+    return select(x.is_nan(), high | quiet, rounded).cast("trunc", "i16")
+
+
+def _upper_halves(a: Lanes, b: Lanes, quiet: int) -> Lanes:
+    """`_upper_half` of two vectors of eight, rounded as one of sixteen whose lanes alternate: 16
+    instructions of AVX2 instead of 18."""
+    low = _alternate(a.bits(), b.bits() << 16)
+    high = _alternate(a.bits() >> 16, b.bits())
+    # Up if the lower half is more than half a unit, or half a unit and the upper half is odd.
+    up = low.intrinsic("usub.sat", ~high & 1) >> 15
+    is_nan = _alternate(*(part.is_nan().cast("sext", "i32") for part in (a, b)))
+    mixed = high + (up & ~is_nan) | (is_nan & quiet)
+    in_order = (*range(0, 16, 2), *range(1, 16, 2))
+    return mixed.make(mixed.function.shuffle(mixed.value, None, in_order))
+
+
+def _alternate(a: Lanes, b: Lanes) -> Lanes:
+    """The lower halves of a's words and the upper ones of b's, of eight words each."""
+    first, second = (a.function.cast("bitcast", part.value, "<16 x i16>") for part in (a, b))
+    return a.make(a.function.shuffle(first, second, [i + 16 * (i % 2) for i in range(16)]))
 
 
 def _round(magnitude: Lanes, s: SmallFormat, rounding: str) -> Lanes:

@@ -60,7 +60,7 @@ class CachePolicy(Policy):
 
 def modifier_word(name: str | None) -> str:
     """A cache modifier as the language spells it."""
-    return "" if name in (None, "none") else f".{name}"
+    return "" if name in (None, "none") else f".{name.removeprefix('.')}"
 
 
 def eviction_word(name: str | None) -> str:

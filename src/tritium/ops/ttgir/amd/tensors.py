@@ -31,7 +31,7 @@ from tritium.ops.fields import (
     variadic,
 )
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.async_copy import check_tokens
+from tritium.ops.ttgir.async_copy import CopyWaitOp
 from tritium.ops.ttgir.model import AsyncState, Buffer, Copy, state_of
 from tritium.ops.ttgir.types import TOKEN, MemDescType, check_barrier, check_memory, memdesc_of
 from tritium.ops.ttir.descriptor import block_of
@@ -379,21 +379,11 @@ class AsyncTDMCopyLocalToGlobalOp(TensorCopyOp):
         self.start(state_of(context), stored(context, Placed.of(desc), src), barrier)
 
 
-class AsyncTDMWaitOp(Op):
+class AsyncTDMWaitOp(CopyWaitOp):
     """Until all but the `num` newest copies of tensors' blocks are done."""
 
     name = "amdg.async_tdm_wait"
     effects = (waits(SHARED, Queue.TENSOR_COPY),)
-    syntax = "$asyncToken attrs"
-    asyncToken = variadic()
-    num = i32_attr()
-
-    @classmethod
-    def infer(cls, tokens: Sequence[ir.Type], *, num: int) -> ir.Type:
-        check_tokens(cls.name, tokens)
-        if num < 0:
-            raise OpError(f"{cls.name}: num is {num}; 0 or more is required")
-        return TOKEN
 
     def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
         state_of(context).wait_tensor_copies(self.num)

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.regions import functions
+from tritium.analysis.shared_memory import allocates_memory
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
 from tritium.ops.base import Op, changes_layout
@@ -93,7 +94,7 @@ def _can_be_later(load: Operation, op: Operation) -> bool:
     if not load.results[0].has_one_use() or load.parent is not op.parent:
         return False
     between = takewhile(lambda o: o is not op, _following(load))
-    return all(isinstance(o, LocalAllocOp) or _only_reads(o) for o in between)
+    return all(allocates_memory(o) or _only_reads(o) for o in between)
 
 
 def _only_reads(op: Operation) -> bool:

@@ -70,6 +70,7 @@ def _atomic(kind: str) -> Callable[..., Any]:
     def function(
         ptr: Any, offsets: Any, value: Any, mask: Any = None, sem: Any = None, scope: Any = None
     ) -> tensor:
+        mask = None if mask is None else casts.cast(casts.to_tensor(mask), int1)
         pointer, at, chosen = checked_buffer(function.__name__, ptr, offsets, mask)
         return update(pointer + at, value, mask=chosen, sem=sem, scope=scope)
 

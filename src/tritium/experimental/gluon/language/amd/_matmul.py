@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from xdsl.dialects.builtin import StringAttr
+
 from tritium.experimental.gluon.language._core import convert_layout
 from tritium.experimental.gluon.language._layouts import (
     DistributedLinearLayout,
@@ -16,10 +18,12 @@ from tritium.experimental.gluon.language._types import distributed_type
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout, AMDWMMALayout
 from tritium.ir.layouts.amd import SCALED_RUN, scale_encoding
 from tritium.language import core as tl
+from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.values.constexpr import constexpr_function
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import uint8
+from tritium.ops.attributes import CD_REGCLASS
 
 
 def product(
@@ -58,11 +62,14 @@ def scale_layout(
     dot_operand_layout: Any, shape: Any, scale_factor: int = SCALED_RUN
 ) -> DistributedLinearLayout:
     """The layout of the scales, of this shape, of an operand in a `DotOperandLayout`."""
-    if scale_factor != SCALED_RUN:
-        raise ValueError(f"scale_factor is {scale_factor}; {SCALED_RUN} is required")
-    parent: Any = dot_operand_layout.parent.to_encoding()
-    found = scale_encoding(parent, dot_operand_layout.operand_index, tuple(shape))
-    return layout_of(found)
+    layout = dot_operand_layout.parent
+    runs = (SCALED_RUN, 16) if isinstance(layout, AMDWMMALayout) else (SCALED_RUN,)
+    if scale_factor not in runs:
+        allowed = " or ".join(map(str, runs))
+        raise ValueError(f"scale_factor is {scale_factor}; {allowed} is required")
+    parent: Any = layout.to_encoding()
+    index = dot_operand_layout.operand_index
+    return layout_of(scale_encoding(parent, index, tuple(shape), scale_factor))
 
 
 def scaled_product(
@@ -76,10 +83,12 @@ def scaled_product(
     ]
     layout = check_operands(name, kind, (version,), operands, acc)
     found: list[tensor | None] = []
-    for index, (operand, scale, format) in enumerate(zip(operands, scales, formats, strict=True)):
-        rows, k = operand.type.shape if index == 0 else operand.type.shape[::-1]
-        shape = [rows, k * (2 if format == "e2m1" else 1) // SCALED_RUN]
-        wanted = scale_layout(DotOperandLayout(index, layout, 1), shape)
+    k = operands[0].type.shape[1] * (2 if formats[0] == "e2m1" else 1)
+    runs = [k // s.type.shape[-1] for s in scales if isinstance(s, tensor) and s.type.is_block()]
+    for index, (operand, scale) in enumerate(zip(operands, scales, strict=True)):
+        run = runs[0] if runs else SCALED_RUN
+        shape = [operand.type.shape[index], k // run]
+        wanted = scale_layout(DotOperandLayout(index, layout, 1), shape, run)
         if scale is not None and not (isinstance(scale, tensor) and scale.type.is_block()):
             code = casts.cast(casts.to_tensor(scale), uint8)
             scale = arithmetic.broadcast_like(code, distributed_type(uint8, shape, wanted))
@@ -104,7 +113,12 @@ def _of_elements(operand: tensor, index: int, acc: tensor, format: str) -> tenso
     return convert_layout(operand, DotOperandLayout(index, layout, given.k_width))
 
 
-def check_class(value: Any) -> None:
-    """Raise `NotImplementedError` where a program chooses the class of registers of sums."""
-    if value is not None:
-        raise NotImplementedError("mfma(cd_regclass=...) is not built")
+def in_registers(result: tensor, cd_regclass: Any) -> tensor:
+    """The result of a product, whose sums are in this class of registers. Raises `ValueError` for
+    other words than "a" and "v"."""
+    if cd_regclass is None:
+        return result
+    if cd_regclass not in ("a", "v"):
+        raise ValueError(f"cd_regclass must be None, 'a' or 'v', got {cd_regclass!r}")
+    emitter.current().set_attribute(result.handle, CD_REGCLASS, StringAttr(cd_regclass))
+    return result

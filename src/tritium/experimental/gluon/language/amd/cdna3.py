@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
-from tritium.experimental.gluon.language.amd._matmul import check_class, product
+from tritium.experimental.gluon.language.amd._matmul import in_registers, product
 from tritium.experimental.gluon.language.amd._upcast import (
     get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
 )
@@ -18,6 +18,6 @@ from tritium.language.values.tensor import tensor
 @builtin
 def mfma(a: tensor, b: tensor, acc: tensor, cd_regclass: Any = None) -> tensor:
     """`a @ b + acc` by MFMA. `acc` has an `AMDMFMALayout`, the operands a `DotOperandLayout` of
-    it. Raises `ValueError` for other layouts."""
-    check_class(cd_regclass)
-    return product("mfma", AMDMFMALayout, (2, 3), a, b, acc)
+    it. `cd_regclass`: the registers of the sums, "a" (AGPRs) or "v" (VGPRs). Raises `ValueError`
+    for others."""
+    return in_registers(product("mfma", AMDMFMALayout, (1, 2, 3, 4), a, b, acc), cd_regclass)

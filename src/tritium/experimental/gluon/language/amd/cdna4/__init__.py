@@ -8,8 +8,7 @@ from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._downcast import scaled_downcast as scaled_downcast
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
 from tritium.experimental.gluon.language.amd._matmul import (
-    check_class,
-    product,
+    in_registers,
     scale_layout,
     scaled_product,
 )
@@ -20,6 +19,7 @@ from tritium.experimental.gluon.language.amd._upcast import (
     get_scaled_upcast_fp4_scale_layout as get_scaled_upcast_fp4_scale_layout,
 )
 from tritium.experimental.gluon.language.amd._upcast import scaled_upcast as scaled_upcast
+from tritium.experimental.gluon.language.amd.cdna3 import mfma as mfma
 from tritium.experimental.gluon.language.amd.cdna4 import async_copy as async_copy
 from tritium.experimental.gluon.language.amd.cdna4._padding import (
     compute_efficient_padded_shared_layout as compute_efficient_padded_shared_layout,
@@ -28,13 +28,6 @@ from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 
 get_mfma_scale_layout = scale_layout
-
-
-@builtin
-def mfma(a: tensor, b: tensor, acc: tensor, cd_regclass: Any = None) -> tensor:
-    """`a @ b + acc` by MFMA; as `cdna3.mfma`."""
-    check_class(cd_regclass)
-    return product("mfma", AMDMFMALayout, (4,), a, b, acc)
 
 
 @builtin
@@ -50,9 +43,10 @@ def mfma_scaled(
             layout of `get_mfma_scale_layout`; one number for all; or None.
         a_format, b_format: "e2m1", "e4m3" or "e5m2".
         acc: float32 in an `AMDMFMALayout` of version 4.
+        cd_regclass: as of `mfma`.
 
     Raises `ValueError` for other layouts.
     """
-    check_class(cd_regclass)
     given = (a, b), (a_scale, b_scale), (a_format, b_format)
-    return scaled_product("mfma_scaled", AMDMFMALayout, 4, *given, acc)
+    result = scaled_product("mfma_scaled", AMDMFMALayout, 4, *given, acc)
+    return in_registers(result, cd_regclass)
