@@ -582,3 +582,23 @@ def test_partitions_call_functions(how: str) -> None:
     for part, warps in enumerate((4, 8, 1, 4)):
         expected = [*range(1, 257), warps]
         np.testing.assert_array_equal(out[257 * part : 257 * (part + 1)], expected)
+
+
+@gluon.jit
+def elements_of_memory_kernel(out, PURE: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([2], [32], [4], [0])
+    i = gl.arange(0, 256, layout)
+    half = gl.arange(0, 128, gl.BlockedLayout([1], [32], [4], [0]))
+    memory = gl.allocate_shared_memory(gl.int32, [256], gl.SwizzledSharedLayout(1, 1, 1, [0]), i)
+    gl.inline_asm_elementwise("// $0 $1 $2", "=r,r,r", [memory.slice(128, 128), half], gl.int32,
+                              PURE, 1)  # fmt: skip
+    gl.store(out + i, memory.load(layout))
+
+
+def test_assembly_of_memory_by_elements() -> None:
+    """The address is that of the slice; threads meet before and after."""
+    kernel = compiled(elements_of_memory_kernel, "*i32", {"PURE": False})
+    in_order(kernel.asm["ptx"], "st.*shared", "bar.sync", r"// %r\d+", "bar.sync", "ld.shared")
+    in_order(kernel.asm["llir"], "ptrtoint", "mul i32 128, 4", "add i32 ", "asm sideeffect")
+    with pytest.raises(CompilationError, match="assembly with memory is not pure"):
+        compiled(elements_of_memory_kernel, "*i32", {"PURE": True})

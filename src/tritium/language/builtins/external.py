@@ -41,11 +41,22 @@ def inline_asm_elementwise(
 
     Returns a tensor, or a tuple of them where `dtype` is one.
     """
+    return elementwise_assembly(asm, constraints, args, {}, dtype, is_pure, pack)
+
+
+def elementwise_assembly(
+    asm: str, constraints: str, args: Any, memory: Mapping[int, Any], dtype: Any, is_pure: bool,
+    pack: int,
+) -> Any:  # fmt: skip
+    """See `inline_asm_elementwise`; `memory`: the arguments that are memory, by their places."""
     several, dtypes = is_sequence(dtype), as_tuple(dtype)
-    values = _broadcast_all([casts.to_tensor(a) for a in args])
+    values = _broadcast_all([casts.to_tensor(a) for i, a in enumerate(args) if i not in memory])
+    operands: list[Any] = [*values]
+    for place in sorted(memory):
+        operands.insert(place, memory[place])
     elements = [t.to_ir() for t in dtypes]
     results = build_many(
-        ttir.ElementwiseInlineAsmOp, values, like=dtypes, asm_string=asm,
+        ttir.ElementwiseInlineAsmOp, operands, like=dtypes, asm_string=asm,
         constraints=constraints, pure=bool(is_pure), packed_element=pack,
         result=[ir.with_element(values[0].handle.type, e) if values else e for e in elements],
     )  # fmt: skip

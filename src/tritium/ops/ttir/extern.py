@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.effects import Effects, opaque
+from tritium.ops.effects import SHARED, Effects, opaque, reads, writes
 from tritium.ops.elementwise import check_same_shape
 from tritium.ops.fields import bool_attr, i32_attr, string_attr, variadic
 from tritium.ops.memory import Context
@@ -74,6 +74,12 @@ class AssemblyOp(Op):
         )
 
 
+def _is_number(type: ir.Type) -> bool:
+    """Whether values of a type are numbers or addresses, and no pieces of on-chip memory."""
+    element = ir.element_type(type)
+    return ir.is_float(element) or ir.is_integer(element) or ir.is_pointer(element)
+
+
 class ElementwiseInlineAsmOp(AssemblyOp):
     """Target assembly for every element, or for every `packed_element` neighbours at once.
 
@@ -93,13 +99,21 @@ class ElementwiseInlineAsmOp(AssemblyOp):
         cls, arguments: Sequence[ir.Type], *, packed_element: int, result: Any, **attrs: Any
     ) -> Sequence[ir.Type]:
         results = (result,) if isinstance(result, Attribute) else tuple(result or ())
-        shape = check_same_shape(cls.name, *arguments, *results) if results else ()
+        numbers = [a for a in arguments if _is_number(a)]
+        if attrs.get("pure") and len(numbers) < len(arguments):
+            raise OpError(f"{cls.name}: assembly with memory is not pure")
+        shape = check_same_shape(cls.name, *numbers, *results) if results else ()
         if packed_element < 1 or (shape and prod(shape) % packed_element):
             raise OpError(
                 f"{cls.name}: packed_element is {packed_element}; "
                 f"a divisor of {prod(shape)} elements is required"
             )
         return results
+
+    def own_effects(self) -> Effects:
+        if all(_is_number(a.type) for a in self.arguments):
+            return super().own_effects()
+        return opaque(), reads(SHARED, "arguments"), writes(SHARED, "arguments")
 
     @property
     def operand_codes(self) -> list[str]:

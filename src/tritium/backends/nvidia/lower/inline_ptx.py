@@ -10,6 +10,7 @@ from typing import Any
 from tritium.backends.nvidia.lower.hardware import ELEMENTWISE, NVIDIA
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.memory.shared import first_address
 from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.assembly import assembly_error
 from tritium.codegen.llvm.writer import Value, escaped
@@ -28,7 +29,7 @@ _TIED = re.compile(r"\d+")
 def inline_asm(c: Context, op: Any) -> None:
     """The assembly for each `packed_element` registers; operands narrower than 32 bits are packed
     into words of at most 32 bits."""
-    pack, tiles = op.packed_element, [c.tile(v) for v in op.arguments]
+    pack, tiles = op.packed_element, [_registers(c, v) for v in op.arguments]
     shaped = [v for v in (*op.arguments, *op.results) if ir.shape_of(v.type)]
     count = layout_of(shaped[0].type).in_size(REGISTER) if shaped else 1
     kinds = [value_type(r.type) for r in op.results]
@@ -43,7 +44,10 @@ def inline_asm(c: Context, op: Any) -> None:
     results: list[list[Value]] = [[] for _ in op.results]
     for start in range(0, count, pack):
         arguments: list[Value] = []
-        for tile in tiles:
+        for tile, value in zip(tiles, op.arguments, strict=True):
+            if isinstance(value.type, ttgir.MemDescType):
+                arguments += tile
+                continue
             # Fewer registers than go into one piece of assembly: the last ones are repeated.
             group = [tile[min(start + i, len(tile) - 1) if len(tile) > 1 else 0]
                      for i in range(pack)]  # fmt: skip
@@ -61,15 +65,16 @@ def inline_asm(c: Context, op: Any) -> None:
         c.set(result, values[:count])
 
 
+def _registers(c: Context, value: Any) -> Sequence[Value]:
+    """The registers of an operand; of shared memory the address at which it begins."""
+    return [first_address(c, c.memory(value))] if isinstance(value.type, ttgir.MemDescType) \
+        else c.tile(value)  # fmt: skip
+
+
 @lowers(NVIDIA, ttgir.InlineAsmOp)
 def thread_asm(c: Context, op: ttgir.InlineAsmOp) -> None:
     """The assembly, once."""
-    arguments = [
-        part for v in op.arguments for part in (
-            [c.address(c.memory(v).address)] if isinstance(v.type, ttgir.MemDescType)
-            else c.tile(v)
-        )
-    ]  # fmt: skip
+    arguments = [part for v in op.arguments for part in _registers(c, v)]
     kinds = [value_type(r.type) for r in op.results for _ in range(registers(r.type))]
     _check_codes(op, codes_of(op.constraints), len(kinds))
     struct = "void" if not kinds else kinds[0] if len(kinds) == 1 else f"{{ {', '.join(kinds)} }}"

@@ -266,9 +266,19 @@ def view(c: Context, op: Any) -> None:
     size = ttgir.bytes_of(op.src.type) // memory_bytes(op.src.type.element_type)
     if memory.origin % size:
         raise c.unsupported(op, f"of a slice at {memory.origin}; multiples of {size} elements are")
-    start = padded(c, c.i32(memory.origin), gaps_of(op.src.type))
-    offset = c.f.op("mul", start, c.i32(memory_bytes(op.src.type.element_type)))
-    c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type))
+    c.set(op.results[0], Memory(c.byte_offset(memory.address, _first_byte(c, memory)), type))
+
+
+def _first_byte(c: Context, memory: Memory) -> Value:
+    """The bytes from the address of a piece of memory to its first element."""
+    start = padded(c, c.i32(memory.origin), gaps_of(memory.type))
+    return c.f.op("mul", start, c.i32(memory_bytes(memory.type.element_type)))
+
+
+def first_address(c: Context, memory: Memory) -> Value:
+    """The address (i32) of the first element of a piece of shared memory."""
+    start = c.address(memory.address)
+    return c.f.op("add", start, _first_byte(c, memory)) if memory.origin else start
 
 
 @lowers(GPU, ttgir.MemDescSubsliceOp)

@@ -17,6 +17,9 @@ from tritium.experimental.gluon.language import extra as extra
 from tritium.experimental.gluon.language import fpsan as fpsan
 from tritium.experimental.gluon.language import nvidia as nvidia
 from tritium.experimental.gluon.language._assembly import inline_asm as inline_asm
+from tritium.experimental.gluon.language._assembly import (
+    inline_asm_elementwise as inline_asm_elementwise,
+)
 from tritium.experimental.gluon.language._core import arange as arange
 from tritium.experimental.gluon.language._core import bank_conflicts as bank_conflicts
 from tritium.experimental.gluon.language._core import barrier as barrier
@@ -105,7 +108,6 @@ from tritium.language.core import float32 as float32
 from tritium.language.core import float64 as float64
 from tritium.language.core import gather as gather
 from tritium.language.core import histogram as histogram
-from tritium.language.core import inline_asm_elementwise as inline_asm_elementwise
 from tritium.language.core import int1 as int1
 from tritium.language.core import int8 as int8
 from tritium.language.core import int16 as int16

@@ -8,12 +8,24 @@ from typing import Any
 from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
 from tritium.language.builtins import casts
 from tritium.language.builtins.build import emit, typed
+from tritium.language.builtins.external import elementwise_assembly
 from tritium.language.decorators import builtin
 from tritium.language.values.constexpr import unwrap
 from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.language.values.types import dtype
 from tritium.ops import ttgir
 from tritium.ops.ttgir.inline_asm import registers
+
+
+@builtin
+def inline_asm_elementwise(
+    asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any
+) -> Any:
+    """Run assembly for each element, as `tl.inline_asm_elementwise`. An argument may be shared
+    memory: its address, an i32; what was written to it before is there, as it is for what follows.
+    """
+    memory = {i: a for i, a in enumerate(args) if isinstance(a, shared_memory_descriptor)}
+    return elementwise_assembly(asm, constraints, args, memory, dtype, is_pure, pack)
 
 
 @builtin
