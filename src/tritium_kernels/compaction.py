@@ -12,6 +12,7 @@ from tritium_kernels.tensor_details.dtype import BIT
 from tritium_kernels.tensor_details.storage import Tensor
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
+_WORDS = (torch.int32, torch.uint32, torch.int64)
 _VALUES = (torch.float16, torch.bfloat16, torch.float32, *_INTEGERS)
 
 
@@ -24,10 +25,11 @@ def _words(yv: torch.Tensor, yi: torch.Tensor, bitmask: torch.Tensor | Tensor) -
         if bitmask.dtype != BIT:
             raise refuse("compaction", "bitmask", f"has elements {bitmask.dtype}", "BIT")
         bitmask = bitmask.data
-    check_tensor("compaction", "bitmask", bitmask, (torch.int32,))
+    check_tensor("compaction", "bitmask", bitmask, _WORDS)
     check_operand("compaction", "bitmask", bitmask, (yv.shape[0], bitmask.shape[-1]), "yv", yv,
-                  (torch.int32,))  # fmt: skip
-    return bitmask
+                  _WORDS)  # fmt: skip
+    # Of the words of torch's own sums of bits, int64, the low halves count.
+    return bitmask.view(torch.int32) if bitmask.dtype == torch.uint32 else bitmask.int()
 
 
 @untraced
@@ -38,7 +40,8 @@ def compaction(
 
     Args:
         yv, yi: values and columns (rows, k); a column must be one of the mask's, or negative.
-        bitmask: bits (rows, columns), as words of 32 (int32) or as a `Tensor` of bits.
+        bitmask: bits (rows, columns), as words of 32 (int32, uint32, or the low halves of
+            int64) or as a `Tensor` of bits.
     """
     words = _words(yv, yi, bitmask)
     rows, k = yv.shape

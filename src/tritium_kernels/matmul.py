@@ -254,7 +254,7 @@ def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
         terms, 0, y=rows, y_flex=config.flex_ctx.out_data,
         y_flex_saturate_inf=config.flexpoint_saturate_inf, y_has_mx=mx is not None,
         y_mx_scale_dtype=None if mx is None else mx.dtype,
-        y_microblock_size=config.c_microblock_size if mx is not None else MXFP_BLOCK_SIZE,
+        y_microblock_size=config.c_microblock_size if mx is not None else MXFP_BLOCK_SIZE.value,
         y_value_pack_factor=config.c_value_pack_factor,
         postprocess_fn1=PostprocessFn(call.activation.specs, call.activation.fn_args),
         postprocess_fn2=None if mx is not None else PostprocessFn(

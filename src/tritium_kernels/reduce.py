@@ -42,6 +42,7 @@ from tritium_kernels.numerics_details.mxfp import (
     MXFP_BLOCK_SIZE,
     SCALE_TYPES,
     check_block_size,
+    downcast_to_mxfp_torch,
     upcast_from_mxfp_torch,
 )
 from tritium_kernels.specialize import IDENTITY, FnSpecs
@@ -120,8 +121,8 @@ def _choose(
     given = {name: v for name, v in _PRESCRIBED.constraints.items() if v is not None}
     most_rows, most_columns = _BLOCKS[device_class(device)]
     heavy = given.get("subtile_heavy_blocks", False)
-    block = max(n * (MXFP_BLOCK_SIZE if mx else 1), min(power_of_two(columns), most_columns))
-    if heavy and count > _MANY and block > n * (MXFP_BLOCK_SIZE if mx else 1):
+    block = max(n * (MXFP_BLOCK_SIZE.value if mx else 1), min(power_of_two(columns), most_columns))
+    if heavy and count > _MANY and block > n * (MXFP_BLOCK_SIZE.value if mx else 1):
         block //= 2
     block = given.get("block_x_s1", given.get("block_y_s1", block // n) * n)
     flags = OptFlags(
@@ -165,9 +166,6 @@ def _check(x: Tensor, dim: int, x_mxscale: Tensor | None, x_flex: InFlexData) ->
             raise refuse("reduce", "x_mxscale", "is None", "scales, for x of e2m1")
         shape[2] *= 2
     if x_mxscale is not None:
-        if x.dtype not in (*_STORED, torch.uint8):
-            accepted = f"None for x of {dtype_name(x.dtype)}"
-            raise refuse("reduce", "x_mxscale", "is given", accepted)
         check_tensor("reduce", "x_mxscale", x_mxscale, SCALE_TYPES)
         blocks = (*shape[:2], cdiv(shape[2], BLOCK_SIZES[x_mxscale.dtype]))
         check_operand("reduce", "x_mxscale", x_mxscale, blocks, "x", x, SCALE_TYPES)
@@ -202,7 +200,7 @@ def _result_dtype(
     pack: int,
 ) -> torch.dtype:  # fmt: skip
     dtype = y_dtype or (y.dtype if y is not None else y_flex.dtype)
-    dtype = dtype or (x.dtype if x.dtype in _FLOATS or mx else torch.float32)
+    dtype = dtype or (torch.float32 if x.dtype == torch.uint8 and not mx else x.dtype)
     accepted = ((torch.uint8,) if pack == 2 else _STORED) if mx else (*_FLOATS, *_STORED)
     if dtype not in accepted:
         names = ", ".join(dtype_name(d) for d in accepted)
@@ -238,15 +236,16 @@ def _broadcasts(t: Tensor | None) -> tuple[Any, ...]:
 
 def reduce_forward(
     x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
-    x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,
+    x_mxscale: Tensor | None = None, x_flex: InFlexData | None = UNSCALED,
     x_global_scale: Tensor | None = None, y_dtype: torch.dtype | None = None,
-    y_flex: OutFlexData = UNSCALED_RESULT, y_flex_saturate_inf: bool = False,
+    y_flex: OutFlexData | None = UNSCALED_RESULT, y_flex_saturate_inf: bool = False,
     y_has_mx: bool | None = None, y_mx_scale_dtype: torch.dtype | None = None,
-    y_microblock_size: int = MXFP_BLOCK_SIZE, y_value_pack_factor: int = 1,
+    y_microblock_size: int = MXFP_BLOCK_SIZE.value, y_value_pack_factor: int = 1,
     y: Tensor | None = None, postprocess_fn1: PostprocessFn | None = None,
     postprocess_fn2: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """`reduce` without a gradient."""
+    x_flex, y_flex = x_flex or UNSCALED, y_flex or UNSCALED_RESULT
     dim, shape = _check(x, dim, x_mxscale, x_flex)
     x = x_flex.reinterpret(x)
     mx = x_mxscale is not None if y_has_mx is None else y_has_mx
@@ -267,8 +266,7 @@ def reduce_forward(
     if columns % n:
         raise refuse("reduce", "x", f"has {columns} columns", f"a multiple of {n}")
     dtype = _result_dtype(x, y, y_dtype, y_flex, mx, y_value_pack_factor)
-    y = _result(y, (rows, columns // n), dtype, y_value_pack_factor, x.device)
-    y_scale = None
+    y, y_scale = _result(y, (rows, columns // n), dtype, y_value_pack_factor, x.device), None
     if mx:
         blocks = cdiv(columns // n, y_microblock_size)
         make = torch.empty if unpadded_batch_size is None else torch.zeros
@@ -422,7 +420,7 @@ class _Reduce(torch.autograd.Function):
         dx = torch.empty(shape, dtype=dtype, device=dy.device)
         return reduce_backward(
             dy, shape, ctx.dim, given["mask"], given["scale"], given["x_mxscale"],
-            given["x_flex"], given["postprocess_fn1"], None, None, None, None, dx,
+            given["x_flex"] or UNSCALED, given["postprocess_fn1"], None, None, None, None, dx,
             given["unpadded_batch_size"], sums,
         ), None, None  # fmt: skip
 
@@ -430,11 +428,11 @@ class _Reduce(torch.autograd.Function):
 @untraced
 def reduce(
     x: Tensor, dim: int, mask: Tensor | None = None, scale: Tensor | None = None,
-    x_mxscale: Tensor | None = None, x_flex: InFlexData = UNSCALED,
+    x_mxscale: Tensor | None = None, x_flex: InFlexData | None = UNSCALED,
     x_global_scale: Tensor | None = None, y: Tensor | None = None,
-    y_dtype: torch.dtype | None = None, y_flex: OutFlexData = UNSCALED_RESULT,
+    y_dtype: torch.dtype | None = None, y_flex: OutFlexData | None = UNSCALED_RESULT,
     y_flex_saturate_inf: bool = False, y_has_mx: bool | None = None,
-    y_mx_scale_dtype: torch.dtype | None = None, y_microblock_size: int = MXFP_BLOCK_SIZE,
+    y_mx_scale_dtype: torch.dtype | None = None, y_microblock_size: int = MXFP_BLOCK_SIZE.value,
     y_value_pack_factor: int = 1, postprocess_fn1: PostprocessFn | None = None,
     postprocess_fn2: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
@@ -444,11 +442,11 @@ def reduce(
     Args:
         x: a tensor of three dimensions.
         mask, scale: are broadcast to the shape of x. No gradient flows to scale.
-        x_mxscale: the MX scales of x, which is then float8, or e2m1 in uint8: one scale for 32
-            columns (E8M0 in uint8) or for 16 columns (float8_e4m3fn). No gradient flows to it.
+        x_mxscale: the MX scales of x, which is e2m1 if it is uint8: one scale for 32 columns (E8M0
+            in uint8) or for 16 columns (float8_e4m3fn). No gradient flows to it.
         x_flex, x_global_scale: factors of all of x.
         y: a tensor to write the result to.
-        y_dtype: the dtype of the result; by default that of x.
+        y_dtype: the dtype of the result; by default that of x, float32 for e2m1.
         y_flex: the flexpoint scales of the result.
         y_flex_saturate_inf: whether results beyond the range of the dtype become its largest
             number.
@@ -490,18 +488,23 @@ def reduce_torch(
     x_mxscale: Tensor | None = None, x_flex: InFlexData | None = None,
     y_flex: OutFlexData | None = None, y_flex_saturate_inf: bool = False,
     postprocess_fn1: Any = None, unpadded_batch_size: int | Tensor | None = None,
-) -> tuple[Tensor, None]:  # fmt: skip
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """`reduce` by torch's functions, for comparison; `postprocess_fn1` takes a torch tensor.
 
-    `y_flex.actual_scale` is written as `reduce` does. Rows that are not computed are 0.
+    `y_flex.actual_scale` is written as `reduce` does. Rows that are not computed are 0. With
+    `x_mxscale` the result is float8_e4m3fn with MX scales.
     """
     x_flex, y_flex = x_flex or UNSCALED, y_flex or UNSCALED_RESULT
     dim, shape = _check(x, dim, x_mxscale, x_flex)
     x = x_flex.reinterpret(x)
     if x_mxscale is None:
         terms = x.float()
-    else:
+    elif x.dtype == torch.uint8:
         terms = upcast_from_mxfp_torch(x, x_mxscale, torch.float32, 2)
+    else:
+        factors = _factors(None, x_mxscale, None, shape)
+        assert factors is not None
+        terms = x.float() * factors
     if x_flex.scale is not None:
         terms = terms * x_flex.scale
     if scale is not None:
@@ -512,7 +515,7 @@ def reduce_torch(
     y = y if postprocess_fn1 is None else postprocess_fn1(y)
     if unpadded_batch_size is not None:
         y = y * (torch.arange(y.shape[0], device=y.device) < unpadded_batch_size)[:, None]
-    dtype = y_flex.dtype or (x.dtype if x.dtype in _FLOATS else torch.float32)
+    dtype = y_flex.dtype or (torch.float32 if x.dtype == torch.uint8 else x.dtype)
     if y_flex.actual_scale is not None and y.numel():
         y_flex.actual_scale.copy_(compute_actual_scale(y, dtype))
     if y_flex.expected_scale is not None:
@@ -520,4 +523,6 @@ def reduce_torch(
     if y_flex_saturate_inf:
         most = torch.finfo(dtype).max
         y = y.clamp(-most, most)
+    if x_mxscale is not None:
+        return downcast_to_mxfp_torch(y, torch.float8_e4m3fn, -1)
     return y.to(dtype), None

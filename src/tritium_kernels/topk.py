@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from tritium_kernels.distributed_details.mesh import SymmetricMemoryPool
 from tritium_kernels.errors import (
@@ -257,5 +258,7 @@ def topk_torch(
     flags.scatter_add_(1, torch.where(chosen, index, 0), chosen.long())
     weights = 1 << torch.arange(32, device=x.device)
     words = (flags.clamp(max=1).unflatten(1, (-1, 32)) * weights).sum(2).to(torch.int32)
+    # The strides of `topk`: one column of words after the other, with places for 32 rows.
+    words = F.pad(words.T.contiguous(), (0, -rows % 32))[:, :rows].T
     mask = wrap_torch_tensor(words, BIT, shape=(rows, columns))
     return SparseMatrix(index.to(torch.int16), values, mask)

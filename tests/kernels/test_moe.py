@@ -219,8 +219,9 @@ def test_sums_of_mx_terms(kind, out):
     close(exact, torch.where(sums == 0, 1e6, sums))
     right, right_scale = downcast_to_mxfp(exact, out, 1)
     assert torch.equal(y.float(), right.float()) and torch.equal(y_scale, right_scale)
-    plain = reduce_torch(values, 0, scale=factor, x_mxscale=scales)[0]
-    close(plain, sums / 2, scale=2)
+    by_torch = reduce_torch(values, 0, scale=factor, x_mxscale=scales)
+    back = upcast_from_mxfp(*by_torch, torch.float32, 1)
+    assert torch.allclose(back, (sums / 2).float(), rtol=2.0**-4, atol=1e-3 * sums.abs().max())
 
 
 def test_ways_of_summing():
@@ -293,7 +294,6 @@ def test_swiglu_alone():
         (lambda x: matmul(x, x.T, None, c=x), r"c has shape \(3, 4\) and dtype float32; accepted"),
         (lambda x: matmul_ogs(x, x.T, None, gather_indx=x), "gather_indx is given without routing"),
         (lambda x: reduce(x[None], 0, y_value_pack_factor=2), "y_value_pack_factor is 2; accep"),
-        (lambda x: reduce(x[None], 0, x_mxscale=x), "x_mxscale is given; accepted: None for x of"),
         (lambda x: reduce(x[None], 0, y_dtype=torch.int8), "y_dtype is int8; accepted: float16"),
         (lambda x: reduce(x, 0), "reduce: x has 2 dimensions; accepted: 3"),
         (lambda x: reduce(x[None], 3), "reduce: dim is 3; accepted: 0, 1, 2"),
@@ -371,8 +371,22 @@ def test_gradient_of_sums_of_mx_terms(dim: int):
     assert y_scales.shape == (y.shape[0], 3)
     with pytest.raises(NotImplementedError, match="the gradient of a result that has MX scales"):
         y.float().sum().backward()
-    same, _ = reduce_torch(x.detach(), dim, x_mxscale=scales, x_flex=None, y_flex=None)
-    close(reduce(x.detach(), dim, x_mxscale=scales, y_has_mx=False)[0], same)
+    same = reduce_torch(x.detach(), dim, x_mxscale=scales, x_flex=None, y_flex=None)
+    given = reduce(x.detach(), dim, x_mxscale=scales, x_flex=None, y_flex=None)
+    close(*(upcast_from_mxfp(*y, torch.float32, 1) for y in (given, same)))
+
+
+def test_sums_of_floats_with_scales():
+    """Scales of blocks are of elements of any type, to 2**-127; a result is of x's type."""
+    x = normal(4, 3, 64).bfloat16().requires_grad_()
+    scales = torch.tensor([0, 130], dtype=torch.uint8, device=place()).expand(4, 3, 2)
+    y, _ = reduce(x, 0, x_mxscale=scales, y_has_mx=False)
+    factors = torch.tensor([2.0**-127, 8.0], device=place()).repeat_interleave(32)
+    assert y.dtype == torch.bfloat16
+    assert torch.equal(y, (x.float() * factors).sum(0).bfloat16())
+    (2.0**100 * y.float()).sum().backward()
+    assert torch.equal(x.grad, (2.0**100 * factors).bfloat16().expand(4, 3, 64))
+    assert reduce(x.detach().to(torch.float8_e5m2), 0)[0].dtype == torch.float8_e5m2
 
 
 def _glu(sums, alpha: float, limit: float | None):

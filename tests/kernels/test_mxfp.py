@@ -54,6 +54,27 @@ def test_every_code_of_e2m1_and_ties():
     assert found.tolist() == [y]
 
 
+def test_scales_of_the_largest_power_of_two():
+    """Rounded down, a scale is 2**floor(log2(33 / 4)): multiples of it up to 4 are kept."""
+    x = torch.zeros(1, 32, device=place())
+    x[0, :6] = torch.tensor([33.0, 24.0, 16.0, 8.0, 4.0, -32.0])
+    for down in (downcast_to_mxfp, downcast_to_mxfp_torch):
+        values, scales = down(
+            x, torch.uint8, 1, DEQUANT_SCALE_ROUNDING_MODE=DequantScaleRoundingMode.ROUND_DOWN
+        )
+        assert scales.item() == 127 + 3
+        assert torch.equal(upcast_from_mxfp(values, scales, x.dtype, 1)[:, 1:], x[:, 1:])
+
+
+def test_large_numbers_are_cut_off():
+    """Finite numbers stay finite; an infinity of float8_e5m2 stays one."""
+    kind, most = torch.float8_e5m2, torch.finfo(torch.float16).max
+    x = torch.tensor([57344.0, -57344.0, torch.inf, 1.0], device=place()).repeat(8)[None].to(kind)
+    scales = torch.tensor([[129]], dtype=torch.uint8, device=place())
+    for up in (upcast_from_mxfp, upcast_from_mxfp_torch):
+        assert up(x, scales, torch.float16, 1)[0, :4].tolist() == [most, -most, torch.inf, 4.0]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_numbers(kind):
     x = torch.zeros(4, 32, device=place())

@@ -34,6 +34,7 @@ def check_topk(rows: int, columns: int, k: int, softmax: bool, dtype) -> None:
     x = normal(rows, columns, dtype=dtype)
     x = (2 * x).round() if columns > 50 else x  # with equal elements
     found, right = topk(x, k, softmax), topk_torch(x, k, softmax)
+    assert found.mask.storage.data.stride() == right.mask.storage.data.stride()
     assert torch.equal(found.indx, right.indx) and torch.equal(found.mask.data, right.mask.data)
     close(found.vals, right.vals.double())
     chosen = topk(x, k, softmax, y_indx=found.indx, n_rows=2)
@@ -106,6 +107,9 @@ def test_compaction():
     for ours, theirs in zip(*pairs, strict=True):
         assert torch.equal(ours, theirs)
     assert (pairs[0][1] == -2).any() and (pairs[0][1] != -2).any()
+    words = mask.storage.data
+    for same in (words.view(torch.uint32), words.long() & 0xFFFFFFFF):
+        assert torch.equal(compaction(found.vals, found.indx, same, -2)[1], pairs[0][1])
 
 
 def test_experts_of_one_device():

@@ -3,6 +3,7 @@ two (E8M0, blocks of 32), or a number of float8 e4m3 (blocks of 16)."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tritium
@@ -46,6 +47,12 @@ def cvt_e2m1_to_fp32(input_tensor):
     return tl.reshape(y, (*input_tensor.shape[: RANK - 1], 2 * input_tensor.shape[RANK - 1]))
 
 
+@tritium.constexpr_function
+def power_below(number: float) -> float:
+    """The largest power of two that is no more than a number."""
+    return 2.0 ** (math.frexp(number)[1] - 1)
+
+
 @tritium.jit
 def quantize(
     x, PACKED: tl.constexpr, ROUND_UP: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr
@@ -56,7 +63,8 @@ def quantize(
     COLUMNS: tl.constexpr = x.shape[1]
     x = tl.reshape(x.to(tl.float32), (ROWS, COLUMNS // SIZE, SIZE))
     magnitudes = tl.where(x != x, float("inf"), tl.abs(x))
-    wanted = tl.max(magnitudes, 2) * (1.0 / LARGEST)
+    UNIT: tl.constexpr = LARGEST if ROUND_UP else power_below(LARGEST)
+    wanted = tl.max(magnitudes, 2) * (1.0 / UNIT)
     if SIZE == 16:
         scale = tl.where(wanted == float("inf"), float("nan"), tl.minimum(wanted, 448.0))
         scale = scale.to(tl.float8e4nv)
@@ -153,8 +161,9 @@ def block_of(scale: Any) -> int:
 def upcast(
     x_ptr, s_ptr, y_ptr, rows, columns, x_stride, s_stride, y_stride,
     PACKED: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, SIZE: tl.constexpr,
+    MOST: tl.constexpr,
 ):  # fmt: skip
-    """x times the scale of its block."""
+    """x times the scale of its block, of finite x within +-MOST."""
     across = tl.cdiv(columns, BLOCKS * SIZE)
     pid = tl.program_id(0)
     row = ((pid // across) * ROWS + tl.arange(0, ROWS))[:, None].to(tl.int64)
@@ -172,6 +181,8 @@ def upcast(
     b = first + tl.arange(0, BLOCKS)[None, :]
     inside = (row < rows) & (b * SIZE < columns)
     scale = from_scale(tl.load(s_ptr + row * s_stride + b, mask=inside, other=0))
-    y = tl.reshape(x * scale[:, :, None], (ROWS, BLOCKS * SIZE))
+    y = x * scale[:, :, None]
+    cut = tl.clamp(y, -MOST, MOST, propagate_nan=tl.PropagateNan.ALL)
+    y = tl.reshape(tl.where(tl.abs(x) == float("inf"), y, cut), (ROWS, BLOCKS * SIZE))
     mask = (row < rows) & (c < columns)
     tl.store(y_ptr + row * y_stride + c, y.to(y_ptr.dtype.element_ty), mask=mask)

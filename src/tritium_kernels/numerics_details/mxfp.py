@@ -11,6 +11,7 @@ from enum import Enum
 
 import torch
 
+import tritium.language as tl
 from tritium_kernels.errors import (
     check_choice,
     check_integer,
@@ -25,9 +26,9 @@ from tritium_kernels.moe_kernels import mxfp as kernels
 from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_shift_unsigned
 from tritium_kernels.moe_kernels.mxfp import cvt_e2m1_to_fp32 as cvt_e2m1_to_fp32
 
-MXFP_BLOCK_SIZE = 32
-NVFP_BLOCK_SIZE = 16
-BLOCK_SIZES = {torch.uint8: MXFP_BLOCK_SIZE, torch.float8_e4m3fn: NVFP_BLOCK_SIZE}
+MXFP_BLOCK_SIZE = tl.constexpr(32)
+NVFP_BLOCK_SIZE = tl.constexpr(16)
+BLOCK_SIZES = {torch.uint8: MXFP_BLOCK_SIZE.value, torch.float8_e4m3fn: NVFP_BLOCK_SIZE.value}
 """Numbers of a block, by the type of its scale."""
 
 SCALE_TYPES = tuple(BLOCK_SIZES)
@@ -40,8 +41,9 @@ _ROWS, _BLOCKS = 4, 8
 
 
 class DequantScaleRoundingMode(Enum):
-    """The rounding of max(|x|) / largest number to a power of two: to the next above, or below
-    (numbers of a block are then cut off at the largest)."""
+    """The scale of a block: max(|x|) / largest number, rounded up to a power of two; or
+    max(|x|) / largest power of two of the type, rounded down, as in the OCP specification (numbers
+    are then cut off at the largest)."""
 
     ROUND_UP = 0
     ROUND_DOWN = 1
@@ -85,7 +87,7 @@ def _check_down(
 @untraced
 def downcast_to_mxfp(
     x: torch.Tensor, out_dtype: torch.dtype, axis: int, scale_dtype: torch.dtype = torch.uint8,
-    microblock_size: int = MXFP_BLOCK_SIZE,
+    microblock_size: int = MXFP_BLOCK_SIZE.value,
     DEQUANT_SCALE_ROUNDING_MODE: DequantScaleRoundingMode = DequantScaleRoundingMode.ROUND_UP,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """(values, scales) of blocks along `axis`; that axis of the values is adjacent in memory.
@@ -141,7 +143,8 @@ def _check_up(
 def upcast_from_mxfp(
     tensor: torch.Tensor, scale: torch.Tensor, target_dtype: torch.dtype, axis: int
 ) -> torch.Tensor:
-    """The numbers that `downcast_to_mxfp` stands for; a power of two of 255 gives NaN."""
+    """The numbers that `downcast_to_mxfp` stands for; a power of two of 255 gives NaN. Products of
+    finite numbers are cut off at the largest number of `target_dtype`."""
     n, size = _check_up(tensor, scale, target_dtype, axis)
     values, scales = tensor.movedim(axis, -1), scale.movedim(axis, -1)
     y = torch.empty((*values.shape[:-1], n), dtype=target_dtype, device=tensor.device)
@@ -152,7 +155,7 @@ def upcast_from_mxfp(
             kernels.upcast[(cdiv(rows, _ROWS) * cdiv(n, _BLOCKS * size),)](
                 source, factors, target, rows, n, source.stride(0), factors.stride(0),
                 target.stride(0), PACKED=tensor.dtype == torch.uint8, ROWS=_ROWS, BLOCKS=_BLOCKS,
-                SIZE=size,
+                SIZE=size, MOST=torch.finfo(target_dtype).max,
             )  # fmt: skip
     return y.movedim(-1, axis)
 
@@ -165,7 +168,7 @@ def _padded_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
 
 def downcast_to_mxfp_torch(
     src_tensor: torch.Tensor, out_quant_type: torch.dtype, axis: int,
-    scale_dtype: torch.dtype = torch.uint8, microblock_size: int = MXFP_BLOCK_SIZE,
+    scale_dtype: torch.dtype = torch.uint8, microblock_size: int = MXFP_BLOCK_SIZE.value,
     expected_scale: torch.Tensor | None = None,
     DEQUANT_SCALE_ROUNDING_MODE: DequantScaleRoundingMode = DequantScaleRoundingMode.ROUND_UP,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
@@ -179,7 +182,8 @@ def downcast_to_mxfp_torch(
     n = x.shape[-1]
     blocks = _padded_blocks(x, microblock_size)
     magnitudes = torch.where(blocks.isnan(), torch.inf, blocks.abs()).amax(-1)
-    wanted = magnitudes * torch.tensor(1 / most)
+    unit = most if mode is DequantScaleRoundingMode.ROUND_UP else kernels.power_below(most)
+    wanted = magnitudes * torch.tensor(1 / unit)
     if scale_dtype == torch.uint8:
         bits = wanted.view(torch.int32)
         if mode is DequantScaleRoundingMode.ROUND_UP:
@@ -202,7 +206,7 @@ def downcast_to_mxfp_torch(
         values = (code[..., ::2] | (code[..., 1::2] << 4)).to(torch.uint8)
     else:
         values = scaled.to(out_quant_type)
-    return values.movedim(-1, axis), scales.movedim(-1, axis)
+    return values.contiguous().movedim(-1, axis), scales.contiguous().movedim(-1, axis)
 
 
 def upcast_from_mxfp_torch(
@@ -222,4 +226,6 @@ def upcast_from_mxfp_torch(
         blocks = torch.where((scales == 255)[..., None], torch.nan, blocks)
     else:
         blocks = blocks * scales.double()[..., None]
+    most = torch.finfo(target_dtype).max
+    blocks = torch.where(_padded_blocks(numbers, size).isinf(), blocks, blocks.clamp(-most, most))
     return blocks.flatten(-2)[..., :n].to(target_dtype).movedim(-1, axis)

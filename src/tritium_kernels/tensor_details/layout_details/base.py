@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -73,6 +74,11 @@ def padded(x: Tensor, dim: int, multiple: int) -> Tensor:
     zeros = list(x.shape)
     zeros[dim] = missing
     return torch.cat([x, x.new_zeros(zeros)], dim)
+
+
+def batched(x: Tensor) -> Tensor:
+    """The tensor with all but its last two dimensions as one."""
+    return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
 def up_to(n: int, multiple: int) -> int:

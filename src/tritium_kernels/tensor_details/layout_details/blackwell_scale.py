@@ -5,6 +5,7 @@ The scales of row r are at byte 16 * (r % 32) + 4 * (r // 32) of their block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from tritium_kernels.moe_kernels.layouts import unswizzle_mx_scale_bw as unswizz
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
+    batched,
     check_bytes,
     padded,
     up_to,
@@ -53,7 +55,7 @@ def unswizzle_blocks(data: Tensor, batch: int) -> Tensor:
     """The inverse, with the zeros."""
     outer, inner = data.shape[1:3]
     x = data.reshape(outer, inner, 32, 4, 4).permute(0, 3, 2, 1, 4)
-    return x.reshape(batch, outer // batch * 128, inner * 4)
+    return x.reshape(batch, outer // max(batch, 1) * 128, inner * 4)
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,11 @@ class BlackwellMXScaleLayoutTransformation(LayoutTransformation):
 
     def swizzle_data(self, data: Tensor) -> Tensor:
         check_bytes("BlackwellMXScaleLayout", data, e4m3=True)
-        return swizzle_blocks(data.mT.reshape(-1, data.shape[-1], data.shape[-2]))
+        return swizzle_blocks(batched(data.mT))
 
     def unswizzle_data(self, data: Tensor) -> Tensor:
         *leading, scales, n = self.shape
-        x = unswizzle_blocks(data, max(1, torch.Size(leading).numel()))[:, :n, :scales]
+        x = unswizzle_blocks(data, math.prod(leading))[:, :n, :scales]
         return x.mT.reshape(self.shape).contiguous()
 
 
@@ -149,7 +151,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
         check_bytes("BlackwellActMXScaleLayout", data, e4m3=True)
         rows, k = self.shape[-2:]
         if self.ragged_metadata is None:
-            return swizzle_blocks(data.reshape(-1, rows, k))
+            return swizzle_blocks(batched(data))
         # What sizes slices have is known on the device alone: there is room for the most blocks.
         blocks = self.ragged_metadata.n_blocks(self.ragged_metadata.n_slices, rows, self.ALIGN_M)
         x = pad_segments_triton(
@@ -161,7 +163,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
     def unswizzle_data(self, data: Tensor) -> Tensor:
         *leading, rows, k = self.shape
         if self.ragged_metadata is None:
-            x = unswizzle_blocks(data, max(1, torch.Size(leading).numel()))
+            x = unswizzle_blocks(data, math.prod(leading))
             return x[:, :rows, :k].reshape(self.shape).contiguous()
         (x,) = unswizzle_blocks(data, 1)
         return unpad_segments_triton(

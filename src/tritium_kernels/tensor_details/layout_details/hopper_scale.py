@@ -42,7 +42,8 @@ class HopperMXScaleLayoutTransformation(LayoutTransformation):
     def unswizzle_data(self, data: Tensor) -> Tensor:
         scales, n = self.shape[-2:] if self.mx_axis == -2 else (self.shape[-1], self.shape[-2])
         *leading, words, _ = data.shape
-        x = data.reshape(*leading, words, -1, 4).mT.reshape(*leading, 4 * words, -1)
+        columns = data.shape[-1] // 4
+        x = data.reshape(*leading, words, columns, 4).mT.reshape(*leading, 4 * words, columns)
         x = x[..., :scales, :n]
         return (x if self.mx_axis == -2 else x.mT).contiguous()
 

@@ -68,7 +68,8 @@ class HopperMXValueLayoutTransformation(LayoutTransformation):
     def unswizzle_data(self, data: Tensor) -> Tensor:
         k, n = self.shape[-2:] if self.mx_axis == -2 else (self.shape[-1], self.shape[-2])
         *leading, words, _ = data.shape
-        split = data.reshape(*leading, words, -1, 2, 2).int()
+        columns = data.shape[-1] // 4
+        split = data.reshape(*leading, words, columns, 2, 2).int()
         halves = (split[..., 0] | (split[..., 1] << 8)).mT
         codes = torch.zeros(
             (*leading, words, 4, *halves.shape[-2:]), dtype=torch.uint8, device=data.device
@@ -76,7 +77,7 @@ class HopperMXValueLayoutTransformation(LayoutTransformation):
         for i, places in enumerate(_PLACES):
             for bit, place in zip((3, 2, 1, 0), places, strict=True):
                 codes[..., i, :, :] |= (((halves >> place) & 1) << bit).to(torch.uint8)
-        codes = codes.reshape(*leading, words * 8, -1)[..., :k, :n]
+        codes = codes.reshape(*leading, words * 8, columns)[..., :k, :n]
         return pack(codes if self.mx_axis == -2 else codes.mT, -1).contiguous()
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
+    batched,
     check_bytes,
     padded,
     up_to,
@@ -38,16 +39,16 @@ class PreshuffledTransformation(LayoutTransformation):
 
     def swizzle_data(self, data: Tensor) -> Tensor:
         check_bytes(type(self).__name__, data)
-        *leading, scales, n = data.shape
-        x = padded(padded(data.mT.reshape(-1, n, scales), 1, self.ROWS), 2, self.SCALES)
+        *leading, _, _ = data.shape
+        x = padded(padded(batched(data.mT), 1, self.ROWS), 2, self.SCALES)
         rows, columns = x.shape[1] // self.ROWS, x.shape[2] * self.ROWS
         return self._shuffled(x).reshape(*leading, rows, columns).contiguous()
 
     def unswizzle_data(self, data: Tensor) -> Tensor:
         *_, scales, n = self.shape
         columns = data.shape[-1] // self.ROWS
-        x = self._unshuffled(data.reshape(-1, *data.shape[-2:]), columns)
-        x = x.reshape(x.shape[0], -1, columns)[:, :n, :scales]
+        x = self._unshuffled(batched(data), columns)
+        x = x.reshape(x.shape[0], data.shape[-2] * self.ROWS, columns)[:, :n, :scales]
         return x.mT.reshape(self.shape).contiguous()
 
     @classmethod
