@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -119,7 +119,8 @@ class _Inliner:
 
 def _calls(ops: Sequence[Operation]) -> list[CallOp]:
     """The calls among some ops."""
-    return [cast("CallOp", op) for op in ops if isinstance(op, Op) and op.is_call]
+    found: list[Any] = [op for op in ops if isinstance(op, Op) and op.is_call]
+    return found
 
 
 def _runs_beside_others(call: CallOp) -> bool:
