@@ -10,7 +10,7 @@ from tritium.ir import types as ir
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build, build_many
 from tritium.language.decorators import builtin
-from tritium.language.values.base import as_tuple, is_sequence
+from tritium.language.values.base import as_tuple, base_value, is_sequence
 from tritium.language.values.tensor import tensor
 from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.language.values.types import dtype
@@ -45,9 +45,9 @@ def inline_asm_elementwise(
 
 
 def elementwise_assembly(
-    asm: str, constraints: str, args: Any, memory: Mapping[int, Any], dtype: Any, is_pure: bool,
-    pack: int,
-) -> Any:  # fmt: skip
+    asm: str, constraints: str, args: Sequence[object], memory: Mapping[int, base_value],
+    dtype: object, is_pure: bool, pack: int,
+) -> tensor | tl_tuple:  # fmt: skip
     """See `inline_asm_elementwise`; `memory`: the arguments that are memory, by their places."""
     several, dtypes = is_sequence(dtype), as_tuple(dtype)
     values = _broadcast_all([casts.to_tensor(a) for i, a in enumerate(args) if i not in memory])

@@ -245,7 +245,7 @@ def has_all(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
     return all(not any(basis) or need[i : i + 1] == [basis] for i, basis in enumerate(have))
 
 
-def route_of_stores(tile: ir.Type, memory: Any, blocks: int) -> list[tuple[int, int]]:
+def route_of_stores(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks: one that has elements of a tile for the memory of the other. Of blocks with
     copies the first has them."""
     if blocks == 1:
@@ -258,7 +258,7 @@ def route_of_stores(tile: ir.Type, memory: Any, blocks: int) -> list[tuple[int, 
     ]  # fmt: skip
 
 
-def route_of_loads(tile: ir.Type, memory: Any, blocks: int) -> list[tuple[int, int]]:
+def route_of_loads(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks: one that needs elements of a tile, and the one whose memory it reads; of
     those with copies the one with its own bits in what tells them apart."""
     parts, kept, copies = blocks_of_tile(tile), blocks_of_memory(memory), copies_of(memory)

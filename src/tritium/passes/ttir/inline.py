@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -97,7 +97,7 @@ class _Inliner:
             call = calls.pop()
             callee = self.functions.get(call.callee)
             if callee is not None and structure(callee):
-                calls += [op for op in self.inline(call, callee) if isinstance(op, CallOp)]
+                calls += _calls(self.inline(call, callee))
 
     def inline(self, call: CallOp, callee: FuncOp) -> list[Operation]:
         """Replace a call; returns all ops that are in its place."""
@@ -107,15 +107,20 @@ class _Inliner:
             ops, results = _move(body, call)
         else:
             ops, results = _copy(body, call)
-            for inner in ops:
-                if isinstance(inner, CallOp):
-                    self.calls_left[inner.callee] += 1
+            for inner in _calls(ops):
+                self.calls_left[inner.callee] += 1
         for result, value in zip(call.results, results, strict=True):
             copy_names([result], [value])
             result.replace_all_uses_with(value)
         erase(call)
         self.changed = True
         return ops
+
+
+def _calls(ops: Sequence[Operation]) -> list[CallOp]:
+    """The calls among some ops."""
+    found: list[Any] = [op for op in ops if isinstance(op, Op) and op.is_call]
+    return found
 
 
 def _runs_beside_others(call: CallOp) -> bool:

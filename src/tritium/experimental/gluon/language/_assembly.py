@@ -19,7 +19,7 @@ from tritium.ops.ttgir.inline_asm import registers
 
 @builtin
 def inline_asm_elementwise(
-    asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any
+    asm: str, constraints: str, args: Any, dtype: Any, is_pure: bool, pack: int
 ) -> Any:
     """Run assembly for each element, as `tl.inline_asm_elementwise`. An argument may be shared
     memory: its address, an i32; what was written to it before is there, as it is for what follows.

@@ -113,7 +113,7 @@ def _of_elements(operand: tensor, index: int, acc: tensor, format: str) -> tenso
     return convert_layout(operand, DotOperandLayout(index, layout, given.k_width))
 
 
-def in_registers(result: tensor, cd_regclass: Any) -> tensor:
+def in_registers(result: tensor, cd_regclass: str | None) -> tensor:
     """The result of a product, whose sums are in this class of registers. Raises `ValueError` for
     other words than "a" and "v"."""
     if cd_regclass is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
 from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
 from tritium.experimental.gluon.language.amd._matmul import in_registers, product
@@ -16,7 +14,7 @@ from tritium.language.values.tensor import tensor
 
 
 @builtin
-def mfma(a: tensor, b: tensor, acc: tensor, cd_regclass: Any = None) -> tensor:
+def mfma(a: tensor, b: tensor, acc: tensor, cd_regclass: str | None = None) -> tensor:
     """`a @ b + acc` by MFMA. `acc` has an `AMDMFMALayout`, the operands a `DotOperandLayout` of
     it. `cd_regclass`: the registers of the sums, "a" (AGPRs) or "v" (VGPRs). Raises `ValueError`
     for others."""

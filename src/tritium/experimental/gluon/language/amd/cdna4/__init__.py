@@ -33,7 +33,7 @@ get_mfma_scale_layout = scale_layout
 @builtin
 def mfma_scaled(
     a: tensor, a_scale: Any, a_format: str, b: tensor, b_scale: Any, b_format: str, acc: tensor,
-    cd_regclass: Any = None,
+    cd_regclass: str | None = None,
 ) -> tensor:  # fmt: skip
     """`(a * a_scale) @ (b * b_scale) + acc` by MFMA.
 
