@@ -146,3 +146,21 @@ def test_recursion_is_an_error_that_names_the_chain() -> None:
     """
     with pytest.raises(TritonError, match="a kernel cannot call itself: f -> g -> f"):
         run_pipeline(parse_module(text), "inline")
+
+
+def test_recursion_in_a_partition_is_an_error_too() -> None:
+    """Functions that stay functions elsewhere are inlined in partitions."""
+    text = """
+    module attributes {"ttg.num-warps" = 4 : i32, "ttg.num-ctas" = 1 : i32} {
+      tt.func public @k() {
+        ttg.warp_specialize()
+        default { ttg.warp_yield }
+        partition0() num_warps(4) { tt.call @f() : () -> () ttg.warp_return } : () -> ()
+        tt.return
+      }
+      tt.func private @f() attributes {noinline = true} { tt.call @g() : () -> () tt.return }
+      tt.func private @g() attributes {noinline = true} { tt.call @f() : () -> () tt.return }
+    }
+    """
+    with pytest.raises(TritonError, match="a kernel cannot call itself: f -> g -> f"):
+        run_pipeline(parse_module(text), "inline")

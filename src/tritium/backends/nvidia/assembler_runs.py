@@ -18,8 +18,8 @@ from tritium.errors import PTXASError
 from tritium.forking import held_while_forking
 from tritium.system import at_fork
 
-_INPUT: str | None = "/dev/stdin" if os.name == "posix" else None
-"""The file that is a program's input from a pipe."""
+_INPUT: str | None = "/dev/stdin" if os.path.exists("/proc/self/fd") else None
+"""The file that is a program's input from a pipe, where there is one."""
 
 _lock: Any = held_while_forking(threading.RLock())
 _open: set[Any] = set()

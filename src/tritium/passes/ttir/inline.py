@@ -76,9 +76,7 @@ class _Inliner:
 
     def finish(self, name: str, path: tuple[str, ...]) -> None:
         """Inline all calls in a function, its callees' calls first."""
-        if name in path:
-            chain = " -> ".join([*path[path.index(name) :], name])
-            raise RecursiveCall(f"a kernel cannot call itself: {chain}; recursion has no bound")
+        _check_path(name, path)
         if name in self.finished:
             return
         for call in self.calls[name]:
@@ -92,12 +90,15 @@ class _Inliner:
 
     def finish_partitions(self, function: FuncOp) -> None:
         """Inline all calls in regions that run at the same time, and those in what they call."""
-        calls = [call for call in calls_in(function) if _runs_beside_others(call)]
+        beside = [call for call in calls_in(function) if _runs_beside_others(call)]
+        calls = [(call, (function.sym_name,)) for call in beside]
         while calls:
-            call = calls.pop()
-            callee = self.functions.get(call.callee)
+            call, path = calls.pop()
+            name = call.callee
+            _check_path(name, path)
+            callee = self.functions.get(name)
             if callee is not None and structure(callee):
-                calls += _calls(self.inline(call, callee))
+                calls += [(inner, (*path, name)) for inner in _calls(self.inline(call, callee))]
 
     def inline(self, call: CallOp, callee: FuncOp) -> list[Operation]:
         """Replace a call; returns all ops that are in its place."""
@@ -115,6 +116,13 @@ class _Inliner:
         erase(call)
         self.changed = True
         return ops
+
+
+def _check_path(name: str, path: tuple[str, ...]) -> None:
+    """Refuse a call of a function by way of itself."""
+    if name in path:
+        chain = " -> ".join([*path[path.index(name) :], name])
+        raise RecursiveCall(f"a kernel cannot call itself: {chain}; recursion has no bound")
 
 
 def _calls(ops: Sequence[Operation]) -> list[CallOp]:
