@@ -34,7 +34,10 @@ def _check_threads(whole: LinearLayout, part: LinearLayout) -> None:
     ):
         raise ValueError("lane and warp dim basis must match between source and destination layout")
     for layout, axis in product((whole, part), range(len(whole.out_names))):
-        apart = sum({basis[axis] for name in others for basis in layout.bases(name)})
+        apart = 0
+        for name in others:
+            for basis in layout.bases(name):
+                apart |= basis[axis]
         if any(basis[axis] & apart for basis in layout.bases(REGISTER)):
             raise ValueError(f"threads and registers share digits of coordinates along axis {axis}")
 
