@@ -196,7 +196,7 @@ def untiled(
     )
     return SimpleNamespace(
         a=left, b=right, results=[result], k=k, location="here", has_scales=False,
-        inputPrecision=InputPrecision.IEEE,
+        inputPrecision=InputPrecision.IEEE, attributes={},
     )  # fmt: skip
 
 

@@ -52,6 +52,14 @@ PLACED = [
         ttgir.InThreadTransposeOp, ir.tensor_of((4, 32), ir.i32, ROWS),
         result=ir.tensor_of((4, 32), ir.i32, COLUMNS),
     ),
+    built(
+        ttgir.ExtractSliceOp, ir.tensor_of((4, 64), ir.i32, ROWS), static_offsets=(0, 32),
+        result=ir.tensor_of((4, 32), ir.i32, ROWS),
+    ),
+    ttgir.ConcatOp.build(
+        Block(arg_types=[ir.tensor_of((4, 32), ir.i32, ROWS)] * 2).args,
+        result=ir.tensor_of((4, 64), ir.i32, ROWS),
+    ),
 ]
 SUMS = [
     built(arith.AddIOp, I32, I32),

@@ -43,7 +43,7 @@ class Movement(Enum):
     """The order of elements in the results of an op that only moves elements of its operands."""
 
     IN_ORDER = "in row-major order, each once or repeated along axes"
-    REORDERED = "in another order"
+    REORDERED = "in another order, or not all of them"
 
 
 class ControlEdge(NamedTuple):

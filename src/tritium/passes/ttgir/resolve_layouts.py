@@ -75,9 +75,13 @@ class InferCoalescedEncodings(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         found, processor = _Found(CoalescedEncoding), processor_of(module)
-        for op in list(module.walk()):
-            if isinstance(op, SetAutoLayoutOp) and op.result.first_use is None:
-                erase(op)  # nothing would decide its layout
+        unused = [
+            op for op in module.walk()
+            if isinstance(op, SetAutoLayoutOp) and op.result.first_use is None
+            and isinstance(ir.encoding_of(op.result.type), CoalescedEncoding)
+        ]  # fmt: skip
+        for op in unused:
+            erase(op)  # nothing would decide its layout
         for function in functions(module):
             analysis = AxisAnalysis(function, assume_no_wrap=True)
             for op in function.walk():
@@ -88,7 +92,7 @@ class InferCoalescedEncodings(Pass):
                     chosen = access_encoding(op, analysis, processor, threads_at(op), cluster)
                     found.decide(op.operands[0], chosen, op)
         found.apply(module)
-        return bool(found.encodings)
+        return bool(unused or found.encodings)
 
 
 class _Found:

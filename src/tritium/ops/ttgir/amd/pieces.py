@@ -28,7 +28,7 @@ class ExtractSliceOp(Op):
     elements of the part already."""
 
     name = "amdg.extract_slice"
-    movement = Movement.IN_ORDER
+    movement = Movement.REORDERED  # elements are left out
     memory_operands = ("src",)
     syntax = "$src ~ $static_offsets attrs : type(src) to type(result)"
     src = operand()
