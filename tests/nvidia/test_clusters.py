@@ -256,4 +256,5 @@ def test_what_is_in_another_blocks_memory_is_written_there(fresh_cache: Path) ->
     )
     text = kernel_text(body, "%x: !tt.ptr<f32>", head=head)
     found, _ = lowered(text.replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2'))
-    assert "st.shared::cluster" in found
+    begun, *stores = found.split("st.shared::cluster")
+    assert "barrier.cluster" in begun and len(stores) == 2

@@ -162,6 +162,12 @@ class Op(DeclaredOp):
         return False
 
     @property
+    def stores_to_blocks(self) -> bool:
+        """Whether the op's threads write to the shared memory of other thread blocks of the
+        cluster, which must have begun then."""
+        return False
+
+    @property
     def synchronizes(self) -> bool:
         """True if all threads of the program come to the op, and all memory is as they left it,
         before one of them executes it."""

@@ -17,13 +17,21 @@ from tritium.codegen.gpu.control import lower_function
 from tritium.codegen.gpu.demand import Demand
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.memory.frames import Frames, fitted_frames, frames
-from tritium.codegen.gpu.partitions import enter, plan_of, with_memory, write_workers
+from tritium.codegen.gpu.partitions import (
+    Plan,
+    Registers,
+    enter,
+    plan_of,
+    with_memory,
+    write_workers,
+)
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
 from tritium.codegen.llvm.debug_info import DebugInfo
 from tritium.codegen.llvm.writer import Function, Module, const
 from tritium.ir import types as ir
 from tritium.ops.attributes import DIVISIBILITY, NUM_CTAS, NUM_WARPS, PLAIN_DESCRIPTORS
+from tritium.ops.base import Op
 from tritium.ops.ttir.extern import ExternElementwiseOp
 
 
@@ -70,7 +78,7 @@ def lower_to_llvm(
             if plan is not None:
                 context.barrier_number, context.plan = 0, plan
                 context.cluster_place = plan.clusters
-            workers = "" if plan is None or op is not kernel else enter(context, plan, registers)
+            workers = _begin(context, op, plan, registers) if op is kernel else ""
             _body(context, op, placed.of[op].allocation, share)
             if plan is not None and workers:
                 write_workers(context, plan, workers, registers)
@@ -87,6 +95,15 @@ def lower_to_llvm(
     }  # fmt: skip
     hardware.finish(out)
     return out.text(), facts
+
+
+def _begin(c: Context, kernel: Any, plan: Plan | None, registers: Registers | None) -> str:
+    """Write the beginning of a kernel; returns the label of its workers, if it has any."""
+    stores = any(isinstance(op, Op) and op.stores_to_blocks for op in kernel.parent_op().walk())
+    waits = plan is not None and plan.clusters is not None  # in `enter`
+    if c.num_ctas > 1 and stores and not waits:
+        c.hardware.barriers.cluster(c)  # the others must have begun
+    return "" if plan is None else enter(c, plan, registers)
 
 
 def shared_bytes(module: Any, hardware: Hardware) -> int:

@@ -42,6 +42,7 @@ from tritium.ops.ttgir.types import (
     check_run,
     check_same_tile,
     has_all,
+    has_just,
     memdesc_of,
     route_of_loads,
     route_of_stores,
@@ -114,9 +115,13 @@ class LocalAllocOp(Op):
     @property
     def reaches_blocks(self) -> bool:
         memory = self.result_types[0]
-        return self.src is not None and not has_all(
+        return self.src is not None and not has_just(
             blocks_of_tile(self.src.type), blocks_of_memory(memory)
         )
+
+    @property
+    def stores_to_blocks(self) -> bool:
+        return self.reaches_blocks
 
     def own_effects(self) -> Effects:
         filled = (writes(SHARED, "result"),) if self.src is not None else ()
@@ -196,7 +201,11 @@ class LocalStoreOp(Op):
     @property
     def reaches_blocks(self) -> bool:
         memory, tile = self.dst.type, self.src.type
-        return not has_all(blocks_of_tile(tile), blocks_of_memory(memory))
+        return not has_just(blocks_of_tile(tile), blocks_of_memory(memory))
+
+    @property
+    def stores_to_blocks(self) -> bool:
+        return self.reaches_blocks
 
     def evaluate(self, context: Context, src: Any, dst: Buffer) -> None:
         assert not isinstance(src, Pending)

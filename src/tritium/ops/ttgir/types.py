@@ -245,6 +245,11 @@ def has_all(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
     return all(not any(basis) or need[i : i + 1] == [basis] for i, basis in enumerate(have))
 
 
+def has_just(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
+    """Whether each block of the cluster has what it needs, and nothing that others need."""
+    return has_all(have, need) and has_all(need, have)
+
+
 def route_of_stores(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks: one that has elements of a tile for the memory of the other. Of blocks with
     copies the first has them."""
