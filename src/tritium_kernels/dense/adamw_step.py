@@ -123,7 +123,7 @@ def adamw_(
     """
     tensors = parameter, gradient, first, second
     key = None if torch.compiler.is_compiling() else _sign_one(*tensors)
-    known = _known_one.get(key)  # pyright: ignore[reportArgumentType]
+    known = None if key is None else _known_one.get(key)
     if known is None:
         gradients = {"gradient": gradient, "first": first, "second": second}
         check_operands("adamw_", "parameter", parameter, gradients)
