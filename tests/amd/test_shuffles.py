@@ -145,7 +145,8 @@ def test_reductions_in_a_wave(arch: str, wanted: dict[str, int]) -> None:
     (0x07040300, 0x01048180), (0x0B0A0908, 0x00FFFFFF), (0xFF0D0C05, 0xFFFF0083),
 ])  # fmt: skip
 def test_selectors_of_perm(selector: int, wanted: int) -> None:
-    """Of bytes 80, 90, 11, 81 (the second word's), 04, 83, 02, 01 (the first's)."""
+    """The bytes 80, 90, 11, 81 of the second word and 04, 83, 02, 01 of the first are chosen by
+    their numbers; further numbers give signs, 00 and FF."""
     first, second, chosen = (np.array([word], np.uint32) for word in (
         0x01028304, 0x81119080, selector))  # fmt: skip
     found = perm(SimpleNamespace(lanes=2), None, first, second, chosen)

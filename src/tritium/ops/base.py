@@ -163,7 +163,7 @@ class Op(DeclaredOp):
 
     @property
     def stores_to_blocks(self) -> bool:
-        """Whether the op's threads write to the shared memory of other thread blocks of the
+        """True if the op's threads write to the shared memory of other thread blocks of the
         cluster, which must have begun then."""
         return False
 

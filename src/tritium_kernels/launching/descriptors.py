@@ -22,13 +22,13 @@ def is_readable(x: Tensor) -> bool:
 
 
 def _has_engine(x: Tensor) -> bool:
-    """Whether x's device has an engine that can read from x's address on."""
+    """True if x's device has an engine that can read from x's address on."""
     return device_class(x.device) in COPY_ENGINES and not x.data_ptr() % 16
 
 
 @lru_cache(maxsize=4096)
 def _is_regular(size: int, shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the engine can read blocks of tensors with elements of so many bytes."""
+    """True if the engine can read blocks of tensors with elements of so many bytes."""
     *outer, last = strides
     if size > 2 or last != 1 or 0 in shape:
         return False

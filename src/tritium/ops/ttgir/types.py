@@ -240,13 +240,13 @@ def blocks_of_tile(tile: ir.Type) -> list[list[int]]:
 
 
 def has_all(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
-    """Whether each block of the cluster has all that it needs, both by the coordinates that the
+    """True if each block of the cluster has all that it needs, both by the coordinates that the
     bits of its number add."""
     return all(not any(basis) or need[i : i + 1] == [basis] for i, basis in enumerate(have))
 
 
 def has_just(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
-    """Whether each block of the cluster has what it needs, and nothing that others need."""
+    """True if each block of the cluster has what it needs, and nothing that others need."""
     return has_all(have, need) and has_all(need, have)
 
 

@@ -75,7 +75,7 @@ class AssemblyOp(Op):
 
 
 def _is_number(type: ir.Type) -> bool:
-    """Whether values of a type are numbers or addresses, and no pieces of on-chip memory."""
+    """True of the types of numbers and addresses, not of pieces of on-chip memory."""
     element = ir.element_type(type)
     return ir.is_float(element) or ir.is_integer(element) or ir.is_pointer(element)
 
