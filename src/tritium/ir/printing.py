@@ -141,7 +141,9 @@ class IRPrinter(Printer):
     def print_attribute(self, attribute: Attribute) -> None:
         """Print an attribute or type; locations as `loc(#alias)`."""
         key = id(attribute)
-        known = self._same.get(key) or _PLAIN.get(key)
+        known = _PLAIN.get(key)
+        if known is None and (known := self._same.get(key)) is not None:
+            self._aliases_used += 1  # perhaps
         if known is not None:
             self._parts.append(known[1])
             return
@@ -153,11 +155,12 @@ class IRPrinter(Printer):
         else:
             self._print_text(attribute)
         text = "".join(self._parts[start:])
-        self._same[key] = attribute, text
         if aliases == self._aliases_used and len(text) < _LONG and "\n" not in text:
             if len(_PLAIN) >= _MOST:
                 _PLAIN.clear()
             _PLAIN[key] = attribute, text
+        else:
+            self._same[key] = attribute, text
 
     def _print_alias(self, attribute: Attribute, alias: str) -> None:
         self._aliases_used += 1
