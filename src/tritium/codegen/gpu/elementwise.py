@@ -6,6 +6,7 @@ A rule takes the context, the op and one value for each operand, and returns the
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
 
@@ -36,11 +38,14 @@ def repeating_bits(axis_info: Callable[[SSAValue], Any], value: SSAValue) -> int
     constancy = axis_info(value).constancy
     if all(n == 1 for n in constancy):
         return 0
-    mask = 0
-    for bit, basis in enumerate(layout_of(value.type).bases(REGISTER)):
-        if all(step < n for step, n in zip(basis, constancy, strict=True)):
-            mask |= 1 << bit
-    return mask
+    return _within(layout_of(value.type), constancy)
+
+
+@functools.lru_cache(maxsize=1024)
+def _within(layout: LinearLayout, sizes: tuple[int, ...]) -> int:
+    """The register bits that stay in a block of these sizes."""
+    bases = enumerate(layout.bases(REGISTER))
+    return sum(1 << bit for bit, basis in bases if all(map(operator.lt, basis, sizes)))
 
 
 def first_of_equal(used: int, repeating: int, count: int) -> int:

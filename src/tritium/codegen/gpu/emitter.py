@@ -196,6 +196,8 @@ class Emitter(ABC):
     ) -> Value:
         """Inline assembly. `result` may be a struct type, whose members `members` takes apart."""
         flags = "sideeffect " if effects else ""
+        if len(result) > _LONG_TYPE:
+            result = self.f.module.named_type(result)
         call = (
             f'call {result} asm {flags}"{text}", "{constraints}"'
             f"({', '.join(map(str, arguments))}) {self.convergent}"
@@ -300,6 +302,8 @@ class Emitter(ABC):
         return self.f.cast("bitcast", value, type)
 
 
+_LONG_TYPE = 64
+"""Characters of a struct type from which on it gets a name."""
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 
 
