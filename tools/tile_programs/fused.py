@@ -69,12 +69,21 @@ class _Grid:
         block: rows, columns and depth of a tile.
         size: rows, columns and depth of the whole.
         row, column: the numbers of each program's tile.
+        way: how operands are read, by preference: through `pointers` that move, a `block` pointer,
+            or by an `index`; as they are if `plain`.
     """
 
     block: tuple[int, int, int]
     size: tuple[int, int, int]
     row: np.ndarray
     column: np.ndarray
+    way: str
+    plain: bool
+
+    def ways(self, p: Program) -> str:
+        """The way of one operand."""
+        others = ("pointers", "block", "index")
+        return self.way if p.source.random() < 0.9 else p.source.choice(others)
 
 
 def _grid(p: Program, lines: _Lines) -> _Grid:
@@ -93,7 +102,8 @@ def _grid(p: Program, lines: _Lines) -> _Grid:
     row, column = first + within % height, within // height
     lines.add(f"row, column = tl.swizzle2d(pid // {columns}, pid % {columns}, {rows}, {columns}, "
            f"{group})")  # fmt: skip
-    return _Grid(block, size, row, column)
+    way = s.choice(("pointers", "pointers", "block", "index"))
+    return _Grid(block, size, row, column, way, s.random() < 0.6)
 
 
 @dataclass(frozen=True)
@@ -141,63 +151,91 @@ def _operand(p: Program, g: _Grid, is_b: bool, dtype: np.dtype, packed: int = 1)
     places = (k // packed)[None, :, None] * step_k + at[:, None, :] * step
     data = pointer.base.read(np.where(active, places, 0), active)
     assert data is not None  # the array is new
-    by_block = not wraps and packed == 1 and s.random() < 0.3
-    make = _through_block if by_block else _by_pointers
-    lines = make(p, g, pointer, letter, (step_k, step), bool(active.all()), wraps, packed)
+    way = g.ways(p)
+    make = _through_block if way == "block" and not wraps and packed == 1 else _by_pointers
+    place = _Place(pointer, letter, (step_k, step), bool(active.all()), wraps, packed, way)
+    lines = make(p, g, place)
     return _Operand(*lines, data)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an operand is in memory.
+
+    Attributes:
+        letter: its name.
+        steps: between neighbours along K and along the other axis.
+        inside: True if no tile has places beside the matrix.
+        wraps: True if indices along the other axis wrap around.
+        packed: as of `_operand`.
+        way: as of `_Grid`.
+    """
+
+    pointer: Pointer
+    letter: str
+    steps: tuple[int, int]
+    inside: bool
+    wraps: bool
+    packed: int
+    way: str
+
+    @property
+    def axis(self) -> int:
+        """The axis of the product that is not K."""
+        return 1 if self.letter == "b" else 0
+
+    @property
+    def tile(self) -> str:
+        """The number of the program's tile along that axis."""
+        return "column" if self.letter == "b" else "row"
 
 
 _Texts = tuple[list[str], list[str], list[str]]
 
 
-def _through_block(
-    p: Program, g: _Grid, pointer: Pointer, letter: str, steps: tuple[int, int], inside: bool,
-    wraps: bool, packed: int,
-) -> _Texts:  # fmt: skip
-    axis = 1 if letter == "b" else 0
-    block, tile = g.block[axis], "column" if letter == "b" else "row"
-    shape, start, size = [g.size[2], g.size[axis]], ["0", f"{tile} * {block}"], [g.block[2], block]
-    stride, order = list(steps), [1, 0] if steps[1] == 1 else [0, 1]
-    ahead = [str(g.block[2]), "0"]
-    if letter == "a":
+def _through_block(p: Program, g: _Grid, of: _Place) -> _Texts:
+    block = g.block[of.axis]
+    shape, start = [g.size[2], g.size[of.axis]], ["0", f"{of.tile} * {block}"]
+    size, stride, ahead = [g.block[2], block], list(of.steps), [str(g.block[2]), "0"]
+    order = [1, 0] if of.steps[1] == 1 else [0, 1]
+    if of.letter == "a":
         shape, start, size, stride, ahead = (x[::-1] for x in (shape, start, size, stride, ahead))
         order = [1 - x for x in order]
     texts = [p.scalar(x) if p.source.random() < 0.3 else str(x) for x in shape]
-    check = "" if inside else ", boundary_check=(0, 1), padding_option='zero'"
-    name = f"{letter}_block"
-    before = [f"{name} = tl.make_block_ptr({pointer.name}, ({', '.join(texts)}), {tuple(stride)}, "
-              f"({', '.join(start)}), {tuple(size)}, {tuple(order)})"]  # fmt: skip
-    return (before, [f"{letter} = tl.load({name}{check})"],
+    check = "" if of.inside else ", boundary_check=(0, 1), padding_option='zero'"
+    name = f"{of.letter}_block"
+    before = f"{name} = tl.make_block_ptr({of.pointer.name}, ({', '.join(texts)}), "
+    before += f"{tuple(stride)}, ({', '.join(start)}), {tuple(size)}, {tuple(order)})"
+    return ([before], [f"{of.letter} = tl.load({name}{check})"],
             [f"{name} = tl.advance({name}, ({', '.join(ahead)}))"])  # fmt: skip
 
 
-def _by_pointers(
-    p: Program, g: _Grid, pointer: Pointer, letter: str, steps: tuple[int, int], inside: bool,
-    wraps: bool, packed: int,
-) -> _Texts:  # fmt: skip
-    s, depth = p.source, g.block[2]
-    axis = 1 if letter == "b" else 0
-    tile = "column" if letter == "b" else "row"
+def _by_pointers(p: Program, g: _Grid, of: _Place) -> _Texts:
+    s, depth, letter = p.source, g.block[2], of.letter
     down, across = (":, None", "None, :") if letter == "b" else ("None, :", ":, None")
-    held = [p.scalar(x) if s.random() < 0.4 else str(x) for x in steps]
-    wrapped = f" % {p.scalar(g.size[axis])}" if wraps else ""
+    held = [p.scalar(x) if s.random() < 0.4 else str(x) for x in of.steps]
+    wrapped = f" % {p.scalar(g.size[of.axis])}" if of.wraps else ""
     at, k = f"{letter}_at", f"{letter}_k"
-    before = [f"{at} = ({tile} * {g.block[axis]} + tl.arange(0, {g.block[axis]})){wrapped}",
+    numbers = f"tl.arange(0, {g.block[of.axis]})"
+    before = [f"{at} = ({of.tile} * {g.block[of.axis]} + {numbers}){wrapped}",
               f"{k} = tl.arange(0, {depth})"]  # fmt: skip
-    masks = []
-    if not inside or s.random() < 0.2:
-        masks.append(f"(t * {depth} + {k}[{down}] < {p.scalar(g.size[2])})")
-        masks += [] if wraps else [f"({at}[{across}] < {p.scalar(g.size[axis])})"]
+    masks = list[str]()
+    if not of.inside or s.random() < 0.2:
+        limit = p.scalar(g.size[2])
+        masks.append(s.choice((f"(t * {depth} + {k}[{down}] < {limit})",
+                               f"({k}[{down}] < {limit} - t * {depth})")))  # fmt: skip
+        masks += [] if of.wraps else [f"({at}[{across}] < {p.scalar(g.size[of.axis])})"]
     masked = f", mask={' & '.join(masks)}, other=0" if masks else ""
-    unpacked = "" if packed == 1 else f" // {packed}"
+    unpacked = "" if of.packed == 1 else f" // {of.packed}"
     along = f"{at}[{across}] * {held[1]}"
-    if s.random() < 0.5:
+    if of.way == "pointers":
         name = f"{letter}_ptrs"
-        before.append(f"{name} = {pointer.name} + ({k}[{down}]{unpacked} * {held[0]} + {along})")
-        after = [f"{name} += {depth // packed} * {held[0]}"]
+        start = f"{k}[{down}]{unpacked} * {held[0]} + {along}"
+        before.append(f"{name} = {of.pointer.name} + ({start})")
+        after = [f"{name} += {depth // of.packed} * {held[0]}"]
         return before, [f"{letter} = tl.load({name}{masked})"], after
     index = f"(t * {depth} + {k}[{down}]){unpacked}"
-    place = f"{pointer.name} + {index} * {held[0]} + {along}"
+    place = f"{of.pointer.name} + {index} * {held[0]} + {along}"
     return before, [f"{letter} = tl.load({place}{masked})"], []
 
 
@@ -206,7 +244,7 @@ def _before(
 ) -> tuple[_Operand, list[str], np.ndarray]:  # fmt: skip
     """An operand, lines that change its tile before the product, and the tile's numbers then."""
     s, name = p.source, "b" if is_b else "a"
-    kind = s.choice(("plain", "plain", "plain", "changed", "widened", "pairs"))
+    kind = "plain" if g.plain else s.choice(("plain", "changed", "widened", "pairs"))
     if kind == "widened" and dtype in _WIDENED:
         operand = _operand(p, g, is_b, s.choice((I8, I8, np.dtype(np.uint8))))
         numbers = operand.data.astype(np.int64) & 7
