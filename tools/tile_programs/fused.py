@@ -24,12 +24,11 @@ _TYPES = (F32, F32, F16, BFLOAT16, BFLOAT16, I8, I8, F64, E4M3, E5M2)
 _WIDENED = (F32, F16, BFLOAT16)
 """Types that a matrix of int8 or of pairs of 4 bits is converted to before the product."""
 _SIZES = (16, 16, 32, 64)
-
-
 _WORDS = re.compile(
     r"\b(row|column|total|[abtrc]|[ab]_(block|at|k|ptrs)|bias|bias_at|rows|columns|depth|limit|"
     r"query|scores|legal|new|weights|factor|value)\b"
 )
+"""Names of the kernel that statements of this module give."""
 
 
 @dataclass
@@ -80,8 +79,8 @@ class _Grid:
     way: str
     plain: bool
 
-    def ways(self, p: Program) -> str:
-        """The way of one operand."""
+    def way_of_operand(self, p: Program) -> str:
+        """The way in which one operand is read: mostly as the other."""
         others = ("pointers", "block", "index")
         return self.way if p.source.random() < 0.9 else p.source.choice(others)
 
@@ -101,7 +100,7 @@ def _grid(p: Program, lines: _Lines) -> _Grid:
     within = number % (group * columns)
     row, column = first + within % height, within // height
     lines.add(f"row, column = tl.swizzle2d(pid // {columns}, pid % {columns}, {rows}, {columns}, "
-           f"{group})")  # fmt: skip
+              f"{group})")  # fmt: skip
     way = s.choice(("pointers", "pointers", "block", "index"))
     return _Grid(block, size, row, column, way, s.random() < 0.6)
 
@@ -151,7 +150,7 @@ def _operand(p: Program, g: _Grid, is_b: bool, dtype: np.dtype, packed: int = 1)
     places = (k // packed)[None, :, None] * step_k + at[:, None, :] * step
     data = pointer.base.read(np.where(active, places, 0), active)
     assert data is not None  # the array is new
-    way = g.ways(p)
+    way = g.way_of_operand(p)
     make = _through_block if way == "block" and not wraps and packed == 1 else _by_pointers
     place = _Place(pointer, letter, (step_k, step), bool(active.all()), wraps, packed, way)
     lines = make(p, g, place)
@@ -294,7 +293,7 @@ def grouped(p: Program) -> bool:
         lines.add(*(f"    {line}" for line in (*operand.load, *changes)))
     adds = s.random() < 0.2
     lines.add(f"    total {'+=' if adds else '='} tl.dot(a, b, {'' if adds else 'total, '}"
-           f"out_dtype={LANGUAGE[result]}, input_precision='ieee')")  # fmt: skip
+              f"out_dtype={LANGUAGE[result]}, input_precision='ieee')")  # fmt: skip
     for operand, _, _ in sides:
         lines.add(*(f"    {line}" for line in operand.after))
     total = _changed(lines, g, total)
@@ -363,7 +362,7 @@ def _keep(lines: _Lines, g: _Grid, total: np.ndarray, dtype: np.dtype) -> None:
                                     f"(c[None, :] < {p.scalar(columns)})")  # fmt: skip
     texts = [p.scalar(x) if s.random() < 0.4 else str(x) for x in steps]
     lines.add(f"tl.store({pointer.name} + r[:, None] * {texts[0]} + c[None, :] * {texts[1]}, "
-           f"total.to({LANGUAGE[dtype]}){mask})")  # fmt: skip
+              f"total.to({LANGUAGE[dtype]}){mask})")  # fmt: skip
 
 
 @dataclass(frozen=True)
