@@ -250,13 +250,18 @@ class Emitter(ABC):
         instruction."""
         word = word_type(parts[0].type, len(parts))
         words = self.pack(parts, word)
-        value = words[0]
-        if len(words) > 1:
-            value = Value(f"<{len(words)} x {word}>", "poison")
-            for i, part in enumerate(words):
-                value = self.f.insert(value, part, i)
+        value = self.vector(words)
         size = bits_of(word) * len(words) // 8
         self.f.line(f"store {flags}{value}, {pointer}, align {size}{metadata}")
+
+    def vector(self, values: Sequence[Value]) -> Value:
+        """Values as a vector; one alone as it is."""
+        if len(values) == 1:
+            return values[0]
+        found = Value(f"<{len(values)} x {values[0].type}>", "poison")
+        for lane, value in enumerate(values):
+            found = self.f.insert(found, value, lane)
+        return found
 
     def pack(self, parts: Sequence[Value], word: str) -> list[Value]:
         """Neighbouring elements put together into words: four half as two i32."""
@@ -269,10 +274,7 @@ class Emitter(ABC):
             chosen = tuple(parts[start : start + per_word])
             whole = self._words.get(chosen)
             if whole is None or whole.type != word:
-                vector = Value(f"<{per_word} x {element}>", "poison")
-                for lane, part in enumerate(chosen):
-                    vector = self.f.insert(vector, part, lane)
-                whole = self.f.cast("bitcast", vector, word)
+                whole = self.f.cast("bitcast", self.vector(chosen), word)
             words.append(whole)
         return words
 

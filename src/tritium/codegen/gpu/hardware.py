@@ -481,9 +481,9 @@ class Hardware(ABC):
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
 
-    def casts_in_pairs(self, source: str, target: str) -> bool:
-        """Tell conversions of floats, by names of `FORMATS`, that take two as a vector."""
-        return False
+    def cast_together(self, source: str, target: str) -> int:
+        """How many floats a conversion, by names of `FORMATS`, takes as a vector: a power of 2."""
+        return 1
 
     def finish(self, module: Module) -> None:
         """Add to an LLVM module whose functions are written."""

@@ -272,10 +272,12 @@ class AMDGPU(Hardware):
         self._attributes = " ".join([self.function_attributes, *named])
         return self._attributes
 
-    def casts_in_pairs(self, source: str, target: str) -> bool:
-        """True of 8-bit formats that integer arithmetic widens."""
+    def cast_together(self, source: str, target: str) -> int:
+        """Two of an 8-bit format that integer arithmetic widens; four where bytes are moved."""
         by_integers = source.startswith("fp8") and source not in formats_of(self.arch)
-        return by_integers and target == "fp16"
+        if not by_integers or target != "fp16":
+            return 1
+        return 4 if source == "fp8e5" else 2
 
     def finish(self, module: Module) -> None:
         """State what a kernel that calls no other function does without: LLVM's pipeline finds it

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tritium.backends.amd.matrix import FLOAT8_FORMATS, SCALED_FORMATS, Instruction, MatrixCores
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vector
+from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.pieces import register_coordinates
@@ -46,7 +46,7 @@ class MatrixProducts:
         places = register_coordinates(part)
         for *batch, m, n in sorted({(*b, m - m % rows, n - n % columns) for *b, m, n in held}):
             registers = [held[(*batch, (m + i) % height, (n + j) % width)] for i, j in places]
-            total = _vector(c, [out[r] for r in registers])
+            total = c.vector([out[r] for r in registers])
             for a, b in zip(left[(*batch, m)], right[(*batch, n)], strict=True):
                 total = _pinned(c, op, total)
                 total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
@@ -195,17 +195,7 @@ def _operand(c: Context, values: Sequence[Value], type: str) -> Value:
     """Neighbours as one operand."""
     word = scalar(type)
     if bits_of(word) <= bits_of(values[0].type):
-        return _vector(c, [c.as_type(v, word) for v in values])
-    packed = c.f.cast("bitcast", _vector(c, values), type)
+        return c.vector([c.as_type(v, word) for v in values])
+    packed = c.f.cast("bitcast", c.vector(values), type)
     assert lanes(type) * bits_of(word) == len(values) * bits_of(values[0].type)
     return packed
-
-
-def _vector(c: Context, values: Sequence[Value]) -> Value:
-    """Values as a vector; one alone as it is."""
-    if len(values) == 1:
-        return values[0]
-    found = Value(vector(values[0].type, len(values)), "poison")
-    for lane, value in enumerate(values):
-        found = c.f.insert(found, value, lane)
-    return found
