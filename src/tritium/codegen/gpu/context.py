@@ -73,6 +73,7 @@ class Context(Emitter):
         rounds: for changes of layout that work in rounds, log2 of how many.
         barriers: ops before which all warps must synchronize, and whether the tensor cores (the
             async proxy) read what was written.
+        iteration: the index of the innermost `for` loop around the op; None outside of loops.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
         demand: the mask of the registers of a tile that are used.
         line_of: the debug metadata of an op's instructions.
@@ -102,6 +103,7 @@ class Context(Emitter):
         default_factory=dict[tuple[Value, ...], Value]
     )
     libraries: set[str] = field(default_factory=set[str])
+    iteration: Value | None = None
     tensor_columns: int = 0
     sharing: frozenset[str] = frozenset()
     share: Any = None
@@ -192,6 +194,11 @@ class Context(Emitter):
         found = tuple(self.f.extract(joined, lane) for lane in range(lanes(joined.type)))
         self.vectors[found] = joined
         return found
+
+    def anew(self, value: Value) -> Value:
+        if self.iteration is None or not self.hardware.computes_again:
+            return value
+        return self.hardware.handed_on(self, value, self.iteration)
 
     # Thread blocks
 

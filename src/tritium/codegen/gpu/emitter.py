@@ -62,6 +62,10 @@ class Emitter(ABC):
         self.warp = self.f.op("lshr", thread, self.i32(self.lane_bits))
         self._parts.clear()
 
+    @abstractmethod
+    def anew(self, value: Value) -> Value:
+        """The value; what is computed from it in a loop is computed in each iteration."""
+
     @property
     @abstractmethod
     def block(self) -> Value:
@@ -155,10 +159,12 @@ class Emitter(ABC):
             part = self.merge(part, further, bool(reached & bits))
             reached |= bits
         columns, size = place.columns_of(REGISTER), max(bits_of(element) // 8, 1)
+        offsets = [gf2.apply(columns, register) for register in registers]
+        if len({offset & reached for offset in offsets}) > 1:
+            part = self.anew(part)
         starts: dict[int, Value] = {}
         result: list[Value] = []
-        for register in registers:
-            offset = gf2.apply(columns, register)
+        for offset in offsets:
             mixed = offset & reached
             if mixed not in starts:
                 index = self.f.op("xor", part, self.i32(mixed)) if mixed else part
