@@ -53,7 +53,7 @@ def first_of_equal(used: int, repeating: int, count: int) -> int:
 
 
 def computed_together(c: Context, op: Any) -> int:
-    """How many neighbouring registers of an op are computed as a vector: a power of 2."""
+    """The number of neighbouring registers of an op that are computed as a vector: a power of 2."""
     kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
     if type(op) in CASTS:
         return c.hardware.cast_together(*(FORMATS[kind] for kind in kinds))

@@ -481,7 +481,8 @@ class Hardware(ABC):
         """Write what an LLVM module needs once: flags, say."""
 
     def cast_together(self, source: str, target: str) -> int:
-        """How many floats a conversion, by names of `FORMATS`, takes as a vector: a power of 2."""
+        """The number of floats that a conversion, by names of `FORMATS`, takes as a vector: a power
+        of 2."""
         return 1
 
     def handed_on(self, e: Emitter, value: Value, iteration: Value | None = None) -> Value:
