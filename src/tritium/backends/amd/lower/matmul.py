@@ -39,6 +39,7 @@ class MatrixProducts:
             raise c.unsupported(op, f"{kind} in {encoding}; the target has {unit}")
         out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
         part = encoding.instruction(*axes).transpose_outs(axes)
+        rows, columns = (part.out_size(axis) for axis in axes)
         held = {place: r for r, place in enumerate(register_coordinates(layout_of(result)))}
         operands = self._scaled_operands if op.has_scales else _operands
         left, right = operands(c, op, chosen)
@@ -58,7 +59,7 @@ class MatrixProducts:
     def _scaled_operands(self, c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
         """Scales of a lane are in one word, of which MFMA takes one, and WMMA all."""
         found: list[Fragments] = []
-        wmma = self._unit.family == "wmma"
+        wmma, encoding = self._unit.family == "wmma", op.results[0].type.encoding
         run = 16 if ".scale16." in chosen.intrinsic else SCALED_RUN
         step, size = chosen.k // run, chosen.k // run if wmma else 4
         given = [ir.element_type(s.type) for s in (op.a_scale, op.b_scale) if s is not None]
@@ -69,11 +70,13 @@ class MatrixProducts:
         ):
             lane = chosen.k // self._unit.parts_of_k(chosen.rows)
             count = lane // 2 if format is ScaleFormat.E2M1 else lane
-            whole = replace(chosen, operand=f"<{count // 4} x i32>", count=count)
-            numbers, words = _fragments(c, value, index, whole), _scales(c, scale, size, wmma)
+            rows: int = encoding.rows_of(index == 0) if wmma else 16
+            whole = replace(chosen, operand=f"<{count * rows // 64} x i32>", count=count)
+            numbers = _fragments(c, value, index, whole, rows // 16)
+            words = _scales(c, scale, size, wmma)
             places = [(*row, n * step) for row, parts in numbers.items() for n in range(len(parts))]
             if scale is not None and any(place not in words for place in places):
-                wanted = self._unit.scales(op, op.results[0].type.encoding, index)
+                wanted = self._unit.scales(op, encoding, index)
                 raise c.unsupported(op, f"scales in {scale.type.encoding}; {wanted} is required")
             found.append({
                 row: [
@@ -111,6 +114,8 @@ class MatrixProducts:
             full = ".".join([name, *types])
             return c.f.call(total.type, full, a.value, b.value, total, *formats, *scales)
         numbers = [v for f, p in zip(formats, (a, b), strict=True) for v in (f, p.value)]
+        if name.endswith(".f4"):
+            numbers = [a.value, b.value]
         scales = [v for p in (a, b) for v in (c.i32(p.byte), c.i32(p.kind), p.scale)]
         full = ".".join([name, mangle(total.type), *types])
         no = const("i1", 0)
@@ -176,18 +181,24 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
     return found
 
 
-def _fragments(c: Context, value: Any, k_first: int, chosen: Instruction) -> Fragments:
-    """An operand's registers as instructions take them."""
+def _fragments(
+    c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1
+) -> Fragments:
+    """An operand's registers as instructions take them; `count`: of so many rows, 16 apart."""
     tile = c.tile(value)
-    found: dict[tuple[int, ...], list[tuple[int, Value]]] = {}
+    found: dict[tuple[int, ...], dict[int, list[tuple[int, Value]]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):
         *batch, outer, k = (*place[:-2], *(reversed(place[-2:]) if k_first else place[-2:]))
-        found.setdefault((*batch, outer), []).append((k, register))
+        first = outer if count == 1 else outer - outer % (16 * count)
+        found.setdefault((*batch, first), {}).setdefault(outer, []).append((k, register))
     fragments: Fragments = {}
-    for outer, elements in found.items():
-        values = [v for _, v in sorted(elements, key=lambda e: e[0])]
-        groups = [values[i : i + chosen.count] for i in range(0, len(values), chosen.count)]
-        fragments[outer] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
+    for first, rows in found.items():
+        ordered = [[v for _, v in sorted(rows[row], key=lambda e: e[0])] for row in sorted(rows)]
+        groups = [
+            [v for values in ordered for v in values[i : i + chosen.count]]
+            for i in range(0, len(ordered[0]), chosen.count)
+        ]
+        fragments[first] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
     return fragments
 
 
