@@ -214,11 +214,11 @@ class MatrixCores:
         self, product: TileProduct, rows: int, columns: int, k: int
     ) -> Instruction | None:
         """The instruction of so many rows and columns, and of this K if there is one; of a tile
-        that is smaller it computes copies."""
-        size = rows, columns
+        that is smaller it computes copies, and (WMMA) of a smaller K sums of zeros."""
+        size, short = (rows, columns), self.family == "wmma" and self.version == 3
         fitting = [
             i for i in self.instructions(product) if (i.rows, i.columns) == size
-            and product.k >= i.k
+            and (product.k >= i.k or (short and i.k == k))
         ]  # fmt: skip
         return next((i for i in fitting if i.k == k), fitting[0] if fitting else None)
 

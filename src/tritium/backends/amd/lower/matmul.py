@@ -12,6 +12,7 @@ from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
+from tritium.ir.layouts.encodings import LANE
 from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops.attributes import CD_REGCLASS
 from tritium.ops.ttir.dot import ScaleFormat
@@ -72,7 +73,7 @@ class MatrixProducts:
             count = lane // 2 if format is ScaleFormat.E2M1 else lane
             rows: int = encoding.rows_of(index == 0) if wmma else 16
             whole = replace(chosen, operand=f"<{count * rows // 64} x i32>", count=count)
-            numbers = _fragments(c, value, index, whole, rows // 16)
+            numbers = _fragments(c, value, index, whole, rows // 16, op.k < chosen.k)
             words = _scales(c, scale, size, wmma)
             places = [(*row, n * step) for row, parts in numbers.items() for n in range(len(parts))]
             if scale is not None and any(place not in words for place in places):
@@ -162,8 +163,9 @@ def _scales(
         coordinates = register_coordinates(layout_of(scale.type), 16 * half)
         held = dict(zip(coordinates, c.tile(scale), strict=True))
         places = sorted(held.keys() - found.keys())
-        for start in range(0, len(places), size):
-            group = places[start : start + size]
+        of_row = min(size, ir.shape_of(scale.type)[-1])
+        for start in range(0, len(places), of_row):
+            group = places[start : start + of_row]
             word = c.pack([held[group[i % len(group)]] for i in range(size)], f"i{8 * size}")[0]
             found |= {place: (word, half if halves else byte) for byte, place in enumerate(group)}
     return found
@@ -173,7 +175,7 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
     found: list[Fragments] = []
     for index, value in enumerate((op.a, op.b)):
         format = FLOAT8_FORMATS.get(ir.element_type(value.type), 0)
-        parts = _fragments(c, value, index, chosen)
+        parts = _fragments(c, value, index, chosen, short=op.k < chosen.k)
         found.append({
             row: [part._replace(format=format) for part in row_parts]
             for row, row_parts in parts.items()
@@ -182,24 +184,36 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
 
 
 def _fragments(
-    c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1
+    c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1, short: bool = False
 ) -> Fragments:
-    """An operand's registers as instructions take them; `count`: of so many rows, 16 apart."""
-    tile = c.tile(value)
-    found: dict[tuple[int, ...], dict[int, list[tuple[int, Value]]]] = {}
+    """An operand's registers as instructions take them; `count`: of so many rows, 16 apart.
+    `short`: K is, and zeros are behind it."""
+    tile = _without_copies(c, value) if short else c.tile(value)
+    found: dict[tuple[int, ...], dict[int, dict[int, Value]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):
         *batch, outer, k = (*place[:-2], *(reversed(place[-2:]) if k_first else place[-2:]))
         first = outer if count == 1 else outer - outer % (16 * count)
-        found.setdefault((*batch, first), {}).setdefault(outer, []).append((k, register))
+        found.setdefault((*batch, first), {}).setdefault(outer, {})[k] = register
     fragments: Fragments = {}
     for first, rows in found.items():
-        ordered = [[v for _, v in sorted(rows[row], key=lambda e: e[0])] for row in sorted(rows)]
+        ordered = [[rows[row][k] for k in sorted(rows[row])] for row in sorted(rows)]
+        missing = max(chosen.count - len(ordered[0]), 0)
+        zeros = [const(ordered[0][0].type, 0)] * missing
         groups = [
-            [v for values in ordered for v in values[i : i + chosen.count]]
+            [v for values in ordered for v in [*values[i : i + chosen.count], *zeros]]
             for i in range(0, len(ordered[0]), chosen.count)
         ]
         fragments[first] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
     return fragments
+
+
+def _without_copies(c: Context, value: Any) -> list[Value]:
+    """The registers of an operand, zeros in lanes that have the same elements as others."""
+    tile, copies = c.tile(value), layout_of(value.type).free_variables().get(LANE, 0)
+    if not copies:
+        return list(tile)
+    first = c.f.icmp("eq", c.f.op("and", c.lane, c.i32(copies)), c.i32(0))
+    return [c.f.select(first, v, const(v.type, 0)) for v in tile]
 
 
 def _operand(c: Context, values: Sequence[Value], type: str) -> Value:
