@@ -57,12 +57,12 @@ def first_of_equal(used: int, repeating: int, count: int) -> int:
     )
 
 
-def works_in_pairs(c: Context, op: Any) -> bool:
-    """Tell ops of which two neighbouring registers are computed as a vector."""
+def computed_together(c: Context, op: Any) -> int:
+    """The number of neighbouring registers of an op that are computed as a vector: a power of 2."""
     kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
     if type(op) in CASTS:
-        return c.hardware.casts_in_pairs(*(FORMATS[kind] for kind in kinds))
-    return op.in_pairs and {value_type(kind) for kind in kinds} <= c.hardware.pairs
+        return c.hardware.cast_together(*(FORMATS[kind] for kind in kinds))
+    return 2 if op.in_pairs and {value_type(kind) for kind in kinds} <= c.hardware.pairs else 1
 
 
 def emit(c: Context, op: Any) -> bool:
@@ -77,7 +77,7 @@ def emit(c: Context, op: Any) -> bool:
     used = first_of_equal(used, repeating, count)
     known: dict[tuple[Value, ...], Value] = {}
     results: list[Value] = []
-    in_pairs = count > 1 and not repeating & 1 and works_in_pairs(c, op)
+    most = min(count, computed_together(c, op))
     for i in range(count):
         if i & repeating:
             results.append(results[i & ~repeating])
@@ -87,13 +87,13 @@ def emit(c: Context, op: Any) -> bool:
             continue
         values = _operands(operands, i)
         if values not in known:
-            other = _operands(operands, i ^ 1)
-            if (
-                in_pairs and not i & 1 and i + 1 < count and used >> i + 1 & 1
-                and values != other
-            ):  # fmt: skip
-                pair = rule(c, op, *map(c.pair, values, other))
-                known[values], known[other] = c.halves(pair)
+            size = most
+            while i % size or (repeating | ~used >> i) & size - 1:
+                size //= 2
+            group = [_operands(operands, n) for n in range(i, i + size)]
+            if len(set(group)) == size > 1:
+                found = c.parted(rule(c, op, *map(c.joined, *group)))
+                known |= zip(group, found, strict=True)
             else:
                 known[values] = rule(c, op, *values)
         results.append(known[values])
