@@ -21,8 +21,9 @@ from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
+from tritium.ops.ttir.numeric import float_cast
 from tritium.ops.ttir.reduction import reduction
-from tritium.ops.ttir.shape import ReshapeOp
+from tritium.ops.ttir.shape import ReshapeOp, repetition
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -68,6 +69,19 @@ class Builder:
         ones."""
         kind = like.type if isinstance(like, SSAValue) else like
         return self.value(ConstantOp, value=constant_attr(value, kind))
+
+    def repeated(self, value: SSAValue, type: ir.Type) -> SSAValue:
+        """A scalar, or a tile along its axes of size 1, repeated to a tile of this type."""
+        if value.type == type:
+            return value
+        return self.value(repetition(value.type), value, result=type)
+
+    def converted(self, value: SSAValue, element: ir.Type) -> SSAValue:
+        """Floating-point numbers in another type of a different width, or as they are."""
+        if ir.element_type(value.type) == element:
+            return value
+        cls, attrs = float_cast(value.type, element)
+        return self.value(cls, value, result=ir.with_element(value.type, element), **attrs)
 
     def chosen(self, condition: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
         """One of two values, or of their elements, by a condition."""
