@@ -73,6 +73,7 @@ def values(name: str, overload: Overload, count: int, seed: int = 0) -> tuple[li
     return arrays, exact.expected(name, STORED[overload.result], *arrays)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
 def test_native(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
@@ -82,6 +83,7 @@ def test_native(name: str, overload: Overload) -> None:
 HALF = [c if i % 2 else pytest.param(*c, marks=pytest.mark.slow) for i, c in enumerate(CASES)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name, overload", HALF, ids=label)
 def test_in_narrow_vectors(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
@@ -94,6 +96,7 @@ def test_as_interpreted(name: str, overload: Overload) -> None:
     check(name, overload, arrays, defined(overload, *arrays), wanted)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
 def test_one_lane_gives_the_same(name: str, overload: Overload) -> None:
     arrays = arguments(name, overload, 30)

@@ -36,6 +36,7 @@ def check(overload: Overload, arrays: list[Array], actual: Array, wanted: Array)
         )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
 def test_native_is_as_defined(name: str, overload: Overload) -> None:
     arrays = arguments(name, overload, 150)
