@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from tests.libdevice import bounds, exact, hip
-from tests.libdevice.support import STORED, Array, arguments, defined, label, native, signatures
+from tests.libdevice.support import (
+    STORED,
+    Array,
+    arguments,
+    defined,
+    each_function_once,
+    label,
+    native,
+    signatures,
+)
 from tritium.language.extra.signatures import Overload
 
 CASES = [
@@ -73,8 +82,7 @@ def values(name: str, overload: Overload, count: int, seed: int = 0) -> tuple[li
     return arrays, exact.expected(name, STORED[overload.result], *arrays)
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("name, overload", CASES, ids=label)
+@pytest.mark.parametrize("name, overload", each_function_once(CASES), ids=label)
 def test_native(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
     check(name, overload, arrays, native(overload, *arrays, level="host"), wanted)
