@@ -91,7 +91,7 @@ def _options(cls: type[Pass], text: str) -> dict[str, Any]:
     return options
 
 
-def _convert(cls: type[Pass], name: str, default: Any, value: str) -> Any:
+def _convert(cls: type[Pass], name: str, default: object, value: str) -> Any:
     words = {"true": True, "1": True, "false": False, "0": False}
     try:
         if isinstance(default, bool):

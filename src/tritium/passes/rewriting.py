@@ -64,7 +64,7 @@ class Builder:
         """The first result of a new op."""
         return self.make(cls, *operands, **attrs).results[0]
 
-    def constant(self, value: Any, like: SSAValue | ir.Type) -> SSAValue:
+    def constant(self, value: object, like: SSAValue | ir.Type) -> SSAValue:
         """A new constant of the type `like` (or the type of that value); later passes merge equal
         ones."""
         kind = like.type if isinstance(like, SSAValue) else like
@@ -247,7 +247,7 @@ class Constants:
         for op in self._pool.values():
             op.results[0].name_hint = None
 
-    def get(self, value: Any, type: ir.Type, location: LocationAttr | None = None) -> SSAValue:
+    def get(self, value: object, type: ir.Type, location: LocationAttr | None = None) -> SSAValue:
         """A constant of that value (a scalar repeated in a tile)."""
         attribute = constant_attr(value, type)
         op = self._pool.get(attribute)
@@ -408,7 +408,7 @@ class Rewriter:
         self.visit(op, owner)
         return True
 
-    def constant(self, value: Any, like: SSAValue | ir.Type, near: Operation) -> SSAValue:
+    def constant(self, value: object, like: SSAValue | ir.Type, near: Operation) -> SSAValue:
         """A constant of the type `like` (or the type of that value)."""
         kind = like.type if isinstance(like, SSAValue) else like
         return self.constants.get(value, kind, near.location)

@@ -221,7 +221,7 @@ class JITCallable:
     def arg_names(self) -> list[str]:
         return [p.name for p in self.params]
 
-    def repr(self, specialization: Any) -> str:
+    def repr(self, specialization: object) -> str:
         """The name of the compiled kernel, from its `.signature` (parameter -> type) and
         `.constants` (parameter -> value)."""
         return self.__name__
