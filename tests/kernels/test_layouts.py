@@ -150,8 +150,9 @@ def test_scales_inside_of_kernels(layout, fn, rows: int):
 @tritium.jit
 def upcast(w_ptr, s_ptr, y_ptr, AXIS: tl.constexpr, K: tl.constexpr, N: tl.constexpr,
            COLUMNS: tl.constexpr):  # fmt: skip
-    k8, j, k32 = tl.arange(0, K // 8)[:, None], tl.arange(0, 4 * N)[None, :], tl.arange(0, K // 32)
-    x = tl.load(w_ptr + k8 * COLUMNS * 4 + j)
+    row, j = tl.arange(0, K // 128)[:, None], tl.arange(0, 64 * N)[None, :]
+    k32 = tl.arange(0, K // 32)
+    x = tl.load(w_ptr + row * COLUMNS * 64 + j)
     n, k = tl.arange(0, N), tl.arange(0, K)
     if AXIS == 0:
         scale = tl.load(s_ptr + k32[:, None] * N + n[None, :])
@@ -165,13 +166,13 @@ def upcast(w_ptr, s_ptr, y_ptr, AXIS: tl.constexpr, K: tl.constexpr, N: tl.const
 @pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_fp4_in_registers(axis: int):
     """All codes and scales, bit for bit those of the conversion by itself."""
-    k, n = 64, 32
+    k, n = 256, 32
     values, scales = words(k // 2, n), words(k // 32, n)
     scales[0, :4] = torch.tensor([0, 1, 254, 255], dtype=torch.uint8)
     plain = wrap_torch_tensor(repack(values, 0, 1, True), FP4, (k, n))
     stored = convert_layout(plain, layouts.HopperMXValueLayout(-2)).data
     y = torch.zeros(k, n, dtype=torch.bfloat16, device=place())
-    upcast[(1,)](stored, scales, y, AXIS=axis, K=k, N=n, COLUMNS=stored.shape[1] // 4)
+    upcast[(1,)](stored, scales, y, AXIS=axis, K=k, N=n, COLUMNS=stored.shape[1] // 64)
     right = upcast_from_mxfp(values, scales, torch.bfloat16, 0)
     # The conversion by itself cuts off what is too large; registers do not.
     most = torch.finfo(torch.bfloat16).max

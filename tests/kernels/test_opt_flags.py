@@ -107,7 +107,7 @@ def test_slices_and_scales(monkeypatch):
         monkeypatch, H200, 4096, 2880, 2880, rhs=FP4, config=scaled, ragged_metadata=metadata,
         mx_block_size=32,
     )  # fmt: skip
-    assert (flags.block_m, flags.block_n, flags.block_k, flags.num_warps) == (32, 128, 128, 4)
+    assert (flags.block_m, flags.block_n, flags.block_k, flags.num_warps) == (64, 128, 128, 4)
     few = replace(metadata, expected_slice_size=100)
     flags = choose(monkeypatch, H200, 4096, 2880, 2880, ragged_metadata=few)
     assert flags.block_m == 128

@@ -3,6 +3,7 @@ product that has not ended and to write memory that one reads."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ def shrinking(q_ptr, k_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexp
         k = tl.load(k_ptr + start * D + places)
         acc = tl.dot(tl.load(q_ptr + start * D + places), k.T, acc)
     tl.store(out_ptr + rows[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], acc)
+
+
+@tritium.jit
+def widened(a_ptr, b_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexpr):
+    """The left operand is computed from words of two numbers each."""
+    rows, columns = tl.arange(0, BLOCK), tl.arange(0, D)
+    words = rows[:, None] * (length // 2) + tl.arange(0, D // 2)[None, :]
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, length, D):
+        word = tl.load(a_ptr + start // 2 + words)
+        low = word.to(tl.int16).to(tl.float16, bitcast=True)
+        high = (word >> 16).to(tl.int16).to(tl.float16, bitcast=True)
+        a = tl.reshape(tl.join(low, high), (BLOCK, D)) * 2
+        b = tl.load(b_ptr + (start + columns)[:, None] * BLOCK + rows[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(out_ptr + rows[:, None] * BLOCK + rows[None, :], acc)
 
 
 def constants_of(function: Any) -> list[str]:
@@ -149,6 +166,20 @@ def test_a_sum_that_shrinks(stages: int, arch: int, fresh_cache: Path) -> None:
     for start in range(0, LENGTH, BLOCK):
         a, b = (x[start : start + BLOCK].astype(np.float64) for x in (q, k))
         want = want * 0.5 + a @ b.T
+    np.testing.assert_allclose(out, want, 1e-2, 1e-2)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_an_operand_that_is_computed_from_loads(stages: int, fresh_cache: Path) -> None:
+    texts: list[str] = []
+    made = kernel(widened, stages, lambda text: texts.append(text) or text, a_ptr="*i32")
+    loop = texts[0].split("scf.for", 1)[1].split("scf.yield", 1)[0]
+    assert re.search(r"warp_group_dot .* : tensor<64x32xf16, #ttg.dot_op", loop)
+    assert stages == 1 or "convert_layout" not in loop
+    a, b = floats(BLOCK, LENGTH, dtype=np.float16), floats(LENGTH, BLOCK, seed=1, dtype=np.float16)
+    out = np.zeros((BLOCK, BLOCK), np.float32)
+    made(a.view(np.int32), b, out, LENGTH)
+    want = 2 * a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(out, want, 1e-2, 1e-2)
 
 

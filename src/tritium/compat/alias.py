@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
 from types import CodeType, ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from tritium.compat import children
 from tritium.errors import TritonError
@@ -36,6 +37,15 @@ class CompatError(TritonError, ImportError):
     """The alias cannot be set up in this process."""
 
 
+_OWN = frozenset(
+    {
+        *("__name__", "__spec__", "__loader__", "__path__", "__file__", "__package__"),
+        *("__version__", "__dict__", "__class__"),
+    }
+)
+"""The attributes of the alias that are not those of `tritium`."""
+
+
 class AliasModule(ModuleType):
     """`triton`: all attributes are those of `tritium`, read and written through, but its version.
 
@@ -43,21 +53,18 @@ class AliasModule(ModuleType):
     effect that it has on the reference.
     """
 
-    _OWN = frozenset(
-        {
-            *("__name__", "__spec__", "__loader__", "__path__", "__file__", "__package__"),
-            *("__version__", "__dict__", "__class__"),
-        }
-    )
-
     def __getattr__(self, name: str) -> Any:
+        target = sys.modules[_TARGET]
         try:
-            return getattr(sys.modules[_TARGET], name)
+            value = getattr(target, name)
         except AttributeError:
             raise AttributeError(f"module '{ALIAS}' has no attribute '{name}'") from None
+        if isinstance(target, _Mirrored) and name in vars(target):
+            vars(self)[name] = value  # from now on found without this function
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in AliasModule._OWN:
+        if name in _OWN:
             super().__setattr__(name, value)
         else:
             setattr(sys.modules[_TARGET], name, value)
@@ -69,12 +76,35 @@ class AliasModule(ModuleType):
         return dir(sys.modules[_TARGET])
 
 
+_aliases: WeakSet[AliasModule] = WeakSet()
+
+
+class _Mirrored(ModuleType):
+    """`tritium`, whose attributes `AliasModule`s remember once they were read: reading one through
+    `__getattr__` takes 1 us, and programs do that at each launch. Changes make them forget."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        self._forget(name)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        for alias in _aliases:
+            if name not in _OWN:
+                vars(alias).pop(name, None)
+
+
 class _TopLoader(Loader):
     """Makes the module `triton` itself."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         target = importlib.import_module(_TARGET)
+        target.__class__ = _Mirrored
         module = AliasModule(ALIAS, target.__doc__)
+        _aliases.add(module)
         module.__version__ = REFERENCE_VERSION
         module.__file__ = target.__file__
         return module

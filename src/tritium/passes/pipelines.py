@@ -99,6 +99,7 @@ def ttgir(
         gpu.AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack, registers=registers),
         gpu.OrderScans(loaded=True),
         gpu.AssignLayouts(),
+        *([gpu.ConvertLoads()] if wgmma else []),
         *([gpu.MatchClusters()] if num_ctas > 1 else [gpu.ThreadLocality()]),
         CSE(),
         LICM(),

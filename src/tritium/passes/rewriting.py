@@ -15,7 +15,13 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import reverse_postorder
-from tritium.analysis.regions import is_inside, may_go, obstacle, outside_values
+from tritium.analysis.regions import (
+    is_inside,
+    is_removable,
+    may_go,
+    obstacle,
+    outside_values,
+)
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.compare import SelectOp
@@ -45,6 +51,14 @@ def insert_after(place: Operation, op: Operation) -> None:
     """Put an op into the block of another, after that."""
     assert place.parent is not None
     place.parent.insert_op_after(op, place)
+
+
+def remove_unused(function: Operation) -> None:
+    """Drop ops whose results nothing uses."""
+    for op in reversed(list(function.walk())):
+        unused = all(r.first_use is None for r in op.results)
+        if unused and op is not function and op.parent is not None and is_removable(op):
+            erase(op)
 
 
 class Builder:

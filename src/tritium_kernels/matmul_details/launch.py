@@ -61,6 +61,11 @@ def get_swap_xw(
     )
 
 
+def _widens_b(w: Any, flags: OptFlags) -> bool:
+    """True if b is widened in registers, which hold left operands only: (b.T @ a.T).T."""
+    return target_info.is_cuda() and w.layout_name == "HOPPER_VALUE" and flags.block_n >= 64
+
+
 @dataclass(frozen=True)
 class Call:
     """A product, checked.
@@ -184,7 +189,7 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         tile_n=getattr(layout, "block_n", 0), cache=flags.w_cache_modifier,
         precision="tf32" if call.config.allow_tf32 else "ieee",
         imprecise=call.config.max_num_imprecise_acc,
-        swap=get_swap_xw(call.config, flags, x.dtype, w.dtype),
+        swap=get_swap_xw(call.config, flags, x.dtype, w.dtype) or _widens_b(w, flags),
         even_n=call.size.n % flags.block_n == 0,
         saturate=not partial and call.config.flexpoint_saturate_inf,
         mx=not partial and call.config.c_mx_scale is not None,

@@ -85,13 +85,16 @@ def _rows(m: int, batch_size: int, ragged_metadata: Any, invariant: bool) -> int
     """Rows of a tile: as many as a slice is expected to have."""
     if invariant:
         return INVARIANT_M
+    return max(16, min(power_of_two(_expected_rows(m, ragged_metadata)), 128))
+
+
+def _expected_rows(m: int, ragged_metadata: Any) -> int:
+    """Rows that a slice has on average."""
     if ragged_metadata is None:
-        expected = m
-    elif ragged_metadata.expected_slice_size is not None:
-        expected = ragged_metadata.expected_slice_size
-    else:
-        expected = cdiv(m, max(1, ragged_metadata.n_slices))
-    return max(16, min(power_of_two(expected), 128))
+        return m
+    if ragged_metadata.expected_slice_size is not None:
+        return ragged_metadata.expected_slice_size
+    return cdiv(m, max(1, ragged_metadata.n_slices))
 
 
 def _split(
@@ -122,6 +125,9 @@ def make_default_opt_flags_nvidia(
     block_m = constraints.get("block_m") or _rows(
         m, batch_size, routing_data, enforce_bitwise_invariance
     )
+    widened = nvidia.is_widened_in_registers(precision_config)
+    if widened and not constraints.get("block_m") and not enforce_bitwise_invariance:
+        block_m = nvidia.compute_widened_block_m(_expected_rows(m, routing_data))
     narrow, wide = nvidia.compute_block_n(n, machine.arch, precision_config)
     tiles = nvidia.compute_grid_size(routing_data, batch_size, m, n, block_m, narrow)
     persistent = constraints.get("is_persistent")
@@ -137,7 +143,8 @@ def make_default_opt_flags_nvidia(
         constraints, can_use_split_k, enforce_bitwise_invariance, m, n,
         1 if persistent else nvidia.compute_split_k(block_k, k, tiles),
     )  # fmt: skip
-    occupancy = constraints.get("occupancy_target") or 1
+    # What one program widens runs beside products of another.
+    occupancy = constraints.get("occupancy_target") or (2 if widened else 1)
     subtile = constraints.get("epilogue_subtile")
     if subtile is None:
         subtile = 2 if persistent and block_m * block_n >= 128 * 256 else 1

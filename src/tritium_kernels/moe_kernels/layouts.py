@@ -166,48 +166,90 @@ def _two_bf16(words):
 
 
 @tritium.jit
+def _factor_words(scale):
+    """The bfloat16 of E8M0 scales, twice in each 32-bit word."""
+    bits = scale.to(tl.uint32) << 7
+    # 2**-127 and NaN have no exponent of their own in bfloat16.
+    bits = tl.maximum(bits, 0x40) | (((bits + 0x80) >> 9) & 0x40)
+    return bits | (bits << 16)
+
+
+@tritium.jit
+def _twice(words, HIGH: tl.constexpr):
+    """The low or the high half of words, in both halves."""
+    if is_cuda():
+        ASM: tl.constexpr = "prmt.b32 $0, $1, 0, 0x3232;" if HIGH else "prmt.b32 $0, $1, 0, 0x1010;"
+        return tl.inline_asm_elementwise(ASM, "=r,r", [words], tl.uint32, True, 1)
+    else:
+        half = words >> 16 if HIGH else words & 0xFFFF
+        return half | (half << 16)
+
+
+@tritium.jit
+def _factors_of_words(words):
+    """The same of the four scales in each word (rows, n): (rows, n, 4). Two at once: 2**-127, zero
+    without its own bit, is where a borrow from bit 15 is, and NaN where a carry into it is."""
+    even = (words << 7) & 0x7F807F80
+    odd = (words >> 1) & 0x7F807F80
+    even |= (((0x80008000 - even) | (even + 0x00800080)) >> 9) & 0x00400040
+    odd |= (((0x80008000 - odd) | (odd + 0x00800080)) >> 9) & 0x00400040
+    # Joins put their axis last: (rows, n, half, odd).
+    factors = tl.join(
+        tl.join(_twice(even, False), _twice(even, True)),
+        tl.join(_twice(odd, False), _twice(odd, True)),
+    )
+    return tl.reshape(factors, (words.shape[0], words.shape[1], 4))
+
+
+@tritium.jit
 def mxfp4_to_bf16_triton(x, scale, mx_axis: tl.constexpr):
     """bfloat16 of FP4 values in the layout for Hopper, times their scales.
 
     Args:
-        x: words (k / 8, n) uint32, or their bytes (k / 8, 4 * n) uint8.
-        scale: E8M0 (k / 32, n), or None. 255 is NaN, 0 is 2**-127.
+        x: words (k / 128, 16 * n) uint32, or their bytes (k / 128, 64 * n) uint8.
+        scale: E8M0, (k / 32, n) or, with `mx_axis` 1, (n, k / 32); or words of four, (k / 128, n)
+            uint32, as the layout for Hopper has them; or None. 255 is NaN, 0 is 2**-127.
         mx_axis: the dimension of the result, and of the scales, that runs along k.
     """
     tl.static_assert(mx_axis == 0 or mx_axis == 1 or mx_axis == -1 or mx_axis == -2)
     if x.dtype == tl.uint8:
         split = tl.reshape(x, (x.shape[0], x.shape[1] // 4, 4)).to(tl.uint32)
         x = tl.sum(split << (8 * tl.arange(0, 4).to(tl.uint32))[None, None, :], 2)
-    K8: tl.constexpr = x.shape[0]
-    N: tl.constexpr = x.shape[1]
+    R: tl.constexpr = x.shape[0]
+    N: tl.constexpr = x.shape[1] // 16
+    x = tl.reshape(x, (R, N, 4, 4))
     last = ((x << 1) & 0x80008000) | (right_shift_unsigned(x, 3) & 0x01800180)
     last |= right_shift_unsigned(x, 7) & 0x00400040
     # 2**126 as two bfloat16: what the places of the bits leave out.
-    factor = tl.full((K8, N), 0x7E807E80, tl.uint32)
-    a0, b0 = _two_bf16(mul_bf16x2(x & 0x81C081C0, factor))
-    a1, b1 = _two_bf16(mul_bf16x2((x << 3) & 0x81C081C0, factor))
-    a2, b2 = _two_bf16(mul_bf16x2((x << 6) & 0x81C081C0, factor))
-    a3, b3 = _two_bf16(mul_bf16x2(last, factor))
-    # Joins put their axis last, the innermost first: (n, pair's high part, pair's low part, half).
+    factor = tl.full((R, N, 4, 4), 0x7E807E80, tl.uint32)
+    w0 = mul_bf16x2(x & 0x81C081C0, factor)
+    w1 = mul_bf16x2((x << 3) & 0x81C081C0, factor)
+    w2 = mul_bf16x2((x << 6) & 0x81C081C0, factor)
+    w3 = mul_bf16x2(last, factor)
+    if scale is not None:
+        if scale.dtype == tl.uint32:
+            factors = _factors_of_words(scale)
+        elif mx_axis % 2 == 0:
+            factors = tl.permute(tl.reshape(_factor_words(scale), (R, 4, N)), (0, 2, 1))
+        else:
+            factors = tl.permute(tl.reshape(_factor_words(scale), (N, R, 4)), (1, 0, 2))
+        factors = tl.broadcast_to(factors[:, :, None, :], (R, N, 4, 4))
+        w0 = mul_bf16x2(w0, factors)
+        w1 = mul_bf16x2(w1, factors)
+        w2 = mul_bf16x2(w2, factors)
+        w3 = mul_bf16x2(w3, factors)
+    a0, b0 = _two_bf16(w0)
+    a1, b1 = _two_bf16(w1)
+    a2, b2 = _two_bf16(w2)
+    a3, b3 = _two_bf16(w3)
+    # Joins put their axis last: (row, n, q, b, pair's high part, pair's low part, half).
     even = tl.join(tl.join(a0, a2), tl.join(a1, a3))
     odd = tl.join(tl.join(b0, b2), tl.join(b1, b3))
     y = tl.join(even, odd)
     if mx_axis % 2 == 0:
-        y = tl.reshape(tl.permute(y, (0, 2, 3, 4, 1)), (8 * K8, N))
+        return tl.reshape(tl.permute(y, (0, 3, 4, 5, 2, 6, 1)), (128 * R, N))
     else:
-        y = tl.reshape(tl.permute(y, (1, 0, 2, 3, 4)), (N, 8 * K8))
-    if scale is None:
-        return y
-    bits = scale.to(tl.uint16)
-    # 2**-127 and NaN have no exponent of their own in bfloat16.
-    bits = tl.where(scale == 0, 0x40, tl.where(scale == 255, 0x7FC0, bits << 7)).to(tl.uint16)
-    factors = bits.to(tl.bfloat16, bitcast=True)
-    if mx_axis % 2 == 0:
-        y = tl.reshape(y, (K8 // 4, 32, N)) * factors[:, None, :]
-        return tl.reshape(y, (8 * K8, N))
-    else:
-        y = tl.reshape(y, (N, K8 // 4, 32)) * factors[:, :, None]
-        return tl.reshape(y, (N, 8 * K8))
+        return tl.reshape(tl.permute(y, (1, 0, 3, 4, 5, 2, 6)), (N, 128 * R))
 
 
 @tritium.jit

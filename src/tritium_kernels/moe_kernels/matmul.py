@@ -193,15 +193,21 @@ def ordered(pid, total, tiles_m, tiles_n, GROUP_M: tl.constexpr, XCDS: tl.conste
 
 @tritium.jit
 def load_b_scale(b, z, start, k, n, tile_n, column, F: tl.constexpr):
-    """Scales of a tile of b: (block_n, block_k / block), for Hopper's layout the other way."""
+    """Scales of a tile of b: (block_n, block_k / block), for Hopper's layout the other way, or
+    words of four, (block_k / 128, block_n), where b is in Hopper's layout too."""
     SIZE: tl.constexpr = block_of(b.scale)
     SCALES: tl.constexpr = F.block_k // SIZE
     if F.b_scale_layout == "HOPPER_SCALE":
-        word = start // 128 + tl.arange(0, SCALES // 4)
-        at = tile_n * (4 * F.block_n) + tl.arange(0, 4 * F.block_n)
-        mask = (word < tl.cdiv(k, 128))[:, None] & (at < 4 * n)[None, :]
-        places = b.scale + z * b.scale_z + word[:, None].to(tl.int64) * b.scale_row + at[None, :]
-        return unswizzle_mxfp4_scale_hopper(tl.load(places, mask=mask, other=127), 0, 8)
+        row = start // 128 + tl.arange(0, SCALES // 4)
+        at = tile_n * F.block_n + tl.arange(0, F.block_n)
+        words = (b.scale + z * b.scale_z).to(tl.pointer_type(tl.uint32), bitcast=True)
+        mask = (row < tl.cdiv(k, 128))[:, None] & (at < n)[None, :]
+        places = words + row[:, None].to(tl.int64) * (b.scale_row // 4) + at[None, :]
+        x = tl.load(places, mask=mask, other=0x7F7F7F7F)  # words, not bytes, are copied ahead
+        if F.b_layout == "HOPPER_VALUE":
+            return x
+        x = (x[:, :, None] >> (8 * tl.arange(0, 4).to(tl.uint32))[None, None, :]).to(tl.uint8)
+        return unswizzle_mxfp4_scale_hopper(tl.reshape(x, (SCALES // 4, 4 * F.block_n)), 0, 8)
     elif F.b_scale_layout is not None:
         ROWS: tl.constexpr = 32 if F.b_scale_layout == "CDNA4_SCALE" else 128
         row = tile_n * (F.block_n // ROWS) + tl.arange(0, F.block_n // ROWS)
@@ -265,14 +271,15 @@ def load_a(a_desc, a_ptrs, z, row, start, last, F: tl.constexpr):
 
 @tritium.jit
 def load_b(b, b_desc, b_ptrs, z, start, last, first_column, n, F: tl.constexpr):
-    """A tile of b, (block_k / pack, block_n); of words (block_k / 8, block_n) for Hopper's."""
+    """A tile of b, (block_k / pack, block_n); of words (block_k / 128, 16 * block_n) for
+    Hopper's."""
     ROWS: tl.constexpr = F.block_k // F.b_pack
     if F.b_layout == "HOPPER_VALUE":
-        word = start // 8 + tl.arange(0, F.block_k // 8)
-        at = first_column + tl.arange(0, F.block_n)
+        row = start // 128 + tl.arange(0, F.block_k // 128)
+        at = first_column * 16 + tl.arange(0, F.block_n * 16)
         words = (b.ptr + z * b.z).to(tl.pointer_type(tl.uint32), bitcast=True)
-        mask = (word < tl.cdiv(last, 8))[:, None] & (at < n)[None, :]
-        places = words + word[:, None].to(tl.int64) * (b.row // 4) + at[None, :]
+        mask = (row < tl.cdiv(last, 128))[:, None] & (at < n * 16)[None, :]
+        places = words + row[:, None].to(tl.int64) * (b.row // 4) + at[None, :]
         return tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
     elif F.b_layout == "BLACKWELL_VALUE_SHUFFLED":
         # Strides lead from one of the layout's tiles to the next.
@@ -298,18 +305,20 @@ def load_b(b, b_desc, b_ptrs, z, start, last, first_column, n, F: tl.constexpr):
 def add_product(x, x_scale, w, w_scale, acc, F: tl.constexpr):
     """acc, or its transpose, plus x @ w."""
     if F.b_layout == "HOPPER_VALUE":
+        AXIS: tl.constexpr = 1 if F.swap else 0
         if F.b_scale_layout == "HOPPER_SCALE":
-            w = mxfp4_to_bf16_triton(w, w_scale, 0)
+            w = mxfp4_to_bf16_triton(w, w_scale, AXIS)
         elif block_of(w_scale) == 32:
-            w = mxfp4_to_bf16_triton(w, tl.trans(w_scale), 0)
+            w = mxfp4_to_bf16_triton(w, w_scale if F.swap else tl.trans(w_scale), AXIS)
         else:
-            w = tl.trans(scaled(mxfp4_to_bf16_triton(w, None, 1), w_scale))
+            w = scaled(mxfp4_to_bf16_triton(w, None, 1), w_scale)
+            w = w if F.swap else tl.trans(w)
         x = scaled(x, x_scale)
     elif F.b_scale_layout == "HOPPER_SCALE":
         w_scale = tl.trans(w_scale)
     if F.b_format is None or F.b_layout == "HOPPER_VALUE":
         if F.swap:
-            x, w = tl.trans(w), tl.trans(x)
+            x, w = w if F.b_layout == "HOPPER_VALUE" else tl.trans(w), tl.trans(x)
         return tl.dot(
             x, w, acc, input_precision=F.precision, max_num_imprecise_acc=F.imprecise
         )

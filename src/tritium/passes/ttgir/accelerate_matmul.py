@@ -12,8 +12,9 @@ after (sm_80, or what wgmma cannot do):
     %d = tt.dot %a, %b, %c : tensor<..., #ttg.dot_op<{..., parent = #mma, kWidth = 2}>> * ...
 
 with conversions from and to the former encodings. The left operand of a wgmma stays in registers
-when it was computed from another product, and, where shared memory is short (`registers`), when
-it was computed at all: it then needs none beside the right one. Products that neither can do are
+when it was computed from another product, or from loads that are read where it is needed
+(`convert-loads`), and, where shared memory is short (`registers`), when it was computed at all: it
+then needs none beside the right one. Products that neither can do are
 left to `fma`.
 
 wgmma sums products of 8-bit floats with some 14 bits: where `maxNumImpreciseAcc` is the tile's
@@ -65,6 +66,7 @@ from tritium.passes.ttgir.layout_propagation import (
     order_of,
     processor_of,
 )
+from tritium.passes.ttgir.operands.convert_loads import plan_of
 from tritium.passes.ttgir.tensor_cores.webs import statement_of
 from tritium.target import MatrixUnit, Processor
 
@@ -108,6 +110,7 @@ class AccelerateMatmul(Pass):
                     held = self.registers and is_computed(op.a)
                     # What a loop does not change would be copied in each iteration.
                     held |= _computed_from_product(op.a) and not is_loop_invariant(op.a, op)
+                    held |= _computed_from_loads(op, unit, num_warps, cluster)
                     held &= unit.from_shared.takes_registers
                     _from_shared_memory(op, unit, num_warps, cluster, held)
                 elif unit is not None:
@@ -180,6 +183,19 @@ def _computed_from_product(value: SSAValue) -> bool:
         if keeps_places(owner) or permutes(owner):
             pending += [(v, swapped) for v in owner.operands if is_tile(v)]
     return False
+
+
+def _computed_from_loads(
+    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
+) -> bool:
+    """True if the left operand of a product can be computed where it is needed, from loads of no
+    more bytes (`convert-loads`)."""
+    if not is_computed(op.a) or ir.bit_width(op.a.type) != 16:
+        return False
+    encoding = unit.encoding(op, num_warps, cluster, False)
+    width = unit.neighbours(op, encoding)
+    operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=width)
+    return plan_of(op.a, operand, op) is not None
 
 
 def is_computed(value: SSAValue) -> bool:

@@ -29,9 +29,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.regions import is_removable
 from tritium.analysis.shared_memory import allocates_memory
-from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
 from tritium.ops.base import ControlEdge, Op, changes_layout
@@ -40,13 +38,14 @@ from tritium.ops.ttir.descriptor import DescriptorAccess
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
-from tritium.passes.rewriting import erase, insert_before
+from tritium.passes.rewriting import insert_before, remove_unused
 from tritium.passes.ttgir.accelerate_matmul import source_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert
 from tritium.passes.ttgir.layout_propagation import (
     is_follower,
     is_source,
     is_tile,
+    layouts_before,
     retype,
     weight,
 )
@@ -68,14 +67,6 @@ class AssignLayouts(FunctionPass):
         _Rewrite(function, homes).run()
         remove_unused(function)
         return True
-
-
-def remove_unused(function: Operation) -> None:
-    """Drop ops whose results nothing uses."""
-    for op in reversed(list(function.walk())):
-        unused = all(r.first_use is None for r in op.results)
-        if unused and op is not function and op.parent is not None and is_removable(op):
-            erase(op)
 
 
 class _Flow:
@@ -146,7 +137,7 @@ class _Homes:
             pending += [(v, encoding) for _, v in self.flow.sources.get(value, ())]
             owner = value.owner
             if isinstance(owner, Operation) and is_follower(owner):
-                wanted = _layouts_before(owner, encoding) or []
+                wanted = layouts_before(owner, encoding) or []
                 pending += [
                     (v, e) for v, e in zip(owner.operands, wanted, strict=False) if e is not None
                 ]
@@ -228,7 +219,7 @@ class _Homes:
                 level, home = (theirs, found) if found is not None else (level, home)
         if home is None:
             home = self._demand_of_any(op.results)
-            if _layouts_before(op, home) is None:
+            if layouts_before(op, home) is None:
                 home = op.result_layout(self.best(op.operands)[1]) or home
         self._set(op.results, home, level)  # of one encoding, which `result_layout` gives
 
@@ -392,7 +383,7 @@ class _Rewrite:
         moving = _moving(value)
         if is_source(op):
             return 1
-        wanted = _layouts_before(op, encoding)
+        wanted = layouts_before(op, encoding)
         if wanted is None:
             return inf
         cost: float = weight(op) * prod(ir.shape_of(value.type))
@@ -400,14 +391,6 @@ class _Rewrite:
             if needed is not None and cost < moving:
                 cost += self._again(source_of(operand), needed, depth + 1)
         return cost
-
-
-def _layouts_before(op: Op, encoding: Encoding) -> list[Encoding | None] | None:
-    """The encodings of the operands of a result in this one; None where it cannot have it."""
-    try:
-        return op.operand_layouts(encoding)
-    except OpError:
-        return None
 
 
 def _can_compute_again(op: Operation | Block) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeGuard
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     LEAST_ROWS,
@@ -74,6 +75,14 @@ def is_follower(op: Operation) -> TypeGuard[Op]:
     """Whether the encodings of operands and result determine each other."""
     follows = isinstance(op, Op) and (op.follows_layout or op.is_elementwise)
     return follows and any(is_tile(r) for r in op.results)
+
+
+def layouts_before(op: Op, encoding: Encoding) -> list[Encoding | None] | None:
+    """The encodings of the operands of a result in this one; None where it cannot have it."""
+    try:
+        return op.operand_layouts(encoding)
+    except OpError:
+        return None
 
 
 def weight(op: Operation) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 from tritium_kernels import target_info
@@ -26,6 +27,18 @@ def is_blackwell_mx_lhs_dense_rhs(precision_config: Any, lhs_dtype: Any, rhs_dty
         and precision_config.b_mx_scale is None and lhs_dtype.bitwidth <= 8
         and rhs_dtype.bitwidth >= 8
     )  # fmt: skip
+
+
+def is_widened_in_registers(precision_config: Any) -> bool:
+    """Whether b's values are widened by instructions, in the layouts for Hopper."""
+    return isinstance(layout_of(precision_config.b_mx_scale), HopperMXScaleLayout)
+
+
+def compute_widened_block_m(expected: int) -> int:
+    """Rows of a tile for slices of `expected` rows on average, where to widen b costs more than
+    the product: few slices have more (those of random sizes two standard deviations, the square
+    root of the average), as b is widened again for each tile; at most 64, by registers."""
+    return max(16, min(power_of_two(expected + 2 * isqrt(expected)), 64))
 
 
 def compute_grid_size(
@@ -80,12 +93,14 @@ def compute_num_warps(
     block_m: int, block_n: int, is_persistent: bool, precision_config: Any,
     constraints: dict[str, Any],
 ) -> int:  # fmt: skip
-    """Warps of a program; a layout of scales that is made for some prescribes them."""
+    """Warps of a program; a layout of scales that is made for some prescribes how many there are
+    at most."""
     if constraints.get("num_warps") is not None:
         return int(constraints["num_warps"])
     layout = layout_of(precision_config.b_mx_scale)
     if isinstance(layout, HopperMXScaleLayout):
-        return layout.num_warps
+        # A warp that widens twice as many rows reads a's tile half as often.
+        return 4 if block_m <= 64 and block_n <= 128 else layout.num_warps
     return max(4, min(8, block_m * block_n // 2048))
 
 
@@ -102,7 +117,10 @@ def compute_num_stages(
     scales = cdiv(block_k, mx_block_size) if mx_block_size else 0
     if scales and not target_info.cuda_capability_geq(10, 0):
         # Narrow operands are widened to bfloat16, which takes room, but one buffer less of them.
-        for rows, dtype in ((block_m, lhs_dtype), (block_n, rhs_dtype)):
+        widened = [(block_m, lhs_dtype)]
+        if not is_widened_in_registers(precision_config):
+            widened.append((block_n, rhs_dtype))
+        for rows, dtype in widened:
             if dtype.bitwidth <= 8:
                 shared -= block_k * rows * (16 - dtype.bitwidth) // 8
     if precision_config.a_mx_scale is not None:

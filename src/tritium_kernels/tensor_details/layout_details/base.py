@@ -86,12 +86,13 @@ def up_to(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-def block_of_words(block_shape: Sequence[int], mx_axis: int) -> list[int]:
-    """The block of a storage of words of four along k, the axis `mx_axis` (-1 or -2)."""
+def block_of_rows(block_shape: Sequence[int], mx_axis: int, size: int) -> list[int]:
+    """The block of a storage whose rows have `size` bytes of each column, which follow each other
+    along k, the axis `mx_axis` (-1 or -2)."""
     *leading, k, n = block_shape
     if mx_axis == -1:
         k, n = n, k
-    return [*leading, up_to(k, 4) // 4, 4 * n]
+    return [*leading, up_to(k, size) // size, size * n]
 
 
 def last_axis(layout: str, mx_axis: int) -> int:

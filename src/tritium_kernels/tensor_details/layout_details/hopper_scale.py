@@ -17,7 +17,7 @@ from tritium_kernels.moe_kernels.layouts import (
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
-    block_of_words,
+    block_of_rows,
     check_bytes,
     last_axis,
     padded,
@@ -67,4 +67,4 @@ class HopperMXScaleLayout(Layout):
             raise refuse("HopperMXScaleLayout", "num_warps", f"is {self.num_warps}", "4, 8")
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
-        return block_of_words(block_shape, self.mx_axis)
+        return block_of_rows(block_shape, self.mx_axis, 4)

@@ -1,8 +1,11 @@
 """Values of FP4 weights for Hopper, whose tensor cores know no FP4: words that few instructions
 widen to bfloat16.
 
-A word has eight elements of a column that follow each other along k. Its low half has those with
-even numbers, the high half the others, each half as
+A row has the words of 128 elements along k, sixteen of each column: word 4 * q + b of a column has
+the elements 32 * b + 2 * q + {0, 1, 8, 9, 16, 17, 24, 25}. These are what lane q of four holds of
+a row of a left operand (PTX, "Register Fragments for wgmma.m64nNk16", as for mma.m16n8k16), so that
+nothing moves between threads, and the four words of a lane follow each other. The low half of a
+word has the elements with even numbers, the high half the others, each half as
 
     bit  15 14 13 12 11 10  9  8  7  6  5  4  3  2  1  0
          s0 s3 m3 s1 e3 e3 s2 e0 e0 m0 e1 e1 m1 e2 e2 m2
@@ -26,7 +29,7 @@ from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_sh
 from tritium_kernels.tensor_details.layout_details.base import (
     Layout,
     LayoutTransformation,
-    block_of_words,
+    block_of_rows,
     check_bytes,
     last_axis,
     padded,
@@ -37,13 +40,16 @@ _PLACES = ((15, 8, 7, 6), (12, 5, 4, 3), (9, 2, 1, 0), (14, 11, 10, 13))
 """The bits of the sign, of the exponent's two bits and of the mantissa's, for each of the four
 elements in 16 bits."""
 
-_ALIGN = {2: (16, 32), 3: (64, 64)}
-"""(columns, elements along k) of a product's instruction, to multiples of which data are padded."""
+_ROW = 128
+"""Elements along k in a row of the storage, to a multiple of which data are padded."""
+
+_COLUMNS = {2: 16, 3: 64}
+"""Columns of b that are rows of an instruction, to a multiple of which data are padded."""
 
 
 @dataclass(frozen=True)
 class HopperMXValueLayoutTransformation(LayoutTransformation):
-    """The storage of values whose dimension `mx_axis` runs along k, as (..., k / 8, 4 * n)
+    """The storage of values whose dimension `mx_axis` runs along k, as (..., k / 128, 64 * n)
     bytes."""
 
     mx_axis: int
@@ -53,31 +59,34 @@ class HopperMXValueLayoutTransformation(LayoutTransformation):
         check_bytes("HopperMXValueLayout", data)
         codes = unpack(data, -1)
         codes = codes if self.mx_axis == -2 else codes.mT
-        columns, along = _ALIGN[self.mma_version]
-        codes = padded(padded(codes, -2, along), -1, columns)
+        codes = padded(padded(codes, -2, _ROW), -1, _COLUMNS[self.mma_version])
         *leading, k, n = codes.shape
-        codes = codes.reshape(*leading, k // 8, 4, 2, n).int()
-        halves = torch.zeros((*leading, k // 8, 2, n), dtype=torch.int32, device=data.device)
+        # Along k: (row, b, pair, q, half).
+        codes = codes.reshape(*leading, k // _ROW, 4, 4, 4, 2, n).int()
+        halves = torch.zeros((*leading, k // _ROW, 4, 4, 2, n), dtype=torch.int32,
+                             device=data.device)  # fmt: skip
         for i, places in enumerate(_PLACES):
             for bit, place in zip((3, 2, 1, 0), places, strict=True):
-                halves |= ((codes[..., i, :, :] >> bit) & 1) << place
+                halves |= ((codes[..., i, :, :, :] >> bit) & 1) << place
         # Bytes of a word: low and high byte of the low half, then of the high one.
         split = torch.stack([halves & 255, halves >> 8], -1).to(torch.uint8)
-        return split.transpose(-3, -2).reshape(*leading, k // 8, 4 * n).contiguous()
+        # (row, b, q, half, n, byte) -> (row, n, q, b, half, byte)
+        split = split.movedim((-2, -4, -5, -3), (-5, -4, -3, -2))
+        return split.reshape(*leading, k // _ROW, _ROW // 2 * n).contiguous()
 
     def unswizzle_data(self, data: Tensor) -> Tensor:
         k, n = self.shape[-2:] if self.mx_axis == -2 else (self.shape[-1], self.shape[-2])
-        *leading, words, _ = data.shape
-        columns = data.shape[-1] // 4
-        split = data.reshape(*leading, words, columns, 2, 2).int()
-        halves = (split[..., 0] | (split[..., 1] << 8)).mT
-        codes = torch.zeros(
-            (*leading, words, 4, *halves.shape[-2:]), dtype=torch.uint8, device=data.device
-        )
-        for i, places in enumerate(_PLACES):
-            for bit, place in zip((3, 2, 1, 0), places, strict=True):
-                codes[..., i, :, :] |= (((halves >> place) & 1) << bit).to(torch.uint8)
-        codes = codes.reshape(*leading, words * 8, columns)[..., :k, :n]
+        *leading, rows, width = data.shape
+        columns = width // (_ROW // 2)
+        split = data.reshape(*leading, rows, columns, 4, 4, 2, 2).int()
+        # (row, n, q, b, half) -> (row, b, q, half, n)
+        halves = (split[..., 0] | (split[..., 1] << 8)).movedim((-2, -3, -1, -4), (-4, -3, -2, -1))
+        pairs: list[Tensor] = []
+        for places in _PLACES:
+            bits = zip((3, 2, 1, 0), places, strict=True)
+            found = [((halves >> place) & 1) << bit for bit, place in bits]
+            pairs.append((found[0] | found[1] | found[2] | found[3]).to(torch.uint8))
+        codes = torch.stack(pairs, -4).reshape(*leading, rows * _ROW, columns)[..., :k, :n]
         return pack(codes if self.mx_axis == -2 else codes.mT, -1).contiguous()
 
 
@@ -97,7 +106,7 @@ class HopperMXValueLayout(Layout):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mx_axis", last_axis("HopperMXValueLayout", self.mx_axis))
-        if self.mma_version not in _ALIGN:
+        if self.mma_version not in _COLUMNS:
             found = f"is {self.mma_version}"
             raise refuse("HopperMXValueLayout", "mma_version", found, "2, 3")
 
@@ -107,4 +116,4 @@ class HopperMXValueLayout(Layout):
         return super().make_transformation(shape, is_fp4)
 
     def swizzle_block_shape(self, block_shape: Sequence[int]) -> list[int]:
-        return block_of_words(block_shape, self.mx_axis)
+        return block_of_rows(block_shape, self.mx_axis, _ROW // 2)
