@@ -442,6 +442,7 @@ def cast(x, y, out, B: tl.constexpr, T: tl.constexpr):
     tl.store(out + i, (tl.load(x + i) * tl.load(y + i)).to(T))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1200"])
 @pytest.mark.parametrize(("kinds", "to"), [
     ("*fp32 *fp32 *bf16", tl.bfloat16), ("*bf16 *fp32 *fp32", tl.float32),
@@ -469,6 +470,7 @@ def running_sums(x, out, stride, B: tl.constexpr, C: tl.constexpr, REVERSE: tl.c
     tl.store(out + place, tl.cumsum(tl.load(x + place) * 2, 1, reverse=REVERSE))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "arch", ["gfx90a", "gfx942", pytest.param("gfx1100", marks=pytest.mark.slow)]
 )

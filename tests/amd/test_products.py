@@ -143,6 +143,7 @@ CASES = [
 """Processor, elements, extents, `matrix_instr_nonkdim`, `kpack`."""
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("arch", "kind", "shape", "rows", "pack"), CASES)
 def test_products(arch: str, kind: str, shape: tuple[int, int, int], rows: int, pack: int) -> None:
     unit, (m, n, _) = matrix_cores(arch).tuned(rows, pack), shape
@@ -168,6 +169,7 @@ def test_either_order_of_operands(size: int, transposed: bool) -> None:
     check("gfx942", unit, op, encoding)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1250"])
 @pytest.mark.parametrize("shape", [(4, 32, 32), (8, 16, 64), (2, 64, 16), (1, 32, 32), (2, 8, 16)])
 def test_batches(arch: str, shape: tuple[int, int, int]) -> None:

@@ -27,6 +27,7 @@ def compiled(path: Path, arch: str) -> Any:
     return tritium.compile(str(path), target=GPUTarget("hip", arch, TARGETS[arch]))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("last_first", [False, True])
 def test_waves_that_take_turns(last_first: bool) -> None:
     """`amdg.cond_barrier`, `rocdl.s.barrier` and copies into memory with gaps."""

@@ -78,6 +78,9 @@ def naming(op_class: str, op_name: str, function: str) -> list[str]:
     ("ReduceOp", "tt.reduce", "reduce"),
     ("ScanOp", "tt.scan", "associative_scan"),
     ("MapElementwiseOp", "tt.map_elementwise", "map_elementwise"),
+    ("FpToFpOp", "tt.fp_to_fp", "cast"),
+    ("PrintOp", "tt.print", "device_print"),
+    ("BroadcastOp", "tt.broadcast", "broadcast"),
 ])  # fmt: skip
 def test_few_files_name_an_op(op_class: str, op_name: str, function: str) -> None:
     """At most four: the op's class, the function of the language that builds it, and a lowering for
@@ -109,7 +112,7 @@ def test_no_more_files_name_an_op(op_class: str, op_name: str, function: str, mo
 BUILDERS = {"become", "build", "create", "emit", "insert", "make", "of", "reduced",
             "reduced_along", "value"}
 GENERICS = {"Iterator", "Sequence", "dict", "list", "set", "tuple"}
-MOST_BEYOND = 45
+MOST_BEYOND = 37
 """Of all ops, the files that ask for one beyond the first four; the number may only fall. Half of
 it are control flow, constants and conversions of layouts, which many passes rewrite; the
 rest are mostly questions about index arithmetic and the shapes of tiles."""

@@ -191,6 +191,7 @@ def _run_in(folder, *arguments: str, given: str | None = None):
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("interpret", ["0", "1"])
 def test_run_a_program_that_changes_its_directory(program, tmp_path, interpret, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", interpret)
@@ -199,6 +200,7 @@ def test_run_a_program_that_changes_its_directory(program, tmp_path, interpret, 
     assert done.stdout == f"__main__ ['prog.py', 'a']\n7.0 {file}\n", done.stderr
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("interpret", ["0", "1"])
 def test_run_the_text_of_a_program(tmp_path, interpret, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", interpret)
@@ -243,7 +245,7 @@ SUITE = """
 """
 
 
-@pytest.mark.parametrize("conftest", [False, True])
+@pytest.mark.parametrize("conftest", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_pytest_has_options_and_fixtures(program, tmp_path, conftest):
     """By the plug-in alone; beside a conftest.py of such options, with worker processes too."""
     file = program(SUITE, "test_it.py")

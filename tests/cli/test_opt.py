@@ -40,6 +40,7 @@ def opt(*arguments: str, stdin: str | None = None):
     return CliRunner().invoke(app, ["opt", *arguments], input=stdin)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("target", "status", "text"), [
     ("{target=cuda:90}", 0, '"ttg.threads-per-warp" = 32 : i32'),
     ("{target=hip:gfx942}", 0, '"ttg.threads-per-warp" = 64 : i32'),

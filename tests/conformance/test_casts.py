@@ -103,12 +103,14 @@ def batch_of(source, targets):
     return batch
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("source", ALL)
 def test_from(source):
     """To every other dtype; narrowing ones with each rounding mode."""
     batch_of(source, ALL).run()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["float16", "bfloat16", "float32", "float8e4nv", "float8e5"])
 @pytest.mark.parametrize("source", ["int32", "uint32", "int64", "uint64", "int16"])
 def test_integers_beside_the_middle_are_rounded_once(source, target):

@@ -249,6 +249,7 @@ def test_scales_at_their_ends():
     batch.run()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["float32", "float64", "float16", "int32"])
 @pytest.mark.parametrize("shape", [(32, 16, 64), (8, 16, 32)])
 def test_sums_of_products(name, shape):

@@ -52,6 +52,7 @@ def test_arithmetic(name):
     batch.run()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", FP8)
 def test_comparisons(name):
     x, y = numbers(name)

@@ -100,6 +100,7 @@ def near_halfway(name, count):
     return np.array(found, DTYPES[name])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("source", [
     "int32", "uint64", *(pytest.param(name, marks=pytest.mark.slow) for name in ("uint32", "int64"))
 ])  # fmt: skip

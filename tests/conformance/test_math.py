@@ -197,6 +197,7 @@ def philox(seed, offsets, rounds=10):
     return np.array(out, np.uint32).T
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [(0, "int32"), (3, "int64"), (0xFCAFEB0BA, "uint32"), (2**63 + 5, "int32"),

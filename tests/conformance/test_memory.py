@@ -28,6 +28,7 @@ def kernel(x, o, n, k):
 """
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["int1", *INTEGERS, *FLOATS, "float8e5"])
 def test_masks(name):
     """Elements that a mask excludes are `other`; memory that a store's mask excludes stays."""
@@ -120,6 +121,7 @@ def kernel(x, p, o, MASK: tl.constexpr):
 WORDS = ("int32", "uint32", "int64", "uint64")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [(k, n) for k in KINDS for n in WORDS]
@@ -268,7 +270,7 @@ def kernel(x, o, {", ".join(extra)}, BLOCK: tl.constexpr):
 """
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("outside", [False, True])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["int32", "float16", "uint8"])

@@ -79,6 +79,7 @@ def kernel(x, o, n, k):
 """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("n", [0, 2, 4, 7])
 @pytest.mark.parametrize("k", [0, 2])
 def test_control_flow(n, k):

@@ -134,6 +134,7 @@ def batch_for(a, others):
 SOME = ("int1", "int8", "uint8", "int32", "uint32", "int64", "float16", "bfloat16", "float32")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("a", ALL)
 def test_a_representative_partner_of_each(a):
     """One partner for each type in the fast suite, chosen so that all pairs of kinds occur."""
@@ -157,6 +158,7 @@ def weak_type(name, number, divides=False):
     return "float32" if divides and name in ("float16", "bfloat16") else name
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALL)

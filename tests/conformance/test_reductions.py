@@ -57,6 +57,7 @@ MORE_WAYS = ((0, False), (1, True), (-2, True), (None, True))
 """Axis, and whether it is kept, which is the same for every dtype."""
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_reductions(name):
     x = block(name)
@@ -203,6 +204,7 @@ def test_welford():
         np.testing.assert_allclose(out["var"], x.var(1), rtol=1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_scans(name):
     x = block(name, 2)
@@ -313,6 +315,7 @@ def test_gathers(name):
     batch.run()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_histograms(name):
     x = np.random.default_rng(0).integers(0, 16, 128).astype(DTYPES[name])

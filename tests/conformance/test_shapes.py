@@ -10,6 +10,7 @@ from tests.conformance.support import Batch, build, run, samples
 NAMES = ("int1", "int8", "int64", "float16", "float8e4nv", "float32")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_reshapes_and_broadcasts(name):
     x, v, s = samples(name, 32, 1).reshape(4, 8), samples(name, 8, 2), samples(name, 8, 3)[0]
@@ -35,6 +36,7 @@ def test_reshapes_and_broadcasts(name):
     batch.run()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_joins_and_splits(name):
     x, y = samples(name, 16, 1), samples(name, 16, 2)

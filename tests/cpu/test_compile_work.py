@@ -83,6 +83,7 @@ def _calls(body: str) -> int:
     return count
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if i % 2 else n for i, n in enumerate(BODIES)],

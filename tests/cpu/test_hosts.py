@@ -27,6 +27,7 @@ def machine(features: set[str]) -> CPU:
     return replace(host(), features=known)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("features", NARROW.values(), ids=list(NARROW))
 @pytest.mark.parametrize("name", NAMES)
 def test_narrow_vectors(name: str, features: set[str]) -> None:

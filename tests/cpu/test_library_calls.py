@@ -201,7 +201,7 @@ MOST = [
 ]  # fmt: skip
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", ["SSE2", "AVX2, FMA, F16C", "AVX-512"])
 @pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize(
@@ -225,6 +225,7 @@ def _masked_sum(x, y, out, n, N: tl.constexpr):
     tl.store(out + i, tl.where(i % 3 == 0, a, a + tl.load(y + N - 1 - i)), mask=i < n)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize("level", ["SSE2", "AVX2 alone", "AVX2, FMA, F16C"])
 def test_runs_with_fewer_features(level: str, dtype: str) -> None:

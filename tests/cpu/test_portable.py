@@ -175,6 +175,7 @@ print(type(system).__name__, system.threads, system.forks, system.cache_sizes())
 """
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_kernels_run_without(threads: str, fresh_cache: Path) -> None:
     fresh_cache.mkdir()

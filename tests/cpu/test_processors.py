@@ -272,6 +272,7 @@ def of_halves(a, b, out, N: tl.constexpr):
     tl.store(out + N + i, tl.maximum(x, y))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("arch", "sum"), [("sapphirerapids", "vaddph"), ("cortex-a76", "fadd.*8h")]
 )

@@ -33,6 +33,7 @@ class Native:
         assert not fault.raised
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(NOT_NATIVE)))
 def test_runs_natively(name: str) -> None:
     CASES[name](Native(name))

@@ -124,7 +124,7 @@ def matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn, BM: tl.constexpr, BN:
     tl.store(c + scm * rows[:, None] + scn * cols[None, :], acc.to(c.dtype.element_ty), mask)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("M, N, K", [(64, 64, 64), (70, 33, 50), (16, 128, 17)])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -247,6 +247,7 @@ def reductions(x, out, indices, M: tl.constexpr, N: tl.constexpr):
     tl.store(indices + M + cols, tl.argmin(block, 0))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("M, N", [(8, 32), (32, 8), (1, 64), (64, 1), (16, 16)])
 def test_reductions(M, N):
     x = floats(M, N)

@@ -23,6 +23,7 @@ def run(seeds: range, way: str) -> int:
     return ran
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("way", ["evaluated", "interpreted"])
 def test_programs_do_what_they_mean(way: str) -> None:
     assert run(range(5), way) > 2

@@ -71,6 +71,7 @@ def test_stores_and_loads(case: str, how: str) -> None:
     np.testing.assert_array_equal(out[1], 2 * src.T)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_places(case: str) -> None:
@@ -85,6 +86,7 @@ def test_places(case: str) -> None:
     assert linear(encoding, (64, 64)).is_surjective
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("case", LAYOUTS)
 @pytest.mark.parametrize("at", [(0, 0), (70, 56)])
 def test_copies(case: str, at: tuple[int, int]) -> None:

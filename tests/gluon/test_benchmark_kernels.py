@@ -11,6 +11,7 @@ from tests.gluon.hopper_programs import block_layout
 from tests.gluon.support import compiled, launcher
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 @pytest.mark.parametrize(
     "m,n,k,programs", [(300, 200, 72, 2), (128, 64, 32, 1), (200, 136, 200, 3)]

@@ -20,6 +20,7 @@ from tests.gluon.support import HOW, launcher
 PROGRAMS = {**programs.PROGRAMS, **memory_programs.PROGRAMS}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", HOW[1:])  # those that are assembled are interpreted as well
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, how: str) -> None:
@@ -36,6 +37,7 @@ FOR_HOPPER = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["engine", "sm_90"])
 @pytest.mark.parametrize("name", FOR_HOPPER)
 def test_programs_for_hopper(name: str, how: str) -> None:
@@ -51,6 +53,7 @@ def test_programs_for_clusters(name: str) -> None:
     cluster_programs.PROGRAMS[name](launcher("sm_90"))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("how", ["sm_100", pytest.param("sm_103", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", blackwell_programs.PROGRAMS)
 def test_programs_for_blackwell(name: str, how: str) -> None:

@@ -86,6 +86,7 @@ def add(p, q):
     return p + q
 
 
+@pytest.mark.every(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_operations(seed: int) -> None:

@@ -46,6 +46,7 @@ def ring_kernel(
     gl.store(out + places(32, columns), part.index(number).load(TILE))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 @pytest.mark.parametrize(("layout", "first", "count", "column", "number"), [
     (SWIZZLED, 0, 5, None, 3), (SWIZZLED, 1, 3, None, 2), (SWIZZLED, 3, 2, 16, 1),
@@ -75,6 +76,7 @@ def run_kernel(
     gl.store(out + places(16, 32), part.load(TILE))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 @pytest.mark.parametrize("bytes", [True, False])
 @pytest.mark.parametrize("layout", [SWIZZLED, gl.NVMMASharedLayout(128, 32, 2)])

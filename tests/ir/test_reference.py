@@ -37,6 +37,7 @@ def test_the_corpus_is_there() -> None:
     assert len({f.name.split(".")[0] for f in FILES}) * 2 == len(FILES) == 54
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_prints_as_the_reference_does(file: Path, parsed: Parse) -> None:
     module = parsed(file)
@@ -46,6 +47,7 @@ def test_prints_as_the_reference_does(file: Path, parsed: Parse) -> None:
     assert not "\n".join(difference)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_round_trip_keeps_ops_names_and_locations(file: Path, parsed: Parse) -> None:
     module = parsed(file)
@@ -59,6 +61,7 @@ def test_round_trip_keeps_ops_names_and_locations(file: Path, parsed: Parse) -> 
     assert print_module(again) == printed
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_prints_without_locations(file: Path, parsed: Parse) -> None:
     module = parsed(file)

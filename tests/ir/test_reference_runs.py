@@ -377,6 +377,8 @@ def hints(kernel: Any) -> None:
     close(out, np.full(16, x[:10].sum(dtype=np.float64)))
 
 
+@pytest.mark.every(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_runs_on_arrays(name: str, stage: str) -> None:

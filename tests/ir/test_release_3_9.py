@@ -17,6 +17,7 @@ from tritium.ops.ttir import CacheModifier, EvictionPolicy, LoadOp, StoreOp
 FILES = sorted((Path(__file__).parent / "release_3_9").glob("*.tt*ir"))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_is_read_and_goes_on_as_ours(file: Path) -> None:
     module = parse_module(file.read_text(), file.name)

@@ -232,6 +232,7 @@ def test_pages(window: int | None):
         torch.testing.assert_close(found[i].double(), right, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "options",
     [pytest.param({"causal": True}, marks=pytest.mark.slow), {"window": (2, 1)},

@@ -51,6 +51,7 @@ def by_slice(x: Any, w: Any, b: Any, sizes: Any = SIZES) -> Any:
     return torch.cat([*parts, x.new_zeros(x.shape[0] - first, w.shape[2])])
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("activation", [None, SWIGLU])
@@ -133,6 +134,7 @@ def test_slices_that_do_not_follow_each_other():
     )  # fmt: skip
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("a", "b", "bias"),
     [((6, 8), (8, 4), (4,)), ((3, 6, 8), (3, 8, 4), (3, 4)), ((3, 6, 8), (8, 4), (4,)),

@@ -33,6 +33,7 @@ def test_sums_of_long_rows(dtype):
     compare(cumsum, lambda x: x.cumsum(-1), [normal(3, 20000, dtype=dtype)], 50)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort(descending: bool):
     for dtype in (torch.float32, torch.bfloat16, torch.int32):
@@ -80,6 +81,7 @@ def test_histogram():
     assert histogram(normal(0), 3, 0, 1).tolist() == [0, 0, 0]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
 def test_quantize(dtype):
     most = {torch.int8: 127, torch.float8_e4m3fn: 448, torch.float8_e5m2: 57344}[dtype]

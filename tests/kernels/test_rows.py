@@ -145,6 +145,7 @@ def test_errors(call, message: str):
         call(normal(2, 3))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("columns", "dtype"), [(4096, torch.float32), (8192, torch.bfloat16)])
 def test_rows_longer_than_fast_memory(columns: int, dtype):
     """Walked over on CPUs, several rows at a time."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.ops.math.vector_code import Kernel
 from tritium.codegen.llvm.vmath.arrays import external
@@ -28,6 +30,13 @@ STORED: dict[str, Any] = {
 }  # fmt: skip
 
 OVERLOADS = [(name, o) for name, s in signatures().items() for o in s.overloads]
+
+
+def each_function_once(cases: Sequence[tuple[str, Overload]]) -> list[Any]:
+    """The cases; all but one of a function, of floats and of doubles in turn, are slow."""
+    overloads = {name: [o for n, o in cases if n == name] for name, _ in cases}
+    kept = {(name, all_[i % len(all_)]) for i, (name, all_) in enumerate(overloads.items())}
+    return [c if c in kept else pytest.param(*c, marks=pytest.mark.slow) for c in cases]
 
 
 def label(value: Any) -> str:

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from tests.libdevice import bounds, exact, hip
-from tests.libdevice.support import STORED, Array, arguments, defined, label, native, signatures
+from tests.libdevice.support import (
+    STORED,
+    Array,
+    arguments,
+    defined,
+    each_function_once,
+    label,
+    native,
+    signatures,
+)
 from tritium.language.extra.signatures import Overload
 
 CASES = [
@@ -73,7 +82,7 @@ def values(name: str, overload: Overload, count: int, seed: int = 0) -> tuple[li
     return arrays, exact.expected(name, STORED[overload.result], *arrays)
 
 
-@pytest.mark.parametrize("name, overload", CASES, ids=label)
+@pytest.mark.parametrize("name, overload", each_function_once(CASES), ids=label)
 def test_native(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
     check(name, overload, arrays, native(overload, *arrays, level="host"), wanted)
@@ -82,6 +91,7 @@ def test_native(name: str, overload: Overload) -> None:
 HALF = [c if i % 2 else pytest.param(*c, marks=pytest.mark.slow) for i, c in enumerate(CASES)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name, overload", HALF, ids=label)
 def test_in_narrow_vectors(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
@@ -94,6 +104,7 @@ def test_as_interpreted(name: str, overload: Overload) -> None:
     check(name, overload, arrays, defined(overload, *arrays), wanted)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
 def test_one_lane_gives_the_same(name: str, overload: Overload) -> None:
     arrays = arguments(name, overload, 30)

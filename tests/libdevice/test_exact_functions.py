@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from tests.libdevice import exact
-from tests.libdevice.support import OVERLOADS, STORED, Array, arguments, defined, label, native
+from tests.libdevice.support import (
+    OVERLOADS,
+    STORED,
+    Array,
+    arguments,
+    defined,
+    each_function_once,
+    label,
+    native,
+)
 from tritium.language.extra.signatures import Overload, signatures
 
 # fdim and the like round like a plain operation, pow by an integer like pow.
@@ -36,7 +45,7 @@ def check(overload: Overload, arrays: list[Array], actual: Array, wanted: Array)
         )
 
 
-@pytest.mark.parametrize("name, overload", CASES, ids=label)
+@pytest.mark.parametrize("name, overload", each_function_once(CASES), ids=label)
 def test_native_is_as_defined(name: str, overload: Overload) -> None:
     arrays = arguments(name, overload, 150)
     wanted = defined(overload, *arrays)

@@ -51,6 +51,7 @@ def _kernel(group: list[tuple[Signature, Overload]], folder: Any) -> Any:
     return scope["kernel"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("group", list(groups(24)), ids=lambda g: g[0][0].name)
 @pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
 def test_every_function_in_kernels(

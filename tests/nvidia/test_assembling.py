@@ -24,6 +24,7 @@ needs_ptxas = pytest.mark.ptxas
 SIMPLE = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f() { ret; }\n"
 
 
+@pytest.mark.covering(1)
 @needs_ptxas
 @pytest.mark.parametrize("arch", [80, 86, 89, 90, 100, 120])
 @pytest.mark.parametrize("name", ["add", "softmax", "matmul_mma"])

@@ -37,6 +37,7 @@ def compiled(
     return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("descriptors", [False, True])

@@ -244,6 +244,7 @@ def test_stores_of_a_tile_overlap_the_next_one(
     in_order(text, wait, "bulk_group", wait, "bulk_group", "wait_group.read 0")
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("depth,keys,warps", [(64, 128, 8), (128, 64, 8), (128, 128, 8)])

@@ -68,15 +68,26 @@ LONG = [
     ("moe", "check_grouped_topk"),
 ]  # fmt: skip
 """Checks that take the interpreter more than 1 s."""
+LONG_COMPILED = [
+    ("flash_attention", "check_flash_attention"), ("generated", "check_sort_with_index"),
+    ("moe", "check_fused_moe"), ("linear_attention", "check_chunked_gla"),
+    ("assorted", "check_convolution"), ("descriptors_and_tuples", "check_persistent_matmul"),
+]  # fmt: skip
+"""Checks that take the compiler more than 1.5 s, of programs that have others."""
 
 
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
-@pytest.mark.parametrize(("program", "check"), CHECKS)
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [pytest.param(*c, marks=pytest.mark.slow) if c in LONG_COMPILED and device.device == "cpu"
+     else c for c in CHECKS],
+)  # fmt: skip
 def test_compiled(loaded, program: str, check: str):
     place = "cuda" if device.device == "cuda" else "cpu"
     getattr(loaded(program, False), check)(torch.device(place))
 
 
+@pytest.mark.every(2)
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
 @pytest.mark.parametrize(
     ("program", "check"),

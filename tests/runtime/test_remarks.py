@@ -134,6 +134,7 @@ def test_what_a_loop_writes_is_not_copied_ahead_unless_it_is_told(remarks: Any) 
     assert remarks(writing, signature, CUDA, ALIGNED, STAGES=3, WHERE=True, **types) == []
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("arch, precision, warps, wanted", [
     (80, "ieee", 8, ["f32 (input_precision='ieee') of 64x64 and 64x64 is computed without tensor"]),
     (80, "tf32", 4, []), (120, "tf32", 4, []), (100, "tf32", 4, []),

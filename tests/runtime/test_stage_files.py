@@ -270,6 +270,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 WHERE = {"ttir": r":\d+:\d+: ", "ttgir": r":\d+:\d+: ", "llir": r":\d+:\d+: "}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["ir_override", "TRITON_KERNEL_OVERRIDE"])
 @pytest.mark.parametrize("target", [None, CUDA], ids=["cpu", "cuda"])
 def test_a_damaged_override_is_named(

@@ -32,6 +32,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("kernel", "arguments", "constants", "title", "lines"), OF_HOPPER)
 def test_asynchronous_accesses(

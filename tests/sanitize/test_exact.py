@@ -77,6 +77,7 @@ def negated(x, out, n, BLOCK: tl.constexpr):
 DTYPES = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
 @pytest.mark.parametrize("kernel", [moved, negated])
 def test_code_undoes_what_it_does(kernel: Any, dtype: Any):
@@ -252,6 +253,7 @@ def numbers() -> tuple[Any, ...]:
     return x, y, np.zeros(64, np.float32)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if i % 2 else n for i, n in enumerate(IDENTITIES)],
@@ -261,6 +263,7 @@ def test_identities(name: str, tmp_path: Path):
     compare_exactly(first, second, *numbers())
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_differences(name: str, tmp_path: Path):
     first, second = (written(tmp_path, i, text) for i, text in enumerate(DIFFERENT[name]))
@@ -316,6 +319,7 @@ def summed_by_programs(x, out, n, LANES: tl.constexpr, BLOCK: tl.constexpr):
     tl.atomic_add(out + i % LANES, tl.load(x + i))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_atomic_sums(dtype: Any):
     x, out = random.standard_normal(1000).astype(dtype), np.ones(8, dtype)
@@ -383,6 +387,7 @@ def found_by_many(x, out, seen, STEPS: tl.constexpr, LANES: tl.constexpr):
     tl.store(seen + i, tl.atomic_add(out + i % LANES, tl.load(x + i)) * 0.0)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_what_atomic_sums_find(dtype: Any):
     """Atomic sums equal those of a program that keeps the sums in registers; the order of the

@@ -99,6 +99,7 @@ def test_memory_behind_a_table_of_pointers(put: Put) -> None:
     assert f"is byte {place} of an allocation of the pool, which has 1024 bytes" in str(error)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32, np.float64])
 def test_a_second_store_is_found_in_later_launches(put: Put, dtype: Any) -> None:
     copy, *_ = kernels()

@@ -159,6 +159,7 @@ def looked_at(x, out, PLAIN: tl.constexpr, HOW: tl.constexpr):
         tl.store(out + pid, tl.atomic_load(x, sem="relaxed"))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("interpreted", [False, True])
 @pytest.mark.parametrize("plain", [0, 1, 3])
 def test_plain_accesses_beside_atomic_loads(

@@ -287,6 +287,7 @@ def test_what_exact_atomic_sums_find() -> None:
         assert sum == total[lane]
 
 
+@pytest.mark.every(2)
 @pytest.mark.ptxas
 def test_exact_numbers_assemble(fresh_cache: Any) -> None:
     kinds = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32", "B": "constexpr"}

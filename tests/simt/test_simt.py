@@ -86,6 +86,7 @@ NOT_RUN = {
 RUN = sorted(CASES.keys() - NOT_RUN.keys())
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("lanes", [32, 64])
 @pytest.mark.parametrize("name", RUN)

@@ -17,6 +17,7 @@ from tritium_kernels.dense.kernels.linear_attention import linear_attention
 HEADS, LENGTH, D = 1, 200, 64
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("num_stages", [2, 3])
 def test_linear_attention(num_stages: int, reverse: bool, no_ptxas: None) -> None:

@@ -39,7 +39,7 @@ def run(
     return hardware.barriers.count
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize("depth", [0, 16, 200])
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (8, 3)])
@@ -95,6 +95,7 @@ def test_warps_that_wait_for_ever_are_named() -> None:
         small_product(module)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("number", [1, 3])
 def test_waits_between_loops_that_share_buffers_are_needed(number: int) -> None:
     """Without the wait of the consumer, or that of the producer, in the second of two loops that

@@ -1,4 +1,5 @@
-"""The marker `covering`: few cases of a test that still have each value, or each pair of values."""
+"""The markers that leave few cases of a test in the normal group: `covering` those that still have
+each value, or each pair of values, of the parameters; `every(n)` each n-th one."""
 
 from __future__ import annotations
 
@@ -49,17 +50,30 @@ def _case(item: pytest.Function) -> Case:
 
 
 def mark_the_rest_slow(items: Sequence[pytest.Item]) -> None:
-    """Of a test marked `covering(strength)`, leave those cases in the normal group."""
+    """Of a test marked `covering(strength)`, `every(n)` or both, leave those cases in the normal
+    group."""
     tests = defaultdict[tuple[Path, str], list[pytest.Function]](list)
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker("slow"):
             continue
-        if item.get_closest_marker("covering"):
+        if item.get_closest_marker("covering") or item.get_closest_marker("every"):
             tests[item.path, item.originalname].append(item)
     for members in tests.values():
-        marker = members[0].get_closest_marker("covering")
-        assert marker is not None
-        kept = covering([_case(item) for item in members], *marker.args)
+        strength, step = (_argument(members[0], name) for name in ("covering", "every"))
+        kept = chosen([_case(item) for item in members], strength, step or 1)
         for i, item in enumerate(members):
             if i not in kept:
                 item.add_marker(pytest.mark.slow)
+
+
+def _argument(item: pytest.Function, name: str) -> int | None:
+    """The argument of a marker of a test; None where it has none."""
+    marker = item.get_closest_marker(name)
+    return None if marker is None else marker.args[0]
+
+
+def chosen(cases: Sequence[Case], strength: int | None, step: int) -> set[int]:
+    """Each n-th case (`step`), of those alone that cover the parameters where there is a
+    strength."""
+    found = range(len(cases)) if strength is None else sorted(covering(cases, strength))
+    return set(found[::step])

@@ -162,6 +162,7 @@ int main(void) {
 """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("object", [True, False], ids=["objects", "libraries"])
 @pytest.mark.parametrize("processor", ["cortex-a53", "neoverse-v2"])
 def test_a_c_program_calls_kernels(tmp_path: Path, object: bool, processor: str):

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.cpu
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("first", range(0, 6, 3))
 @pytest.mark.parametrize("arch", ["native", "x86-64"])
 def test_programs_agree_with_numpy(first: int, arch: str) -> None:

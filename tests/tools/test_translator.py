@@ -335,6 +335,7 @@ AMD = {"gfx90a": "v_mfma", "gfx942": "v_mfma", "gfx950": "v_mfma", "gfx1100": "v
        "gfx1200": "v_wmma", "gfx1250": "v_wmma"}  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.cpu
 @pytest.mark.parametrize("arch", AMD)
 @pytest.mark.parametrize("name", ["matmul", "batch", "pointers"])

@@ -156,6 +156,7 @@ def test_gradients(stages: int, arch: int, fresh_cache: Path) -> None:
     np.testing.assert_allclose(dk, ds @ wide[0], 1e-2, 1e-2)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_a_sum_that_shrinks(stages: int, arch: int, fresh_cache: Path) -> None:

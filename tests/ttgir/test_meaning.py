@@ -24,6 +24,7 @@ def lowered(
     return kernel
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(
     "capability,num_warps,num_stages,num_ctas",

@@ -11,6 +11,7 @@ from tritium.ir.printing import print_module
 from tritium.passes import PassManager, pipelines
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("num_warps,num_ctas", [(1, 1), (4, 1), (2, 4)])
 @settings(
     max_examples=20, deadline=None, derandomize=True,

@@ -77,6 +77,7 @@ def run(function: Any, stages: int, edit: Any = None) -> None:
     np.testing.assert_allclose(out, want, 1e-2, 1e-2)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("function", [product, forked, nested])
 def test_sums(function: Any, stages: int, fresh_cache: Path) -> None:
@@ -113,6 +114,7 @@ def decoded(codes: Any) -> Any:
     return FP4[halves & 7] * np.where(halves & 8, -1, 1)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("name", FORMATS)
 def test_scaled_products(name: str, stages: int, fresh_cache: Path) -> None:

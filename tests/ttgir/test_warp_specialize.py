@@ -16,7 +16,7 @@ from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.parsing import ParseError, parse_module
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("depth", [0, 16, 96, 200])
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (4, 3), (8, 4)])
 @pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3), ("halves", 3)])

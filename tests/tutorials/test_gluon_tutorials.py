@@ -61,6 +61,7 @@ def test_programs(printed: dict[str, str], name: str, said: str) -> None:
     assert re.search(said, printed[name]), printed[name]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kernel", ["pipelined", "specialized"])
 @pytest.mark.parametrize("depth", [40, 200])
 def test_products_as_compiled(

@@ -180,6 +180,7 @@ def test_layer_norm_as_an_autograd_function():
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("length", "d", "causal", "descriptors"),
     [(150, 32, False, True), (150, 32, True, False), (1, 16, True, False), (128, 64, True, True),

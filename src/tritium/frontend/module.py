@@ -148,8 +148,7 @@ class ModuleGenerator:
         arg_attrs: Sequence[Mapping[str, Attribute]] | None,
     ) -> base_type:
         builder = self.builder
-        tree = function.parse().body[0]
-        assert isinstance(tree, ast.FunctionDef)
+        tree = function.definition
         inputs = ir_types(list(types.values()))
         block = Block(arg_types=inputs)
         generator = FunctionGenerator(self, function)

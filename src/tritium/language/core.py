@@ -141,7 +141,7 @@ CONSTEXPR_0 = constexpr(0)
 _unwrap_if_constexpr = unwrap
 
 
-def _unwrap_shape(shape: Any) -> list[Any]:  # pyright: ignore[reportUnusedFunction]
+def _unwrap_shape(shape: object) -> list[Any]:  # pyright: ignore[reportUnusedFunction]
     """The extents of a shape as numbers; libraries that extend the language call it."""
     return [unwrap(extent) for extent in unwrap(shape)]
 

@@ -54,11 +54,11 @@ def _broadcast_all(inputs: Any) -> tuple[tensor, ...]:
     return tuple(values)
 
 
-def _to_tensor(x: Any, check_type: Any = True) -> tensor:
+def _to_tensor(x: object, check_type: object = True) -> tensor:
     return casts.to_tensor(x)
 
 
-def _scalar(value: Any, dtype: dtype) -> tensor:
+def _scalar(value: object, dtype: dtype) -> tensor:
     return casts.constant(value, dtype)
 
 
@@ -185,7 +185,7 @@ class TritonSemantic:
     tensor = tensor
     lang = core
 
-    def __init__(self, builder: Any = None):
+    def __init__(self, builder: object = None):
         self.builder = builder
 
     def __getattr__(self, name: str) -> Any:

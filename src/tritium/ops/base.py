@@ -138,6 +138,10 @@ class Op(DeclaredOp):
     extracts: ClassVar[bool] = False
     """True if the result is the only element of the operand, a tile."""
 
+    repeats: ClassVar[bool] = False
+    """True if the result has each element of the operand once or more, along axes of size 1 or
+    that the operand lacks; the type of the result says how often."""
+
     reshapes: ClassVar[bool] = False
     """True if the result has the operand's elements in row-major order, in another shape."""
 
@@ -184,6 +188,9 @@ class Op(DeclaredOp):
 
     changes_layout: ClassVar[bool] = False
     """True if the result is the operand, distributed over threads in another way."""
+
+    per_operand: ClassVar[bool] = False
+    """True if the op does the same for each of its operands, one after another."""
 
     interleaves: ClassVar[bool] = False
     """Whether elements of the operands alternate along the last axis of the result."""
@@ -548,6 +555,12 @@ class Op(DeclaredOp):
 def is_constant(value: SSAValue) -> bool:
     """True if an op that only states it defines a value."""
     return isinstance(value.owner, Op) and value.owner.is_constant
+
+
+def repeated(value: SSAValue) -> SSAValue | None:
+    """The scalar or the tile that the op of a value repeats in it; None where it does not."""
+    op = value.owner
+    return op.operands[0] if isinstance(op, Op) and op.repeats else None
 
 
 def permutes(op: object) -> TypeGuard[Op]:

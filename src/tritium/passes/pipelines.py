@@ -3,28 +3,6 @@
 from __future__ import annotations
 
 from tritium.passes.base import Pass
-from tritium.passes.ttgir import (
-    AccelerateMatmul,
-    AssignLayouts,
-    AsyncDots,
-    BufferAccesses,
-    Coalesce,
-    ConvertLoads,
-    ConvertTTIRToTTGIR,
-    DescriptorsToTMA,
-    FuseNestedLoops,
-    InferCoalescedEncodings,
-    MatchClusters,
-    OrderScans,
-    Pipeline,
-    ReloadOperands,
-    ResolveAutoEncodings,
-    SplitConversions,
-    StageOperands,
-    TensorProducts,
-    ThreadLocality,
-    WarpSpecialize,
-)
 from tritium.passes.ttir import (
     CSE,
     DCE,
@@ -102,6 +80,8 @@ def ttgir(
         registers: whether left operands of products that are computed stay in registers.
         reload: whether loops read operands again where registers are short.
     """
+    from tritium.passes import ttgir as gpu  # which those who compile for CPUs do not need
+
     return [
         ScaledDot(True, processor.name, rows, num_warps if wgmma and num_ctas == 1 else 1),
         DotPrecision(target=processor.name),
@@ -112,30 +92,30 @@ def ttgir(
         Canonicalize(),
         CSE(),
         LICM(),
-        ConvertTTIRToTTGIR(
+        gpu.ConvertTTIRToTTGIR(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
-        Coalesce(processor.transposes_in_threads, direct),
-        AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack, registers=registers),
-        OrderScans(loaded=True),
-        AssignLayouts(),
-        *([ConvertLoads()] if wgmma else []),
-        *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
+        gpu.Coalesce(processor.transposes_in_threads, direct),
+        gpu.AccelerateMatmul(wgmma=wgmma, rows=rows, pack=pack, registers=registers),
+        gpu.OrderScans(loaded=True),
+        gpu.AssignLayouts(),
+        *([gpu.ConvertLoads()] if wgmma else []),
+        *([gpu.MatchClusters()] if num_ctas > 1 else [gpu.ThreadLocality()]),
         CSE(),
         LICM(),
-        WarpSpecialize(num_stages=num_stages, spare=spare, automatic=automatic),
-        *([FuseNestedLoops()] if flatten else []),
-        Pipeline(num_stages=num_stages, direct=direct),
-        StageOperands(),
-        DescriptorsToTMA(late=late),
-        AsyncDots(),
-        TensorProducts(),
-        *([BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
+        gpu.WarpSpecialize(num_stages=num_stages, spare=spare, automatic=automatic),
+        *([gpu.FuseNestedLoops()] if flatten else []),
+        gpu.Pipeline(num_stages=num_stages, direct=direct),
+        gpu.StageOperands(),
+        gpu.DescriptorsToTMA(late=late),
+        gpu.AsyncDots(),
+        gpu.TensorProducts(),
+        *([gpu.BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
         Canonicalize(),
         CSE(),
         LICM(),
-        *([ReloadOperands()] if reload and processor.registers else []),
-        *([SplitConversions()] if processor.registers and processor.copy_bytes else []),
+        *([gpu.ReloadOperands()] if reload and processor.registers else []),
+        *([gpu.SplitConversions()] if processor.registers and processor.copy_bytes else []),
         DCE(),
     ]
 
@@ -144,13 +124,15 @@ def gluon(tensor_maps: bool = True) -> list[Pass]:
     """The passes from the frontend's ttgir of a Gluon kernel to the one that `codegen/gpu` takes:
     layouts that the program leaves open are found, no others are changed. `tensor_maps`: whether
     descriptors are maps in memory."""
+    from tritium.passes import ttgir as gpu  # as above
+
     return [
         Inline(),
-        InferCoalescedEncodings(),
-        ResolveAutoEncodings(),
+        gpu.InferCoalescedEncodings(),
+        gpu.ResolveAutoEncodings(),
         Structure(bodies=False),
-        OrderScans(),
-        *([DescriptorsToTMA()] if tensor_maps else []),
+        gpu.OrderScans(),
+        *([gpu.DescriptorsToTMA()] if tensor_maps else []),
         Canonicalize(),
         CSE(),
         Canonicalize(),

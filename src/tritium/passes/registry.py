@@ -5,40 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.errors import TritonError
-from tritium.passes import ttgir, ttir
 from tritium.passes.base import Pass, PassManager
 
-_PASSES: dict[str, type[Pass]] = {cls.name: cls for cls in (*ttir.PASSES, *ttgir.PASSES)}
+_registered: dict[str, type[Pass]] = {}
+"""The passes of backends by name."""
 
 
 class PipelineError(TritonError, LookupError):
     """A pipeline's text names no known pass or option, or cannot be read."""
 
 
+@cache
+def _own() -> Mapping[str, type[Pass]]:
+    """The passes of this package by name. Few processes ask for passes by name, and those that
+    compile for CPUs load none over ttgir."""
+    from tritium.passes import ttgir, ttir
+
+    return {cls.name: cls for cls in (*ttir.PASSES, *ttgir.PASSES)}
+
+
 def available() -> Mapping[str, type[Pass]]:
     """All passes by name."""
-    return dict(_PASSES)
+    own = _own()
+    for cls in _registered.values():
+        _check_name(cls, own.get(cls.name, cls))
+    return {**own, **_registered}
+
+
+def _check_name(cls: type[Pass], known: type[Pass]) -> None:
+    if known.__qualname__ != cls.__qualname__:
+        raise ValueError(f"two passes are called {cls.name!r}: {known} and {cls}")
 
 
 def register(cls: type[Pass]) -> type[Pass]:
     """Add a pass (of a backend, say) under its name; usable as a class decorator."""
-    known = _PASSES.setdefault(cls.name, cls)
-    if known.__qualname__ != cls.__qualname__:
-        raise ValueError(f"two passes are called {cls.name!r}: {known} and {cls}")
+    _check_name(cls, _registered.setdefault(cls.name, cls))
     return cls
 
 
 def get(name: str) -> type[Pass]:
     """The pass of that name. Raises `PipelineError` with the known names if there is none."""
     try:
-        return _PASSES[name]
+        return available()[name]
     except KeyError:
-        known = ", ".join(sorted(_PASSES))
+        known = ", ".join(sorted(available()))
         raise PipelineError(f"no pass is called {name!r}; there are {known}") from None
 
 
@@ -75,7 +91,7 @@ def _options(cls: type[Pass], text: str) -> dict[str, Any]:
     return options
 
 
-def _convert(cls: type[Pass], name: str, default: Any, value: str) -> Any:
+def _convert(cls: type[Pass], name: str, default: object, value: str) -> Any:
     words = {"true": True, "1": True, "false": False, "0": False}
     try:
         if isinstance(default, bool):

@@ -28,8 +28,9 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
+from tritium.ops.ttir.numeric import float_cast
 from tritium.ops.ttir.reduction import reduction
-from tritium.ops.ttir.shape import ReshapeOp
+from tritium.ops.ttir.shape import ReshapeOp, repetition
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -78,11 +79,24 @@ class Builder:
         """The first result of a new op."""
         return self.make(cls, *operands, **attrs).results[0]
 
-    def constant(self, value: Any, like: SSAValue | ir.Type) -> SSAValue:
+    def constant(self, value: object, like: SSAValue | ir.Type) -> SSAValue:
         """A new constant of the type `like` (or the type of that value); later passes merge equal
         ones."""
         kind = like.type if isinstance(like, SSAValue) else like
         return self.value(ConstantOp, value=constant_attr(value, kind))
+
+    def repeated(self, value: SSAValue, type: ir.Type) -> SSAValue:
+        """A scalar, or a tile along its axes of size 1, repeated to a tile of this type."""
+        if value.type == type:
+            return value
+        return self.value(repetition(value.type), value, result=type)
+
+    def converted(self, value: SSAValue, element: ir.Type) -> SSAValue:
+        """Floating-point numbers in another type of a different width, or as they are."""
+        if ir.element_type(value.type) == element:
+            return value
+        cls, attrs = float_cast(value.type, element)
+        return self.value(cls, value, result=ir.with_element(value.type, element), **attrs)
 
     def chosen(self, condition: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
         """One of two values, or of their elements, by a condition."""
@@ -248,7 +262,7 @@ class Constants:
         for op in self._pool.values():
             op.results[0].name_hint = None
 
-    def get(self, value: Any, type: ir.Type, location: LocationAttr | None = None) -> SSAValue:
+    def get(self, value: object, type: ir.Type, location: LocationAttr | None = None) -> SSAValue:
         """A constant of that value (a scalar repeated in a tile)."""
         attribute = constant_attr(value, type)
         op = self._pool.get(attribute)
@@ -413,7 +427,7 @@ class Rewriter:
         self.visit(op, owner)
         return True
 
-    def constant(self, value: Any, like: SSAValue | ir.Type, near: Operation) -> SSAValue:
+    def constant(self, value: object, like: SSAValue | ir.Type, near: Operation) -> SSAValue:
         """A constant of the type `like` (or the type of that value)."""
         kind = like.type if isinstance(like, SSAValue) else like
         return self.constants.get(value, kind, near.location)

@@ -37,7 +37,6 @@ from tritium.ops.evaluation import Evaluator
 from tritium.ops.math import AbsFOp
 from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.parsing import parse_module
-from tritium.ops.ttir.numeric import FpToFpOp
 from tritium.ops.ttir.sanitize import ReportOp, SanitizerCheckOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced_along
@@ -86,7 +85,7 @@ def _writes(op: Op) -> bool:
 def _check(op: Any, value: SSAValue, site: int, reports: Sequence[SSAValue]) -> None:
     at, kind = Builder(op), ir.with_element(value.type, ir.i32)
     if ir.bit_width(value.type) == 8:
-        value = at.value(FpToFpOp, value, result=ir.with_element(value.type, ir.f32))
+        value = at.converted(value, ir.f32)
     none = at.constant(0, kind)
     size = at.value(AbsFOp, value)
     largest = at.constant(float("inf"), value)

@@ -30,6 +30,7 @@ def copied(p, q, one, SEM: tl.constexpr, SCOPE: tl.constexpr):
     tl.atomic_store(one + 1, p.atomic_load(mask=tl.sum(at, 0) > 0))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", KINDS, ids=lambda d: np.dtype(d).name)
 def test_values(dtype):
     p = (np.random.default_rng(3).integers(0, 2 if dtype == np.bool_ else 99, 32)).astype(dtype)

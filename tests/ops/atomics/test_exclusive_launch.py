@@ -68,6 +68,7 @@ def check(launch, out: np.ndarray, old: np.ndarray) -> None:
         np.testing.assert_array_equal(next_old, first_old)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("op", "dtype"), list(kinds()))
 def test_elements_anywhere(op: str, dtype: str):
     """Small whole numbers, so that the order of additions does not matter; one program."""
@@ -81,6 +82,7 @@ def test_elements_anywhere(op: str, dtype: str):
     check(launch, out, np.zeros_like(x))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("op", "dtype"), list(kinds()))
 def test_blocks(op: str, dtype: str):
     x, out = numbers(dtype, 4 * 256), numbers(dtype, 4 * 256 + 5)[::-1].copy()

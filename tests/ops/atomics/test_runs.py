@@ -48,6 +48,7 @@ def numbers(dtype, count, seed):
     return (rng.standard_normal(count) * 8).astype(dtype)
 
 
+@pytest.mark.every(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("scope", ["gpu", "cta"])
 @pytest.mark.parametrize(
@@ -135,6 +136,7 @@ def guarded(count, dtype):
     return whole[-count:], whole[:count], memory
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("scope", ["gpu", "cta"])
 @pytest.mark.parametrize("op", [tl.atomic_add, tl.atomic_max], ids=lambda f: f.__name__)
 def test_masked_elements_do_not_touch_memory(op, scope):
@@ -169,6 +171,7 @@ def hammer(out, old, seen, extreme, one, times, W: tl.constexpr, N: tl.constexpr
         tl.atomic_max(seen + first + tl.arange(0, 2 * W), pid, mask=tl.arange(0, 2 * W) < W)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "dtype", [np.int32, np.float32, np.int64, np.float64], ids=lambda d: d.__name__
 )

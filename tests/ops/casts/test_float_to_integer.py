@@ -50,6 +50,7 @@ def scalars(x, out, N: tl.constexpr):
         tl.store(out + i, tl.load(x + i).to(out.dtype.element_ty))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kernel", [blocks, scalars])
 @pytest.mark.parametrize("source", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 def test_from_memory(kernel: Any, source: Any) -> None:

@@ -74,7 +74,7 @@ BOUNDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("unsigned", ["", "unsigned"])
 @pytest.mark.parametrize("kind", ["i8", "i32", "i64"])
@@ -153,7 +153,7 @@ def pipelined_writers(module: Any) -> list[str]:
     return [t for t in texts if any("async" in name for name in t)]  # type: ignore
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("capability, stages", [(80, 2), (90, 3), (90, 4)])
 @pytest.mark.parametrize("walking", [False, True])
 @pytest.mark.parametrize("second", [False, True])

@@ -96,7 +96,7 @@ def _far_apart(bounds: tuple[int, int, int]) -> bool:
     return abs(stop - start) >= (I32 if -I32 <= min(start, stop) <= max(start, stop) < I32 else I64)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bounds", SIGNED, ids=str)
 @pytest.mark.parametrize("kernel", [constant_step, step_at_run_time, unrolled, tile])
 def test_signed(kernel: Any, bounds: tuple[int, int, int]) -> None:
@@ -149,6 +149,7 @@ def product(out, x, start, stop, STEP: tl.constexpr):
     tl.store(out + k, tl.sum(total, 0))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("bounds", SIGNED, ids=str)
 def test_a_matrix_product(bounds: tuple[int, int, int]) -> None:
     x, (start, stop, step) = np.ones((16, 16), np.float32), bounds

@@ -100,6 +100,7 @@ def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
     run(kernel, case)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", [*ASSEMBLED, *REST])
 def test_ampere_uses_pointers(name: str, fresh_cache: Path):
     kernel = kernel_of(name, 80)
@@ -108,6 +109,7 @@ def test_ampere_uses_pointers(name: str, fresh_cache: Path):
     run(kernel, CASES[name])
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("arch", [90, 100])

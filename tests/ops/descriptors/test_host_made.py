@@ -126,6 +126,7 @@ def test_padding_is_part_of_what_is_compiled():
         assert np.isnan(y[4:]).all() == (padding == "nan")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.uint64, np.float16, np.float32])
 @pytest.mark.parametrize("kind", ["add", "min", "max", "and", "or", "xor"])
 def test_atomics(kind: str, dtype: type):

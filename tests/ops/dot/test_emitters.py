@@ -548,6 +548,7 @@ def test_register_block_follows_the_host(
     assert (plan.lanes, plan.block_rows, plan.block_vectors) == block
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("element", ["float", "double", FLOAT16, BFLOAT16, "i8"])
 @pytest.mark.parametrize(
     ("triple", "cpu", "features"),
@@ -676,7 +677,7 @@ def test_amx_takes_each_operand_signed_or_unsigned(signs: tuple[bool, bool]) -> 
 AMX_SHAPES = [(64, 64, 64), (16, 16, 64), (32, 64, 128), (128, 16, 64), (16, 128, 256)]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("order_a", ["rows", "transposed", "padded", "spread"])
 @pytest.mark.parametrize("shape", AMX_SHAPES, ids=str)
 @pytest.mark.parametrize("elements", [(BFLOAT16, "float"), (FLOAT16, "float"), ("i8", "i32")])
@@ -686,7 +687,7 @@ def test_amx_shapes(elements: tuple[str, str], shape: tuple[int, int, int], orde
     assert plan.method.in_tiles
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("room", [8 << 10, 1 << 18])
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def random(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> np.nd
     return rng.integers(-8, 8, shape).astype(TYPES[kind])
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
     ("kind", "sizes", "tile", "masks"),
@@ -162,6 +162,7 @@ def few_rows(
         tl.store(places, tl.maximum(acc * 0.5 + 1, -3), mask=rows[:, None] < M)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["same", "other", "columns", "turned", "sum"])
 @pytest.mark.parametrize(("rows", "m"), [(16, 1), (16, 7), (4, 9)])
 def test_rows_that_are_used(how: str, rows: int, m: int) -> None:

@@ -46,7 +46,7 @@ def random(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> np.nd
     return rng.standard_normal(shape).astype(TYPES[kind])
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("columns_first", [True, False])
 @pytest.mark.parametrize(
     ("sizes", "wrap"),

@@ -146,7 +146,7 @@ def test_float_conversions(source: str, target: str) -> None:
         target, ALL_FLOATS[target])  # fmt: skip
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", INTS)
 @pytest.mark.parametrize("op", ["sitofp", "uitofp"])

@@ -95,6 +95,7 @@ def check(name: str, type: str, x: Array, actual: Array, expected: Array) -> Non
     assert errors[worst] <= vmath.ULP[name][type], f"{case}: {errors[worst]:.3g} ulp"
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", UNARY)
 def test_float(name: str, level: str) -> None:
@@ -104,6 +105,7 @@ def test_float(name: str, level: str) -> None:
         check(name, "float", x, actual, UNARY[name][0](x.astype(np.float64)))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("width", [1, 4, 64])
 @pytest.mark.parametrize("name", UNARY)
 def test_every_width_gives_the_same(name: str, width: int) -> None:
@@ -137,6 +139,7 @@ def doubles() -> tuple[Array, dict[str, Array]]:
     return samples(np.float64, 2400), {}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", UNARY)
 def test_double(name: str, level: str, doubles: tuple[Array, dict[str, Array]]) -> None:

@@ -99,7 +99,7 @@ def flat(x, y, f: tl.constexpr, K: tl.constexpr):
     tl.store(y + at, tl.reshape(f(v, K), [K * K]))
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("way", ["same pointers", "one array twice", "flat", "two arrays"])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", [np.int32, np.int8])

@@ -30,7 +30,7 @@ def one_in_a_branch(x, out, k, N: tl.constexpr):
         tl.store(out + at, tl.load(x + at).to(out.dtype.element_ty), at == k)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("size", [2, 4, 8, 16, 32, 64])
 @pytest.mark.parametrize("wide", [np.int16, np.int32, np.int64])
 @pytest.mark.parametrize("narrow", [np.int8, np.uint16, np.int32, np.bool_])
@@ -48,7 +48,7 @@ def test_a_store_of_one_lane_is_as_wide_as_its_element(size: int, wide: Any, nar
             np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("size", [4, 16, 64])
 @pytest.mark.parametrize("wide", [np.float32, np.float64, bfloat16])
 @pytest.mark.parametrize("narrow", [bfloat16, np.float16, float8_e5m2])

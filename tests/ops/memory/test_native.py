@@ -49,7 +49,7 @@ def copy_2d(rows: int, columns: int, masked: bool) -> str:
     """
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("shape", [(8, 32), (32, 4), (1, 64), (64, 1), (16, 2), (2, 16)])
 @pytest.mark.parametrize("order", ["rows", "columns", "skips", "backwards"])

@@ -78,6 +78,7 @@ def two_dimensional() -> str:
     """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("strides", [(32, 32), (40, 40), (40, 48), (48, 40), (-40, 40), (-40, -40)])
 @pytest.mark.parametrize("shift", [0, 1, -1, 40, -40, 2000, -2000])
 def test_rows(strides: tuple[int, int], shift: int) -> None:

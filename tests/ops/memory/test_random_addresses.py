@@ -25,6 +25,7 @@ def run(seed: int, count: int, features: str, what: str = "random_addresses") ->
 HOSTS = ["native", *WITHOUT] if platform.machine() in ("x86_64", "AMD64") else ["native"]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("features", HOSTS)
 def test_random_addresses(features: str) -> None:
     run(100, 4, features)
@@ -36,6 +37,7 @@ def test_many_random_addresses(features: str) -> None:
     run(1000, 600, features)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("features", HOSTS)
 def test_random_tiles(features: str) -> None:
     run(2000, 4, features, "random_tiles")

@@ -209,6 +209,7 @@ def increment_to(x, y, S, M: tl.constexpr, N: tl.constexpr):
     tl.store(y + at, tl.load(x + at) + 1)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("size", [4, 64, 256])
 @pytest.mark.parametrize("stride", [0, 1, 2, -1, 300])
 @pytest.mark.parametrize("twice", [False, True])
@@ -281,6 +282,7 @@ def number_all_listed(x, places, T, M: tl.constexpr, N: tl.constexpr):
     tl.store(x + row + tl.load(places + column) * T, row * N + column)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kernel", [number_all, number_all_fixed], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("shape", [(8, 8), (32, 32), (64, 4), (4, 64)])
 @pytest.mark.parametrize("strides", [(1, 2), (1, 7), (2, 1), (1, 0), (0, 0), (1, 100)])

@@ -65,7 +65,7 @@ def numbers(count: int, dtype: type) -> np.ndarray:
     return (np.arange(count) % 97).astype(dtype)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("offset", [0, 8, 16, 24, 32, 48])
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
 def test_alignments(dtype: type, offset: int) -> None:

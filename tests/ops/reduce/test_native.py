@@ -97,7 +97,7 @@ def test_reduce_with_nan(shape: tuple[int, ...], name: str) -> None:
         compare(program("reduce", shape, axis, COMBINE[name]), [x, np.zeros(x.size, np.float32)])
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("reverse", ["false", "true"])
 @pytest.mark.parametrize("name", ["sum", "max", "last"])
 @pytest.mark.parametrize(
@@ -293,6 +293,7 @@ def extremes_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
     tl.store(out_ptr + 1, tl.min(tl.load(x_ptr + at, mask=inside, other=float("inf")), 0))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("count", [1, 200, 256])
 @pytest.mark.parametrize("kind", ["numbers", "some nan", "all nan", "-inf", "inf", "nan or -inf"])

@@ -39,6 +39,7 @@ def check(dtype: Any, kind: Any, size: int, count: int, arch: str) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3", "native"])
 def test_elements(arch: str) -> None:
     if arch != "native" and not host().runs_code_of(processor(arch)):

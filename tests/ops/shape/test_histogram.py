@@ -22,6 +22,7 @@ def count(x, wanted, out, N: tl.constexpr, BINS: tl.constexpr, MASKED: tl.conste
     tl.store(out + tl.arange(0, BINS), found)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
 @pytest.mark.parametrize(("size", "bins"), [(1, 1), (8, 16), (64, 2), (512, 64), (4096, 1024)])
 def test_counts(dtype: Any, size: int, bins: int) -> None:

@@ -10,6 +10,7 @@ from tritium.errors import CompileTimeAssertionFailure
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [tl.int32, tl.float16, tl.float32, tl.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", [(1,), (2,), (16,), (4, 8), (2, 2, 16)])
 def test_sorting(dtype, shape):

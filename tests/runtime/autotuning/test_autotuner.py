@@ -326,6 +326,7 @@ def increment(x, n, BLOCK: tl.constexpr):
     tl.store(x + i, tl.load(x + i, i < n) + 1, i < n)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize(
     ("options", "expected"), [({"restore_value": ["x"]}, 6), ({"reset_to_zero": ["x"]}, 1)]

@@ -63,6 +63,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["fill.obj", "fill.json", "fill.ttir", "__grp__fill.json"])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_entries_are_compiled_again(cache: Path, name: str, damage: str) -> None:

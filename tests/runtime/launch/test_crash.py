@@ -47,6 +47,7 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
 CRASH = f"x = np.zeros(8, 'f4'); fine[(1,)](x); far_away[(64,)](x, {FAR}, WHICH)"
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("which", [0, 40])
 @pytest.mark.parametrize("python", ["", "faulthandler.enable()"])
 def test_the_kernel_is_named(which, python):

@@ -241,6 +241,7 @@ def outcome(call: Callable[[], Any], recorder: Recorder) -> Any:
     return path, (kernel.meaning, [s[1:] for s in recorder.seen])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("fn", [plain, annotated])
 @pytest.mark.parametrize(
     "options",

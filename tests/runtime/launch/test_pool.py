@@ -245,6 +245,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.every(3)  # the process that it starts has the system of this machine
 def test_the_interpreter_exits(shared: Native):
     root = str(Path(__file__).parents[3])
     environment = knobs.child_environment(PYTHONPATH=os.pathsep.join([root, *sys.path]))

@@ -143,7 +143,7 @@ class InterpretedKernel:
 
     def _no_result(self, result: Any) -> CompilationError:
         # Which of several it was is not known: a called function may be the same one.
-        returns = (n for n in ast.walk(self.function.parse()) if isinstance(n, ast.Return))
+        returns = (n for n in ast.walk(self.function.definition) if isinstance(n, ast.Return))
         node = next(n for n in returns if n.value is not None)
         message = f"a kernel cannot return a value; this one returns {result!r}"
         return CompilationError.in_function(self.function, node, message)

@@ -23,9 +23,14 @@ from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
+from tritium.ops.dialects import op_classes
+from tritium.ops.elementwise import CastOp
 
 _NARROW = frozenset({"half", "bfloat"})
-CASTS: frozenset[type[Op]] = frozenset({arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp})
+CASTS: frozenset[type[Op]] = frozenset(
+    cls for name in ("arith", "tt") for cls in op_classes(name)
+    if issubclass(cls, CastOp) and cls.source == cls.target == "float"
+)  # fmt: skip
 """Casts between formats of floats."""
 
 

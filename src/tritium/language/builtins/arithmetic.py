@@ -253,7 +253,7 @@ def broadcast_shape(value: tensor, shape: tuple[int, ...], encoding: Any = None)
     if not value.type.is_block():
         return splat(value, shape, encoding)
     result = ir.with_shape(value.handle.type, shape)
-    return build(ttir.BroadcastOp, value, like=value, result=result)
+    return build(ttir.repetition(value.handle.type), value, like=value, result=result)
 
 
 def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

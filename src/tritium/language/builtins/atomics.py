@@ -312,7 +312,7 @@ def atomic_poll(
     return build(ttir.AtomicPollOp, p, value, timeout, like=int1, **order)
 
 
-def _nanoseconds(time: Any) -> tensor:
+def _nanoseconds(time: object) -> tensor:
     if isinstance(time, int) and time < 0:
         raise ValueError(f"atomic_poll: timeout_ns is {time}; it must not be negative")
     t = casts.to_tensor(time)

@@ -28,13 +28,11 @@ from tritium.language.values.types import (
 from tritium.ops import ttir
 from tritium.ops.arith.casts import (
     BitcastOp,
-    ExtFOp,
     ExtSIOp,
     ExtUIOp,
     FPToSIOp,
     FPToUIOp,
     SIToFPOp,
-    TruncFOp,
     TruncIOp,
     UIToFPOp,
 )
@@ -226,18 +224,13 @@ def _cast_float(value: tensor, source: dtype, target: dtype, rounding: str | Non
         return cast(_e4b15_to_half(value), target)
     if target.is_fp8e4b15():
         return _half_to_e4b15(cast(value, float16, rounding if source != float16 else None))
-    if source.is_fp8() or target.is_fp8() or rounding:
-        narrows = source.primitive_bitwidth > target.primitive_bitwidth
-        if source.primitive_bitwidth == target.primitive_bitwidth:
-            return cast(cast(value, float16), target)
-        mode = ttir.Rounding.RTZ if rounding else ttir.Rounding.RTNE
-        return _convert(ttir.FpToFpOp, value, target, rounding=mode if narrows else None)
-    if source.primitive_bitwidth == target.primitive_bitwidth or (
-        source.is_bf16() and not target.is_fp32()
-    ):
+    if source.primitive_bitwidth == target.primitive_bitwidth:
+        return cast(cast(value, float16 if source.is_fp8() else float32), target)
+    if source.is_bf16() and not (target.is_fp8() or target.is_fp32() or rounding):
         return cast(cast(value, float32), target)
-    widens = target.primitive_bitwidth > source.primitive_bitwidth
-    return _convert(ExtFOp if widens else TruncFOp, value, target)
+    mode = ttir.Rounding.RTZ if rounding else None
+    cls, attrs = ttir.float_cast(source.to_ir(), target.to_ir(), mode)
+    return _convert(cls, value, target, **attrs)
 
 
 def _cast_integer(value: tensor, source: dtype, target: dtype) -> tensor:

@@ -39,8 +39,9 @@ _ATOMIC_DTYPES = {
 
 @builtin
 def make_tensor_descriptor(
-    base: TensorLike, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
-) -> tensor_descriptor:
+    base: TensorLike, shape: object, strides: object, block_shape: object,
+    padding_option: str = "zero",
+) -> tensor_descriptor:  # fmt: skip
     """Describe a tensor in memory.
 
     Args:
@@ -164,7 +165,7 @@ _ROW_BYTES = 32
 
 
 def _rows(
-    name: str, desc: tensor_descriptor, x_offsets: object, y_offset: Any
+    name: str, desc: tensor_descriptor, x_offsets: object, y_offset: object
 ) -> tuple[tensor, tensor]:
     rows = casts.to_tensor(x_offsets)
     shape = desc.block_shape

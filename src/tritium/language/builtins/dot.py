@@ -67,7 +67,7 @@ def _product_shape(lhs: tensor, rhs: tensor) -> tuple[int, ...]:
     return shape
 
 
-def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
+def _result_dtype(operand: dtype, out_dtype: object) -> dtype:
     if operand.is_int():
         return int32
     if out_dtype == bfloat16:
@@ -82,7 +82,7 @@ def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
     return float16 if out_dtype == float16 else float32
 
 
-def precision_of(input_precision: Any, allow_tf32: Any) -> InputPrecision:
+def precision_of(input_precision: object, allow_tf32: object) -> InputPrecision:
     """The rounding of float32 operands, from the words of a program. Raises `ValueError`."""
     features = emitter.current().features
     if input_precision is not None and allow_tf32 is not None:
@@ -219,7 +219,7 @@ def _check_runs(lhs_scale: tensor | None, rhs_scale: tensor | None, k: int) -> N
                              f"(lhs: {left} vs rhs: {right})")  # fmt: skip
 
 
-def _unpacked(x: tensor, format: str, name: str, axis: int, along_k: Any) -> tuple[int, ...]:
+def _unpacked(x: tensor, format: str, name: str, axis: int, along_k: object) -> tuple[int, ...]:
     """The shape of an operand's numbers; K is the axis."""
     shape = list(x.type.shape)
     if len(shape) not in (2, 3):
@@ -246,7 +246,7 @@ def dot_scaled(
     fast_math: bool = False,
     lhs_k_pack: bool = True,
     rhs_k_pack: bool = True,
-    out_dtype: Any = float32,
+    out_dtype: object = float32,
 ) -> tensor:
     """The matrix product of operands that share a scale along runs of K, plus `acc`, in float32.
 

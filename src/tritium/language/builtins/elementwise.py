@@ -121,14 +121,14 @@ def histogram(
 
 
 @builtin
-def sorts_whole(dtype: Any) -> constexpr:
+def sorts_whole(dtype: object) -> constexpr:
     """Whether `sort_whole` can be used: the target has it, and the elements are not of 8 bits with
     an exponent."""
     return constexpr(emitter.current().features.sorts and not unwrap(dtype).is_fp8())
 
 
 @builtin
-def sort_whole(x: tensor, k: Any, descending: bool) -> tensor:
+def sort_whole(x: tensor, k: object, descending: bool) -> tensor:
     """The first `k` elements along the last axis when sorted, as one op."""
     unsigned = x.dtype.is_int() and not x.dtype.is_int_signed()
     return build(

@@ -34,15 +34,15 @@ class range(base_value):
 
     def __init__(
         self,
-        arg1: Any,
-        arg2: Any = None,
-        step: Any = None,
-        num_stages: Any = None,
-        loop_unroll_factor: Any = None,
-        disallow_acc_multi_buffer: Any = False,
-        flatten: Any = False,
-        warp_specialize: Any = False,
-        disable_licm: Any = False,
+        arg1: object,
+        arg2: object = None,
+        step: object = None,
+        num_stages: object = None,
+        loop_unroll_factor: object = None,
+        disallow_acc_multi_buffer: object = False,
+        flatten: object = False,
+        warp_specialize: object = False,
+        disable_licm: object = False,
     ):
         self.start, self.end = (constexpr(0), arg1) if arg2 is None else (arg1, arg2)
         self.step = constexpr(1) if step is None else step
@@ -96,7 +96,7 @@ class python_range(range):
 class static_range(base_value):
     """A loop over compile-time bounds that is fully unrolled; the variable is a constexpr."""
 
-    def __init__(self, arg1: Any, arg2: Any = None, step: Any = None):
+    def __init__(self, arg1: object, arg2: object = None, step: object = None):
         start, end = (0, arg1) if arg2 is None else (arg1, arg2)
         self.start, self.end = constexpr(start), constexpr(end)
         self.step = constexpr(1 if step is None else step)
@@ -115,7 +115,7 @@ class static_range(base_value):
 class condition(base_value):
     """The condition of a `while`, with hints: `while tl.condition(i < n, disable_licm=True)`."""
 
-    def __init__(self, arg1: Any, disable_licm: Any = False):
+    def __init__(self, arg1: object, disable_licm: object = False):
         self.condition = arg1
         self.disable_licm = disable_licm
 
@@ -123,7 +123,7 @@ class condition(base_value):
         return bool(self.condition)
 
 
-def _hint(name: str, value: Any) -> Any:
+def _hint(name: str, value: object) -> Any:
     if unwrap(value) is not None and not isinstance(unwrap(value), int):
         raise TypeError(f"range: {name} is {value!r}; a compile-time int is required")
     return value

@@ -20,7 +20,7 @@ from tritium.ops import ttir
 class slice(base_value):
     """`start:stop:step` in a subscript. Tensors take only `:`."""
 
-    def __init__(self, start: Any, stop: Any, step: Any):
+    def __init__(self, start: object, stop: object, step: object):
         self.start, self.stop, self.step = start, stop, step
 
     def flatten(self) -> list[Any]:

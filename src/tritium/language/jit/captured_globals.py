@@ -27,7 +27,7 @@ ABSENT: Any = _Absent()
 """The value of a name that has none."""
 
 
-def is_stable(value: Any) -> bool:
+def is_stable(value: object) -> bool:
     """Whether a value cannot change while it is the same object, as far as a kernel is concerned:
     hashable values promise that."""
     if isinstance(value, tuple):
@@ -41,7 +41,7 @@ def is_stable(value: Any) -> bool:
     return True
 
 
-def as_now(value: Any) -> Any:
+def as_now(value: object) -> Any:
     """The value to remember: a copy of what can change. Another value can be assigned to a
     constexpr."""
     if isinstance(value, constexpr):
@@ -71,7 +71,7 @@ def same(left: Any, right: Any) -> bool:
         return repr(left) == repr(right)
 
 
-def _holder(owner: Any, attribute: str) -> Any:
+def _holder(owner: object, attribute: str) -> Any:
     """The object on which the attribute is looked up: a constexpr's value, if the constexpr has no
     such attribute."""
     if isinstance(owner, constexpr) and attribute != "value" and not hasattr(constexpr, attribute):
@@ -130,7 +130,7 @@ def places(name: str, namespace: dict[str, Any]) -> list[tuple[dict[str, Any], s
     return found
 
 
-def _namespaces(owner: Any) -> Iterator[dict[str, Any]]:
+def _namespaces(owner: object) -> Iterator[dict[str, Any]]:
     """The dicts that an object's attributes are looked for in, in that order."""
     if isinstance(owner, ModuleType):
         yield vars(owner)

@@ -94,7 +94,7 @@ def digest(function: Callable) -> tuple[str, Watched]:
     finder.scope, finder.namespace = function.get_capture_scope(), function.fn.__globals__
     finder.captured = set(function.fn.__code__.co_freevars)
     if not finder.names_only_the_language(function):
-        finder.visit(syntax.parse(function.src))
+        finder.visit(syntax.shared(function.src))
     finder.add_defaults(function.fn)
     finder.add_callees()
     return finder.digest(function.src, str(function.starting_line_number)), finder.globals

@@ -208,7 +208,7 @@ class JITCallable:
         for param in self.params:
             listed = param.do_not_specialize or param.do_not_specialize_on_alignment
             if param.is_constexpr and listed:
-                nodes = ast.walk(self.parse())
+                nodes = ast.walk(self.definition)
                 node = next(n for n in nodes if isinstance(n, ast.arg) and n.arg == param.name)
                 raise CompilationError.in_function(
                     self,
@@ -221,7 +221,7 @@ class JITCallable:
     def arg_names(self) -> list[str]:
         return [p.name for p in self.params]
 
-    def repr(self, specialization: Any) -> str:
+    def repr(self, specialization: object) -> str:
         """The name of the compiled kernel, from its `.signature` (parameter -> type) and
         `.constants` (parameter -> value)."""
         return self.__name__
@@ -264,6 +264,13 @@ class JITCallable:
         tree = syntax.parse(self.src)
         assert len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef), self._fn_name
         return tree
+
+    @property
+    def definition(self) -> ast.FunctionDef:
+        """The function in the syntax tree of `src`, for those who do not change the tree."""
+        tree = syntax.shared(self.src)
+        assert len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef), self._fn_name
+        return tree.body[0]
 
     def get_capture_scope(self) -> dict[str, Any]:
         """Names that the body may refer to: globals and the variables of enclosing functions."""

@@ -81,7 +81,7 @@ class aggregate_type(base_type):
 class _BoundMethod:
     """A method that is written in the kernel language, with its object."""
 
-    def __init__(self, function: JITCallable, owner: Any):
+    def __init__(self, function: JITCallable, owner: object):
         self.__self__ = owner
         self.__func__ = function
         self.must_use_result = function.must_use_result
@@ -179,7 +179,7 @@ def _value_class(
                         f"constructor for {cls.__name__} did not initialize attribute '{name}'"
                     )
 
-        def __setattr__(self, name: str, value: Any) -> None:
+        def __setattr__(self, name: str, value: object) -> None:
             if name not in annotations:
                 raise AttributeError(f"{cls.__name__} has no field '{name}'")
             if frozen and _BEGUN not in self.__dict__:
@@ -247,7 +247,7 @@ def _from_fields(
     return initialise
 
 
-def aggregate_replace(instance: Any, **changes: Any) -> Any:
+def aggregate_replace(instance: object, **changes: Any) -> Any:
     """A new aggregate of the class of `instance`, made from its fields with some changed.
 
     Raises `TypeError` for what is no aggregate, and for names that are no fields.
@@ -266,7 +266,7 @@ def aggregate_replace(instance: Any, **changes: Any) -> Any:
 mark_builtin(aggregate_replace)
 
 
-def is_mutable(value: Any) -> bool:
+def is_mutable(value: object) -> bool:
     """Whether a value is an aggregate, whose fields can be assigned."""
     # A constexpr has the attributes of what it holds, which may be an aggregate's class.
     return isinstance(value, base_value) and hasattr(builtins.type(value), "_fork")
@@ -286,7 +286,7 @@ def fork(value: Any, copies: dict[int, Any] | None = None) -> Any:
     return value
 
 
-def aggregates_in(value: Any) -> list[Any]:
+def aggregates_in(value: object) -> list[Any]:
     """The aggregates that a value is made of."""
     if is_mutable(value):
         return [value, *(a for v in value.__dict__.values() for a in aggregates_in(v))]
@@ -302,7 +302,7 @@ class _Method:
     def __init__(self, function: JITCallable):
         self.function = function
 
-    def __get__(self, owner: Any, cls: Any = None) -> Callable[..., Any]:
+    def __get__(self, owner: object, cls: object = None) -> Callable[..., Any]:
         return self.function if owner is None else _BoundMethod(self.function, owner)
 
 

@@ -94,7 +94,7 @@ def module_of(value: object) -> str:
     return getattr(value, _DEFINED_IN, None) or getattr(value, "__module__", None) or ""
 
 
-def rename_module(fn: Any, name: str) -> None:
+def rename_module(fn: object, name: str) -> None:
     """Let `fn.__module__` be another name of its module, which `module_of` does not follow."""
     setattr(fn, _DEFINED_IN, module_of(fn))
     fn.__module__ = name

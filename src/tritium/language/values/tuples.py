@@ -121,7 +121,7 @@ class tuple(base_value):
     def __radd__(self, other: object) -> tuple:
         return tuple([*unwrap_sequence(other, "+"), *self.values])
 
-    def __mul__(self, count: Any) -> tuple:
+    def __mul__(self, count: object) -> tuple:
         count = unwrap(count)
         if not isinstance(count, int):
             raise TypeError(f"a tuple can be repeated by a compile-time integer; got {count!r}")

@@ -249,7 +249,7 @@ class pointer_type(dtype):
     `const`: the kernel must not store through it.
     """
 
-    def __init__(self, element_ty: Any, address_space: int = 1, const: bool = False):
+    def __init__(self, element_ty: object, address_space: int = 1, const: bool = False):
         element_ty = unwrap(element_ty)
         if not isinstance(element_ty, dtype):
             raise TypeError(f"element_ty has type `{type(element_ty).__name__}`; expected `dtype`.")

@@ -40,7 +40,7 @@ BUFFERS = "tile.buffers"
 arguments, then of its results. A unit stands for a scalar, or a tile that nobody needs."""
 
 OPERAND = "tile.operand"
-"""The attribute that says which one of its operands a `tt.print` in a nest prints."""
+"""The attribute that says for which one of its operands an op in a nest is (`per_operand`)."""
 
 
 VERSIONS = ("linear", "apart", "unmasked", "streaming", "quick", "exclusive")

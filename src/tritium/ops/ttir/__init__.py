@@ -55,6 +55,7 @@ from tritium.ops.ttir.numeric import PreciseSqrtOp as PreciseSqrtOp
 from tritium.ops.ttir.numeric import PropagateNan as PropagateNan
 from tritium.ops.ttir.numeric import PtrToIntOp as PtrToIntOp
 from tritium.ops.ttir.numeric import Rounding as Rounding
+from tritium.ops.ttir.numeric import float_cast as float_cast
 from tritium.ops.ttir.profile import RecordOp as RecordOp
 from tritium.ops.ttir.program import Axis as Axis
 from tritium.ops.ttir.program import GetNumProgramsOp as GetNumProgramsOp
@@ -80,6 +81,7 @@ from tritium.ops.ttir.shape import SplatOp as SplatOp
 from tritium.ops.ttir.shape import SplitOp as SplitOp
 from tritium.ops.ttir.shape import TransOp as TransOp
 from tritium.ops.ttir.shape import UnsplatOp as UnsplatOp
+from tritium.ops.ttir.shape import repetition as repetition
 from tritium.ops.ttir.sort import SortOp as SortOp
 
 ATTRIBUTES = (PointerType, TensorDescType, CachePolicyAttr)

@@ -23,6 +23,7 @@ class PrintOp(Op):
 
     name = "tt.print"
     effects = (opaque(),)
+    per_operand = True
     syntax = "$prefix attrs [: $arguments : type(arguments)]"
     takes_any_layout = True
     arguments = variadic()

@@ -12,7 +12,7 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
-from tritium.ops.arith.casts import RoundingMode, round_float
+from tritium.ops.arith.casts import ExtFOp, RoundingMode, TruncFOp, round_float
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
@@ -77,6 +77,19 @@ class FpToFpOp(CastOp):
         if dtype.itemsize == 1:
             operand = saturated(operand, dtype)
         return round_float(operand, dtype, mode)
+
+
+def float_cast(
+    source: ir.Type, target: ir.Type, rounding: Rounding | None = None
+) -> tuple[type[CastOp], dict[str, Any]]:
+    """The op that converts numbers of one floating-point type to another of a different width, and
+    its attributes. A number that is not in the target goes to the nearest (even) one by default."""
+    before, after = ir.bit_width(source), ir.bit_width(target)
+    if rounding is None and 8 not in (before, after):
+        return (ExtFOp if after > before else TruncFOp), {}
+    if after < before and rounding is None:
+        rounding = Rounding.RTNE
+    return FpToFpOp, {"rounding": rounding}
 
 
 class BitcastOp(SameBitsOp):

@@ -18,7 +18,7 @@ from tritium.ir.layouts.encodings import Encoding
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Movement, Op
+from tritium.ops.base import Movement, Op, repeated
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
 from tritium.ops.memory import Context
@@ -73,16 +73,23 @@ class MakeRangeOp(Op):
         return AxisInfo((size,), (start,), (1,), None, self.start >= 0)
 
 
-class SplatOp(Op):
-    """A scalar repeated in a tile."""
+class AxesOp(Op):
+    """The operand repeated along axes of the result, or with its axes in another order: all of it
+    is in `source_axes`."""
 
-    name = "tt.splat"
     movement = Movement.IN_ORDER
     cost = 0
-    tile_source = True
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
+
+
+class SplatOp(AxesOp):
+    """A scalar repeated in a tile."""
+
+    name = "tt.splat"
+    tile_source = True
+    repeats = True
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
@@ -109,8 +116,8 @@ class SplatOp(Op):
 
 def splat_source(value: SSAValue) -> SSAValue | None:
     """The scalar that a splat repeats in a tile."""
-    owner = value.owner
-    return owner.src if isinstance(owner, SplatOp) else None
+    source = repeated(value)
+    return None if source is None or isinstance(source.type, ir.TensorType) else source
 
 
 class UnsplatOp(Op):
@@ -135,18 +142,14 @@ class UnsplatOp(Op):
         return np.asarray(src).reshape(())[()]
 
 
-class BroadcastOp(Op):
+class BroadcastOp(AxesOp):
     """Axes of size 1 repeated to a larger size. The encodings may differ, as in what Triton 3.9
     writes, as long as no element moves to another thread."""
 
     name = "tt.broadcast"
-    movement = Movement.IN_ORDER
-    cost = 0
+    repeats = True
     follows_layout = True
     layouts_from = "results"
-    memory_operands = ("src",)
-    syntax = "$src attrs : type(src) -> type(result)"
-    src = operand()
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
@@ -185,17 +188,12 @@ class BroadcastOp(Op):
         return operand if moves.covers(operand, ir.shape_of(self.results[0].type)) else None
 
 
-class ExpandDimsOp(Op):
+class ExpandDimsOp(AxesOp):
     """A new axis of size 1 before `axis`."""
 
     name = "tt.expand_dims"
-    movement = Movement.IN_ORDER
-    cost = 0
     follows_layout = True
     layouts_from = "results"
-    memory_operands = ("src",)
-    syntax = "$src attrs : type(src) -> type(result)"
-    src = operand()
     axis = i32_attr()
 
     @classmethod
@@ -225,6 +223,11 @@ class ExpandDimsOp(Op):
 
     def result_layout(self, operand: Encoding) -> Encoding | None:
         return moves.parent(operand, self.axis)
+
+
+def repetition(source: ir.Type) -> type[AxesOp]:
+    """The op that repeats a scalar, or a tile along its axes of size 1."""
+    return BroadcastOp if isinstance(source, ir.TensorType) else SplatOp
 
 
 def _parent(name: str, source: ir.Type, axis: int) -> Attribute | None:
@@ -306,17 +309,13 @@ class ReshapeOp(Op):
         return moves.reshaped(operand, *map(ir.shape_of, (self.src.type, self.results[0].type)))
 
 
-class TransOp(Op):
+class TransOp(AxesOp):
     """The axes in another order: result axis i is operand axis `order[i]`."""
 
     name = "tt.trans"
     movement = Movement.REORDERED
-    cost = 0
     follows_layout = True
     layouts_from = "operands"
-    memory_operands = ("src",)
-    syntax = "$src attrs : type(src) -> type(result)"
-    src = operand()
     order = i32_array_attr()
 
     @classmethod

@@ -6,16 +6,17 @@ from typing import Any
 
 from tritium.analysis.axis_info import is_stated
 from tritium.ir import types as ir
-from tritium.ops.base import Op
+from tritium.ops.base import Movement, Op, repeated
+from tritium.ops.dialects import op_classes
 from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp
 from tritium.ops.ttir.shape import (
-    BroadcastOp,
-    ExpandDimsOp,
+    AxesOp,
     MakeRangeOp,
     ReshapeOp,
     SplatOp,
     TransOp,
     UnsplatOp,
+    repetition,
 )
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, joined, only_carried, owner_of, same_type
@@ -30,21 +31,27 @@ def constant_tile(op: Op, rewriter: Rewriter) -> bool:
 
 
 def shape_of_splat(op: Op, rewriter: Rewriter) -> bool:
-    """broadcast(splat x), reshape(splat x), ... -> splat x"""
+    """expand_dims(splat x), reshape(splat x), ... -> splat x"""
     return joined(op, rewriter, SplatOp, SplatOp)
 
 
-def broadcast_chain(op: BroadcastOp, rewriter: Rewriter) -> bool:
-    """broadcast(broadcast x) -> broadcast x"""
-    return joined(op, rewriter, BroadcastOp, BroadcastOp)
+def repeated_twice(op: AxesOp, rewriter: Rewriter) -> bool:
+    """broadcast(broadcast x) -> broadcast x;  broadcast(splat x) -> splat x"""
+    source = repeated(op.src)
+    if source is None:
+        return False
+    return rewriter.become(op, repetition(source.type), source, result=op.results[0].type)
 
 
 def reshape_chain(op: ReshapeOp, rewriter: Rewriter) -> bool:
     """reshape(reshape x), reshape(expand_dims x) -> reshape x"""
-    inner = owner_of(op.operands[0], ReshapeOp, ExpandDimsOp)
-    if inner is None or op.allow_reorder or getattr(inner, "allow_reorder", False):
+    inner: Any = op.src.owner
+    adds_axis = isinstance(inner, AxesOp) and inner.movement is Movement.IN_ORDER
+    if not isinstance(inner, ReshapeOp) and (not adds_axis or inner.repeats):
         return False
-    return rewriter.become(op, ReshapeOp, inner.operands[0], result=op.results[0].type)
+    if op.allow_reorder or getattr(inner, "allow_reorder", False):
+        return False
+    return rewriter.become(op, ReshapeOp, inner.src, result=op.results[0].type)
 
 
 def trans_identity(op: TransOp, rewriter: Rewriter) -> bool:
@@ -154,11 +161,12 @@ def store_known_mask(op: StoreOp, rewriter: Rewriter) -> bool:
 
 def patterns() -> dict[type[Op], list[Pattern]]:
     """The patterns of this module by the class of the op that they look at."""
+    along_axes = [cls for cls in op_classes("tt") if issubclass(cls, AxesOp)]
+    repeating = [cls for cls in along_axes if cls.repeats]
     return {
-        SplatOp: [constant_tile],
+        **{cls: [constant_tile, shape_of_splat] for cls in along_axes},
+        **{cls: [same_type, constant_tile, repeated_twice] for cls in repeating},
         UnsplatOp: [constant_tile, unsplat_of_splat],
-        BroadcastOp: [same_type, constant_tile, shape_of_splat, broadcast_chain],
-        ExpandDimsOp: [constant_tile, shape_of_splat],
         ReshapeOp: [same_type, constant_tile, shape_of_splat, reshape_chain],
         TransOp: [trans_identity, constant_tile, shape_of_splat, trans_chain],
         MakeRangeOp: [range_of_one],

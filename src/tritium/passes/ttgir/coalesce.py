@@ -253,7 +253,7 @@ def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
 
 
 def access_encoding(
-    op: Any, analysis: AxisAnalysis, processor: Processor, threads: Threads, cluster: Cluster
+    op: object, analysis: AxisAnalysis, processor: Processor, threads: Threads, cluster: Cluster
 ) -> BlockedEncoding:
     """The encoding that an access alone would like."""
     wish = _wish(op, analysis, processor)

@@ -336,7 +336,7 @@ def _encode(module: ModuleOp) -> bool:
     return bool(made)
 
 
-def _encoded(kind: Any) -> Any:
+def _encoded(kind: object) -> Any:
     if not isinstance(kind, ir.TensorDescType):
         return kind
     return ir.TensorDescType(with_encoding(kind.block, block_encoding(kind)))

@@ -350,7 +350,7 @@ def make_barriers(before: Builder, count: int, arrivals: int = 1) -> SSAValue:
 
 
 def start_bulk_copy(
-    at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, barrier: Any, going: SSAValue,
+    at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, barrier: object, going: SSAValue,
     values: Mapping[SSAValue, SSAValue],
 ) -> None:  # fmt: skip
     """Start the copy of a descriptor's block into a buffer."""

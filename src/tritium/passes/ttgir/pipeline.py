@@ -272,7 +272,7 @@ def copy_width(
     return min(width, held)
 
 
-def _along_rows(load: Operation, encoding: Any) -> bool:
+def _along_rows(load: Operation, encoding: object) -> bool:
     """Whether what lies together in global memory does in shared memory too: a wgmma of 8-bit
     numbers reads its right operand by columns."""
     kind = load.results[0].type

@@ -32,7 +32,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.floating import AddFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp
-from tritium.ops.base import Op
+from tritium.ops.base import Op, repeated
 from tritium.ops.ttir.descriptor import (
     DescriptorLoadOp,
     DescriptorReduceOp,
@@ -42,7 +42,7 @@ from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import ElementAccess
 from tritium.ops.ttir.reduction import ReduceOp
-from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, ReshapeOp
+from tritium.ops.ttir.shape import ExpandDimsOp, ReshapeOp
 from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, owner_of
@@ -183,8 +183,8 @@ def _adds(op: ReduceOp) -> bool:
 
 def _stretched(value: SSAValue, axis: int) -> SSAValue | None:
     """The matrix that is repeated along a new axis of a tile with three; None if it is none."""
-    wide = owner_of(value, BroadcastOp)
-    thin = None if wide is None else owner_of(wide.operands[0], ExpandDimsOp)
+    source = repeated(value)
+    thin = None if source is None else owner_of(source, ExpandDimsOp)
     if thin is None or thin.axis != axis or len(ir.shape_of(value.type)) != 3:
         return None
     return thin.operands[0]

@@ -40,7 +40,6 @@ from tritium.ops.arith import (
 )
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import is_terminator, terminator
-from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after, insert_before, rebuild
@@ -150,9 +149,7 @@ class _Rewrite(Builder):
     def widen_operands(self) -> None:
         """8-bit floats as float16."""
         for index in (0, 1):
-            operand = self.op.operands[index]
-            type = ir.tensor_of(ir.shape_of(operand.type), ir.f16)
-            self.op.operands[index] = self.value(numeric.FpToFpOp, operand, result=type)
+            self.op.operands[index] = self.converted(self.op.operands[index], ir.f16)
 
     def replace(self, result: SSAValue) -> None:
         """Put another value in the place of the product's."""
@@ -165,9 +162,8 @@ class _Rewrite(Builder):
         """A float16 product that is rounded at its end; returns the rounding."""
         op = self.op
         narrow = op.results[0].type
-        wide = ir.tensor_of(ir.shape_of(narrow), ir.f32)
         total = self.value(
-            type(op), op.a, op.b, self.value(ExtFOp, op.c, result=wide),
+            type(op), op.a, op.b, self.converted(op.c, ir.f32),
             inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
         )  # fmt: skip
         result = self.value(TruncFOp, total, result=narrow)
@@ -195,12 +191,11 @@ class _Rewrite(Builder):
 
     def bf16_parts(self, value: SSAValue, count: int) -> list[SSAValue]:
         """The nearest bfloat16, then that of what it leaves, and so on."""
-        narrow = ir.tensor_of(ir.shape_of(value.type), ir.bf16)
         parts: list[SSAValue] = []
         for index in range(count):
-            parts.append(self.value(TruncFOp, value, result=narrow))
+            parts.append(self.converted(value, ir.bf16))
             if index + 1 < count:
-                rounded = self.value(ExtFOp, parts[-1], result=value.type)
+                rounded = self.converted(parts[-1], ir.element_type(value.type))
                 value = self.value(SubFOp, value, rounded)
         return parts
 

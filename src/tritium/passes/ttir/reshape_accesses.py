@@ -30,12 +30,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, MulIOp, constant_value
 from tritium.ops.base import Op, permutes
 from tritium.ops.ttir.memory import ElementAccess, StoreOp
-from tritium.ops.ttir.shape import (
-    BroadcastOp,
-    ExpandDimsOp,
-    MakeRangeOp,
-    SplatOp,
-)
+from tritium.ops.ttir.shape import ExpandDimsOp, MakeRangeOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 from tritium.passes.simplify.tiles import given_attrs
@@ -136,8 +131,8 @@ class _Unfolding(Builder):
         """Whether a value is made of what has a form with more axes."""
         return all(
             not isinstance(v.type, ir.TensorType)
-            or isinstance(v.owner, (SplatOp, MakeRangeOp, ExpandDimsOp, BroadcastOp))
-            or (isinstance(v.owner, Op) and v.owner.elementwise)
+            or isinstance(v.owner, (MakeRangeOp, ExpandDimsOp))
+            or (isinstance(v.owner, Op) and (v.owner.elementwise or v.owner.repeats))
             or _splat_constant(v) is not None
             for v in _operands(value)
         )
@@ -164,12 +159,10 @@ class _Unfolding(Builder):
         number = _splat_constant(value)
         if number is not None:
             return self.constant(number, kind)
-        if isinstance(op, SplatOp):
-            return self.value(SplatOp, op.src, result=kind)
         if isinstance(op, MakeRangeOp):
             return self._range(op.start, groups[0])
-        if isinstance(op, BroadcastOp):
-            return self.value(BroadcastOp, self(op.src, groups), result=kind)
+        if op.repeats:
+            return self.repeated(self(op.src, groups), kind)
         if isinstance(op, ExpandDimsOp):
             axis: int = op.axis
             inner = self(op.src, (*groups[:axis], *groups[axis + 1 :]))
@@ -198,7 +191,7 @@ class _Unfolding(Builder):
                     part = self.value(ExpandDimsOp, part, axis=other)
             if stride > 1:
                 part = self.value(MulIOp, part, self.constant(stride, part))
-            part = self.value(BroadcastOp, part, result=whole) if part.type != whole else part
+            part = self.repeated(part, whole)
             total = part if total is None else self.value(AddIOp, total, part)
         first = self.constant(start, whole)
         if total is None:

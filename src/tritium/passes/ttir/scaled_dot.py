@@ -29,7 +29,6 @@ from tritium.ops.arith import (
     BitcastOp,
     CmpIOp,
     CmpIPredicate,
-    ExtFOp,
     ExtUIOp,
     MaxUIOp,
     MulFOp,
@@ -40,7 +39,7 @@ from tritium.ops.arith import (
 )
 from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import InputPrecision, ScaleFormat, TileProduct
-from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
+from tritium.ops.ttir.shape import ExpandDimsOp, JoinOp, ReshapeOp, TransOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 from tritium.target import processor_named
@@ -170,14 +169,7 @@ class _Rewrite(Builder):
                 ))
             type = ir.tensor_of(ir.shape_of(tile.type), held)
             tile = self.value(numeric.BitcastOp, tile, result=type)
-        return self.wide(tile)
-
-    def wide(self, tile: SSAValue) -> SSAValue:
-        """A floating-point tile in the tiles' type."""
-        if ir.element_type(tile.type) == self.type:
-            return tile
-        cls = numeric.FpToFpOp if ir.bit_width(tile.type) == 8 else ExtFOp
-        return self.value(cls, tile, result=ir.tensor_of(ir.shape_of(tile.type), self.type))
+        return self.converted(tile, self.type)
 
     def unpacked(self, tile: SSAValue, packed: int) -> SSAValue:
         """The numbers of bytes that hold two e2m1 codes along an axis, low half first."""
@@ -208,10 +200,11 @@ class _Rewrite(Builder):
     def factors(self, scale: SSAValue, type: Any) -> SSAValue:
         """Scales (..., K / run) in the tiles' type, each repeated for its run of a tile's K."""
         shape, size = ir.shape_of(scale.type), ir.shape_of(type)[-1]
-        value = self.wide(scale) if ir.is_float(scale.type) else self.powers(scale)
+        given = ir.is_float(scale.type)
+        value = self.converted(scale, self.type) if given else self.powers(scale)
         value = self.value(ExpandDimsOp, value, axis=len(shape))
         run = ir.tensor_of((*shape, size // shape[-1]), self.type)
-        return self.value(ReshapeOp, self.value(BroadcastOp, value, result=run), result=type)
+        return self.value(ReshapeOp, self.repeated(value, run), result=type)
 
     def powers(self, scale: SSAValue) -> SSAValue:
         """E8M0 codes in the tiles' type: 2**(code - 127), 255 being NaN."""

@@ -56,7 +56,7 @@ from tritium.ops.ttir.memory import (
     StoreOp,
 )
 from tritium.ops.ttir.numeric import BitcastOp
-from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
+from tritium.ops.ttir.shape import ExpandDimsOp, MakeRangeOp, ReshapeOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_before
 from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
@@ -221,6 +221,9 @@ class _Rewriter:
 
     # Index arithmetic
 
+    def repeated(self, value: SSAValue, type: ir.Type) -> SSAValue:
+        return Builder(self.at).repeated(value, type)
+
     def wide(self, value: SSAValue) -> SSAValue:
         return self.add(ExtSIOp.build(value, result=ir.i64))
 
@@ -229,7 +232,7 @@ class _Rewriter:
         tile = ir.tensor_of((size,), ir.i64)
         numbers = self.add(MakeRangeOp.build(start=0, end=size))
         numbers = self.add(ExtSIOp.build(numbers, result=tile))
-        start = self.add(SplatOp.build(self.wide(offset), result=tile))
+        start = self.repeated(self.wide(offset), tile)
         return self.add(AddIOp.build(start, numbers))
 
     def spread(self, line: SSAValue, axis: int, rank: int) -> SSAValue:
@@ -250,20 +253,20 @@ class _Rewriter:
         mask: SSAValue | None = None
         for axis, line in enumerate(lines):
             index = self.spread(line, axis, rank)
-            stride = self.add(SplatOp.build(place.strides[axis], result=index.type))
-            part = self.add(BroadcastOp.build(self.add(MulIOp.build(index, stride)), result=full))
+            stride = self.repeated(place.strides[axis], index.type)
+            part = self.repeated(self.add(MulIOp.build(index, stride)), full)
             total = part if total is None else self.add(AddIOp.build(total, part))
             if axis not in checked:
                 continue
-            limit = self.add(SplatOp.build(place.shape[axis], result=index.type))
+            limit = self.repeated(place.shape[axis], index.type)
             zero = self.add(ConstantOp.of(0, index.type))
             low = self.add(CmpIOp.build(index, zero, predicate=CmpIPredicate.SGE))
             high = self.add(CmpIOp.build(index, limit, predicate=CmpIPredicate.SLT))
             within = self.add(AndIOp.build(low, high))
-            within = self.add(BroadcastOp.build(within, result=ir.tensor_of(shape, ir.i1)))
+            within = self.repeated(within, ir.tensor_of(shape, ir.i1))
             mask = within if mask is None else self.add(AndIOp.build(mask, within))
         assert total is not None
-        base = self.add(SplatOp.build(place.base, result=ir.tensor_of(shape, place.base.type)))
+        base = self.repeated(place.base, ir.tensor_of(shape, place.base.type))
         return self.add(AddPtrOp.build(base, total)), mask
 
     def with_padding(self, place: _Place, count: int) -> _Place:
@@ -292,9 +295,9 @@ class _Rewriter:
         loaded = self.add(LoadOp.build(pointers, mask, other, **attrs))
         if other is not None and whole is not place:
             index = self.spread(lines[-1], len(lines) - 1, len(lines))
-            limit = self.add(SplatOp.build(place.shape[-1], result=index.type))
+            limit = self.repeated(place.shape[-1], index.type)
             within = self.add(CmpIOp.build(index, limit, predicate=CmpIPredicate.SLT))
-            within = self.add(BroadcastOp.build(within, result=ir.tensor_of(shape, ir.i1)))
+            within = self.repeated(within, ir.tensor_of(shape, ir.i1))
             loaded = Builder(self.at).chosen(within, loaded, other)
         same = shape == ir.shape_of(result)
         return loaded if same else self.add(ReshapeOp.build(loaded, result=result))

@@ -43,7 +43,6 @@ from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr
 from tritium.ops.terminators import is_terminator
 from tritium.ops.tile.nests import OPERAND, VIEW_A, VIEW_B, ZERO, BufferOp, is_tile
-from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.reduction import CombiningOp
 from tritium.passes.base import Pass
@@ -148,8 +147,8 @@ class _Builder:
             self.fusion.root(op, op)
 
     def _scalarized(self, op: Any) -> None:
-        """An op that is done element by element; of what is printed one operand after another."""
-        if not isinstance(op, PrintOp):
+        """An op that is done element by element; for one operand after another, where it may be."""
+        if not op.per_operand:
             self._keep(op, unused=False)
             self.fusion.unfused(op, op)
             return

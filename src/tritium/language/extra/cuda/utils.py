@@ -61,7 +61,7 @@ def convert_fp8e4b15_to_float16(arg: TensorLike) -> tensor:
 
 
 @builtin
-def convert_float16_to_fp8e4b15(arg: TensorLike, has_minx2: Any) -> tensor:
+def convert_float16_to_fp8e4b15(arg: TensorLike, has_minx2: object) -> tensor:
     """float16 as fp8e4b15: halves away from zero, magnitudes above 1.75 (and NaN) as 1.75.
 
     `has_minx2` says that the GPU has `min.f16x2`; the result is the same. Raises `TypeError` for
@@ -103,7 +103,7 @@ def convert_custom_float8(
 
 @builtin
 def convert_custom_float8_sm80(
-    arg: TensorLike, dst_ty: Any, fp_downcast_rounding: object = None
+    arg: TensorLike, dst_ty: object, fp_downcast_rounding: object = None
 ) -> tensor:
     """`convert_custom_float8` on GPUs from sm_80 on."""
     return convert_custom_float8(arg, dst_ty, fp_downcast_rounding, True)
@@ -111,7 +111,7 @@ def convert_custom_float8_sm80(
 
 @builtin
 def convert_custom_float8_sm70(
-    arg: TensorLike, dst_ty: Any, fp_downcast_rounding: object = None
+    arg: TensorLike, dst_ty: object, fp_downcast_rounding: object = None
 ) -> tensor:
     """`convert_custom_float8` on GPUs before sm_80."""
     return convert_custom_float8(arg, dst_ty, fp_downcast_rounding, False)

@@ -143,7 +143,7 @@ def _hands_on(op: Operation) -> bool:
     )
 
 
-def _accesses(op: Any, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
+def _accesses(op: object, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
     """Whether the engine can do an access."""
     if isinstance(op, RowAccess):
         bits = ir.bit_width(op.desc.type.block.element_type)

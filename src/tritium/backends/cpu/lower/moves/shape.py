@@ -28,14 +28,12 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.base import Op
+from tritium.ops.dialects import op_classes
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import (
-    BroadcastOp,
-    ExpandDimsOp,
+    AxesOp,
     MakeRangeOp,
     ReshapeOp,
-    SplatOp,
-    TransOp,
     UnsplatOp,
 )
 
@@ -115,7 +113,7 @@ def unsplat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     return e.emit(source, (ZERO,) * len(ir.shape_of(source.type)))
 
 
-@lowers("cpu.tile", BroadcastOp, ExpandDimsOp, SplatOp, TransOp)
+@lowers("cpu.tile", *(cls for cls in op_classes("tt") if issubclass(cls, AxesOp)))
 def along_axes(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     axes = e.context.axes.get(op)
     if axes is None:
