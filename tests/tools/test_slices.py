@@ -48,6 +48,12 @@ FILES = {
         from . import more
         from .more import FACTOR as BY, size
         from .numbers import Sizes, factor as found_factor
+        limit = 4
+        if BY.value == 3:
+            limit *= 2
+            def least(a): return min(a, hasattr(numpy, "no_such_thing"))
+        else:
+            def least(a): return -1
 
         def marked(**options): return lambda fn: fn
 
@@ -70,14 +76,19 @@ FILES = {
             kernel[lambda meta: (cdiv(x.size, meta["B"]),)](x, out, x.size)
             try:
                 import math as m
+                import no_such_package
             except ImportError:
-                raise
-            numbers = [size_of(more.size()), found_factor(), Sizes().kept, OFFSETS[1], m.floor(2.5)]
+                missing = [getattr(numpy, "inf"), __name__.count("sliced") >= 0, least(limit)]
+            numbers = [size_of(more.size()), found_factor(), Sizes().kept, OFFSETS[1]]
+            numbers = [*missing, *numbers, m.floor(2.5)]
             return out, numbers, factor()
 
         whole = more
         first, second = 1, 2
         def bad_module(): return whole
+        if BY.value: either = {1: found_factor}
+        else: either = 2
+        def bad_either(): return either
         def bad_pair(): return first
     """,
 }
@@ -115,7 +126,7 @@ def test_a_slice_does_what_its_package_does(package, tmp_path, monkeypatch):
     found = loaded(text, tmp_path, monkeypatch).launch(x)
     np.testing.assert_array_equal(found[0], wanted[0])
     np.testing.assert_array_equal(found[0], x * 3)
-    assert found[1:] == wanted[1:] == ([14, 5, 24, 2, 2], 5)
+    assert found[1:] == wanted[1:] == ([np.inf, True, 0, 14, 5, 24, 2, 2], 5)
     assert package not in text and "bad_" not in text
 
 
@@ -166,7 +177,10 @@ def test_references_and_errors(package):
     assert [(v.name, v.module.__name__) for v in references.values()] == [
         ("factor", f"{package}.more")]  # fmt: skip
     assert list(graph.values()) == [[]]
-    for name, message in (("bad_module", "used as a value"), ("bad_pair", "first, second = ")):
+    for name, message in (
+        ("bad_module", "used as a value"), ("bad_pair", "first, second = "),
+        ("bad_either", "either is defined by several"),
+    ):  # fmt: skip
         with pytest.raises(NotImplementedError, match=message):
             slice_kernel([f"{package}.kernels:{name}"], ["triton"], target="generic")
     for path, message in ((f"{package}.more:nothing", "has no 'nothing'"), ("x:1", "not the path")):

@@ -65,6 +65,9 @@ class GlobalValue:
             found = copy.deepcopy(found)
             found.name = name or self.name
             return found
+        target = ast.Name(name or self.name, ast.Store())
+        if found is None:
+            return ast.Assign([target], self._literal())
         value: ast.expr | None = None
         if isinstance(found, ast.Assign | ast.AnnAssign):
             targets = found.targets if isinstance(found, ast.Assign) else [found.target]
@@ -75,7 +78,20 @@ class GlobalValue:
                 f"{self.module.__name__}:{self.name} is defined by `{ast.unparse(found)}`; "
                 "slices are built of functions, classes and assignments to one name"
             )
-        return ast.Assign([ast.Name(name or self.name, ast.Store())], copy.deepcopy(value))
+        return ast.Assign([target], copy.deepcopy(value))
+
+    def _literal(self) -> ast.expr:
+        """The expression of the value that the name has now, if it is a plain one."""
+        try:
+            expression = ast.parse(repr(self.original_value), mode="eval").body
+            if ast.literal_eval(expression) == self.original_value:
+                return expression
+        except (SyntaxError, ValueError):
+            pass
+        raise NotImplementedError(
+            f"{self.module.__name__}:{self.name} is defined by several statements; slices are "
+            "built of numbers, strings and what one statement defines"
+        )
 
 
 FilterFn: TypeAlias = Callable[[ModuleType | GlobalValue], bool]
@@ -179,17 +195,25 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
 
 
-def _defining(module: ModuleType, name: str) -> ast.stmt:
-    """The statement that gave a name of a module its value. Raises `ValueError`."""
+def _defining(module: ModuleType, name: str) -> ast.stmt | None:
+    """The statement that gave a name of a module its value; None where one of several did, and
+    which is not known. Raises `ValueError` where none did."""
     known = _statements(module)
     stars = [node for node in known.get("*", ()) if isinstance(node, ast.ImportFrom)
              and hasattr(_imported_from(node, module), name)]  # fmt: skip
     found = [*known.get(name, ()), *stars]
     if not found:
         raise ValueError(f"{module.__name__}: no statement that defines {name!r} was found")
-    value = getattr(module, name, None)
-    line = getattr(getattr(value, "__code__", None), "co_firstlineno", None)
+    if len(found) == 1:
+        return found[0]
+    value: Any = getattr(module, name, None)
+    function = value
+    while hasattr(function, "fn"):  # of jit, autotune
+        function = function.fn
+    line = getattr(getattr(function, "__code__", None), "co_firstlineno", 0)
     for node in found:  # of several, the one that was run
+        if isinstance(node, ast.Import) and isinstance(value, ModuleType):
+            return node
         if isinstance(node, ast.ImportFrom):
             inner = next((a.name for a in node.names if (a.asname or a.name) == name), name)
             try:
@@ -197,9 +221,11 @@ def _defining(module: ModuleType, name: str) -> ast.stmt:
                     return node
             except (ImportError, AttributeError):
                 continue
-        elif getattr(node, "lineno", 0) == line:
-            return node
-    return found[-1]
+        elif isinstance(node, _DEFINED):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            if first <= line <= node.lineno:
+                return node
+    return None
 
 
 def local_names(statement: ast.stmt) -> set[str]:
@@ -211,27 +237,30 @@ def local_names(statement: ast.stmt) -> set[str]:
 
 
 class NameVisitor(ast.NodeTransformer):
-    """Visits each global value that a statement of a module reads, whatever its name there, and
-    replaces it by what `read(node, value)` returns; calls of one by what `called` does.
+    """Visits each global value, and leaf module, that a statement of a module reads, whatever its
+    name there, and replaces it by what `read(node, value)` returns; calls of one by what `called`
+    does.
 
-    Imports inside of functions are taken out: their names are global values, too.
+    Imports inside of functions are taken out: their names are global values, too. Those of
+    packages that are not installed stay.
     """
 
     def __init__(
         self, module: ModuleType, is_leaf: FilterFn, spec: RewriteSpec,
-        read: Callable[[ast.expr, GlobalValue], ast.expr],
+        read: Callable[[ast.expr, GlobalValue | ModuleType], ast.expr],
         called: Callable[[ast.Call, GlobalValue], ast.expr] | None = None,
     ):  # fmt: skip
         self.module, self.is_leaf, self.spec = module, is_leaf, spec
         self.read, self.called = read, called
+        self.missing = set[ast.stmt]()
         self.scopes: list[tuple[ast.AST, dict[str, GlobalValue | ModuleType | None]]] = []
 
     def _resolved(self, node: ast.AST) -> GlobalValue | ModuleType | None:
         """The value of a name, or of an attribute of a module; None for local and built-in ones."""
         if isinstance(node, ast.Attribute):
             owner = self._resolved(node.value)
-            if not isinstance(owner, ModuleType):
-                return None
+            if not isinstance(owner, ModuleType) or not hasattr(owner, node.attr):
+                return None  # what another version of a package has is read from the module
             value = getattr(owner, node.attr)
             return value if isinstance(value, ModuleType) else self._origin(node.attr, owner)
         if not isinstance(node, ast.Name):
@@ -240,14 +269,16 @@ class NameVisitor(ast.NodeTransformer):
             outer_class = isinstance(scope, ast.ClassDef) and scope is not self.scopes[-1][0]
             if node.id in names and not outer_class:
                 return names[node.id]
-        return self._origin(node.id, self.module) if node.id in vars(self.module) else None
+        if node.id not in vars(self.module) or node.id.startswith("__"):  # a module's own
+            return None
+        return self._origin(node.id, self.module)
 
     def _origin(self, name: str, module: ModuleType) -> GlobalValue | ModuleType:
         return origin(name, module, self.is_leaf)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         found = self._resolved(node) if isinstance(node.ctx, ast.Load) else None
-        if isinstance(found, ModuleType):
+        if isinstance(found, ModuleType) and not self.is_leaf(found):
             raise NotImplementedError(
                 f"{self.module.__name__}: module {found.__name__} is used as a value; slices are "
                 "built of what a module defines"
@@ -256,7 +287,8 @@ class NameVisitor(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         found = self._resolved(node)
-        if isinstance(found, GlobalValue):
+        is_module = isinstance(found, ModuleType) and self.is_leaf(found)
+        if found is not None and (is_module or isinstance(found, GlobalValue)):
             return self.read(node, found)
         node.value = self.visit(node.value)
         return node
@@ -280,7 +312,7 @@ class NameVisitor(ast.NodeTransformer):
         return done
 
     def _visit_import(self, node: ast.stmt) -> ast.stmt | None:
-        return None if self.scopes else node
+        return None if self.scopes and node not in self.missing else node
 
     visit_Import = visit_ImportFrom = _visit_import
 
@@ -338,7 +370,11 @@ class NameVisitor(ast.NodeTransformer):
             elif isinstance(each, _DEFINED | ast.ExceptHandler):
                 names[each.name or ""] = None
             elif isinstance(each, ast.Import | ast.ImportFrom):
-                names.update(self._imported(each))
+                try:
+                    names.update(self._imported(each))
+                except ImportError:
+                    self.missing.add(each)
+                    names.update(dict.fromkeys(_bound(each)))
             if not isinstance(each, (_DEFINED, ast.Lambda, _COMPREHENSIONS)):
                 inner += ast.iter_child_nodes(each)
         self.scopes.append((node, names))

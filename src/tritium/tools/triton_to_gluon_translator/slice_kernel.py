@@ -79,7 +79,11 @@ def _references(
         if filter(value.module) or filter(value):
             continue
 
-        def note(node: ast.expr, read: GlobalValue, edges: list[int] = edges) -> ast.expr:
+        def note(
+            node: ast.expr, read: GlobalValue | ModuleType, edges: list[int] = edges
+        ) -> ast.expr:
+            if isinstance(read, ModuleType):  # a leaf
+                return node
             read = value_remap.get(read.id, read)
             if read.id not in references:
                 references[read.id] = read
@@ -254,8 +258,10 @@ class _Writer:
         around = _around_kernel(value, self.spec, name) if self.kernels else value.statement(name)
         return ast.unparse(ast.fix_missing_locations(visitor.visit(around)))
 
-    def _named(self, node: ast.expr, value: GlobalValue) -> ast.expr:
-        """The expression for a global value."""
+    def _named(self, node: ast.expr, value: GlobalValue | ModuleType) -> ast.expr:
+        """The expression for a global value or a leaf module."""
+        if isinstance(value, ModuleType):
+            return self._imported(value.__name__, _SHORT.get(value.__name__, value.__name__))
         if not self._is_imported(value):
             kernel = _kernel(value) if self.kernels else None
             return ast.Name(self.names[value.id] if kernel is None else kernel.__name__, ast.Load())
@@ -268,12 +274,13 @@ class _Writer:
                 return self._imported(name, short, value.name)
         return self._imported(module, module, value.name)
 
-    def _imported(self, module: str, short: str, name: str) -> ast.expr:
+    def _imported(self, module: str, short: str, name: str = "") -> ast.expr:
+        """The expression for a name of a module that is imported, or the module."""
         if module.split(".")[0] == PACKAGE:
             module = self.package + module[len(PACKAGE) :]
             short = short if short in ("gl", "gluon", "tl") else module
         self.imports.add(f"import {module}" + (f" as {short}" if short != module else ""))
-        return ast.parse(f"{short}.{name}", mode="eval").body
+        return ast.parse(f"{short}.{name}" if name else short, mode="eval").body
 
     def _called(self, node: ast.Call, value: GlobalValue) -> ast.expr:
         """A call; of what makes a descriptor of Triton's with its conversion to one of Gluon's."""
