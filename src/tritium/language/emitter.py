@@ -71,9 +71,6 @@ class Evaluated:
         """A handle with elements of its own."""
         return replace(self, array=self.array.copy())
 
-    def __bool__(self) -> bool:
-        return bool(np.all(self.array))
-
 
 class Divergence(Exception):
     """A scalar that stands for many elements at once was asked for one value. Caught where the
