@@ -297,7 +297,8 @@ class BulkLoad(Op):
         if padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
         route = told(route, self.barrier.type)
-        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
+        copy = Copy(data, values, bytes_of(self.result.type), counted_by=barrier.data)
+        state.barrier(barrier, route).copies.append(copy)
 
 
 def bulk_source(context: Context, src: Buffer) -> np.ndarray:

@@ -9,7 +9,7 @@ from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
 from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
-from tritium.passes.ttgir.match_clusters import MatchClusters
+from tritium.passes.ttgir.match_clusters import MakeOperandsWhole, MatchClusters
 from tritium.passes.ttgir.operands.reload_operands import ReloadOperands
 from tritium.passes.ttgir.operands.stage_operands import StageOperands
 from tritium.passes.ttgir.order_scans import OrderScans
@@ -23,7 +23,7 @@ from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, AsyncDots, BufferAccesses, Coalesce, ConvertTTIRToTTGIR,
-    DescriptorsToTMA, FuseNestedLoops, HoistTensorMemory, InferCoalescedEncodings, MatchClusters,
-    OrderScans, Pipeline, ReloadOperands, ResolveAutoEncodings, SplitConversions, StageOperands,
-    TensorProducts, ThreadLocality, WarpSpecialize,
+    DescriptorsToTMA, FuseNestedLoops, HoistTensorMemory, InferCoalescedEncodings,
+    MakeOperandsWhole, MatchClusters, OrderScans, Pipeline, ReloadOperands, ResolveAutoEncodings,
+    SplitConversions, StageOperands, TensorProducts, ThreadLocality, WarpSpecialize,
 )  # fmt: skip

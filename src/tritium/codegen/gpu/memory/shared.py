@@ -205,7 +205,7 @@ def _load_from_blocks(
     groups = grouped(distinct_registers(tile), neighbour_bits(place, size, gaps_of(memory.type)))
     loaded: dict[int, Value] = {}
     for group, at in zip(groups, c.positions(place, [g[0] for g in groups]), strict=True):
-        address, block = _in_block(c, memory, at, above)
+        address, block = in_block(c, memory, at, above)
         parts = c.hardware.shared.load_remote(c, address, block, element, len(group))
         loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
     return with_copies(tile, loaded)
@@ -220,14 +220,14 @@ def _store_to_blocks(
     bits = neighbour_bits(place, memory_bytes(type), gaps_of(memory.type))
     groups = grouped(distinct_registers(tile), bits)
     for group, at in zip(groups, c.positions(place, [g[0] for g in groups]), strict=True):
-        address, block = _in_block(c, memory, at, above)
+        address, block = in_block(c, memory, at, above)
         parts = [to_memory(c, values[r]) for r in group]
         for copy in copies_in(layout):
             to = c.f.op("xor", block, c.i32(copy)) if copy else block
             c.hardware.shared.store_remote(c, address, to, parts, owner)
 
 
-def _in_block(c: Context, memory: Memory, at: Value, above: int) -> tuple[Value, Value]:
+def in_block(c: Context, memory: Memory, at: Value, above: int) -> tuple[Value, Value]:
     """The address (i32) in its block of what is at a place of `place_in_blocks`, and the block."""
     index = c.f.op("and", at, c.i32((1 << above) - 1))
     if memory.origin:
