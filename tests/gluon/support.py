@@ -57,7 +57,8 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
     mode = {n: v for n, v in constants.items() if n == "instrumentation_mode"}
     made = compiled(kernel, types, own, num_warps=warps, **mode)
-    slots, descriptors = slots_of(arguments)
+    kept: list[np.ndarray] = []
+    slots = slots_of(arguments, kept)
 
     def run(more: Sequence[int] = ()) -> None:
         run_ttgir(parse_module(made.asm["ttgir"]), warps, [*slots, *more], grid, Simt(32))
@@ -71,9 +72,10 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
     run_checked(checks, bases, grid, record.ctypes.data, run)
 
 
-def slots_of(arguments: Sequence[Any]) -> tuple[list[Any], list[np.ndarray]]:
-    """The words by which the engine hands arguments over, and memory to keep meanwhile."""
-    slots, kept = list[Any](), list[np.ndarray]()
+def slots_of(arguments: Sequence[Any], kept: list[np.ndarray]) -> list[Any]:
+    """The words by which the engine hands arguments over; `kept` gets memory of which some are
+    addresses."""
+    slots: list[Any] = []
     for argument in arguments:
         if isinstance(argument, DESCRIPTORS):
             kept.append(descriptor(argument))
@@ -84,7 +86,7 @@ def slots_of(arguments: Sequence[Any]) -> tuple[list[Any], list[np.ndarray]]:
             slots.append(np.float32(argument).view(np.uint32))
         else:
             slots.append(argument & 0xFFFFFFFF)
-    return slots, kept
+    return slots
 
 
 def type_of(argument: Any) -> str:

@@ -122,7 +122,7 @@ def _execute(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **opt
     from tests.simt.hardware import Simt
 
     made = _compile(arch, kernel, grid, *arguments, **options)
-    slots, kept = slots_of(arguments)
+    kept: list[np.ndarray] = []
+    slots = slots_of(arguments, kept)
     run_ttgir(parse_module(made.asm["ttgir"]), options["num_warps"], slots, grid, Simt(32))
-    del kept  # the descriptors of which slots are addresses
     return made
