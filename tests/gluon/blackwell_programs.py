@@ -242,8 +242,9 @@ def scaled_products(launch: Launch) -> None:
 
 
 @gluon.jit
-def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr):
-    """Operands with two elements a byte; `COUNT` scales a row."""
+def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr,
+                  formats: gl.constexpr):  # fmt: skip
+    """Operands with two elements a byte, or one of them; `COUNT` scales a row."""
     left = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
     right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
     bars = mbarrier.allocate_mbarrier(batch=2)
@@ -264,7 +265,7 @@ def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr):
     of_left.store(gl.convert_layout(gl.load(a_scales + i * COUNT + k), of_left.get_reg_layout()))
     of_right.store(gl.convert_layout(gl.load(b_scales + j * COUNT + k), of_right.get_reg_layout()))
     mbarrier.wait(bars.index(0), 0)
-    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, of_left, of_right, "e2m1", "e2m1",
+    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, of_left, of_right, *formats,
                        use_acc=False, mbarriers=[bars.index(1)])  # fmt: skip
     mbarrier.wait(bars.index(1), 0)
     store_2d(out, acc.load(), 64)
@@ -287,9 +288,34 @@ def scaled_products_of_four_bits(launch: Launch) -> None:
             for s in scales
         ]
         out = np.zeros((128, 64), np.float32)
-        launch(packed_kernel, (1,), *made, *given, out, COUNT=256 // run)
+        formats = "e2m1", "e2m1"
+        launch(packed_kernel, (1,), *made, *given, out, COUNT=256 // run, formats=formats)
         a, b = (HALVES[x] * np.repeat(np.exp2(s), run, 1)
                 for x, s in zip(codes, scales, strict=True))  # fmt: skip
+        np.testing.assert_array_equal(out, a @ b.T)
+
+
+def scaled_products_of_four_and_eight_bits(launch: Launch) -> None:
+    rng = np.random.default_rng(27)
+    for four_on_the_left in (True, False):
+        values, made, scales = list[Any](), list[Any](), list[Any]()
+        for side, rows in enumerate((128, 64)):
+            scales.append(rng.integers(-2, 3, (rows, 8)))
+            if bool(side) != four_on_the_left:
+                codes = rng.integers(0, 16, (rows, 256)).astype(np.uint8)
+                layout = gl.NVMMASharedLayout.get_default_for([rows, 128], gl.int8, fp4_padded=True)
+                packed = (codes[:, ::2] | codes[:, 1::2] << 4).view(np.int8)
+                values.append(HALVES[codes])
+                made.append(TensorDescriptor.from_tensor(packed, [rows, 128], layout))
+            else:
+                values.append(rng.integers(-3, 4, (rows, 256)))
+                kind = values[-1].astype(ml_dtypes.float8_e4m3fn)
+                layout = block_layout([rows, 256], gl.float8e4nv)
+                made.append(TensorDescriptor.from_tensor(kind, [rows, 256], layout))
+        out, formats = np.zeros((128, 64), np.float32), ("e2m1", "e4m3")
+        launch(packed_kernel, (1,), *made, *((127 + s).astype(np.int8) for s in scales), out,
+               COUNT=8, formats=formats if four_on_the_left else formats[::-1])  # fmt: skip
+        a, b = (x * np.repeat(np.exp2(s), 32, 1) for x, s in zip(values, scales, strict=True))
         np.testing.assert_array_equal(out, a @ b.T)
 
 
@@ -459,6 +485,7 @@ PROGRAMS: dict[str, Any] = {
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
                   products_of_a_partition, scaled_products, work_of_others, pairs,
                   rows_by_their_numbers, scaled_products_of_four_bits,
+                  scaled_products_of_four_and_eight_bits,
                   copies_to_tensor_memory, products_of_64_rows)
 }  # fmt: skip
 """The programs that sm_100 can run."""

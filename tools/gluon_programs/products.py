@@ -73,7 +73,12 @@ def _operand(p: GluonProgram, tile: Tile, layout: str) -> str:
         return f"gl.convert_layout({tile.name}, {layout})"
     memory, nbytes = _through_memory(p, tile)
     p.room -= 2 * nbytes
-    return f"{memory}.load({layout})"
+    if p.blocks == 1:
+        return f"{memory}.load({layout})"
+    name = p.name("x")
+    p.line(f"{name} = {memory}.load({layout})")
+    p.meet()  # other tiles may come where the memory is
+    return name
 
 
 def product(p: GluonProgram) -> bool:
