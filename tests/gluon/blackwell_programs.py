@@ -320,6 +320,44 @@ def scaled_products_of_four_and_eight_bits(launch: Launch) -> None:
 
 
 @gluon.jit
+def padded_kernel(codes, b, out):
+    """The left operand, of 4 bits, in tensor memory, a byte for each element. Sums are in columns
+    that two blocks of a layout share."""
+    whole = allocate_tensor_memory(gl.float32, [128, 256], TensorMemoryLayout([128, 128], 1))
+    acc = whole.slice(80, 128)
+    wide = allocate_tensor_memory(gl.uint8, [128, 128], TensorMemoryLayout([128, 128], 1))
+    registers: gl.constexpr = wide.get_reg_layout()
+    i = gl.arange(0, 128, gl.SliceLayout(1, registers))[:, None]
+    k = gl.arange(0, 128, gl.SliceLayout(0, registers))[None, :]
+    wide.store(gl.load(codes + i * 128 + k) << 2)
+    layout: gl.constexpr = TensorMemoryLayout([128, 64], 1, fp4_padded=True)
+    left = wide.reinterpret(gl.uint8, [128, 64], layout)
+    right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for n in gl.static_range(2):
+        mbarrier.init(bars.index(n), count=1)
+    mbarrier.expect(bars.index(0), b.nbytes_per_cta)
+    tma.async_load(b, [0, 0], bars.index(0), right)
+    scales = allocate_tensor_memory(gl.uint8, [128, 4], TensorMemoryScalesLayout())
+    scales.store(gl.full([128, 4], 128, gl.uint8, scales.get_reg_layout()))
+    mbarrier.wait(bars.index(0), 0)
+    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, scales, scales, "e2m1", "e4m3",
+                       use_acc=False, mbarriers=[bars.index(1)])  # fmt: skip
+    mbarrier.wait(bars.index(1), 0)
+    store_2d(out, acc.load(), 128)
+
+
+def padded_operands_in_tensor_memory(launch: Launch) -> None:
+    rng = np.random.default_rng(28)
+    codes = rng.integers(0, 16, (128, 128)).astype(np.uint8)
+    b, out = rng.integers(-3, 4, (128, 128)), np.zeros((128, 128), np.float32)
+    desc = TensorDescriptor.from_tensor(b.astype(ml_dtypes.float8_e4m3fn), [128, 128],
+                                        block_layout([128, 128], gl.float8e4nv))  # fmt: skip
+    launch(padded_kernel, (1,), codes, desc, out)
+    np.testing.assert_array_equal(out, 4 * HALVES[codes] @ b.T)
+
+
+@gluon.jit
 def copied_kernel(x, out, largest, smallest):
     """A block to tensor memory by the tensor cores, and back with the extremes of its rows."""
     M: gl.constexpr = x.block_shape[0]
@@ -485,7 +523,7 @@ PROGRAMS: dict[str, Any] = {
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
                   products_of_a_partition, scaled_products, work_of_others, pairs,
                   rows_by_their_numbers, scaled_products_of_four_bits,
-                  scaled_products_of_four_and_eight_bits,
+                  scaled_products_of_four_and_eight_bits, padded_operands_in_tensor_memory,
                   copies_to_tensor_memory, products_of_64_rows)
 }  # fmt: skip
 """The programs that sm_100 can run."""

@@ -510,7 +510,6 @@ def test_assembly_of_memory() -> None:
 @pytest.mark.parametrize("call", [
     "gl.nvidia.rubin.add4()",
     "gl.nvidia.rubin.TensorMemoryScalesLayout(block_rep_order='kThenMn')",
-    "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip
 def test_what_is_not_built_is_named(call: str) -> None:
     name = call.partition("(")[0].split(".")[-1]

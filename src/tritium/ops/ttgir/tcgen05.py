@@ -22,6 +22,7 @@ from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, optional, unit_attr, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.hopper import WarpGroupDotOp
+from tritium.ops.ttgir.memory import is_padded
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
@@ -245,13 +246,8 @@ def _packs(a: ScaleFormat, b: ScaleFormat) -> tuple[int, int]:
 
 def _check_gaps(name: str, operand: str, memory: MemDescType, wanted: bool) -> None:
     """Operands of E2M1 have gaps in memory where the other one has another format."""
-    encoding = memory.encoding
-    if isinstance(encoding, TensorEncoding):
-        if wanted:
-            raise NotImplementedError(f"{name}: {operand} of e2m1 in tensor memory, beside another "
-                                      "format")  # fmt: skip
-        return
-    if encoding.get("fp4Padded") != wanted:  # pyright: ignore
+    encoding: Any = memory.encoding
+    if encoding.get("fp4Padded") != wanted:
         which = "with fp4Padded" if wanted else "without fp4Padded"
         raise OpError(f"{name}: {operand} is {describe(memory)}; memory {which} is required, as "
                       "operands of e2m1 beside other formats have it alone")  # fmt: skip
@@ -261,7 +257,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
     """See `TensorCoreProduct`. `a_scale` and `b_scale`, in tensor memory, hold the factors by which
     each run of elements along k is multiplied, of each row of `a` and column of `b`: powers of two
     for 32 elements, or float8 for 16. E2M1 operands are bytes, two elements along k in each;
-    beside another format with gaps in shared memory (`fp4Padded`)."""
+    beside another format with gaps (`fp4Padded`)."""
 
     name = "ttng.tc_gen5_mma_scaled"
     capabilities = 100, 119
@@ -327,6 +323,8 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         left, right, a_scales, b_scales = (
             _read(context, m, self.two_ctas) for m in (a, b, a_scale, b_scale)
         )
+        if is_padded(self.a.type):
+            left = (left >> 2 & 0xF | left >> 6 & 0xF0).astype(np.uint8)
         left = unpack_fp4(left, 1) if self.packs[0] == 2 else left
         right = unpack_fp4(right, 0) if self.packs[1] == 2 else right
         run = run_of(self.a_scale.type)

@@ -97,7 +97,7 @@ class _Product:
                 for f, pack in zip((op.a_type, op.b_type), self.packs, strict=True)
             )
             self.formats = left, right
-            if not self.b.k_major or self.a is None or not self.a.k_major:
+            if not self.b.k_major or (self.a is not None and not self.a.k_major):
                 raise c.unsupported(op, "of e2m1, unless k goes along the rows of shared memory")
 
     def argument(self, value: Value, code: str) -> str:
