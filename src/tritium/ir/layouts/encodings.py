@@ -510,7 +510,7 @@ class NVMMASharedEncoding(SharedEncoding):
 
     @property
     def dilution(self) -> int:
-        """How many times the bytes of a tile it takes."""
+        """The bytes of memory for each byte of a tile."""
         return 2 if self.get("fp4Padded") else 1
 
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
