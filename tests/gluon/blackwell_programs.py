@@ -242,8 +242,9 @@ def scaled_products(launch: Launch) -> None:
 
 
 @gluon.jit
-def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr):
-    """Operands with two elements a byte; `COUNT` scales a row."""
+def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr,
+                  formats: gl.constexpr):  # fmt: skip
+    """Operands with two elements a byte, or one of them; `COUNT` scales a row."""
     left = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
     right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
     bars = mbarrier.allocate_mbarrier(batch=2)
@@ -264,7 +265,7 @@ def packed_kernel(a, b, a_scales, b_scales, out, COUNT: gl.constexpr):
     of_left.store(gl.convert_layout(gl.load(a_scales + i * COUNT + k), of_left.get_reg_layout()))
     of_right.store(gl.convert_layout(gl.load(b_scales + j * COUNT + k), of_right.get_reg_layout()))
     mbarrier.wait(bars.index(0), 0)
-    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, of_left, of_right, "e2m1", "e2m1",
+    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, of_left, of_right, *formats,
                        use_acc=False, mbarriers=[bars.index(1)])  # fmt: skip
     mbarrier.wait(bars.index(1), 0)
     store_2d(out, acc.load(), 64)
@@ -287,10 +288,73 @@ def scaled_products_of_four_bits(launch: Launch) -> None:
             for s in scales
         ]
         out = np.zeros((128, 64), np.float32)
-        launch(packed_kernel, (1,), *made, *given, out, COUNT=256 // run)
+        formats = "e2m1", "e2m1"
+        launch(packed_kernel, (1,), *made, *given, out, COUNT=256 // run, formats=formats)
         a, b = (HALVES[x] * np.repeat(np.exp2(s), run, 1)
                 for x, s in zip(codes, scales, strict=True))  # fmt: skip
         np.testing.assert_array_equal(out, a @ b.T)
+
+
+def scaled_products_of_four_and_eight_bits(launch: Launch) -> None:
+    rng = np.random.default_rng(27)
+    for four_on_the_left in (True, False):
+        values, made, scales = list[Any](), list[Any](), list[Any]()
+        for side, rows in enumerate((128, 64)):
+            scales.append(rng.integers(-2, 3, (rows, 8)))
+            if bool(side) != four_on_the_left:
+                codes = rng.integers(0, 16, (rows, 256)).astype(np.uint8)
+                layout = gl.NVMMASharedLayout.get_default_for([rows, 128], gl.int8, fp4_padded=True)
+                packed = (codes[:, ::2] | codes[:, 1::2] << 4).view(np.int8)
+                values.append(HALVES[codes])
+                made.append(TensorDescriptor.from_tensor(packed, [rows, 128], layout))
+            else:
+                values.append(rng.integers(-3, 4, (rows, 256)))
+                kind = values[-1].astype(ml_dtypes.float8_e4m3fn)
+                layout = block_layout([rows, 256], gl.float8e4nv)
+                made.append(TensorDescriptor.from_tensor(kind, [rows, 256], layout))
+        out, formats = np.zeros((128, 64), np.float32), ("e2m1", "e4m3")
+        launch(packed_kernel, (1,), *made, *((127 + s).astype(np.int8) for s in scales), out,
+               COUNT=8, formats=formats if four_on_the_left else formats[::-1])  # fmt: skip
+        a, b = (x * np.repeat(np.exp2(s), 32, 1) for x, s in zip(values, scales, strict=True))
+        np.testing.assert_array_equal(out, a @ b.T)
+
+
+@gluon.jit
+def padded_kernel(codes, b, out):
+    """The left operand, of 4 bits, in tensor memory, a byte for each element. Sums are in columns
+    that two blocks of a layout share."""
+    whole = allocate_tensor_memory(gl.float32, [128, 256], TensorMemoryLayout([128, 128], 1))
+    acc = whole.slice(80, 128)
+    wide = allocate_tensor_memory(gl.uint8, [128, 128], TensorMemoryLayout([128, 128], 1))
+    registers: gl.constexpr = wide.get_reg_layout()
+    i = gl.arange(0, 128, gl.SliceLayout(1, registers))[:, None]
+    k = gl.arange(0, 128, gl.SliceLayout(0, registers))[None, :]
+    wide.store(gl.load(codes + i * 128 + k) << 2)
+    layout: gl.constexpr = TensorMemoryLayout([128, 64], 1, fp4_padded=True)
+    left = wide.reinterpret(gl.uint8, [128, 64], layout)
+    right = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for n in gl.static_range(2):
+        mbarrier.init(bars.index(n), count=1)
+    mbarrier.expect(bars.index(0), b.nbytes_per_cta)
+    tma.async_load(b, [0, 0], bars.index(0), right)
+    scales = allocate_tensor_memory(gl.uint8, [128, 4], TensorMemoryScalesLayout())
+    scales.store(gl.full([128, 4], 128, gl.uint8, scales.get_reg_layout()))
+    mbarrier.wait(bars.index(0), 0)
+    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, scales, scales, "e2m1", "e4m3",
+                       use_acc=False, mbarriers=[bars.index(1)])  # fmt: skip
+    mbarrier.wait(bars.index(1), 0)
+    store_2d(out, acc.load(), 128)
+
+
+def padded_operands_in_tensor_memory(launch: Launch) -> None:
+    rng = np.random.default_rng(28)
+    codes = rng.integers(0, 16, (128, 128)).astype(np.uint8)
+    b, out = rng.integers(-3, 4, (128, 128)), np.zeros((128, 128), np.float32)
+    desc = TensorDescriptor.from_tensor(b.astype(ml_dtypes.float8_e4m3fn), [128, 128],
+                                        block_layout([128, 128], gl.float8e4nv))  # fmt: skip
+    launch(padded_kernel, (1,), codes, desc, out)
+    np.testing.assert_array_equal(out, 4 * HALVES[codes] @ b.T)
 
 
 @gluon.jit
@@ -459,6 +523,7 @@ PROGRAMS: dict[str, Any] = {
     for check in (products, products_of_transposed_operands, products_of_tensor_memory,
                   products_of_a_partition, scaled_products, work_of_others, pairs,
                   rows_by_their_numbers, scaled_products_of_four_bits,
+                  scaled_products_of_four_and_eight_bits, padded_operands_in_tensor_memory,
                   copies_to_tensor_memory, products_of_64_rows)
 }  # fmt: skip
 """The programs that sm_100 can run."""

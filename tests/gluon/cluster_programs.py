@@ -147,6 +147,47 @@ def reaches(launch: Launch) -> None:
 
 
 @gluon.jit
+def chosen_kernel(src, out, line: gl.constexpr, shared: gl.constexpr, whole: gl.constexpr):
+    """Threads find elements by numbers in the memory of the block that has them."""
+    i = gl.arange(0, 256, line)
+    x = gl.load(src + i)
+    memory = gl.allocate_shared_memory(gl.int32, [256], shared, x)
+    sums = gl.allocate_shared_memory(gl.int32, [256], shared, x * 0)
+    cluster.barrier()
+    turned = memory.gather((i + 100) % 256, 0)
+    cluster.barrier()
+    memory.scatter(turned * 2, (i * 3 + 1) % 256, 0)
+    before = sums.atomic_scatter_add(x, i & 129, 0)
+    cluster.barrier()
+    gl.store(out + i, memory.load(line))
+    gl.store(out + 256 + i, sums.load(line))
+    gl.store(out + 512 + i, gl.gather(x, (i + 200) % 256, 0))
+    part = gl.arange(0, 64, whole)
+    gl.store(out + 768 + part, gl.histogram(x & 63, 64, layout=whole))
+    gl.atomic_max(out + 832, gl.max(before, 0))
+    cluster.barrier()  # no block ends while others use its memory
+
+
+def chosen(launch: Launch) -> None:
+    x = np.random.default_rng(3).integers(1, 100, 256).astype(np.int32)
+    i = np.arange(256)
+    for cga in ([[1]], [[1], [2]]):
+        out = np.zeros(833, np.int32)
+        launch(chosen_kernel, (1,), x, out, num_ctas=2 ** len(cga),
+               line=gl.BlockedLayout([1], [32], [4], [0], cga),
+               whole=gl.BlockedLayout([1], [32], [4], [0], [[0]] * len(cga)),
+               shared=gl.SwizzledSharedLayout(1, 1, 1, [0], cga))  # fmt: skip
+        scattered, sums = np.zeros(256, np.int32), np.zeros(256, np.int32)
+        scattered[(i * 3 + 1) % 256] = 2 * x[(i + 100) % 256]
+        np.add.at(sums, i & 129, x)
+        np.testing.assert_array_equal(out[:256], scattered)
+        np.testing.assert_array_equal(out[256:512], sums)
+        np.testing.assert_array_equal(out[512:768], x[(i + 200) % 256])
+        np.testing.assert_array_equal(out[768:832], np.bincount(x & 63, minlength=64))
+        assert 0 < out[832] < sums.max()
+
+
+@gluon.jit
 def load_part(a, b, left, right, full, empty, everywhere, count):
     for step in range(count):
         mbarrier.wait(empty, step & 1 ^ 1)
@@ -210,6 +251,6 @@ def specialized(launch: Launch) -> None:
 
 
 PROGRAMS: dict[str, Any] = {
-    check.__name__: check for check in (matmul, starts, exchanges, reaches, specialized)
+    check.__name__: check for check in (matmul, starts, exchanges, reaches, chosen, specialized)
 }
 """The programs that sm_90 can run."""

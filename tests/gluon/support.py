@@ -45,7 +45,7 @@ def launcher(how: str) -> Launch:
 
 def _assembled(arch: int, kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
     options = {n: constants[n] for n in ("num_warps", "num_ctas") if n in constants}
-    types = " ".join(_type(a) for a in arguments)
+    types = " ".join(type_of(a) for a in arguments)
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
     assert compiled(kernel, types, own, arch, **options).asm["cubin"].startswith(b"\x7fELF")
     _interpreted(kernel, grid, *arguments, **constants)
@@ -53,20 +53,12 @@ def _assembled(arch: int, kernel: Any, grid: Any, *arguments: Any, **constants: 
 
 def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
     warps = constants.get("num_warps", 4)
-    types = " ".join(_type(a) for a in arguments)
+    types = " ".join(type_of(a) for a in arguments)
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
     mode = {n: v for n, v in constants.items() if n == "instrumentation_mode"}
     made = compiled(kernel, types, own, num_warps=warps, **mode)
-    slots: list[Any] = []
-    kept = [descriptor(a) for a in arguments if isinstance(a, DESCRIPTORS)]
-    described = iter(kept)
-    for argument in arguments:
-        if isinstance(argument, DESCRIPTORS):
-            slots += [next(described).ctypes.data, *argument.shape, *argument.strides]
-        else:
-            if isinstance(argument, float):
-                argument = np.float32(argument).view(np.uint32)
-            slots.append(argument.ctypes.data if isinstance(argument, np.ndarray) else argument)
+    kept: list[np.ndarray] = []
+    slots = slots_of(arguments, kept)
 
     def run(more: Sequence[int] = ()) -> None:
         run_ttgir(parse_module(made.asm["ttgir"]), warps, [*slots, *more], grid, Simt(32))
@@ -80,7 +72,25 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
     run_checked(checks, bases, grid, record.ctypes.data, run)
 
 
-def _type(argument: Any) -> str:
+def slots_of(arguments: Sequence[Any], kept: list[np.ndarray]) -> list[Any]:
+    """The words by which the engine hands arguments over; `kept` gets memory of which some are
+    addresses."""
+    slots: list[Any] = []
+    for argument in arguments:
+        if isinstance(argument, DESCRIPTORS):
+            kept.append(descriptor(argument))
+            slots += [kept[-1].ctypes.data, *argument.shape, *argument.strides]
+        elif isinstance(argument, np.ndarray):
+            slots.append(argument.ctypes.data)
+        elif isinstance(argument, float):
+            slots.append(np.float32(argument).view(np.uint32))
+        else:
+            slots.append(argument & 0xFFFFFFFF)
+    return slots
+
+
+def type_of(argument: Any) -> str:
+    """The type of an argument in a signature."""
     if isinstance(argument, (int, float)):
         return "i32" if isinstance(argument, int) else "fp32"
     if isinstance(argument, np.ndarray):

@@ -510,7 +510,6 @@ def test_assembly_of_memory() -> None:
 @pytest.mark.parametrize("call", [
     "gl.nvidia.rubin.add4()",
     "gl.nvidia.rubin.TensorMemoryScalesLayout(block_rep_order='kThenMn')",
-    "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip
 def test_what_is_not_built_is_named(call: str) -> None:
     name = call.partition("(")[0].split(".")[-1]
@@ -602,3 +601,15 @@ def test_assembly_of_memory_by_elements() -> None:
     in_order(kernel.asm["llir"], "ptrtoint", "mul i32 128, 4", "add i32 ", "asm sideeffect")
     with pytest.raises(CompilationError, match="assembly with memory is not pure"):
         compiled(elements_of_memory_kernel, "*i32", {"PURE": True})
+
+
+@gluon.jit
+def strided_kernel(x, stride: gl.constexpr):
+    layout: gl.constexpr = gl.NVMMASharedLayout(32, 16, 2)
+    gl.nvidia.hopper.tma.make_tensor_descriptor(x, [16, 16], [stride, 1], [16, 16], layout)
+
+
+def test_a_stride_that_no_tensor_map_has_is_an_error() -> None:
+    compiled(strided_kernel, "*fp16", {"stride": 16})
+    with pytest.raises(CompilationError, match=r"16-byte aligned; strides\[0\] is 15, 30 bytes"):
+        compiled(strided_kernel, "*fp16", {"stride": 15})

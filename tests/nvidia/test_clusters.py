@@ -240,21 +240,25 @@ def test_where_the_pieces_of_a_copy_begin(
     assert dict(pieces(memory)) == starts
 
 
-def test_what_is_in_another_blocks_memory_is_written_there(fresh_cache: Path) -> None:
+@pytest.mark.parametrize(("size", "per_thread"), [(256, 1), (2, 2)])
+def test_what_is_in_another_blocks_memory_is_written_there(
+    fresh_cache: Path, size: int, per_thread: int
+) -> None:
     """Both blocks have the tile, each one's memory a half of it: each writes only to where it is,
-    also in the other block."""
+    also in the other block. Elements of two blocks are no neighbours."""
     head = (
-        "#blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], "
-        "order = [0], CGALayout = [[0]]}>\n"
+        f"#blocked = #ttg.blocked<{{sizePerThread = [{per_thread}], threadsPerWarp = [32], "
+        "warpsPerCTA = [4], order = [0], CGALayout = [[0]]}>\n"
         "#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0], "
         "CGALayout = [[1]]}>\n#smem = #ttg.shared_memory\n"
     )
     body = (
-        "    %r = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32, #blocked>\n"
-        "    %m = ttg.local_alloc %r : (tensor<256xi32, #blocked>) -> "
-        "!ttg.memdesc<256xi32, #shared, #smem>"
+        f"    %r = tt.make_range {{end = {size} : i32, start = 0 : i32}} : tensor<{size}xi32, "
+        f"#blocked>\n    %m = ttg.local_alloc %r : (tensor<{size}xi32, #blocked>) -> "
+        f"!ttg.memdesc<{size}xi32, #shared, #smem>"
     )
     text = kernel_text(body, "%x: !tt.ptr<f32>", head=head)
     found, _ = lowered(text.replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2'))
     begun, *stores = found.split("st.shared::cluster")
     assert "barrier.cluster" in begun and len(stores) == 2
+    assert not any(store.startswith(".v2") for store in stores)

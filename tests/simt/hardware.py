@@ -195,6 +195,9 @@ class SharedMemory:
     ) -> list[Value]:
         raise Unsupported(CLUSTERS)
 
+    def remote(self, e: Emitter, place: Value, block: Value) -> Value:
+        raise Unsupported(CLUSTERS)
+
 
 class AsyncCopies:
     """Copies that are done when their thread waits for them."""

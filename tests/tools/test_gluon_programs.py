@@ -41,7 +41,9 @@ def test_every_statement_is_made() -> None:
     texts = "".join(program_of(seed, "interpreter").text() for seed in range(150))
     for part in ("set_auto_layout", "associative_scan", "gl.split", "atomic_scatter", "warpgroup_",
                  "mma_v2", "dot_fma", "async_copy", "warp_specialize", "tma.async_load", ".slice(",
-                 "reinterpret", "histogram", "while ", "PaddedShared", "SharedLinear"):  # fmt: skip
+                 "reinterpret", "histogram", "while ", "PaddedShared", "SharedLinear",
+                 "cluster.barrier", "multicast=True", "async_load_im2col", "async_gather",
+                 "async_scatter"):  # fmt: skip
         assert part in texts, part
 
 

@@ -1,4 +1,4 @@
-"""Statements on work beside the program: copies, barriers, partitions of warps, buffers."""
+"""Statements on work beside the program: copies by threads, partitions of warps, buffers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tools.gluon_programs.layouts import Layouts, shared, split
+from tools.gluon_programs.layouts import Bases, Layouts, part_of, shared, split
 from tools.gluon_programs.program import (
     GluonProgram,
-    Memory,
     index,
     named,
     offsets,
     strides_of,
 )
 from tools.tile_programs.accesses import ELEMENTS
-from tools.tile_programs.program import Pointer, row_major
+from tools.tile_programs.program import row_major
 from tritium.experimental.gluon import language as gl
 
 _SHAPES = ((64,), (256,), (16, 16), (8, 64), (32, 32))
@@ -36,12 +35,14 @@ def _for_copies(p: GluonProgram, shape: tuple[int, ...], size: int) -> tuple[Any
         return (gl.BlockedLayout(per_thread, [*rest, in_row], warps, order),
                 gl.SwizzledSharedLayout(1, 1, 1, order))  # fmt: skip
     threads = split(s, p.lanes, rank)
-    addresses = gl.BlockedLayout(per_thread, threads, split(s, p.warps, rank), order)
-    if least == 1 and s.random() < 0.4:
+    cluster = p.layouts.cluster(shape)
+    addresses = gl.BlockedLayout(per_thread, threads, split(s, p.warps, rank), order, cluster)
+    if least == 1 and s.random() < 0.4 and p.blocks == 1:
         return p.layouts.any(shape), shared(s, shape, 8 * size)
-    vec = s.choice([v for v in (least, 2 * least, 16 // size) if v <= shape[-1]])
-    phases = s.choice([m for m in (1, 2, 4) if vec * m <= shape[-1]])
-    return addresses, gl.SwizzledSharedLayout(vec, s.choice((1, 2)), phases, order)
+    row = part_of(shape, cluster)[-1]
+    vec = s.choice([v for v in (least, 2 * least, 16 // size) if v <= row])
+    phases = s.choice([m for m in (1, 2, 4) if vec * m <= row])
+    return addresses, gl.SwizzledSharedLayout(vec, s.choice((1, 2)), phases, order, cluster)
 
 
 def copied(p: GluonProgram) -> bool:
@@ -80,6 +81,8 @@ def copied(p: GluonProgram) -> bool:
     copy = "ampere.async_copy" if "copies" in p.abilities else "gl.amd.cdna4.async_copy"
     load = "async_load" if "copies" in p.abilities else "global_load_to_shared"
 
+    p.meet()
+
     def start_copy(number: str, indent: str) -> None:
         p.line(
             f"{indent}{copy}.{load}({ring}.index(({number}) % {stages}), {start} + ({number}) * "
@@ -92,7 +95,9 @@ def copied(p: GluonProgram) -> bool:
     p.line(f"for {step} in range({held}):")
     start_copy(f"{step} + {stages - 1}", "    ")
     p.line(f"    {copy}.wait_group({stages - 1})")
+    p.meet("    ")
     p.line(f"    {name} += {ring}.index({step} % {stages}).load({layout}).to({named(result)})")
+    p.meet("    ")
     p.line(f"{copy}.wait_group(0)")
     p.new(name, total)
     return True
@@ -128,110 +133,13 @@ def buffered(p: GluonProgram) -> bool:
     return True
 
 
-def _window(p: GluonProgram) -> tuple[list[int], tuple[int, int]]:
-    """The shape of a block, and that of a larger array."""
-    s = p.source
-    block = [s.choice((8, 16, 32)), s.choice((32, 64))]
-    return block, (block[0] * 2 - s.choice((0, 1, 5)), block[1] + s.choice((0, 16, 48)))
-
-
-def _descriptor(
-    p: GluonProgram, pointer: Pointer, shape: tuple[int, int], block: list[int]
-) -> tuple[str, str]:
-    """A descriptor of each program's array of a shape, and the layout of its blocks."""
-    kind: Any = {1: gl.int8, 2: gl.float16, 4: gl.float32}[pointer.base.data.itemsize]
-    layout = p.layout(gl.NVMMASharedLayout.get_default_for(block, kind))
-    desc = p.name("d")
-    p.line(f"{desc} = tma.make_tensor_descriptor({pointer.name} + pid * {shape[0] * shape[1]}, "
-           f"{list(shape)}, [{shape[1]}, 1], {block}, {layout})")  # fmt: skip
-    return desc, layout
-
-
-_REDUCTIONS = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
-
-
-def bulk_stored(p: GluonProgram) -> bool:
-    """A block that the copy engine stores, or adds and the like, without what is beyond the
-    array."""
-    s = p.source
-    if "bulk" not in p.abilities or p.indent:
-        return False
-    kind = s.choice(("store", "store", *_REDUCTIONS))
-    plain = (np.float32, np.int32, np.float16, np.int8)
-    dtype = np.dtype(s.choice(plain) if kind == "store" else np.int32)
-    block, (rows, columns) = _window(p)
-    if 4 * block[0] * block[1] * dtype.itemsize > p.room:
-        return False
-    tile = p.tile_of(block, dtype)
-    pointer = p.pointer(dtype, p.programs * rows * columns)
-    # A block that is stored before its array is an illegal instruction.
-    row, column = s.choice((0, 8, rows - 1)), s.choice((0, 16, columns - 16))
-    at = [np.arange(n) + start for n, start in zip(block, (row, column), strict=True)]
-    inside = [(a >= 0) & (a < n) for a, n in zip(at, (rows, columns), strict=True)]
-    active = np.broadcast_to(inside[0][:, None] & inside[1], tile.data.shape)
-    where = at[0][:, None] * columns + at[1] + p.first(2, rows * columns)
-    values = tile.data
-    if kind != "store":
-        before = pointer.base.data[np.where(active, where, 0)]
-        values = _REDUCTIONS[kind](before, values)
-    if not pointer.base.write(where, active, values):
-        return False
-    p.room -= 4 * block[0] * block[1] * dtype.itemsize
-    desc, layout = _descriptor(p, pointer, (rows, columns), block)
-    memory = p.name("s")
-    p.line(
-        f"{memory} = gl.allocate_shared_memory({named(dtype)}, {block}, {layout}, {tile.name})"
-    )
-    p.line("hopper.fence_async_shared()")
-    call = "async_store" if kind == "store" else f"async_atomic_{kind}"
-    p.line(f"tma.{call}({desc}, [{row}, {column}], {memory})")
-    p.line(f"tma.store_wait({s.choice((0, 0, 1))})")
-    if s.random() < 0.5:
-        p.line("tma.store_wait(0)")
-        p.memories.append(Memory(memory, tile.data.copy(), None))
-    return True
-
-
-def bulk_copied(p: GluonProgram) -> bool:
-    """A block that the copy engine loads, with what is beyond the array as zeros."""
-    s = p.source
-    if "bulk" not in p.abilities:
-        return False
-    dtype = np.dtype(s.choice((np.float32, np.int32, np.float16, np.int8)))
-    block, (rows, columns) = _window(p)
-    if 4 * block[0] * block[1] * dtype.itemsize > p.room or p.indent:
-        return False
-    p.room -= 4 * block[0] * block[1] * dtype.itemsize
-    pointer = p.pointer(dtype, p.programs * rows * columns)
-    data = pointer.base.data.reshape(p.programs, rows, columns)
-    row, column = s.choice((0, 8, rows - 1, -3)), s.choice((0, 16, -16))
-    whole = np.zeros((p.programs, rows + 128, columns + 256), dtype)
-    whole[:, 64 : 64 + rows, 128 : 128 + columns] = data
-    found = whole[:, 64 + row : 64 + row + block[0], 128 + column : 128 + column + block[1]]
-    desc, layout = _descriptor(p, pointer, (rows, columns), block)
-    bar, memory = p.name("b"), p.name("s")
-    p.line(f"{memory} = gl.allocate_shared_memory({named(dtype)}, {block}, {layout})")
-    p.line(f"{bar} = mbarrier.allocate_mbarrier()")
-    p.line(f"mbarrier.init({bar}, count=1)")
-    p.line(f"mbarrier.expect({bar}, {desc}.nbytes_per_cta)")
-    p.line(f"tma.async_load({desc}, [{row}, {column}], {bar}, {memory})")
-    p.line(f"mbarrier.wait({bar}, 0)")
-    p.line(f"mbarrier.invalidate({bar})")
-    p.memories.append(Memory(memory, found.copy(), None))
-    p.new(f"{memory}.load({p.any_layout(block)})", found.copy())
-    return True
-
-
 def _step(
     p: GluonProgram, layouts: Layouts, shape: tuple[int, ...], data: np.ndarray
 ) -> tuple[str, np.ndarray]:
     """The code by which a partition changes a tile `x` of step `k`, and the result (steps are its
     second axis)."""
     s, axis = p.source, p.source.randrange(len(shape))
-    kind = s.choice(("add", "scan", "convert", "sums", "gather"))
+    kind = s.choice(("add", "scan", "convert", "sums", *["gather"] * (layouts.blocks == 1)))
     if kind == "add":
         steps = np.arange(data.shape[1], dtype=np.int32).reshape(1, -1, *(1,) * len(shape))
         return "x + k", data + steps
@@ -271,7 +179,8 @@ def partitioned(p: GluonProgram) -> bool:
         np.int32, p.programs * count * numel, np.zeros(p.programs * count * numel, np.int32)
     )
     data = source.base.data.reshape(p.programs, count, *shape)
-    names = [_ring(p, shape, depth) for depth in rings]
+    cluster = p.layouts.cluster(shape)
+    names = [_ring(p, shape, depth, cluster) for depth in rings]
     held = p.scalar(count) if s.random() < 0.7 else str(count)
     arguments = [
         held,
@@ -280,7 +189,8 @@ def partitioned(p: GluonProgram) -> bool:
     ]
     called: list[str] = []
     for stage, number in enumerate(warps):
-        text, data = _partition(p, shape, number, stage, rings, data)
+        layouts = p.layouts.of_warps(number, cluster)
+        text, data = _partition(p, shape, layouts, stage, rings, data)
         parts = [n for ring in names for n in ring]
         called.append(f"({text}, ({', '.join([*parts, *arguments])}))")
     main = warps.index(p.warps)
@@ -292,10 +202,12 @@ def partitioned(p: GluonProgram) -> bool:
     return True
 
 
-def _ring(p: GluonProgram, shape: tuple[int, ...], depth: int) -> tuple[str, str, str]:
+def _ring(
+    p: GluonProgram, shape: tuple[int, ...], depth: int, cluster: Bases
+) -> tuple[str, str, str]:
     """Buffers, with barriers of those that are full and of those that are empty."""
     ring, full, empty = p.name("s"), p.name("b"), p.name("b")
-    layout = p.layout(shared(p.source, shape, 32))
+    layout = p.layout(shared(p.source, shape, 32, cluster))
     p.line(f"{ring} = gl.allocate_shared_memory(gl.int32, {[depth, *shape]}, {layout})")
     for bars in (full, empty):
         p.line(f"{bars} = mbarrier.allocate_mbarrier(batch={depth})")
@@ -307,13 +219,12 @@ def _ring(p: GluonProgram, shape: tuple[int, ...], depth: int) -> tuple[str, str
 def _partition(
     p: GluonProgram,
     shape: tuple[int, ...],
-    warps: int,
+    layouts: Layouts,
     stage: int,
     rings: list[int],
     data: np.ndarray,
 ) -> tuple[str, np.ndarray]:
     """The function of a partition, which becomes one of the kernel's, and what it hands on."""
-    layouts = Layouts(p.source, p.lanes, warps, p.layouts.units)
     numel, name = int(np.prod(shape)), p.name("part")
     parts = ", ".join(f"r{i}, f{i}, e{i}" for i in range(len(rings)))
     lines = [f"@gluon.jit\ndef {name}({parts}, count, src, out):", "    for k in range(count):"]
@@ -323,7 +234,7 @@ def _partition(
 
     first, at = p.layout(layouts.any(shape)), strides_of(shape)
     if stage == 0:
-        leaves_open = len(shape) == 1 and p.source.random() < 0.5
+        leaves_open = len(shape) == 1 and layouts.blocks == 1 and p.source.random() < 0.5
         loaded = offsets(shape, at, "gl.CoalescedLayout()" if leaves_open else first)
         add(f"x = gl.convert_layout(gl.load(src + k * {numel} + {loaded}), {first})")
     else:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.gluon_programs.layouts import shared
+from tools.gluon_programs.engines import fence
+from tools.gluon_programs.layouts import Bases, part_of, shared
 from tools.gluon_programs.program import GluonProgram, named
 from tools.tile_programs.program import BFLOAT16, Tile, is_float
 from tritium.experimental.gluon import language as gl
@@ -53,13 +54,16 @@ def _through_memory(p: GluonProgram, tile: Tile) -> tuple[str, int]:
     s = p.source
     turned = s.random() < 0.5
     shape = tile.shape[::-1] if turned else tile.shape
-    layout = p.layout(shared(s, shape, 8 * tile.data.dtype.itemsize))
+    kept = p.layouts.cluster(shape)
+    layout = p.layout(shared(s, shape, 8 * tile.data.dtype.itemsize, kept))
+    p.meet()
     name = p.name("s")
     value = f"gl.permute({tile.name}, (1, 0))" if turned else tile.name
     p.line(
         f"{name} = gl.allocate_shared_memory({named(tile.data.dtype)}, {list(shape)}, {layout}, "
         f"{value})"
     )
+    p.meet()
     return name + (".permute((1, 0))" if turned else ""), tile.data[0].nbytes
 
 
@@ -69,7 +73,12 @@ def _operand(p: GluonProgram, tile: Tile, layout: str) -> str:
         return f"gl.convert_layout({tile.name}, {layout})"
     memory, nbytes = _through_memory(p, tile)
     p.room -= 2 * nbytes
-    return f"{memory}.load({layout})"
+    if p.blocks == 1:
+        return f"{memory}.load({layout})"
+    name = p.name("x")
+    p.line(f"{name} = {memory}.load({layout})")
+    p.meet()  # other tiles may come where the memory is
+    return name
 
 
 def product(p: GluonProgram) -> bool:
@@ -79,12 +88,13 @@ def product(p: GluonProgram) -> bool:
     if not units:
         return False
     unit = s.choice(units)
-    dtype, result = _dtype(p, unit), p.layouts.unit(unit)
+    dtype = _dtype(p, unit)
     m, n, k = (
         s.choice((16, 32, 64)),
         s.choice((8, 16, 32) if unit == "mma" else (16, 32, 64)),
         s.choice((16, 32, 64)),
     )
+    result = p.layouts.unit(unit, (m, n))
     if unit == "mma" and dtype.itemsize == 1:
         k = max(k, 32)
     if unit != "mma":
@@ -113,7 +123,7 @@ def multiplied(p: GluonProgram) -> bool:
     m, n, k = s.choice((2, 8, 16)), s.choice((2, 8, 16)), s.choice((16, 32))
     dtype = np.dtype(np.float32)
     a, b = p.tile_of((m, k), dtype), p.tile_of((k, n), dtype)
-    parent = p.layouts.blocked(2)
+    parent = p.layouts.blocked((m, n))
     total, text = _accumulator(p, (m, n), dtype, p.layout(parent))
     data = _product(a.data, b.data, total).astype(dtype)
     if not p.exact(data):
@@ -124,12 +134,15 @@ def multiplied(p: GluonProgram) -> bool:
     return True
 
 
-def _for_wgmma(p: GluonProgram, tile: Tile, turned: bool) -> str:
-    """Shared memory that holds a tile as wgmma reads it."""
+def _for_wgmma(p: GluonProgram, tile: Tile, turned: bool, cluster: Bases) -> str:
+    """Shared memory that holds a tile as wgmma reads it; each block of a cluster has a part."""
     dtype = tile.data.dtype
     kind: Any = {1: gl.int8, 2: gl.float16}[dtype.itemsize]
-    layout = gl.NVMMASharedLayout.get_default_for(list(tile.shape), kind, transposed=turned)
+    layout = gl.NVMMASharedLayout.get_default_for(
+        list(tile.shape), kind, transposed=turned, cga_layout=cluster
+    )
     name = p.name("s")
+    p.meet()
     p.line(
         f"{name} = gl.allocate_shared_memory({named(dtype)}, {list(tile.shape)}, "
         f"{p.layout(layout)}, {tile.name})"
@@ -142,15 +155,16 @@ def of_warp_groups(p: GluonProgram) -> bool:
     s = p.source
     if "wgmma" not in p.layouts.of_units():
         return False
-    dtype, result = _dtype(p, "wgmma"), p.layouts.unit("wgmma")
+    dtype, result = _dtype(p, "wgmma"), p.layouts.unit("wgmma", (8, 8))
     if dtype.itemsize == 1 and "no_integer_wgmma" in p.abilities:
         return False
     k_of = 32 // dtype.itemsize
     result = gl.NVMMADistributedLayout(
-        [3, 0], result.warps_per_cta, [16, result.instr_shape[1], k_of]
+        [3, 0], result.warps_per_cta, [16, result.instr_shape[1], k_of], result.cga_layout
     )
-    m = 16 * result.warps_per_cta[0] * s.choice((1, 1, 2))
-    n = result.instr_shape[1] * result.warps_per_cta[1]
+    rows, columns = (8 // part for part in part_of((8, 8), result.cga_layout))
+    m = 16 * result.warps_per_cta[0] * s.choice((1, 1, 2)) * rows
+    n = result.instr_shape[1] * result.warps_per_cta[1] * columns
     k = k_of * s.choice((1, 2, 4))
     if m * n > 8192 or 4 * (m + n) * k > p.room:
         return False
@@ -160,13 +174,14 @@ def of_warp_groups(p: GluonProgram) -> bool:
     if not (p.exact(data) and p.exact(a.data) and p.exact(b.data)):
         return False
     p.room -= 4 * (m + n) * k
-    right = _for_wgmma(p, b, dtype.itemsize == 1 or s.random() < 0.5)
+    parts = [[[x[0], 0] for x in result.cga_layout], [[0, x[1]] for x in result.cga_layout]]
+    right = _for_wgmma(p, b, dtype.itemsize == 1 or s.random() < 0.5, parts[1])
     if s.random() < 0.4:
         of_operand = p.layout(p.layouts.operand(0, result, 8 * dtype.itemsize))
         left = f"gl.convert_layout({a.name}, {of_operand})"
     else:
-        left = _for_wgmma(p, a, dtype.itemsize > 1 and s.random() < 0.4)
-    p.line("hopper.fence_async_shared()")
+        left = _for_wgmma(p, a, dtype.itemsize > 1 and s.random() < 0.4, parts[0])
+    fence(p)
     if s.random() < 0.5:
         p.new(f"hopper.warpgroup_mma({left}, {right}, {text})", data)
     else:

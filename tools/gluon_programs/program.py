@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from tools.gluon_programs.layouts import Layouts, text_of
-from tools.tile_programs.program import HELPERS, LANGUAGE, Program, Tile
+from tools.tile_programs.program import HELPERS, LANGUAGE, Pointer, Program, Tile
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptorIm2Col
 
 IMPORTS = """from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.language.nvidia import ampere, hopper
-from tritium.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from tritium.experimental.gluon.language.nvidia.blackwell import tma
+from tritium.experimental.gluon.language.nvidia.hopper import mbarrier
 """
+"""Blackwell's copies are Hopper's and more."""
 
 
 @dataclass(eq=False)
@@ -28,26 +31,55 @@ class Memory:
         data: what it holds, programs first: a view of the whole allocation's.
         layout: that of the allocation; None for a part of which only shape and type are known.
         buffers: True if its first axis is none of the layout's.
+        parted: the axes along which blocks of a cluster have parts.
+        copies: True if some of them have copies.
     """
 
     name: str
     data: np.ndarray
     layout: Any
     buffers: bool = False
+    parted: frozenset[int] = frozenset()
+    copies: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.data.shape[1:]
 
 
+@dataclass(frozen=True)
+class Described:
+    """A descriptor of patches that the host makes of an array; fields as of
+    `TensorDescriptorIm2Col`."""
+
+    pointer: Pointer
+    shape: tuple[int, ...]
+    block: tuple[int, ...]
+    layout: Any
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def argument(self, array: Any) -> Any:
+        """The descriptor, of the array in the device's memory."""
+        return TensorDescriptorIm2Col.from_tensor(
+            array.reshape(self.shape), list(self.block), self.layout,
+            element_strides=list(self.steps), pixel_box_lower_corner=list(self.lower),
+            pixel_box_upper_corner=list(self.upper),
+        )  # fmt: skip
+
+
 @dataclass(eq=False)
 class GluonProgram(Program):
-    """A Gluon kernel of a grid, for warps of some lanes on a device with some abilities."""
+    """A Gluon kernel of a grid, for warps of some lanes on a device with some abilities; each
+    program is a cluster of `blocks` thread blocks."""
 
     lanes: int = 32
     warps: int = 4
+    blocks: int = 1
     abilities: frozenset[str] = frozenset()
     memories: list[Memory] = field(default_factory=list)
+    descriptors: dict[str, Described] = field(default_factory=dict)
     room: int = 32 << 10
     """Bytes of shared memory that may still be allocated."""
 
@@ -55,7 +87,7 @@ class GluonProgram(Program):
         super().__post_init__()
         self.known: dict[str, str] = {}
         units = sorted(self.abilities & {"mma", "wgmma", "mfma3", "mfma4", "wmma1", "wmma2"})
-        self.layouts = Layouts(self.source, self.lanes, self.warps, units)
+        self.layouts = Layouts(self.source, self.lanes, self.warps, units, self.blocks)
 
     @property
     def num_warps(self) -> int:
@@ -77,6 +109,25 @@ class GluonProgram(Program):
         tiles, memories, self.room = kept
         self.tiles, self.memories = list(tiles), list(memories)
 
+    def described(self, descriptor: Described) -> str:
+        """The name of a descriptor as an argument."""
+        name = self.name("d")
+        self.descriptors[name] = descriptor
+        return name
+
+    def arguments(self, memory: Mapping[int, Any]) -> list[Any]:
+        made = [
+            d.argument(memory[id(d.pointer.base)].argument(d.pointer.start))
+            for d in self.descriptors.values()
+        ]
+        return [*super().arguments(memory), *made]
+
+    def meet(self, further: str = "") -> None:
+        """Let the blocks of a cluster wait for each other, before and behind accesses of which some
+        may be to another block's memory; in a line with `further` blanks before it."""
+        if self.blocks > 1:
+            self.line(f"{further}hopper.cluster.barrier()")
+
     def as_carried(self, value: Tile, carried: Tile) -> str:
         return f"gl.convert_layout({value.name}, {carried.name}.type.layout)"
 
@@ -87,15 +138,14 @@ class GluonProgram(Program):
         if alike and self.source.random() < 0.5:
             layout = f"{first.name}.type.layout"
             return [first.name, *(converted(tile, layout) for tile in tiles[1:])]
-        rank = max(len(t.shape) for t in tiles)
         layout = (
-            self.any_layout(first.shape) if alike and rank
-            else self.layout(self.layouts.blocked(max(rank, 1)))
+            self.any_layout(first.shape) if alike and first.shape
+            else self.layout(self.layouts.blocked(_common([t.shape for t in tiles])))
         )  # fmt: skip
         return [converted(tile, layout) for tile in tiles]
 
     def splittable(self, tile: Tile) -> str:
-        return converted(tile, self.layout(self.layouts.splittable(len(tile.shape))))
+        return converted(tile, self.layout(self.layouts.splittable(tile.shape)))
 
     def coordinates(self, tile: Tile, axis: int) -> str:
         layout = f"{tile.name}.type.layout"
@@ -145,7 +195,7 @@ class GluonProgram(Program):
         return np.arange(self.programs).reshape(-1, *(1,) * rank) * numel
 
     def text(self) -> str:
-        arguments = [p.name for p in self.pointers] + list(self.scalars)
+        arguments = [*(p.name for p in self.pointers), *self.scalars, *self.descriptors]
         body = "\n".join(f"    {line}" for line in self.lines)
         known = "\n".join(f"{name} = gl.constexpr({text})" for text, name in self.known.items())
         helpers = HELPERS.replace("tritium.jit", "gluon.jit")
@@ -161,6 +211,11 @@ def whole(part: np.ndarray) -> np.ndarray:
     while isinstance(part.base, np.ndarray):
         part = part.base
     return part
+
+
+def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape to which tiles, and scalars among them, are broadcast."""
+    return tuple(map(max, zip(*filter(None, shapes), strict=True))) or (1,)
 
 
 def converted(tile: Tile, layout: str) -> str:

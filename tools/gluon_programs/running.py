@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 import tritium
-from tools.gluon_programs import blocks, pipelines, products, shared
+from tools.gluon_programs import blocks, engines, pipelines, products, shared
 from tools.gluon_programs.program import GluonProgram
 from tools.tile_programs import arithmetic, combining
 from tools.tile_programs.control import Control
 from tools.tile_programs.program import Program, Tile
 from tools.tile_programs.running import outcome
 from tritium.experimental import gluon
-from tritium.launch.signature import canonical_dtype
 from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
 
@@ -50,16 +49,19 @@ _CONTROL = GluonControl(BODY)
 STATEMENTS = (
     *BODY, *(shared.allocated,) * 3, *(shared.viewed,) * 3, blocks.ranges, blocks.ranges,
     blocks.filled, blocks.automatic, blocks.loaded, *(_CONTROL.loop,) * 3, _CONTROL.choice,
-    pipelines.bulk_copied, pipelines.bulk_stored, pipelines.partitioned, pipelines.partitioned,
+    engines.copied, engines.stored, engines.patches, engines.rows, pipelines.partitioned,
+    pipelines.partitioned,
 )  # fmt: skip
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1))
 ABILITIES = {
-    "interpreter": "mma wgmma copies bulk partitions", "simt32": "mma copies partitions",
-    "simt64": "mfma3 buffers", "cuda": "mma wgmma copies bulk partitions",
+    "interpreter": "mma wgmma copies bulk patches rows partitions clusters",
+    "simt32": "mma copies partitions", "simt64": "mfma3 buffers",
+    "cuda": "mma wgmma copies bulk patches partitions clusters",
     "gfx942": "mfma3 buffers", "gfx950": "mfma4 buffers copies4", "gfx1100": "wmma1 buffers",
     "gfx1200": "wmma2 buffers", "sm_80": "mma copies no_e4m3",
-    "sm_90": "mma wgmma copies partitions no_integer_wgmma",
-    "sm_100": "mma copies bulk partitions", "sm_120": "mma copies bulk partitions",
+    "sm_90": "mma wgmma copies patches partitions clusters no_integer_wgmma",
+    "sm_100": "mma copies bulk patches rows partitions clusters",
+    "sm_120": "mma copies bulk patches partitions clusters",
 }  # fmt: skip
 """The features of each device besides blocks and shared memory."""
 
@@ -70,7 +72,8 @@ def program_of(seed: int, device: str) -> GluonProgram:
     lanes = 64 if device == "simt64" or device.startswith("gfx9") else 32
     grid, warps = source.choice(GRIDS), source.choice((1, 2, 4, 4, 8))
     abilities = frozenset(ABILITIES[device].split())
-    made = GluonProgram(source, grid, lanes=lanes, warps=warps, abilities=abilities)
+    ctas = source.choice((1, 1, 2, 4)) if "clusters" in abilities else 1
+    made = GluonProgram(source, grid, lanes=lanes, warps=warps, blocks=ctas, abilities=abilities)
     wanted = source.choice((2, 3, 4, 6, 8, 12))
     blocks.ranges(made)
     with np.errstate(all="ignore"):
@@ -84,36 +87,42 @@ def program_of(seed: int, device: str) -> GluonProgram:
 
 def check(seed: int, device: str, show: bool = False) -> dict[str, Any]:
     """Run the program of a seed on a device; its outcome. What is compiled for sm_90 is executed by
-    the engine of `tests.simt`; for other GPUs of NVIDIA programs are only compiled."""
+    the engine of `tests.simt`, but for clusters; these, and programs for other GPUs of NVIDIA, are
+    only compiled."""
     made = program_of(seed, device)
-    text = made.text()
+    text, options = made.text(), {"num_warps": made.warps}
+    options |= {"num_ctas": made.blocks} if made.blocks > 1 else {}
     if not device.startswith("sm_"):
-        return outcome(made, text, seed, {"num_warps": made.warps}, show, device)
-    arch = int(device[3:])
-    launch = functools.partial(_execute, arch) if arch == 90 else functools.partial(_compile, arch)
-    if arch != 90:
+        return outcome(made, text, seed, options, show, device)
+    arch, executed = int(device[3:]), device == "sm_90" and made.blocks == 1
+    launch = functools.partial(_execute if executed else _compile, arch)
+    if not executed:
         for pointer in made.pointers:
             pointer.base.data = pointer.base.first
-    return outcome(made, text, seed, {"num_warps": made.warps}, show, device, launch)
+    return outcome(made, text, seed, options, show, device, launch)
 
 
 def _compile(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> Any:
     """The kernel for these arguments, through ptxas."""
+    from tests.gluon.support import type_of
+
     signature, attrs = dict[str, str](), dict[tuple[int, ...], Any]()
     for number, (name, given) in enumerate(zip(kernel.arg_names, arguments, strict=True)):
-        is_array = isinstance(given, np.ndarray)
-        signature[name] = f"*{canonical_dtype(given.dtype)}" if is_array else "i32"
-        if (given.ctypes.data if is_array else given) % 16 == 0:
+        signature[name] = type_of(given)
+        place = given.ctypes.data if isinstance(given, np.ndarray) else given
+        if not isinstance(place, int) or place % 16 == 0:
             attrs[(number,)] = [["tt.divisibility", 16]]
     source = gluon.GluonASTSource(kernel, signature, {}, attrs)
     return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
 def _execute(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> Any:
+    from tests.gluon.support import slots_of
     from tests.simt.backend.compiler import run_ttgir
     from tests.simt.hardware import Simt
 
     made = _compile(arch, kernel, grid, *arguments, **options)
-    slots = [a.ctypes.data if isinstance(a, np.ndarray) else a & 0xFFFFFFFF for a in arguments]
+    kept: list[np.ndarray] = []
+    slots = slots_of(arguments, kept)
     run_ttgir(parse_module(made.asm["ttgir"]), options["num_warps"], slots, grid, Simt(32))
     return made

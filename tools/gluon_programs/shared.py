@@ -31,12 +31,16 @@ def allocated(p: GluonProgram) -> bool:
     if 2 * nbytes > p.room:
         return False
     p.room -= 2 * nbytes  # paddings
-    layout = shared(s, tile.shape, 8 * tile.data.dtype.itemsize)
+    cluster = p.layouts.cluster(tile.shape)
+    layout = shared(s, tile.shape, 8 * tile.data.dtype.itemsize, cluster)
+    parted = frozenset(a + bool(count) for basis in cluster for a, x in enumerate(basis) if x)
     shape = (count, *tile.shape) if count else tile.shape
     held = np.zeros((p.programs, *shape), tile.data.dtype)
-    memory = Memory(p.name("s"), held, layout, buffers=bool(count))
+    copies = not all(any(basis) for basis in cluster)
+    memory = Memory(p.name("s"), held, layout, bool(count), parted, copies)
     at_once = not count and s.random() < 0.5
     value = f", {tile.name}" if at_once else ""
+    p.meet()
     p.line(f"{memory.name} = gl.allocate_shared_memory({named(held.dtype)}, {list(shape)}, "
            f"{p.layout(layout)}{value})")  # fmt: skip
     for number in range(count):
@@ -46,6 +50,7 @@ def allocated(p: GluonProgram) -> bool:
         if not at_once:
             p.line(f"{memory.name}.store({tile.name})")
         p.update(held, tile.data)
+    p.meet()
     p.memories.append(memory)
     return True
 
@@ -69,19 +74,22 @@ def viewed(p: GluonProgram) -> bool:
     kind = s.choice(("slice", "permute", "reshape", "reinterpret"))
     if kind == "slice":
         axis = s.randrange(rank)
-        if m.shape[axis] == 1:
+        if m.shape[axis] == 1 or axis in m.parted:
             return False
         length = s.choice([1 << i for i in range(m.shape[axis].bit_length() - 1)])
         start = length * s.randrange(m.shape[axis] // length)
         at = (slice(None),) * (axis + 1) + (slice(start, start + length),)
-        _view(p, f"{m.name}.slice({start}, {length}, dim={axis})", m.data[at])
+        _view(p, m, f"slice({start}, {length}, dim={axis})", m.data[at], m.parted)
     elif kind == "permute" and rank > 1:
         order = list(range(rank))
         s.shuffle(order)
-        _view(p, f"{m.name}.permute({tuple(order)})", m.data.transpose(0, *(a + 1 for a in order)))
+        parted = frozenset(i for i, a in enumerate(order) if a in m.parted)
+        data = m.data.transpose(0, *(a + 1 for a in order))
+        _view(p, m, f"permute({tuple(order)})", data, parted)
     elif (
         kind == "reshape"
         and m.layout is not None
+        and not m.parted
         and not isinstance(m.layout, gl.PaddedSharedLayout)
     ):
         numel = int(np.prod(m.shape))
@@ -89,21 +97,23 @@ def viewed(p: GluonProgram) -> bool:
         shape = s.choice(((numel,), (first, numel // first)))
         if isinstance(m.layout, gl.NVMMASharedLayout):
             return False
-        _view(p, f"{m.name}.reshape({shape})", m.data.reshape(p.programs, *shape))
+        _view(p, m, f"reshape({shape})", m.data.reshape(p.programs, *shape), m.parted)
     elif kind == "reinterpret" and m.layout is not None:
         others = [d for d in ELEMENTS if d.itemsize == m.data.dtype.itemsize and d.kind in "iu"]
         to = s.choice(others)
-        _view(p, f"{m.name}.reinterpret({named(to)}, {list(m.shape)}, {p.layout(m.layout)})",
-              m.data.view(to))  # fmt: skip
+        _view(p, m, f"reinterpret({named(to)}, {list(m.shape)}, {p.layout(m.layout)})",
+              m.data.view(to), m.parted)  # fmt: skip
     else:
         return False
     return True
 
 
-def _view(p: GluonProgram, text: str, data: np.ndarray) -> None:
+def _view(
+    p: GluonProgram, of: Memory, text: str, data: np.ndarray, parted: frozenset[int]
+) -> None:
     name = p.name("s")
-    p.line(f"{name} = {text}")
-    p.memories.append(Memory(name, data, None))
+    p.line(f"{name} = {of.name}.{text}")
+    p.memories.append(Memory(name, data, None, parted=parted, copies=of.copies))
 
 
 def _buffer(p: GluonProgram, m: Memory) -> bool:
@@ -111,6 +121,8 @@ def _buffer(p: GluonProgram, m: Memory) -> bool:
     s = p.source
     if s.random() < 0.4:
         axis = s.choice((0, s.randrange(1, len(m.shape))))
+        if axis in m.parted:
+            return False
         size = m.shape[axis]
         if axis:
             length = s.choice([1 << i for i in range(size.bit_length())])
@@ -120,13 +132,14 @@ def _buffer(p: GluonProgram, m: Memory) -> bool:
             start = s.randint(0, size - length)
         name, at = p.name("s"), (slice(None),) * (axis + 1) + (slice(start, start + length),)
         p.line(f"{name} = {m.name}.slice({start}, {length}, dim={axis})")
-        p.memories.append(Memory(name, m.data[at], None, buffers=True))
+        p.memories.append(Memory(name, m.data[at], None, True, m.parted, m.copies))
         return True
     number = p.source.randrange(m.shape[0])
     text = p.scalar(number) if p.source.random() < 0.5 else str(number)
     name = p.name("s")
     p.line(f"{name} = {m.name}.index({text})")
-    p.memories.append(Memory(name, m.data[:, number], None))
+    parted = frozenset(a - 1 for a in m.parted)
+    p.memories.append(Memory(name, m.data[:, number], None, False, parted, m.copies))
     return True
 
 
@@ -139,7 +152,9 @@ def stored(p: GluonProgram) -> bool:
     text = tile.name
     if p.source.random() < 0.5:
         text = f"gl.convert_layout({text}, {p.any_layout(m.shape)})"
+    p.meet()
     p.line(f"{m.name}.store({text})")
+    p.meet()
     p.update(m.data, tile.data)
     return True
 
@@ -149,7 +164,9 @@ def read(p: GluonProgram) -> bool:
     m = _pick(p)
     if m is None:
         return False
+    p.meet()
     p.new(f"{m.name}.load({p.any_layout(m.shape)})", m.data.copy())
+    p.meet()
     return True
 
 
@@ -182,7 +199,9 @@ def gathered(p: GluonProgram) -> bool:
         return False
     axis = p.source.randrange(len(m.shape))
     name, at = _indices(p, m, axis, _part(p, m, axis))
+    p.meet()
     p.new(f"{m.name}.gather({name}, {axis})", np.take_along_axis(m.data, at, axis + 1))
+    p.meet()
     return True
 
 
@@ -196,11 +215,13 @@ def scattered(p: GluonProgram) -> bool:
     tile: Tile = p.tile_of(at.shape[1:], m.data.dtype)
     values = f"gl.convert_layout({tile.name}, {name}.type.layout)"
     kinds = ["scatter"] * 2
-    if m.data.dtype in (np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.int64)):
+    whole_words = m.data.dtype in map(np.dtype, (np.int32, np.uint32, np.int64))
+    if whole_words and not m.copies:
         kinds += ["add", "max", "min", "and", "or", "xor"]
     kind = s.choice(kinds)
     before = np.take_along_axis(m.data, at, axis + 1)
     new = m.data.copy()
+    p.meet()
     if kind == "scatter":
         np.put_along_axis(new, at, tile.data, axis + 1)
         p.line(f"{m.name}.scatter({values}, {name}, {axis})")
@@ -213,6 +234,7 @@ def scattered(p: GluonProgram) -> bool:
             p.new(text, before)
         else:
             p.line(text)
+    p.meet()
     p.update(m.data, new)
     return True
 
@@ -221,8 +243,9 @@ def counted(p: GluonProgram) -> bool:
     """Atomic additions to places of memory that many elements share."""
     s = p.source
     fit = [
-        m for m in p.memories if len(m.shape) == 1 and m.data.dtype == np.int32 and not m.buffers
-    ]
+        m for m in p.memories
+        if len(m.shape) == 1 and m.data.dtype == np.int32 and not (m.buffers or m.copies)
+    ]  # fmt: skip
     tiles = [t for t in p.tiles if len(t.shape) == 1 and t.data.dtype == np.int32]
     if not fit or not tiles:
         return False
@@ -232,6 +255,8 @@ def counted(p: GluonProgram) -> bool:
     new = m.data.copy()
     for number in range(p.programs):
         np.add.at(new[number], at[number], tile.data[number])
+    p.meet()
     p.line(f"{m.name}.atomic_scatter_add({tile.name}, {tile.name} & {last}, 0)")
+    p.meet()
     p.update(m.data, new)
     return True

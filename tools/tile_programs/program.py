@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -258,6 +258,12 @@ class Program:
         wide = data.astype(np.float64)
         bound = _EXACT.get(data.dtype, EXACT)
         return bool((np.abs(wide) < bound).all() and (wide == np.trunc(wide)).all())
+
+    def arguments(self, memory: Mapping[int, Any]) -> list[Any]:
+        """The kernel's arguments, with arrays in the memory of a device (by the identity of their
+        bases)."""
+        found = [memory[id(p.base)].argument(p.start) for p in self.pointers]
+        return [*found, *self.scalars.values()]
 
     def text(self) -> str:
         """The kernel."""

@@ -143,12 +143,12 @@ def outcome(
         print(f"# grid {made.grid}, arguments {made.scalars}, {options}\n{text}", flush=True)
     memory = devices.arrays_of(made, device)
     kernel = function_of(text, seed)
-    arguments = [memory[id(p.base)].argument(p.start) for p in made.pointers]
+    arguments = made.arguments(memory)
     start = time.process_time()
     try:
         with environment(made):
             run = functools.partial(launch, kernel, made.grid) if launch else kernel[made.grid]
-            compiled = run(*arguments, *made.scalars.values(), **options)
+            compiled = run(*arguments, **options)
         took = time.process_time() - start
         arrays = {key: held.found() for key, held in memory.items()}
     except OutOfResources as error:

@@ -23,6 +23,8 @@ _ELEMENTS: dict[Any, int] = {
     ir.i8: 0, ir.i16: 1, ir.i32: 3, ir.i64: 5, ir.f16: 6, ir.f32: 7, ir.f64: 9, ir.bf16: 10,
     ir.f8e4m3fn: 0, ir.f8e5m2: 0,
 }  # fmt: skip
+_PADDED_FP4 = 14
+"""The number of elements of 4 bits, 16 of which fill 8 bytes of 16."""
 _UNSIGNED = {8: 0, 16: 1, 32: 2, 64: 4}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
@@ -47,7 +49,7 @@ def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
         return (min(shape[0], WIDEST),)
     if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
         raise NotImplementedError(f"tensor maps of blocks in the layout {encoding}")
-    width = encoding.get("swizzlingByteWidth") // size or shape[-1]
+    width = encoding.get("swizzlingByteWidth") // size // encoding.dilution or shape[-1]
     parts = [min(shape[-1], width, WIDEST), min(shape[-2], WIDEST)]
     whole = parts == [*shape[:-3:-1]]
     for extent in shape[-3::-1]:
@@ -73,8 +75,9 @@ def describe(type: Any) -> dict[str, Any]:
 
     `swizzle`: the mode; `elem_size` in bytes; `elem_type`: the number of the element type;
     `rank`: of the tensor; `block_size`: what one copy moves, at most a swizzled row wide;
-    `is_im2col`: whether that is (pixels, channels) of patches. A block of a cluster copies what it
-    has of a tile.
+    `is_im2col`: whether that is (pixels, channels) of patches; `fp4_padded`: elements are halves of
+    bytes, and the last of `block_size` counts these. A block of a cluster copies what it has of a
+    tile.
     """
     block: Any = type.block
     element: Any = block.element_type
@@ -83,8 +86,11 @@ def describe(type: Any) -> dict[str, Any]:
     patches = isinstance(type, ir.PatchesDescType)
     shape = [*(patches_box if patches else box)(whole, encoding, size)]
     width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
+    padded, number = len(shape) > 1 and encoding.get("fp4Padded"), map_element(element)
+    if padded:
+        shape[-1], number = 2 * shape[-1], _PADDED_FP4
     return {
-        "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": map_element(element),
+        "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": number,
         "block_size": shape, "rank": type.rank.data if patches else len(shape),
-        "is_im2col": patches, "fp4_padded": len(shape) > 1 and encoding.get("fp4Padded"),
+        "is_im2col": patches, "fp4_padded": padded,
     }  # fmt: skip

@@ -132,6 +132,7 @@ def gluon(tensor_maps: bool = True) -> list[Pass]:
         gpu.ResolveAutoEncodings(),
         Structure(bodies=False),
         gpu.OrderScans(),
+        gpu.MakeOperandsWhole(),
         *([gpu.DescriptorsToTMA()] if tensor_maps else []),
         Canonicalize(),
         CSE(),

@@ -8,6 +8,7 @@ import pytest
 from tests.nvidia.support import kernel_text, to_ptx
 from tritium.ir.layouts import fragments
 from tritium.ir.layouts.encodings import (
+    BLOCK,
     LANE,
     REGISTER,
     WARP,
@@ -17,6 +18,7 @@ from tritium.ir.layouts.encodings import (
     SwizzledSharedEncoding,
     linear,
 )
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import place_of
 
 MMA = NvidiaMmaEncoding.make(
@@ -83,6 +85,13 @@ def _row(how: fragments.Matrices, start: int, lane: int) -> int:
 def test_wider_elements_are_loaded_one_by_one():
     tile = linear(DotOperandEncoding.make(opIdx=0, parent=MMA, kWidth=1), (64, 64))
     assert fragments.find(place_of(tile, linear(SWIZZLED, (64, 64))), 8) is None
+
+
+def test_rows_begin_where_16_bytes_do_in_each_block():
+    bases = {REGISTER: [], LANE: [[1], [2], [4], [8], [16]], WARP: [[32]], BLOCK: [[64]]}
+    for begins, fits in (([64], True), ([66], False)):
+        place = LinearLayout.of(bases | {BLOCK: [begins]}, {"offset": 128})
+        assert (fragments.find(place, 4) is not None) == fits
 
 
 HEAD = """#mma = #ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], \

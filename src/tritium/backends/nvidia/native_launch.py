@@ -273,7 +273,7 @@ def make_end(
     for _, kind in params:
         if kind.startswith("tensordesc"):
             meta = next(described)
-            if meta is not None and meta["is_im2col"]:
+            if meta is not None and (meta["is_im2col"] or meta["fp4_padded"]):
                 return None
             rank = meta["rank"] if meta else kind.count(",") + 1
             base = len(slots)

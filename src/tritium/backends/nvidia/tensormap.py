@@ -43,7 +43,9 @@ def make(address: int, descriptor: Any, meta: Mapping[str, Any]) -> Any:
             f"a descriptor of shape {list(descriptor.shape)}, strides {list(descriptor.strides)} "
             f"for blocks {list(meta['block_size'])}; {rank} axes are required"
         )
-    dims = [driver.cuuint64_t(int(s)) for s in reversed(descriptor.shape)]
+    *outer, inner = map(int, descriptor.shape)
+    inner *= 2 if meta["fp4_padded"] else 1
+    dims = [driver.cuuint64_t(s) for s in (inner, *reversed(outer))]
     steps = descriptor.strides[:-1] or [16]  # one that is not looked at, for a single axis
     strides = [driver.cuuint64_t(int(s) * size) for s in reversed(steps)]
     box = [driver.cuuint32_t(int(s)) for s in reversed(meta["block_size"])]

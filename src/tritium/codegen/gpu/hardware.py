@@ -179,6 +179,11 @@ class SharedMemory(Protocol):
         block's, where the condition holds."""
         ...
 
+    def remote(self, e: Emitter, place: Value, block: Value) -> Value:
+        """A pointer to the memory of a block of the cluster, for atomic operations; arguments as of
+        `store_remote`."""
+        ...
+
 
 class MatrixMoves(Protocol):
     """Instructions by which a warp moves small matrices between registers and shared memory.

@@ -471,7 +471,8 @@ class NVMMASharedEncoding(SharedEncoding):
     """The shared memory layout of TMA and wgmma: rows of `swizzlingByteWidth` bytes, in which the
     address permutes groups of 16 bytes, the same way every 1024 bytes. Without that (0), rows of
     the tile, of `WIDEST_ROW` elements at most, as one copy has them. Rows go down first, then
-    right. `transposed`: the rows of this are the tile's columns; `rank`: the tile's axes."""
+    right. `transposed`: the rows of this are the tile's columns; `rank`: the tile's axes.
+    `fp4Padded`: behind each 8 bytes, which hold 16 elements of 4 bits, there is a gap of 8."""
 
     name = "ttg.nvmma_shared"
     KEYS: ClassVar[tuple[str, ...]] = (
@@ -488,8 +489,8 @@ class NVMMASharedEncoding(SharedEncoding):
             return spread(none, self.get("CGALayout"), shape, OFFSET)
         row_axis, column_axis = (rank - 1, rank - 2) if self.get("transposed") else \
             (rank - 2, rank - 1)  # fmt: skip
-        group, part = 128 // bits, part_of(self.get("CGALayout"), shape)
-        width = 8 * swizzle // bits or min(part[column_axis], WIDEST_ROW)
+        group, part = 128 // bits // self.dilution, part_of(self.get("CGALayout"), shape)
+        width = 8 * swizzle // bits // self.dilution or min(part[column_axis], WIDEST_ROW)
         per_phase = max(1, 128 // max(16, swizzle))
         phases = max(1, swizzle // 16)
         above = {row_axis: 1, column_axis: width, **dict.fromkeys(reversed(range(rank - 2)), 1)}
@@ -506,6 +507,17 @@ class NVMMASharedEncoding(SharedEncoding):
     @property
     def rank(self) -> int:
         return self.get("rank")
+
+    @property
+    def dilution(self) -> int:
+        """The bytes of memory for each byte of a tile."""
+        return 2 if self.get("fp4Padded") else 1
+
+    def elements_of_block(self, shape: tuple[int, ...]) -> int:
+        return super().elements_of_block(shape) * self.dilution
+
+    def gaps(self, shape: tuple[int, ...], size: int) -> tuple[tuple[int, int], ...]:
+        return ((8, 8),) if self.get("fp4Padded") else ()
 
     @property
     def pattern_bytes(self) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from tritium.ir.layouts.encodings import LANE, REGISTER, WARP
+from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
 
 ROW_BYTES, WORD_BYTES = 16, 4
@@ -55,7 +55,8 @@ def find(place: LinearLayout, size: int) -> Matrices | None:
         return None
     for word, along, rows, trans in forms(registers, lanes, inner):
         others = [b for b in range(len(registers)) if b not in word]
-        rest = [*rows, *(registers[b] for b in others), *place.columns_of(WARP)]
+        rest = [*rows, *(registers[b] for b in others)]
+        rest += [x for name in (WARP, BLOCK) for x in place.columns_of(name)]
         if along == [1 << i for i in range(len(along))] and all(x % row == 0 for x in rest):
             return Matrices(word, tuple(others[:2]), tuple(rows), trans)
     return None

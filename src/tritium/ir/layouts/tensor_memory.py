@@ -85,11 +85,14 @@ class TensorMemoryEncoding(TensorEncoding):
     elements fill the columns, 32 / bits where each has a column of its own. A block of 64 rows has
     the first 16 of every 32 rows of the memory, the next block, if there is one, the others.
     `twoCTAs`: results of products of two thread blocks, of `blockM` rows each; those of 64 rows
-    have the right half of their columns below the left."""
+    have the right half of their columns below the left. `fp4Padded`: of operands of 4 bits beside
+    others of 8: each has a byte, bits 2 to 5 of it, so that two bytes stand for one element."""
 
     name = "ttng.tensor_memory_encoding"
-    KEYS: ClassVar[tuple[str, ...]] = ("blockM", "blockN", "colStride", "CGALayout", "twoCTAs")
-    DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": (), "twoCTAs": False}
+    KEYS: ClassVar[tuple[str, ...]] = (
+        "blockM", "blockN", "colStride", "CGALayout", "twoCTAs", "fp4Padded",
+    )  # fmt: skip
+    DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": (), "twoCTAs": False, "fp4Padded": False}
 
     def check(self) -> None:
         rows, columns, stride = map(self.get, ("blockM", "blockN", "colStride"))
@@ -108,7 +111,7 @@ class TensorMemoryEncoding(TensorEncoding):
 
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         m, n = self.get("blockM"), min(self.get("blockN"), shape[1])
-        columns = [[0, 0] for _ in _bits(self.get("colStride"))]
+        columns = [[0, 0] for _ in _bits(self.get("colStride") << self.get("fp4Padded"))]
         columns += [[0, 1 << i] for i in _bits(n)]
         blocks = [[m << i, 0] for i in _bits(shape[0] // m)]
         blocks += [[0, n << i] for i in _bits(shape[1] // n)]

@@ -175,7 +175,7 @@ class AsyncSharedStoreOp(Op):
         state = state_of(context)
         route = route_of_stores(self.src.type, self.dst.type, state.blocks)
         data = state.check_write(dst, route=route)
-        copy = Copy(data, np.array(src), bytes_of(self.dst.type))
+        copy = Copy(data, np.array(src), bytes_of(self.dst.type), counted_by=barrier.data)
         state.barrier(barrier, route).copies.append(copy)
 
 

@@ -13,8 +13,8 @@ from tritium.ops.effects import SHARED, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, i32_attr, operand, optional
 from tritium.ops.memory import Context, EvaluationError
-from tritium.ops.ttgir.model import Buffer, state_of
-from tritium.ops.ttgir.types import check_memory
+from tritium.ops.ttgir.model import AsyncState, Buffer, state_of
+from tritium.ops.ttgir.types import blocks_of_memory, blocks_of_tile, check_memory
 from tritium.ops.ttir.atomic import AtomicKind, combine
 
 
@@ -23,6 +23,8 @@ class IndexedAccess(Op):
     in the place of the coordinate `axis`."""
 
     placed_by = "indices"
+    reads_operand_types = True
+    indices: Any
     axis = i32_attr()
 
     @classmethod
@@ -46,6 +48,15 @@ class IndexedAccess(Op):
         if problem is not None:
             raise OpError(f"{cls.name}: indices {describe(indices)} into {type}; {problem}")
         return ir.with_element(indices, type.element_type)
+
+    def leaves_block(self, memory: Any, *, writes: bool) -> bool:
+        """True if blocks of a cluster access elements that others have; with `writes` if all with
+        copies must."""
+        parts, kept = blocks_of_tile(self.indices.type), blocks_of_memory(memory)
+        axis: int = self.axis
+        if any(any(b) and (b[axis] or parts[i] != b) for i, b in enumerate(kept)):
+            return True
+        return writes and any(any(b) and kept[i] != b for i, b in enumerate(parts))
 
     def places(self, data: np.ndarray, indices: Any) -> tuple[np.ndarray, ...]:
         """The coordinates in memory. Raises `EvaluationError` for those outside of it."""
@@ -73,12 +84,44 @@ class LocalGatherOp(IndexedAccess):
     def infer(cls, src: ir.Type, indices: ir.Type, *, axis: int) -> ir.Type:
         return cls.check(src, indices, axis)
 
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.leaves_block(self.src.type, writes=False)
+
     def evaluate(self, context: Context, src: Buffer, indices: Any) -> Any:
-        data = state_of(context).check_read(src)
+        state = state_of(context)
+        data = state.check_read(src, route=_route(self, state))
         return data[self.places(data, indices)]
 
 
-class LocalScatterOp(IndexedAccess):
+def _route(op: Op, state: AsyncState) -> list[tuple[int, int]] | None:
+    """Pairs of blocks: one that accesses the memory of the other. Which do depends on the indices;
+    any may."""
+    blocks = range(state.blocks)
+    reaches = state.blocks > 1 and op.reaches_blocks
+    return [(source, target) for source in blocks for target in blocks] if reaches else None
+
+
+class IndexedWrite(IndexedAccess):
+    """Base of those that change memory."""
+
+    dst: Any
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.leaves_block(self.dst.type, writes=True)
+
+    @property
+    def stores_to_blocks(self) -> bool:
+        return self.reaches_blocks
+
+    def begin(self, context: Context, dst: Buffer) -> np.ndarray:
+        """The array to write to."""
+        state = state_of(context)
+        return state.check_write(dst, by_threads=True, route=_route(self, state))
+
+
+class LocalScatterOp(IndexedWrite):
     """Write elements to shared memory at the indices; where one is given twice, one of them."""
 
     name = "ttg.local_scatter"
@@ -94,11 +137,11 @@ class LocalScatterOp(IndexedAccess):
             raise OpError(f"{cls.name}: values {describe(values)} into {describe(dst)}")
 
     def evaluate(self, context: Context, dst: Buffer, indices: Any, values: Any) -> None:
-        data = state_of(context).check_write(dst, by_threads=True)
+        data = self.begin(context, dst)
         data[self.places(data, indices)] = values
 
 
-class LocalAtomicScatterRMWOp(IndexedAccess):
+class LocalAtomicScatterRMWOp(IndexedWrite):
     """Combine shared memory at the indices with values where the mask is true, each element
     atomically; what memory held before (zero where the mask is false)."""
 
@@ -134,7 +177,7 @@ class LocalAtomicScatterRMWOp(IndexedAccess):
     def evaluate(
         self, context: Context, dst: Buffer, indices: Any, values: Any, mask: Any
     ) -> Any:
-        data = state_of(context).check_write(dst, by_threads=True)
+        data = self.begin(context, dst)
         places, old = self.places(data, indices), np.zeros(np.shape(values), data.dtype)
         chosen = np.ones(old.shape, bool) if mask is None else np.asarray(mask)
         for at in zip(*np.nonzero(chosen), strict=True):

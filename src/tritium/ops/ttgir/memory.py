@@ -24,7 +24,7 @@ from tritium.ir.layouts.encodings import (
 from tritium.ir.layouts.moves import permuted
 from tritium.ir.layouts.partitioned import PARTITION_BYTES, PartitionedSharedEncoding
 from tritium.ir.layouts.shared_linear import BasesEncoding
-from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding
+from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding, TensorMemoryEncoding
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Movement, Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
@@ -413,6 +413,10 @@ class MemDescReinterpretOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         before, after = self.src.type, self.result_types[0]
         assert isinstance(after, MemDescType)
+        if _has_plain_rows(before) and is_padded(after):
+            rows, columns = after.get_shape()
+            pairs: Any = src.data[:rows].view(np.uint16)
+            return src.view(pairs[:, :columns])
         if _has_plain_rows(before) and _has_plain_rows(after):
             rows, columns = after.get_shape()
             row: Any = src.data[:rows].view(ir.numpy_dtype(after.element_type))
@@ -436,6 +440,12 @@ def _extent(type: MemDescType) -> tuple[int, str]:
     if isinstance(encoding, TensorEncoding):
         return encoding.columns_of(shape, ir.bit_width(type.element_type)), "columns"
     return bytes_of(type), "bytes"
+
+
+def is_padded(type: Any) -> bool:
+    """True for tensor memory with two bytes for each byte of elements of 4 bits."""
+    encoding = type.encoding
+    return isinstance(encoding, TensorMemoryEncoding) and encoding.get("fp4Padded")
 
 
 def _has_plain_rows(type: Any) -> bool:

@@ -105,13 +105,15 @@ class Pending:
 class Copy:
     """A copy (or a product) in flight: `values` will be written to `target`, and `operands` are
     read until then. Barriers count `bytes`: all blocks of a cluster copy their part, and each has a
-    barrier for it."""
+    barrier for it. `counted_by`: the memory of the barrier, which the copy uses until it is done.
+    """
 
     target: np.ndarray
     values: np.ndarray
     bytes: int = 0
     operands: tuple[np.ndarray, ...] = ()
     done: bool = False
+    counted_by: np.ndarray | None = None
 
     @staticmethod
     def out_of(data: np.ndarray) -> Copy:
@@ -316,7 +318,8 @@ class AsyncState:
         """Let what has waited for a barrier come after its arrivals: the partition that runs, in
         all blocks; of those that differ in the bits `shared` of their number, in the first."""
         if self.races is not None:
-            targets = [copy.target for copy in barrier.ended]
+            used = [copy.counted_by for copy in barrier.ended if copy.counted_by is not None]
+            targets = [*(copy.target for copy in barrier.ended), *used]
             for block in range(self.blocks):
                 if not block & shared:
                     clock = barrier.released.get(block, {})

@@ -131,13 +131,15 @@ class Races:
         shared: int = 0,
     ) -> None:  # fmt: skip
         """Let an actor that has waited come after a clock, and after copies into its memory and
-        that of the blocks that share the barrier: whose number differs in the bits `shared`."""
+        that of the blocks that share the barrier: whose number differs in the bits `shared`.
+        `copied`: what copies have written, and the barriers that they have used."""
         own, targets = self._clock(Actor(partition, block)), {id(data) for data in copied}
         join(own, clock)
         for known in self.accesses.values():
             for access in known.values():
                 mine = access.block & ~shared == block
-                if access.writes and mine and id(access.data) in targets:
+                of_copy = access.writes or access.kind == "used"
+                if of_copy and mine and id(access.data) in targets:
                     join(own, {access.actor: access.step})
 
     def meet(self, partition: int) -> None:

@@ -22,6 +22,7 @@ from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, optional, unit_attr, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.hopper import WarpGroupDotOp
+from tritium.ops.ttgir.memory import is_padded
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tensor_memory import check_tensor_memory
 from tritium.ops.ttgir.tma import check_flag
@@ -70,15 +71,17 @@ class TensorCoreProduct(Op):
     def check(
         cls, a: ir.Type, b: ir.Type, d: ir.Type, flags: Sequence[ir.Type],
         barriers: Sequence[ir.Type], conditions: Sequence[ir.Type],
+        packs: tuple[int, int] = (1, 1),
     ) -> tuple[MemDescType, MemDescType, MemDescType]:  # fmt: skip
-        """The operands' types. Raises `OpError` for those that do not fit."""
+        """The operands' types. `packs`: the elements along k in one of each operand's memory.
+        Raises `OpError` for types that do not fit."""
         left, right = check_memory(cls.name, a), check_matrix(cls.name, b)
         if not isinstance(left.encoding, TensorEncoding):
             check_matrix(cls.name, a)
         sums = check_tensor_memory(cls.name, d, mutable=True)
         shapes = [m.get_shape() for m in (left, right, sums)]
         (m, k), (k2, n) = (s if len(s) == 2 else (0, -1) for s in shapes[:2])
-        if k != k2 or shapes[2] != (m, n):
+        if k * packs[0] != k2 * packs[1] or shapes[2] != (m, n):
             raise OpError(f"{cls.name}: {describe(a)} @ {describe(b)} to {describe(d)}")
         for flag in (*flags, *conditions):
             check_flag(cls.name, flag)
@@ -235,10 +238,26 @@ class TCGen5MMAOp(TensorCoreProduct):
         self.start(context, d, product, (a, b), use, barriers, conditions)
 
 
+def _packs(a: ScaleFormat, b: ScaleFormat) -> tuple[int, int]:
+    """The elements along k in one of each operand's memory."""
+    left, right = (2 if format is ScaleFormat.E2M1 else 1 for format in (a, b))
+    return left, right
+
+
+def _check_gaps(name: str, operand: str, memory: MemDescType, wanted: bool) -> None:
+    """Operands of E2M1 have gaps in memory where the other one has another format."""
+    encoding: Any = memory.encoding
+    if encoding.get("fp4Padded") != wanted:
+        which = "with fp4Padded" if wanted else "without fp4Padded"
+        raise OpError(f"{name}: {operand} is {describe(memory)}; memory {which} is required, as "
+                      "operands of e2m1 beside other formats have it alone")  # fmt: skip
+
+
 class TCGen5MMAScaledOp(TensorCoreProduct):
     """See `TensorCoreProduct`. `a_scale` and `b_scale`, in tensor memory, hold the factors by which
     each run of elements along k is multiplied, of each row of `a` and column of `b`: powers of two
-    for 32 elements, or float8 for 16. E2M1 operands are bytes, two elements along k in each."""
+    for 32 elements, or float8 for 16. E2M1 operands are bytes, two elements along k in each;
+    beside another format with gaps (`fp4Padded`)."""
 
     name = "ttng.tc_gen5_mma_scaled"
     capabilities = 100, 119
@@ -262,8 +281,13 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
 
     @property
     def packed(self) -> bool:
-        """Whether the operands have two elements a byte."""
-        return self.a_type is ScaleFormat.E2M1
+        """Whether both operands have two elements a byte."""
+        return self.packs == (2, 2)
+
+    @property
+    def packs(self) -> tuple[int, int]:
+        """The elements along k in one of each operand's memory."""
+        return _packs(self.a_type, self.b_type)
 
     @classmethod
     def infer(
@@ -271,18 +295,18 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         use: ir.Type, pred: ir.Type, barriers: Sequence[ir.Type], conditions: Sequence[ir.Type],
         **attrs: Any,
     ) -> None:  # fmt: skip
-        left, right, sums = cls.check(a, b, d, (use, pred), barriers, conditions)
+        packs = _packs(attrs["a_type"], attrs["b_type"])
+        left, right, sums = cls.check(a, b, d, (use, pred), barriers, conditions, packs)
         (m, k), n = left.get_shape(), right.get_shape()[1]
-        formats = attrs["a_type"], attrs["b_type"]
-        packed = formats == (ScaleFormat.E2M1, ScaleFormat.E2M1)
-        if ScaleFormat.E2M1 in formats and not packed:
-            raise NotImplementedError(f"{cls.name}: e2m1 beside another format")
+        packed = packs == (2, 2)
+        for name, memory, pack in (("a", left, packs[0]), ("b", right, packs[1])):
+            _check_gaps(cls.name, name, memory, pack == 2 and not packed)
         blocks = blocks_of_memory(sums)
         for axis, (scale, rows) in enumerate(((a_scale, m), (b_scale, n))):
             memory = check_tensor_memory(cls.name, scale)
             scales = isinstance(memory.encoding, TensorMemoryScalesEncoding)
             run = run_of(memory)
-            wanted = rows, (2 * k if packed else k) // run
+            wanted = rows, packs[0] * k // run
             if not scales or memory.get_shape() != wanted or (run == 16 and not packed):
                 raise OpError(
                     f"{cls.name}: scales {describe(scale)}; {wanted[0]}x{wanted[1]} are required"
@@ -299,8 +323,10 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
         left, right, a_scales, b_scales = (
             _read(context, m, self.two_ctas) for m in (a, b, a_scale, b_scale)
         )
-        if self.packed:
-            left, right = unpack_fp4(left, 1), unpack_fp4(right, 0)
+        if is_padded(self.a.type):
+            left = (left >> 2 & 0xF | left >> 6 & 0xF0).astype(np.uint8)
+        left = unpack_fp4(left, 1) if self.packs[0] == 2 else left
+        right = unpack_fp4(right, 0) if self.packs[1] == 2 else right
         run = run_of(self.a_scale.type)
         product = np.matmul(
             left.astype(np.float64) * _factors(a_scales, run),

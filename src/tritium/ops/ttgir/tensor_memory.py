@@ -7,6 +7,7 @@ from typing import Any
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import part_of
 from tritium.ir.layouts.tensor_memory import (
     COLUMNS,
     ROWS,
@@ -28,7 +29,7 @@ from tritium.ops.effects import (
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import i32_attr, operand, optional
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.memory import MemDescView
+from tritium.ops.ttgir.memory import MemDescView, is_padded
 from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.tma import check_flag
 from tritium.ops.ttgir.types import (
@@ -45,6 +46,15 @@ def check_tensor_memory(name: str, type: Any, *, mutable: bool = False) -> MemDe
     memory = check_memory(name, type, mutable=mutable)
     if not isinstance(memory.encoding, TensorEncoding):
         raise OpError(f"{name}: operand has type {describe(type)}; tensor memory is required")
+    return memory
+
+
+def _with_elements(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
+    """The operand must be tensor memory of which each element is in one place."""
+    memory = check_tensor_memory(name, type, mutable=mutable)
+    if is_padded(memory):
+        raise OpError(f"{name}: {describe(memory)}; memory without fp4Padded is required, whose "
+                      "bytes are the elements")  # fmt: skip
     return memory
 
 
@@ -94,7 +104,7 @@ class TMemLoadOp(Op):
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
-        check_same_tile(cls.name, result, check_tensor_memory(cls.name, src))
+        check_same_tile(cls.name, result, _with_elements(cls.name, src))
         return result
 
     def evaluate(self, context: Context, src: Buffer) -> Any:
@@ -117,7 +127,7 @@ class TMemStoreOp(Op):
     @classmethod
     def infer(cls, src: ir.Type, dst: ir.Type, pred: ir.Type) -> None:
         check_flag(cls.name, pred)
-        check_same_tile(cls.name, src, check_tensor_memory(cls.name, dst, mutable=True))
+        check_same_tile(cls.name, src, _with_elements(cls.name, dst, mutable=True))
 
     def evaluate(self, context: Context, src: Any, dst: Buffer, pred: Any) -> None:
         if pred:
@@ -172,9 +182,11 @@ def _parts_along(memory: MemDescType, axis: int) -> tuple[int, int]:
         return 1, whole
     if not isinstance(encoding, TensorMemoryEncoding):
         return (1, 1) if place == -1 else (whole, 1)
-    if place == -1:
-        return 1, encoding.get("blockN")
-    rows = encoding.get("blockM")  # two blocks of 64 rows lie between each other
+    rows = encoding.get("blockM")
+    if place == -1:  # blocks of all rows lie side by side, as their columns do
+        below = part_of(encoding.get("CGALayout"), memory.allocation_shape()[-2:])[0]
+        return 1, whole if below == rows == ROWS else encoding.get("blockN")
+    # Two blocks of 64 rows lie between each other.
     return rows, whole if rows == ROWS else rows
 
 

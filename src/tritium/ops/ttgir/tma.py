@@ -40,10 +40,10 @@ from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import (
     MemDescType,
     blocks_of_barrier,
-    bytes_of,
     check_barrier,
     check_left,
     check_memory,
+    copied_bytes_of,
     route_of_arrivals,
     route_of_copies,
     told,
@@ -280,7 +280,7 @@ class BulkLoad(Op):
         return inf if self.reaches_blocks else 0
 
     def expected_bytes(self) -> int:
-        return -bytes_of(self.result.type)
+        return -copied_bytes_of(self.result.type)
 
     def start(
         self, context: Context, barrier: Buffer, result: Buffer, padding: PaddingOption,
@@ -297,7 +297,8 @@ class BulkLoad(Op):
         if padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
         route = told(route, self.barrier.type)
-        state.barrier(barrier, route).copies.append(Copy(data, values, bytes_of(self.result.type)))
+        copy = Copy(data, values, copied_bytes_of(self.result.type), counted_by=barrier.data)
+        state.barrier(barrier, route).copies.append(copy)
 
 
 def bulk_source(context: Context, src: Buffer) -> np.ndarray:

@@ -302,6 +302,12 @@ def check_same_tile(name: str, tile: ir.Type, memory: MemDescType) -> None:
         raise OpError(f"{name}: tile {describe(tile)} and memory {describe(memory)} do not match")
 
 
+def copied_bytes_of(type: Any) -> int:
+    """The bytes that a bulk copy to the memory counts: those of its elements, without gaps."""
+    padded = isinstance(type.encoding, NVMMASharedEncoding)
+    return bytes_of(type) // (type.encoding.dilution if padded else 1)
+
+
 def bytes_of(type: Any) -> int:
     """The size of the memory that a descriptor stands for, in bytes; where the blocks of a cluster
     share a tile, of one block's."""

@@ -70,7 +70,7 @@ from tritium.ops.ttgir import (
     TensormapCreateOp,
     TensormapFenceproxyAcquireOp,
     WaitBarrierOp,
-    bytes_of,
+    copied_bytes_of,
     memdesc_of,
 )
 from tritium.passes.base import Pass
@@ -149,7 +149,7 @@ def _load(op: Any) -> None:
     barrier = at.value(LocalAllocOp, None, result=barrier_memory())
     at.make(InitBarrierOp, barrier, count=1)
     always = at.constant(1, ir.i1)
-    at.make(BarrierExpectOp, barrier, always, size=bytes_of(memory.type))
+    at.make(BarrierExpectOp, barrier, always, size=copied_bytes_of(memory.type))
     if isinstance(op, ttir.RowAccess):
         at.make(AsyncTMAGatherOp, op.desc, op.x_offsets, op.y_offset, barrier, memory, always)
     else:
@@ -346,11 +346,13 @@ def _make(op: Any) -> None:
     at, meta = Builder(op), describe(op.result.type)
     place = at.value(GlobalScratchAllocOp, nbytes=BYTES, alignment=ALIGNMENT)
     size = at.constant(meta["elem_size"], ir.i64)
-    one = at.constant(1, ir.i32)
+    one, (*outer, inner) = at.constant(1, ir.i32), op.shape
+    if meta["fp4_padded"]:
+        inner = at.value(MulIOp, inner, at.constant(2, ir.i32))
     at.make(
         TensormapCreateOp, place, op.base,
         [at.constant(extent, ir.i32) for extent in reversed(meta["block_size"])],
-        op.shape[::-1], [at.value(MulIOp, stride, size) for stride in op.strides[-2::-1]],
+        [inner, *outer[::-1]], [at.value(MulIOp, stride, size) for stride in op.strides[-2::-1]],
         [one] * len(op.shape),
         elem_type=meta["elem_type"], interleave_layout=0, swizzle_mode=meta["swizzle"],
         fill_mode=int(op.padding is ttir.PaddingOption.PAD_NAN),

@@ -93,6 +93,9 @@ class LocalMemory:
     ) -> None:  # fmt: skip
         raise Unsupported("LDS of other workgroups")
 
+    def remote(self, e: Emitter, place: Value, block: Value) -> Value:
+        raise Unsupported("LDS of other workgroups")
+
 
 class NoAsyncCopies:
     """Copies to LDS are those of whole warps, by buffers; `copies` has the waits for them."""

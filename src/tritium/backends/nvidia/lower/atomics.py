@@ -41,7 +41,8 @@ def _prefix(space: str, order: Order, swap: bool = False) -> str:
     """The start of an `atom`, its qualifiers in the order in which Triton writes them: programs
     and tests search for that text, and ptxas takes any order."""
     semantic, scope = _SEMANTIC[order.semantic], _SCOPE[order.scope]
-    return f"atom.{space}.{semantic}.{scope}" if swap else f"atom.{space}.{scope}.{semantic}"
+    qualifiers = (semantic, scope) if swap else (scope, semantic)
+    return ".".join(filter(None, ("atom", space, *qualifiers)))
 
 
 class PtxAtomics:
@@ -163,7 +164,7 @@ def _atom(
     arguments += [e.as_type(v, word) for v in operands]
     constraints = [f"={code}", "r" if shared else "l", *[code] * len(operands)]
     listed = ", ".join(f"${i + 2}" for i in range(len(operands)))
-    space = "shared" if shared else "global"
+    space = {SHARED: "shared", "ptr": ""}.get(pointer.type, "global")
     start = _prefix(space, order, swap=name.startswith("cas"))
     text = f"{start}.{name} $0, [ $1 ], {listed};"
     if condition is not None:

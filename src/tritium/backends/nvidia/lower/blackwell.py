@@ -64,7 +64,7 @@ def packed(c: Context, op: Any) -> None:
     element, count = operands[0][0].type, len(operands[0])
     word = f"i{2 * bits_of(element)}"
     code = {"i32": "r", "i64": "l"}[word]
-    rounded = ".rn" if element == "float" or op.kind is ttgir.PackedKind.FMA else ""
+    rounded = ".rn" if op.kind is ttgir.PackedKind.FMA else ""  # what others have by default
     name = f"{op.kind.name.lower()}{rounded}.{_FORMATS[element]}"
     names = ", ".join(f"${i}" for i in range(len(operands) + 1))
     constraints = ",".join([f"={code}", *[code] * len(operands)])

@@ -135,6 +135,11 @@ class PtxSharedMemory:
         _store(e, _mapped(e, place, block), parts, condition, "st.shared::cluster", "r")
 
 
+    def remote(self, e: Emitter, place: Value, block: Value) -> Value:
+        address = e.f.cast("zext", _mapped(e, place, block), "i64")
+        return e.asm("ptr", "cvta.shared::cluster.u64 $0, $1;", "=l,l", address, effects=False)
+
+
 def _mapped(e: Emitter, place: Value, block: Value) -> Value:
     """The address in the cluster's window of an address in a block's shared memory."""
     text = "mapa.shared::cluster.u32 $0, $1, $2;"

@@ -7,7 +7,7 @@ from typing import Any
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import NvidiaMmaEncoding
+from tritium.ir.layouts.encodings import NvidiaMmaEncoding, part_of
 from tritium.ir.layouts.pieces import register_coordinates
 
 _NAMES: dict[Any, str] = {
@@ -51,7 +51,8 @@ def _mma_sync(c: Context, op: Any, double: tuple[int, int]) -> None:
         for name, t in (("a", a_type), ("b", b_type), ("c", result))
     }
     a, b, out = c.tile(op.a), c.tile(op.b), list(c.tile(op.c))
-    (rows, width), extent = ir.shape_of(result), ir.shape_of(a_type)[-1]
+    rows, width = part_of(result.encoding.get("CGALayout"), ir.shape_of(result))
+    extent = ir.shape_of(a_type)[-1]
     words: dict[tuple[str, int, int], Value] = {}
 
     def word(name: str, row: int, column: int) -> Value:

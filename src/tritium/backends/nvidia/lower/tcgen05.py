@@ -34,7 +34,8 @@ _KINDS: dict[Any, tuple[str, int]] = {
 """The kind of instruction, and the operand's format in its descriptor."""
 _SUMS = {ir.f16: 0, ir.f32: 1, ir.i32: 2}
 _SCALED = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1, ScaleFormat.E2M1: 1}
-"""Formats of operands with scales; those of E2M1 have instructions of their own."""
+"""Formats of operands with scales; those of E2M1 alone have instructions of their own."""
+_E2M1_BESIDE_OTHERS = 5
 MOST_COLUMNS = 256
 """The most columns of the result of one instruction."""
 VERSION = 1 << 46
@@ -84,13 +85,19 @@ class _Product:
             raise c.unsupported(op, "of one block, in a kernel with products of two")
         self.rows = d.encoding.get("blockM")
         self.width = min(d.encoding.get("blockN"), MOST_COLUMNS, self.part[1])
+        self.packs: tuple[int, int] = op.packs if self.scaled else (1, 1)
         self.step = STEP_BYTES * 8 // ir.bit_width(b.element_type)
+        self.step *= 2 if self.packed else 1
         self.a_columns = isinstance(a.encoding, TensorEncoding)
         self.a = None if self.a_columns else describe(c, c.memory(op.a), 1)
         self.b = describe(c, c.memory(op.b), 0)
-        if self.packed:
-            self.formats = _SCALED[op.a_type], _SCALED[op.b_type]
-            if not self.b.k_major or self.a is None or not self.a.k_major:
+        if 2 in self.packs:
+            left, right = (
+                _SCALED[f] if self.packed or pack == 1 else _E2M1_BESIDE_OTHERS
+                for f, pack in zip((op.a_type, op.b_type), self.packs, strict=True)
+            )
+            self.formats = left, right
+            if not self.b.k_major or (self.a is not None and not self.a.k_major):
                 raise c.unsupported(op, "of e2m1, unless k goes along the rows of shared memory")
 
     def argument(self, value: Value, code: str) -> str:
@@ -118,8 +125,8 @@ class _Product:
 
     @property
     def packed(self) -> bool:
-        """Whether operands have two elements a byte."""
-        return self.scaled and self.op.packed
+        """Whether both operands have two elements a byte."""
+        return self.packs == (2, 2)
 
     def tiles(self) -> Iterator[tuple[int, int]]:
         """The first row and column of what each instruction gives."""
@@ -140,7 +147,7 @@ class _Product:
             "tcgen05.fence::after_thread_sync;",
         ]
         for m, n in self.tiles():
-            for k in range(0, op.b.type.get_shape()[0], self.step):
+            for k in range(0, op.b.type.get_shape()[0] * self.packs[1], self.step):
                 lines += self.instruction(guard, m, n, k)
         for barrier, condition in zip(op.barriers, op.barrierPreds, strict=True):
             lines += self.commit(go, barrier, condition)
@@ -162,15 +169,16 @@ class _Product:
         to = self.argument(memory.address, "r")
         right = self.argument(encoded(self.c, self.b), "l")
         lines = [f"add.u32 to, {to}, {column};"]
-        lines.append(f"add.s64 db, {right}, {self.b.where(dim0=k, dim1=n) >> 4};")
+        in_a, in_b = (k // pack for pack in self.packs)
+        lines.append(f"add.s64 db, {right}, {self.b.where(dim0=in_b, dim1=n) >> 4};")
         if self.a is None:
             start = self.argument(self.c.memory(op.a).address, "r")
-            column = _place(op.a.type, 0, m) + _place(op.a.type, 1, k)
+            column = _place(op.a.type, 0, m) + _place(op.a.type, 1, in_a)
             lines.append(f"add.u32 left, {start}, {column};")
             left = "[left]"
         else:
             start = self.argument(encoded(self.c, self.a), "l")
-            lines.append(f"add.s64 da, {start}, {self.a.where(dim0=m, dim1=k) >> 4};")
+            lines.append(f"add.s64 da, {start}, {self.a.where(dim0=m, dim1=in_a) >> 4};")
             left = "da"
         use = "always" if k else "use"
         if not self.scaled:
@@ -178,7 +186,7 @@ class _Product:
             name = f"tcgen05.mma.cta_group::{self.blocks}.kind::{self.kind}"
             return [*lines, f"@{guard} {name} [to], {left}, db, how, {use};"]
         run = run_of(op.a_scale.type)
-        number = (2 if self.packed else 1) * k // run
+        number = k // run
         for side, scale, first in (("sa", op.a_scale, m), ("sb", op.b_scale, n)):
             start = self.argument(self.c.memory(scale).address, "r")
             where = _place(scale.type, 0, first) + _place(scale.type, 1, number)

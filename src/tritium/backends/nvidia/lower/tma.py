@@ -16,7 +16,7 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
 from tritium.codegen.gpu.context import Context, Memory
-from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.gpu.memory.shared import gaps_of, memory_layout
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
@@ -213,7 +213,7 @@ def pieces(memory: Memory, rows: int = 0) -> list[tuple[tuple[int, ...], int]]:
     shape, size = _part(memory), memory_bytes(memory.type.element_type)
     part = box(shape, memory.type.encoding, size)
     part = (rows, part[1]) if rows else part
-    where = byte_offsets(memory_layout(memory.type), size)
+    where = byte_offsets(memory.type)
     starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
     encoding = memory.type.encoding
     row = max(swizzle_of(encoding), 1)
@@ -229,8 +229,9 @@ def swizzle_of(encoding: Any) -> int:
 
 def bulk_start(memory: Memory) -> int:
     """The start of a slice in its tile, in bytes: that of the row of its first element."""
-    row = max(swizzle_of(memory.type.encoding), 1)
-    return memory.origin * memory_bytes(memory.type.element_type) // row * row
+    row, size = max(swizzle_of(memory.type.encoding), 1), memory_bytes(memory.type.element_type)
+    gaps = sum(memory.origin // run * padding for run, padding in gaps_of(memory.type))
+    return (memory.origin + gaps) * size // row * row
 
 
 def _start(c: Context, memory: Memory) -> Value:
@@ -270,13 +271,22 @@ def _own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
     return [*pixels, channel if further is None else c.f.op("add", channel, further, "nsw")]
 
 
-def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int]) -> list[Value]:
-    """The map's coordinates, innermost first."""
+def _coordinates(
+    c: Context, coordinates: Sequence[Value], start: Sequence[int], halves: bool = False
+) -> list[Value]:
+    """The map's coordinates, innermost first; `halves`: that one counts halves of elements."""
     further = dict(enumerate(reversed(start)))
-    return [
+    inner, *outer = [
         c.f.op("add", v, c.i32(further[i]), "nsw") if further.get(i) else v
         for i, v in enumerate(reversed(coordinates))
     ]
+    return [c.f.op("shl", inner, c.i32(1), "nsw") if halves else inner, *outer]
+
+
+def is_padded(memory: Memory) -> bool:
+    """True for memory with gaps between the elements of 4 bits."""
+    encoding = memory.type.encoding
+    return isinstance(encoding, NVMMASharedEncoding) and encoding.get("fp4Padded")
 
 
 def cache_hint(c: Context, op: Any, number: int) -> tuple[str, str, list[Value]]:
@@ -316,7 +326,8 @@ def copy_in(c: Context, op: Any) -> None:
             to = c.f.op("add", start, c.i32(offset)) if offset else start
             further = (0,) * (rank - len(piece)) + piece
             c.asm("void", text, constraints, to, descriptor, barrier, condition,
-                  *_coordinates(c, coordinates, further), *halves, *policies)  # fmt: skip
+                  *_coordinates(c, coordinates, further, is_padded(memory)), *halves,
+                  *policies)  # fmt: skip
 
 
 def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
@@ -349,6 +360,8 @@ def copy_out(c: Context, op: Any) -> None:
 
 def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     memory, rank = c.memory(op.src), len(op.coord)
+    if is_padded(memory):
+        raise c.unsupported(op, "from memory with gaps between elements of 4 bits")
     condition = _first(c, c.owner(memory_layout(memory.type), of_program=True))
     start, descriptor = _start(c, memory), c.scalar(op.desc)
     hint, policy, policies = cache_hint(c, op, 3 + rank)

@@ -10,6 +10,7 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.backends.nvidia.lower.tma import (
     barrier_of_copy,
     cache_hint,
+    is_padded,
     own_place,
     pieces,
     sharing,
@@ -35,6 +36,8 @@ def scratch_bytes(op: Any) -> int:
 
 def _copies(c: Context, op: Any, memory: Any) -> Iterator[tuple[Value, list[Value]]]:
     """(address in shared memory, column and four rows) of each instruction."""
+    if is_padded(memory):
+        raise c.unsupported(op, "with gaps between elements of 4 bits")
     f, layout, base = c.f, layout_of(op.x_offsets.type), c.shared(c.offsets[op])
     count = ir.shape_of(op.x_offsets.type)[0]
     mine = [basis[0] for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []

@@ -13,14 +13,13 @@ from tritium.analysis.regions import is_loop_invariant
 from tritium.backends.nvidia.lower.hardware import NVIDIA, shfl
 from tritium.codegen.gpu.context import Context, Memory, layout_of
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.gpu.memory.shared import gaps_of, memory_layout
 from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
-from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops import ttgir
 
@@ -67,8 +66,8 @@ def describe(c: Context, memory: Memory, k_axis: int) -> Operand:
     inner = 0 if encoding.get("transposed") else 1
     k_major = inner == k_axis
     shape = part_of(encoding.get("CGALayout"), memory.type.get_shape())
-    where = byte_offsets(memory_layout(memory.type), size)
-    chunk = max(swizzle, 16) // size
+    where = byte_offsets(memory.type)
+    chunk = max(swizzle, 16) // size // encoding.dilution
     outer_step = where(**{f"dim{1 - inner}": 8}) if shape[1 - inner] > 8 else 0
     inner_step = where(**{f"dim{inner}": chunk}) if shape[inner] > chunk else 0
     if swizzle == 0:  # the steps along k and across it, whichever is the inner one (PTX ISA)
@@ -81,12 +80,15 @@ def describe(c: Context, memory: Memory, k_axis: int) -> Operand:
     return Operand(c.start_of(memory), base, where, k_major)
 
 
-def byte_offsets(layout: LinearLayout, size: int) -> Any:
-    """A function from coordinates (`dim0=.., dim1=..`) to the byte offset of the element."""
-    inverse = layout.inverse()
+def byte_offsets(type: Any) -> Any:
+    """A function from coordinates (`dim0=.., dim1=..`) in a piece of shared memory to the byte
+    offset of the element."""
+    inverse, gaps = memory_layout(type).inverse(), gaps_of(type)
+    size = memory_bytes(type.element_type)
 
     def where(**coordinates: int) -> int:
-        return int(inverse.apply(coordinates)["offset"]) * size
+        offset = int(inverse.apply(coordinates)["offset"])
+        return (offset + sum(offset // run * padding for run, padding in gaps)) * size
 
     return where
 

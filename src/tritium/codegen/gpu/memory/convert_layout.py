@@ -84,7 +84,7 @@ def _load_from_blocks(
     """Read a tile's registers from the shared memory of the blocks that have them."""
     element, size = memory_type(type), memory_bytes(type)
     both, above = found.place_in_blocks()
-    groups = grouped(distinct_registers(tile), run_bits(both, size))
+    groups = grouped(distinct_registers(tile), run_bits(both, size)[:above])
     start, loaded = c.address(base), dict[int, Value]()
     for group, place in zip(groups, c.positions(both, [g[0] for g in groups]), strict=True):
         index = c.f.op("and", place, c.i32((1 << above) - 1))

@@ -39,7 +39,8 @@ def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
 
 def place_in_blocks(tile: LinearLayout, memory: LinearLayout) -> tuple[LinearLayout, int]:
     """(register, lane, warp, block) -> offset and, above so many bits, the block that has it; of
-    blocks with copies the one with the bits of its own number."""
+    blocks with copies the one with the bits of its own number. Neighbours in memory are those whose
+    places differ in the bits below alone."""
     inverse, above = memory.inverse(), memory.in_bits(OFFSET)
     tile, copies = tile.transpose_outs(memory.out_names), memory.free_variables().get(BLOCK, 0)
 
@@ -202,10 +203,11 @@ def _load_from_blocks(
     """Read a tile's registers from the shared memory of the blocks that have them."""
     place, above = place_in_blocks(tile, memory_layout(memory.type))
     element, size = memory_type(type), memory_bytes(type)
-    groups = grouped(distinct_registers(tile), neighbour_bits(place, size, gaps_of(memory.type)))
+    bits = neighbour_bits(place, size, gaps_of(memory.type))[:above]
+    groups = grouped(distinct_registers(tile), bits)
     loaded: dict[int, Value] = {}
     for group, at in zip(groups, c.positions(place, [g[0] for g in groups]), strict=True):
-        address, block = _in_block(c, memory, at, above)
+        address, block = in_block(c, memory, at, above)
         parts = c.hardware.shared.load_remote(c, address, block, element, len(group))
         loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
     return with_copies(tile, loaded)
@@ -217,17 +219,17 @@ def _store_to_blocks(
     """Write a tile's registers to the shared memory of all blocks that have them."""
     layout, owner = memory_layout(memory.type), c.owner(tile, of_program=True)
     place, above = place_in_blocks(tile, layout)
-    bits = neighbour_bits(place, memory_bytes(type), gaps_of(memory.type))
+    bits = neighbour_bits(place, memory_bytes(type), gaps_of(memory.type))[:above]
     groups = grouped(distinct_registers(tile), bits)
     for group, at in zip(groups, c.positions(place, [g[0] for g in groups]), strict=True):
-        address, block = _in_block(c, memory, at, above)
+        address, block = in_block(c, memory, at, above)
         parts = [to_memory(c, values[r]) for r in group]
         for copy in copies_in(layout):
             to = c.f.op("xor", block, c.i32(copy)) if copy else block
             c.hardware.shared.store_remote(c, address, to, parts, owner)
 
 
-def _in_block(c: Context, memory: Memory, at: Value, above: int) -> tuple[Value, Value]:
+def in_block(c: Context, memory: Memory, at: Value, above: int) -> tuple[Value, Value]:
     """The address (i32) in its block of what is at a place of `place_in_blocks`, and the block."""
     index = c.f.op("and", at, c.i32((1 << above) - 1))
     if memory.origin:

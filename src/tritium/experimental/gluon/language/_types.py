@@ -20,7 +20,7 @@ from tritium.language import emitter
 from tritium.language.values.base import Handle, base_type
 from tritium.language.values.constexpr import unwrap
 from tritium.language.values.types import block_type, dtype
-from tritium.ops.ttgir import MemDescType, bytes_of, memdesc_of
+from tritium.ops.ttgir import MemDescType, copied_bytes_of, memdesc_of
 
 
 class distributed_type(block_type):
@@ -156,4 +156,4 @@ class shared_memory_descriptor_type(memory_type):
     @property
     def nbytes_per_cta(self) -> int:
         """The bytes that each thread block has."""
-        return bytes_of(self.to_ir())
+        return copied_bytes_of(self.to_ir())

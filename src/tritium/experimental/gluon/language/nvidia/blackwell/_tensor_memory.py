@@ -42,6 +42,8 @@ class TensorLayout(Layout):
 class TensorMemoryLayout(TensorLayout):
     """Blocks of `block` elements, a row of a block in a row of the memory. `col_stride`: 1 where
     elements fill the columns of 32 bits, 32 / bits where each has one of its own.
+    `fp4_padded`: of the left operand of `tcgen05_mma_scaled` in "e2m1" beside another format: two
+    bytes for each byte of two elements, bits 2 to 5 of them; made by `reinterpret`.
     `cta_split_num`: into how many parts thread blocks split each axis (release 3.6, instead of a
     `cga_layout`)."""
 
@@ -60,20 +62,20 @@ class TensorMemoryLayout(TensorLayout):
         super().__post_init__()
 
     def to_encoding(self) -> TensorMemoryEncoding:
-        if self.fp4_padded:
-            raise NotImplementedError("TensorMemoryLayout(fp4_padded=True) is not built")
         if len(self.block) != 2:
             raise ValueError(f"block is {self.block}; two extents are required")
         return TensorMemoryEncoding.make(
             blockM=self.block[0], blockN=self.block[1], colStride=self.col_stride,
             CGALayout=tuple(map(tuple, self.cga_layout)), twoCTAs=self.two_ctas,
+            fp4Padded=self.fp4_padded,
         )  # fmt: skip
 
     @classmethod
     def _of(cls, encoding: Any) -> TensorMemoryLayout:
         block = encoding.get("blockM"), encoding.get("blockN")
         cluster = [list(basis) for basis in encoding.get("CGALayout")]
-        return cls(block, encoding.get("colStride"), cluster, encoding.get("twoCTAs"))
+        flags = encoding.get("twoCTAs"), encoding.get("fp4Padded")
+        return cls(block, encoding.get("colStride"), cluster, *flags)
 
 
 @dataclass(frozen=True)

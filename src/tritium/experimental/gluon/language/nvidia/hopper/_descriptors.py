@@ -16,7 +16,7 @@ from tritium.language.values import types
 from tritium.language.values.base import Handle
 from tritium.language.values.tensor import tensor_descriptor as plain_descriptor
 from tritium.language.values.types import block_type, tuple_type
-from tritium.ops.ttgir import bytes_of, memdesc_of
+from tritium.ops.ttgir import copied_bytes_of, memdesc_of
 from tritium.ops.ttgir.im2col import Patches
 from tritium.ops.ttir import PaddingOption
 
@@ -33,7 +33,8 @@ class tensor_descriptor_type(types.tensor_descriptor_type):
     def nbytes_per_cta(self) -> int:
         """The bytes of a block, or of the part of it that each thread block has."""
         element = self.dtype.to_ir()
-        return bytes_of(memdesc_of(self.block_type.shape, element, self.block_type.encoding))  # pyright: ignore
+        memory = memdesc_of(self.block_type.shape, element, self.block_type.encoding)  # pyright: ignore
+        return copied_bytes_of(memory)
 
     def mangle(self) -> str:
         block = block_type(self.dtype, self.block_type.shape)

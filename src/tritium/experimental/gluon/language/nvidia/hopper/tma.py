@@ -19,6 +19,7 @@ from tritium.language.builtins import casts, descriptors
 from tritium.language.builtins.build import emit
 from tritium.language.builtins.memory import integers
 from tritium.language.decorators import builtin
+from tritium.language.values.constexpr import unwrap
 from tritium.language.values.types import int1, int16, int32
 from tritium.ops import ttgir
 from tritium.ops.ttir import DescriptorReduceKind
@@ -143,6 +144,11 @@ def make_tensor_descriptor(
     """Describe a tensor in memory, whose blocks have the layout in shared memory; see
     `tl.make_tensor_descriptor`."""
     element = getattr(base.dtype, "element_ty", base.dtype)
+    for axis, stride in enumerate(map(unwrap, list(strides)[:-1])):
+        nbytes = stride * element.primitive_bitwidth // 8 if isinstance(stride, int) else 0
+        if nbytes % 16:
+            raise ValueError(f"make_tensor_descriptor: strides must be 16-byte aligned; "
+                             f"strides[{axis}] is {stride}, {nbytes} bytes")  # fmt: skip
     found = checked_layout(layout, list(block_shape), element.primitive_bitwidth)
     return descriptors.make(
         base, shape, strides, block_shape, padding_option, found.to_encoding(), tensor_descriptor
