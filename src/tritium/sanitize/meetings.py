@@ -61,9 +61,8 @@ class Progress:
             return numbers == self.number
         epochs = words >> EPOCH_SHIFT & LAST_EPOCH
         found, places = np.unique(numbers, return_inverse=True)
-        latest = np.array([self.known.get(n, 0) for n in found.tolist()], np.int64)
-        known: Any = latest[places].reshape(numbers.shape) >= epochs
-        return known | (numbers == self.number)
+        latest: Any = np.array([self.known.get(n, 0) for n in found.tolist()], np.int64)
+        return (latest[places].reshape(numbers.shape) >= epochs) | (numbers == self.number)
 
 
 @dataclass(frozen=True)
