@@ -24,14 +24,14 @@ FLAGS = {
 }  # fmt: skip
 """Flags of x86-64's `/proc/cpuinfo` by LLVM's names of the features."""
 
-_MACHINE = os.uname().machine
-
 
 class Linux:
     """Linux (see `System`)."""
 
     own_linker = forks = True
-    crash_reports = _MACHINE in ("x86_64", "aarch64")
+
+    def __init__(self) -> None:
+        self.crash_reports = _machine() in ("x86_64", "aarch64")
 
     @staticmethod
     @functools.cache
@@ -42,7 +42,7 @@ class Linux:
     @property
     def threads(self) -> Literal["linux", "posix"]:
         """`linux` where the number of the futex system call is known, else `posix`."""
-        return "linux" if _MACHINE in FUTEX else "posix"
+        return "linux" if _machine() in FUTEX else "posix"
 
     def native_functions(self) -> dict[str, int]:
         """No addresses: native code finds all C functions by name."""
@@ -59,12 +59,12 @@ class Linux:
             for key, _, value in lines:
                 if key.strip() == "model name":
                     return value.strip()
-        return _MACHINE
+        return _machine()
 
     def processor_flags(self) -> list[str]:
         """The flags of the first CPU in `/proc/cpuinfo` that `FLAGS` names, by LLVM's names; on
         AArch64 `arm_features`."""
-        if _MACHINE == "aarch64":
+        if _machine() == "aarch64":
             return self.arm_features()
         with suppress(OSError):
             for line in _text("/proc/cpuinfo").splitlines():
@@ -165,6 +165,10 @@ class Linux:
     def file_without_name(self, name: str) -> int:
         """A file in memory."""
         return os.memfd_create(name[:200])
+
+
+def _machine() -> str:
+    return os.uname().machine
 
 
 def _text(path: str) -> str:
