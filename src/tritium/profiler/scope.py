@@ -11,10 +11,10 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from tritium.profiler.flags import flags
+from tritium.profiler.metric import metrics_of
 from tritium.profiler.recording import HOST, Span
 from tritium.profiler.registry import record, record_span, scopes, states
 from tritium.profiler.tree import CPU_TIME, EXCLUSIVE
-from tritium.profiler.values import metrics_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
