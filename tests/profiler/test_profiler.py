@@ -208,8 +208,12 @@ def test_wrong_uses():
     proton.exit_scope("nothing")  # there is no session
     assert proton.enter_scope("nothing") is None
     session = proton.start("out")
-    with pytest.raises(ValueError, match="'nothing' is not the innermost scope, which is none"):
+    with pytest.raises(IndexError, match="exit_scope: there is no scope nothing"):
         proton.exit_scope("nothing")
+    proton.enter_scope("s")
+    with pytest.raises(ValueError, match="'nothing' is not the innermost scope, which is 's'"):
+        proton.exit_scope("nothing")
+    proton.exit_scope()
     with pytest.raises(ValueError, match="exit_state: there is no state"):
         proton.exit_state()
     with pytest.raises(TypeError, match="name is 3"):
