@@ -77,6 +77,12 @@ def last_of_some(x, count, out, N: tl.constexpr, AWAITED: tl.constexpr):
 
 
 @tritium.jit
+def set_back(count, AT: tl.constexpr):
+    if tl.atomic_add(count, 1) == AT:
+        tl.store(count, 0)
+
+
+@tritium.jit
 def often(x, lock, TIMES: tl.constexpr):
     for _ in range(TIMES):
         while tl.atomic_cas(lock, 0, 1) == 1:
@@ -139,6 +145,15 @@ def test_a_program_waits_for_all_that_have_told_or_for_too_few(kernel: Any) -> N
     assert out[0] == 6
     error = race(kernel, 5, zeros(4), zeros(4), out, 4, 3)
     assert "is index 3 of argument 'x'" in str(error)
+
+
+@pytest.mark.parametrize("kernel", variants(set_back))
+def test_a_plain_store_behind_all_atomic_operations_or_some(kernel: Any) -> None:
+    count = zeros()
+    right(kernel, 8, count, 7)
+    assert count[0] == 0
+    error = race(kernel, 8, count, 3)
+    assert all(f":{line_of(set_back, text)}\n" in str(error) for text in ("tl.atomic", "tl.store"))
 
 
 def test_more_programs_and_releases_than_clocks_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:

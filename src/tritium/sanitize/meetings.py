@@ -55,7 +55,7 @@ class Progress:
         return min(self.told + 1, LAST_EPOCH)
 
     def knows(self, words: Any) -> Any:
-        """Whether the program knows of the accesses that words name."""
+        """True where the program knows of the access that a word names."""
         numbers: Any = (words & NUMBER) >> SITE_BITS
         if not self.known:
             return numbers == self.number

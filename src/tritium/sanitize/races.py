@@ -165,11 +165,11 @@ def releases(op: Op) -> bool:
 
 def _some_ordered(orders_of: Mapping[Any, Order]) -> bool:
     """Whether accesses that would else be races may be ordered."""
-    plain = [(a, order) for op, order in orders_of.items()
-             if not (a := access_of(op)).is_atomic]  # fmt: skip
+    accesses = [(access_of(op), order) for op, order in orders_of.items()]
     return any(
-        (a.writes or b.writes) and first & Order.LATER and second & Order.BEFORE
-        for a, first in plain for b, second in plain
+        (a.writes or b.writes) and not (a.is_atomic and b.is_atomic)
+        and first & Order.LATER and second & Order.BEFORE
+        for a, first in accesses for b, second in accesses
     )  # fmt: skip
 
 

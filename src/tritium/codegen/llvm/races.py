@@ -202,10 +202,10 @@ def _is_heard(f: Function, clock: _Clock, slot: Value, which: Value) -> Value:
 def _write_release(
     f: Function, clock: _Clock, slot: Value, which: Value, part: tuple[Value, Value]
 ) -> None:
-    new = _join(f, clock, slot, clock.row, part)
-    own = _raise(f, f.gep("i32", slot, clock.own_lane), clock.told)
-    with f.when(f.op("or", new, own), "changed", "same"):
-        f.emit("i32", f"atomicrmw add {_changes(f, clock, slot)}, i32 1 release, align 4")
+    _join(f, slot, clock.row, clock.lanes, part)
+    _raise(f, f.gep("i32", slot, clock.own_lane), clock.told)
+    # Always: where all is there already, another program may be about to count it.
+    f.emit("i32", f"atomicrmw add {_changes(f, clock, slot)}, i32 1 release, align 4")
     clock.set(TOLD_TO, which)
 
 
@@ -214,19 +214,17 @@ def _write_acquire(
 ) -> None:
     at = _changes(f, clock, slot)
     changes = f.emit("i32", f"load atomic i32, {at} acquire, align 4")
-    new = _join(f, clock, clock.row, slot, part)
+    new = _join(f, clock.row, slot, clock.lanes, part)
     with f.when(f.op("and", new, f.icmp("ne", clock.get(TOLD_TO), which)), "more", "same"):
         clock.set(TOLD_TO, i32(0))
     clock.set(HEARD_FROM, which)
     clock.set(HEARD_CHANGES, changes)
 
 
-def _join(
-    f: Function, clock: _Clock, to: Value, other: Value, part: tuple[Value, Value]
-) -> Value:
+def _join(f: Function, to: Value, other: Value, lanes: Value, part: tuple[Value, Value]) -> Value:
     """Let lanes be no less than others; whether one was."""
     first, step = part
-    with f.loop(first, clock.lanes, step, [_FALSE]) as loop:
+    with f.loop(first, lanes, step, [_FALSE]) as loop:
         value = _relaxed(f, f.gep("i32", other, loop.index))
         raised = _raise(f, f.gep("i32", to, loop.index), value)
         loop.next = [f.op("or", loop.carried[0], raised)]
