@@ -376,25 +376,28 @@ class _Note:
         """Write the access's word where it may be, and what it takes the place of behind it."""
         f, plain = self.f, not self.kind.is_atomic
         mine = self.me if plain else f.op("or", self.me, i64(ATOMIC))
-        before = _get(f, first)
+        # Not read before: memory that nobody has written would be mapped twice.
+        before = _replace(f, first, i64(0), mine)
         free = self._free(before, mine)
         old = f.choose(free, before, lambda: _replace(f, first, before, mine))
-        done = f.op("and", free, f.icmp("eq", old, before))
+        replaced = f.op("and", free, f.icmp("eq", old, before))
+        done = f.op("or", replaced, f.icmp("eq", before, i64(0)))
         moved = f.op("and", self._atomic(old), _not(f, self._known(old)))
-        moved = f.op("and", f.op("and", done, moved), const("i1", plain))
+        moved = f.op("and", f.op("and", replaced, moved), const("i1", plain))
         late = f.op("and", _not(f, done), self._differs(old))
         behind, second = f.select(moved, old, mine), f.offset(first, 8)
         with f.when(f.op("or", moved, late)):
-            last = _get(f, second)
+            last = _replace(f, second, i64(0), behind)
             with f.when(self._free(last, behind)):
                 _replace(f, second, last, behind)
 
     def _free(self, old: Value, new: Value) -> Value:
-        """True where a word may take the place of another one."""
+        """True where a word may take the place of another one, which is not 0."""
         f, atomic, plain = self.f, self._atomic(old), _not(self.f, self._atomic(new))
         known = f.op("and", self._known(old), f.op("or", atomic, plain))
         taken = f.op("or", f.op("and", atomic, plain), known)
-        return f.op("and", f.op("or", f.icmp("eq", old, i64(0)), taken), f.icmp("ne", old, new))
+        other = f.op("and", f.icmp("ne", old, i64(0)), f.icmp("ne", old, new))
+        return f.op("and", taken, other)
 
     def _known(self, word: Value) -> Value:
         own = _not(self.f, self._foreign(word))
