@@ -5,9 +5,11 @@ The class names are the reference's, so that `except triton.CompilationError` ke
 
 from __future__ import annotations
 
-import ast
 import sys
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import ast
 
 _Error = TypeVar("_Error", bound="CompilationError")
 

@@ -16,9 +16,10 @@ import tritium
 import tritium.language as tl
 import tritium.profiler as proton
 from tritium import knobs
-from tritium.profiler import registry, viewer
-from tritium.profiler.hooks import LaunchHook
+from tritium.profiler import metric, registry, viewer
+from tritium.profiler.hooks import LaunchHook, launch
 from tritium.profiler.msgpack import packed
+from tritium.profiler.state import get_metadata_state_name
 
 
 def costs(grid, metadata, arguments):
@@ -207,8 +208,12 @@ def test_wrong_uses():
     proton.exit_scope("nothing")  # there is no session
     assert proton.enter_scope("nothing") is None
     session = proton.start("out")
-    with pytest.raises(ValueError, match="'nothing' is not the innermost scope, which is none"):
+    with pytest.raises(IndexError, match="exit_scope: there is no scope nothing"):
         proton.exit_scope("nothing")
+    proton.enter_scope("s")
+    with pytest.raises(ValueError, match="'nothing' is not the innermost scope, which is 's'"):
+        proton.exit_scope("nothing")
+    proton.exit_scope()
     with pytest.raises(ValueError, match="exit_state: there is no state"):
         proton.exit_state()
     with pytest.raises(TypeError, match="name is 3"):
@@ -382,6 +387,44 @@ def test_filters_of_the_launch_hook():
         LaunchHook().configure()
     assert set(children(children(children(root)["outer"])["inner"])) == {"plain", "copy"}
     assert LaunchHook() is LaunchHook()
+
+
+def test_what_is_known_of_a_described_launch():
+    seen, numbers = [], []
+
+    def look(metadata):
+        seen.append((launch.enabled.get(), launch.in_hook.get(), launch.op_name.get()))
+
+    def launches(n: int):
+        for _ in range(3):
+            copy[(1,)](np.zeros(4, np.float32), n)
+            numbers.append((launch.id.get(), launch.op_name.get()))
+
+    LaunchHook().configure(exclude="plain")
+    proton.start("out", hook="triton")
+    knobs.runtime.launch_enter_hook.add(look)
+    try:
+        plain[(1,)](np.zeros(1, np.float32))
+        launches(4)
+        thread = threading.Thread(target=launches, args=(5,))
+        thread.start()
+        thread.join()
+    finally:
+        knobs.runtime.launch_enter_hook.remove(look)
+        LaunchHook().configure()
+    described = [(True, False, f"copy_{n}") for n in (4, 4, 4, 5, 5, 5)]
+    assert seen == [(False, False, seen[0][2]), *described]
+    assert len({number for number, _ in numbers}) == 6 and not launch.enabled.get()
+    assert [name for _, name in numbers] == ["copy_4"] * 3 + ["copy_5"] * 3
+
+
+def test_metrics_by_themselves():
+    given = {"flops": 3, "bytes": np.array(2.5), "flops8": np.ones(2, np.int32), "n": 7}
+    scalars, later = metric.transform_tensor_metrics(given)
+    assert scalars == {"flops": 3.0, "bytes": 2, "flops8": [1.0, 1.0], "n": 7} and not later
+    assert type(scalars["flops"]) is float and metric.FLOPS_WIDTHS == (8, 16, 32, 64)
+    assert get_metadata_state_name() == "__proton_launch_metadata"
+    assert get_metadata_state_name("k") == "__proton_launch_metadata:k"
 
 
 def test_the_folder_of_a_profile_is_made(in_folder: Path):

@@ -10,6 +10,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.sanitize.test_race_order import counted_under_locks, handed_down, last_of_some
 from tritium.sanitize.launch import SanitizerError
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -163,9 +164,39 @@ def test_races_beside_ordering_operations() -> None:
     assert error.site[1] == line_of(ticket_is_no_lock, "tl.store")
     lock.zero_()
     x.zero_()
-    with pytest.warns(UserWarning, match="'in_turn' may order themselves by the atomic access"):
-        in_turn[(32,)](x, lock, **RACES)
-    assert int(x[0]) == 32
+    for grid in (32, 600):
+        x.zero_()
+        in_turn[(grid,)](x, lock, **RACES)
+        assert int(x[0]) == grid
+
+
+@pytest.mark.parametrize("how", ["cas", "load", "poll"])
+def test_a_location_that_is_handed_from_one_to_the_next(how: str) -> None:
+    x, flags = (torch.zeros(n, device="cuda", dtype=torch.int32) for n in (1, 64))
+    handed_down[(64,)](x, flags, "acq_rel" if how == "cas" else "release", how, **RACES)
+    assert int(x[0]) == 64 * 63 // 2
+    flags.zero_()
+    failing(lambda: handed_down[(64,)](x, flags, "relaxed", how, **RACES), "race: ")
+
+
+def test_a_location_that_two_locks_guard() -> None:
+    x, locks = (torch.zeros(n, device="cuda", dtype=torch.int32) for n in (1, 2))
+    counted_under_locks[(256,)](x, locks, 1, **RACES)
+    assert int(x[0]) == 256
+    locks.zero_()
+    error = failing(lambda: counted_under_locks[(256,)](x, locks, 2, **RACES), "race: ")
+    assert error.site[1] == line_of(counted_under_locks, "tl.store(x") and " beside " in str(error)
+
+
+@pytest.mark.parametrize("awaited", [32, 31])
+def test_a_program_waits_for_all_that_have_told_or_for_too_few(awaited: int) -> None:
+    x, count = ones(32, dtype=torch.int32), torch.zeros(4, device="cuda", dtype=torch.int32)
+    if awaited == 32:
+        out = ones(1, dtype=torch.int32)
+        last_of_some[(33,)](x, count, out, 32, awaited, **RACES)
+        assert int(out[0]) == 32 * 31 // 2
+    else:
+        failing(lambda: last_of_some[(33,)](x, count, ones(1), 32, awaited, **RACES), "race: ")
 
 
 @pytest.mark.parametrize(("above", "word"), [(0, "NaN"), (3, "infinity")])

@@ -15,7 +15,7 @@ from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.ops.ttir.sanitize import Access
 from tritium.sanitize.extents import memory_of
 from tritium.sanitize.launch import SanitizerError
-from tritium.sanitize.meetings import Noting, NotingShadow
+from tritium.sanitize.meetings import Noting, NotingShadow, Progress
 from tritium.sanitize.shadow import ATOMIC, READS, Noted, Shadow
 
 pytestmark = pytest.mark.cpu
@@ -207,7 +207,6 @@ def sums_are_no_release(x, sums, ticket):
         tl.store(x, 6)
 
 
-@pytest.mark.filterwarnings("ignore:races")
 @pytest.mark.parametrize("interpreted", [False, True])
 def test_sums_through_descriptors_order_nothing(interpreted: bool) -> None:
     kernel = InterpretedKernel(sums_are_no_release) if interpreted else sums_are_no_release
@@ -314,11 +313,9 @@ def waits(x, flag):
 
 def test_programs_that_order_their_accesses_are_right() -> None:
     x, lock = np.zeros(8, np.int32), np.zeros(1, np.int32)
-    with pytest.warns(UserWarning, match=r"'in_turn' may order themselves by the atomic access at"):
-        in_turn[(8,)](x, lock)
+    in_turn[(8,)](x, lock)
     assert x[0] == 8
-    with pytest.warns(UserWarning, match="'last_adds_up' may order"):
-        last_adds_up[(8,)](x, lock, x[:1].copy(), 8, False)
+    last_adds_up[(8,)](x, lock, x[:1].copy(), 8, False)
     with pytest.warns(UserWarning, match="'waits' may order themselves by the load at"):
         waits[(4,)](np.zeros(8, np.int32), lock)
     failing(lambda: relaxed_ticket[(8,)](np.zeros(1, np.int32), x))
@@ -326,8 +323,7 @@ def test_programs_that_order_their_accesses_are_right() -> None:
 
 def test_what_ordering_operations_do_not_order() -> None:
     x, lock = np.zeros(8, np.int32), np.zeros(1, np.int32)
-    with pytest.warns(UserWarning, match="'after_the_lock' may order"):
-        error = failing(lambda: after_the_lock[(8,)](x, lock))
+    error = failing(lambda: after_the_lock[(8,)](x, lock))
     store = line_of(after_the_lock, "tl.store(x + 1")
     assert error.site[1] == store and str(error).count(f":{store}\n") == 2
     error = failing(lambda: ticket_is_no_lock[(8,)](x, lock, 8))
@@ -382,7 +378,6 @@ def handed_on(x, flag, out, READS: tl.constexpr):
             tl.store(x, 3.0)
 
 
-@pytest.mark.filterwarnings("ignore:races")
 @pytest.mark.parametrize("interpreted", [False, True])
 @pytest.mark.parametrize(("reads", "line"), [(False, "tl.store(x, 3.0)"), (True, "tl.load(x))")])
 def test_an_access_that_is_ordered_hides_none_that_is_not(
@@ -407,8 +402,9 @@ def test_a_second_atomic_access_is_noted(orders: int) -> None:
     shadow = NotingShadow([memory_of(x)], 4, (2, 1, 1), orders=orders)
     at = np.array([x.ctypes.data + 8], np.uint64)
     for program in range(2):
-        assert not shadow.note(Noting(Access.ATOMIC_WRITE, 4, program), (program, 0, 0), at)
-    found = shadow.note(Noting(Access.WRITE, 4, 2), (0, 0, 0), at)
+        noting = Noting(Access.ATOMIC_WRITE, 4, program)
+        assert not shadow.note(noting, Progress(program + 1), at)
+    found = shadow.note(Noting(Access.WRITE, 4, 2), Progress(1), at)
     assert [divmod(word, 1 << 16) for word in found] == [(2, 1)]  # program 1, check 1
     assert shadow.other(int(at[0]), (0, 0, 0)) == Noted((1, 0, 0), 1)
     assert shadow.other(int(at[0]), (0, 0, 0), atomic=True) is None

@@ -11,6 +11,12 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.sanitize.test_race_order import (
+    counted_under_locks,
+    handed_down,
+    last_of_some,
+    told_too_early,
+)
 from tests.simt.backend import use
 from tritium import knobs
 from tritium.backends.active import driver
@@ -210,6 +216,24 @@ def test_races_of_single_elements() -> None:
     error = raced(lambda: total[(4,)](x, out, False, 16, **mode))
     assert error.address == out.ctypes.data and "of argument 'out'" in str(error)
     copy[(4,)](x, x, 4 * 256, BLOCK=256, **mode)  # each program its own elements
+
+
+def test_order_by_atomic_operations() -> None:
+    mode = {"instrumentation_mode": "races"}
+
+    def zeros(n: int) -> np.ndarray:
+        return np.zeros(n, np.int32)
+
+    x, out = zeros(1), zeros(1)
+    counted_under_locks[(4,)](x, zeros(2), 1, **mode)
+    handed_down[(4,)](x, zeros(4), "acq_rel", "cas", **mode)
+    last_of_some[(5,)](zeros(4), zeros(4), out, 4, 4, **mode)
+    assert (x[0], out[0]) == (4 + 6, 6)
+    raced(lambda: counted_under_locks[(4,)](x, zeros(2), 2, **mode))
+    raced(lambda: handed_down[(4,)](x, zeros(4), "relaxed", "cas", **mode))
+    raced(lambda: told_too_early[(2,)](zeros(2), zeros(2), **mode))
+    error = raced(lambda: last_of_some[(5,)](zeros(4), zeros(4), out, 4, 3, **mode))
+    assert "is index 3 of argument 'x'" in str(error)
 
 
 @tritium.jit

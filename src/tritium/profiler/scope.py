@@ -11,10 +11,10 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from tritium.profiler.flags import flags
+from tritium.profiler.metric import metrics_of
 from tritium.profiler.recording import HOST, Span
 from tritium.profiler.registry import record, record_span, scopes, states
 from tritium.profiler.tree import CPU_TIME, EXCLUSIVE
-from tritium.profiler.values import metrics_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,15 +64,16 @@ def enter_scope(name: str, *, metrics: dict[str, Any] | None = None) -> int | No
 
 
 def exit_scope(name: str | None = None, *, metrics: dict[str, Any] | None = None) -> int | None:
-    """End the scope that `enter_scope` began last; returns its number. Raises `ValueError` if there
-    is none, or it has another name."""
+    """End the scope that `enter_scope` began last; returns its number. Raises `IndexError` if there
+    is none, `ValueError` if it has another name."""
     if not flags.profiling_on:
         return None
     around = _begins.get()
-    if not around or (name is not None and around[-1][1] != name):
-        inside = repr(around[-1][1]) if around else "none"
-        raise ValueError(f"exit_scope: {name!r} is not the innermost scope, which is {inside}")
-    number, _, begun = around[-1]
+    if not around:
+        raise IndexError(f"exit_scope: there is no scope {name or 'to end'}")
+    number, inside, begun = around[-1]
+    if name not in (None, inside):
+        raise ValueError(f"exit_scope: {name!r} is not the innermost scope, which is {inside!r}")
     if metrics:
         record(added := metrics_of(metrics, f"profiler.exit_scope({name!r})"))
         begun = begun._replace(metrics={**begun.metrics, **added})

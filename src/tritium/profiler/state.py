@@ -8,6 +8,15 @@ from tritium.profiler.scope import Around
 
 COMPUTE_METADATA_SCOPE_NAME = "__proton_launch_metadata"
 """The state in which `launch_metadata` is computed; the viewer leaves it out."""
+COMPUTE_METADATA_SCOPE_PREFIX = f"{COMPUTE_METADATA_SCOPE_NAME}:"
+"""The beginning of its name where the kernel's follows."""
+
+
+def get_metadata_state_name(kernel_name: str | None = None) -> str:
+    """The name of the state in which a kernel's `launch_metadata` is computed."""
+    return f"{COMPUTE_METADATA_SCOPE_PREFIX}{kernel_name}" if kernel_name else (
+        COMPUTE_METADATA_SCOPE_NAME
+    )
 
 
 def enter_state(name: str) -> None:
@@ -47,5 +56,4 @@ class metadata_state(state):
     """The state in which a kernel's `launch_metadata` is computed."""
 
     def __init__(self, kernel_name: str | None = None):
-        name = COMPUTE_METADATA_SCOPE_NAME
-        super().__init__(f"{name}:{kernel_name}" if kernel_name else name)
+        super().__init__(get_metadata_state_name(kernel_name))

@@ -41,10 +41,10 @@ from tritium.sanitize.launch import (
     place_of,
     warn_of_order,
 )
-from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering
+from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering, acquire, places_of
 from tritium.sanitize.origins import BAD, Origins
-from tritium.sanitize.races import access_of, orders, releases
-from tritium.sanitize.shadow import NUMBER, SITE_BITS, Launch, Noted, Shadow, watchers
+from tritium.sanitize.races import access_of, is_volatile, orders, releases
+from tritium.sanitize.shadow import SITE_BITS, Launch, Noted, Shadow, watchers
 from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
@@ -74,6 +74,7 @@ class _Now(threading.local):
     again = False
     roots: frozenset[int] | None = None
     program: tuple[int, int, int] = (0, 0, 0)
+    accessed: tuple[np.ndarray[Any, Any], int] | None = None
     updated = False
     replacing = False
 
@@ -128,16 +129,15 @@ class Watch:
     def finish(self) -> None:
         """The programs are done. Raises `SanitizerError` for a race, or else for a misuse of
         write-once memory."""
-        sites, shadow = self._reports.sites, self._shadow
-        race, ordered = self._ordering.race(sites)
+        shadow, race = self._shadow, self._ordering.race
         if race is not None and shadow is not None:
             self._reports.raced = Noted(shadow.program(race.programs[1]), race.sites[1])
             failed = CheckFailed(race.sites[0], shadow.program(race.programs[0]), race.address)
             raise self._reports.error(failed, self._extents, self._grid, shadow)
         if self._misused is not None:
             raise self._reports.error(self._misused, self._extents, self._grid, shadow)
-        if ordered and self._ordering.acquire is not None:
-            warn_of_order(self._kernel, self._ordering.acquire)
+        if self._ordering.unreported and self._ordering.volatile is not None:
+            warn_of_order(self._kernel, self._ordering.volatile)
         if shadow is not None:
             self._tell(shadow)
 
@@ -145,8 +145,7 @@ class Watch:
         sites, ordering = self._reports.sites, self._ordering
 
         def order_of(word: int) -> int:
-            site = sites[word & (1 << SITE_BITS) - 1]
-            return ordering.order(site, (word & NUMBER) >> SITE_BITS)
+            return ordering.order(word, sites[word & (1 << SITE_BITS) - 1])
 
         launch = Launch(self._kernel, sites, shadow, ordering.all, order_of)
         for watcher in watchers:
@@ -158,6 +157,7 @@ class Watch:
         """An op will be evaluated on these handles."""
         now = self._now
         now.op, now.operands, now.program, now.updated = op, operands, program, False
+        now.accessed = None
         pointers = [self._roots.get(h) for h in operands if _leads(h.type)]
         now.roots = None if None in pointers or not pointers else frozenset().union(*pointers)  # pyright: ignore
 
@@ -234,19 +234,19 @@ class Watch:
 
     def _ordered(self, op: Any, results: Sequence[Any]) -> list[Any]:
         """The results of an access, of which it is noted when somebody looks at them."""
-        shadow, ordering = self._shadow, self._ordering
+        shadow, ordering, accessed = self._shadow, self._ordering, self._now.accessed
         assert shadow is not None
-        progress = ordering.of(shadow.number(self._now.program))
-        progress.releases += releases(op)
         if not orders(op, used=True):
             return list(results)
-        site = self._site("races", access=access_of(op).words)
+        progress = ordering.of(shadow.number(self._now.program))
+        if is_volatile(op):
+            ordering.volatile = ordering.volatile or self._site("races", access=access_of(op).words)
+        told = [] if accessed is None else ordering.told(places_of(*accessed))
 
         def seen() -> None:
-            progress.acquired, ordering.acquire = True, ordering.acquire or site
+            acquire(progress, told)
 
         if orders(op, used=False):
-            ordering.volatile = True
             seen()
         return [_Result(h.type, h.array, seen) for h in results]
 
@@ -267,6 +267,7 @@ class Watch:
         if not active.size:
             return
         active, self._now.updated = active.reshape(-1), atomic
+        self._now.accessed = active, size
         if "bounds" in self._checks and self._now.roots:
             self._check_bounds(active, size, sorted(self._now.roots))
         if self._shadow is not None:
@@ -290,28 +291,26 @@ class Watch:
     def _check_race(
         self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow
     ) -> None:
-        op, program = self._now.op, self._now.program
-        access = access_of(op)
-        number = shadow.number(program)
-        progress = self._ordering.of(number)
-        site = self._site("races", access=access.words, size=size, epoch=progress.releases,
-                          before=progress.acquired or orders(op, used=True))  # fmt: skip
+        op, ordering = self._now.op, self._ordering
+        access, program = access_of(op), ordering.of(shadow.number(self._now.program))
+        site = self._site("races", access=access.words, size=size,
+                          before=program.acquired or orders(op, used=True))  # fmt: skip
         sites, key = self._reports.sites, tuple(site.values())
         if key not in self._numbers:
             if len(sites) >= 1 << SITE_BITS:
                 return  # a word has no room for more
             self._numbers[key] = len(sites)
             sites.append(site)
-        mine, epochs = self._numbers[key], None
-        if progress.releases:
-            epochs = np.array([other.get("epoch", 0) for other in sites])
-        noting = Noting(access, size, mine, site["before"], progress.releases, epochs)
+        mine, tells = self._numbers[key], releases(op)
+        noting = Noting(access, size, mine, site["before"], tells)
         for word, address in shadow.note(noting, program, active).items():
             both = mine, word & (1 << SITE_BITS) - 1
-            self._ordering.met(Meeting(both, (number, word >> SITE_BITS), address))
+            ordering.met(Meeting(both, (program.number, word >> SITE_BITS), address))
         misused = shadow.misused(access, size, active)
         if misused is not None and self._misused is None:
-            self._misused = CheckFailed(mine, program, misused)
+            self._misused = CheckFailed(mine, self._now.program, misused)
+        if tells:
+            ordering.release(program, places_of(active, size))
 
     def loaded(self, addresses: np.ndarray[Any, Any], values: Any, mask: Any) -> None:
         """These elements were loaded from these addresses."""

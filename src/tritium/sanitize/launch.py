@@ -61,7 +61,7 @@ class Checks:
     Args:
         data: what the kernel's metadata says: `sites`, `pointers`, the slots of the arguments
             whose extent the kernel takes, `granules`, of the shadow that it takes, if any, and
-            `report`, whether it takes the address of one.
+            `report`, whether it takes the address of one; `clocks`, whether programs keep some.
         names: of the arguments by slot.
         kernel: its name.
     """
@@ -70,6 +70,7 @@ class Checks:
         self.sites: list[dict[str, Any]] = data["sites"]
         self.pointers: list[int] = data["pointers"]
         self.granules: list[int] = data.get("granules", [])
+        self.clocks = bool(data.get("clocks"))
         self.chip: list[int] = data.get("chip", [])
         self.reports: list[bool] = [True] if data.get("report") else []
         self.ttir: str = data.get("ttir", "")
@@ -100,7 +101,8 @@ class Checks:
             return None
         memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
         orders = len({site["order"] for site in self.sites if "order" in site})
-        return Shadow(memories, self.granules[0], grid, pooled=pooled(), orders=orders, **device)
+        return Shadow(memories, self.granules[0], grid, pooled=pooled(), orders=orders,
+                      clocks=self.clocks, **device)  # fmt: skip
 
     def done(self, shadow: Shadow | None) -> None:
         """Tell the watchers of launches of one without a failed check."""

@@ -3,9 +3,8 @@ noted by NumPy, and what programs do to order themselves."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,57 @@ import numpy as np
 from tritium.ops.ttir.sanitize import Access, Order
 from tritium.sanitize.shadow import (
     ATOMIC,
+    EPOCH_SHIFT,
+    LAST_EPOCH,
     NUMBER,
+    ORDER_SHIFT,
     READS,
     SITE_BITS,
     WORDS,
     Shadow,
-    may_be_ordered,
+    epoch_of,
 )
 from tritium.sanitize.sites import Site
+
+Known = Mapping[int, int]
+"""The last epoch that is known of each program, by its number."""
+
+
+@dataclass
+class Progress:
+    """A program, and what it knows of others.
+
+    Attributes:
+        number: from 1.
+        acquired: whether it has acquired anything.
+        told: the last epoch that it has told others of.
+        busy: whether it has made an access since.
+        known: what it knows. Never changed, but replaced, as the places of atomic operations share
+            it.
+    """
+
+    number: int
+    acquired: bool = False
+    told: int = 0
+    busy: bool = True
+    known: Known = field(default_factory=dict[int, int])
+
+    def epoch(self, *, releases: bool) -> int:
+        """The epoch of a new access, which itself may tell others of it."""
+        if releases:
+            return min(self.told + self.busy, LAST_EPOCH)
+        self.busy = True
+        return min(self.told + 1, LAST_EPOCH)
+
+    def knows(self, words: Any) -> Any:
+        """True where the program knows of the access that a word names."""
+        numbers: Any = (words & NUMBER) >> SITE_BITS
+        if not self.known:
+            return numbers == self.number
+        epochs = words >> EPOCH_SHIFT & LAST_EPOCH
+        found, places = np.unique(numbers, return_inverse=True)
+        latest: Any = np.array([self.known.get(n, 0) for n in found.tolist()], np.int64)
+        return (latest[places].reshape(numbers.shape) >= epochs) | (numbers == self.number)
 
 
 @dataclass(frozen=True)
@@ -30,41 +72,40 @@ class Noting:
     Attributes:
         site: the number of its check.
         acquired: whether the program has acquired anything before.
-        releases: how many the program had made.
-        epochs: the same of each check, by its number; None before the first release.
+        releases: whether the access itself tells others of it.
     """
 
     kind: Access
     size: int
     site: int
     acquired: bool = False
-    releases: int = 0
-    epochs: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    releases: bool = False
 
 
 class NotingShadow(Shadow):
     """A shadow in which accesses are noted by NumPy: those of programs that have acquired anything
-    apart from others. A program's later access takes the place of one before a release, which may
-    have told of the earlier one alone."""
+    apart from others."""
 
     def note(
-        self, access: Noting, program: tuple[int, int, int],
+        self, access: Noting, program: Progress,
         addresses: np.ndarray[Any, np.dtype[np.uint64]],
     ) -> dict[int, int]:  # fmt: skip
         """Note an access of a program as compiled kernels do (`codegen.llvm.races`). Returns the
-        words of accesses by other programs of which one of the two writes, each with an address."""
+        words of accesses by other programs that this one does not know, of which one of the two
+        writes, each with an address."""
         size = access.size
         while size < 1 << self._shift:  # smaller than all before
             self._words = [np.repeat(words, 2, axis=0) for words in self._words]
             self._shift -= 1
-        me, met = self.number(program) << SITE_BITS | access.site, dict[int, int]()
+        epoch, met = program.epoch(releases=access.releases), dict[int, int]()
+        me = epoch << EPOCH_SHIFT | program.number << SITE_BITS | access.site
         for (begin, end), words in zip(self._regions, self._words, strict=True):
             inside = addresses[(addresses >= np.uint64(begin)) & (addresses < np.uint64(end))]
             offsets = (inside - np.uint64(begin)).astype(np.int64)
             first, last = offsets >> self._shift, offsets + size - 1 >> self._shift
             for step in range(int((last - first).max(initial=-1)) + 1):
                 rows = np.minimum(first + step, last)
-                for others in _note(words, rows, me, access):
+                for others in _note(words, rows, me, access, program):
                     found, places = np.unique(others, return_index=True)
                     for word, place in zip(found.tolist(), places.tolist(), strict=True):
                         if word:
@@ -94,46 +135,32 @@ class NotingShadow(Shadow):
                 return int(inside[wrong.any(axis=1)][0])
         return None
 
-    def number(self, program: tuple[int, int, int]) -> int:
-        """The number of a program in the grid, from 1."""
-        nx, ny, _ = self._grid
-        return program[0] + nx * (program[1] + ny * program[2]) + 1
 
-
-def _note(words: Any, rows: Any, me: int, access: Noting) -> list[Any]:
+def _note(words: Any, rows: Any, me: int, access: Noting, program: Progress) -> list[Any]:
     """Note an access of some granules. Returns words of other programs that are in the way, 0
     where none is."""
     kind, own = access.kind, WORDS if access.acquired else 0
+    column = own + (0 if kind.writes else READS)
+    mine = me | (ATOMIC if kind.is_atomic else 0)
 
-    def foreign(old: Any) -> Any:
-        return (old != 0) & (((old ^ me) & NUMBER) >> SITE_BITS != 0)
+    def free(old: Any, new: Any) -> Any:
+        """True where a word may take the place of another one."""
+        atomic, plain = old & ATOMIC != 0, new & ATOMIC == 0
+        return (old == 0) | (atomic & plain) | (program.knows(old) & (atomic | plain))
 
-    def replaced(old: Any, word: int) -> Any:
-        """True where a word takes the place of the program's own, or of an atomic one."""
-        found = old == 0
-        if not word & ATOMIC:
-            found |= old & ATOMIC != 0
-        if access.epochs is not None:
-            older = access.epochs[old & (1 << SITE_BITS) - 1] < access.releases
-            found |= older & ((old & ATOMIC != 0) | (word & ATOMIC == 0))
-        return found & ((old == 0) | ~foreign(old))
-
-    def claim(column: int, word: int) -> None:
-        first, second = words[rows, own + column], words[rows, own + column + 1]
-        moved = (word & ATOMIC == 0) & (first & ATOMIC != 0) & foreign(first)
-        words[rows, own + column] = np.where(replaced(first, word) | moved, word, first)
-        over = replaced(second, word) | ((second & ATOMIC != 0) & (word & ATOMIC == 0) & ~moved)
-        behind = np.where(moved, first, word)
-        words[rows, own + column + 1] = np.where(foreign(first) & over, behind, second)
-
-    atomic, writes = kind.is_atomic, kind.writes
-    claim(0 if writes else READS, me | (ATOMIC if atomic else 0))
+    first, second = words[rows, column], words[rows, column + 1]
+    done = free(first, mine)
+    moved = done & (first & ATOMIC != 0) & (not kind.is_atomic) & ~program.knows(first)
+    late = ~done & ((first ^ me) >> SITE_BITS & (1 << ORDER_SHIFT - SITE_BITS) - 1 != 0)
+    behind = np.where(moved, first, mine)
+    words[rows, column] = np.where(done, mine, first)
+    words[rows, column + 1] = np.where((moved | late) & free(second, behind), behind, second)
     found: list[Any] = []
     for column in range(words.shape[1]):
-        if column % WORDS < READS or writes:
+        if column % WORDS < READS or kind.writes:
             old = words[rows, column]
-            other = foreign(old)
-            if atomic:
+            other = (old != 0) & ~program.knows(old)
+            if kind.is_atomic:
                 other &= old & ATOMIC == 0
             found.append(np.where(other, old, 0))
     return found
@@ -154,65 +181,83 @@ class Meeting:
     address: int
 
 
-@dataclass
-class Progress:
-    """The operations that a program has made by which programs order themselves."""
-
-    acquired: bool = False
-    releases: int = 0
-
-
 class Ordering:
-    """The meetings of a launch's programs, and what these do to order themselves.
-
-    A site of an access tells how many releases its program had made (`epoch`), and whether it had
-    acquired anything (`before`).
-    """
+    """The order that programs of a launch make for themselves; the first two accesses without."""
 
     def __init__(self) -> None:
-        self._programs: defaultdict[int, Progress] = defaultdict(Progress)
-        self._meetings: dict[tuple[Any, ...], Meeting] = {}
-        self.acquire: Site | None = None
-        self.volatile = False
+        self._programs: dict[int, Progress] = {}
+        self._places: dict[int, Known] = {}
+        """The epochs that releases have told, by the place, two bytes, of an atomic operation."""
+        self._meeting: Meeting | None = None
+        self.volatile: Site | None = None
 
     def of(self, program: int) -> Progress:
         """The progress of a program."""
-        return self._programs[program]
+        return self._programs.setdefault(program, Progress(program))
+
+    def release(self, program: Progress, places: Iterable[int]) -> None:
+        """A program tells others at these places how far it is."""
+        program.told, program.busy = program.epoch(releases=True), False
+        mine, joined = {**program.known, program.number: program.told}, dict[int, Known]()
+        for place in places:
+            old = self._places.get(place, _NOTHING)
+            if id(old) not in joined:
+                joined[id(old)] = _later(old, mine)
+            self._places[place] = joined[id(old)]
+
+    def told(self, places: Iterable[int]) -> list[Known]:
+        """The epochs that releases have told at these places so far."""
+        found = {id(known): known for p in places if (known := self._places.get(p))}
+        return list(found.values())
 
     def met(self, meeting: Meeting) -> None:
         """Two programs have met."""
-        if len(self._meetings) < _MEETINGS:
-            self._meetings.setdefault((meeting.sites, meeting.programs), meeting)
+        self._meeting = self._meeting or meeting
 
-    def order(self, site: Site, program: int) -> Order:
-        """The `Order` of an access of a program."""
-        later = self._programs[program].releases > site["epoch"]
+    def order(self, word: int, site: Site) -> Order:
+        """The `Order` of the access that a word names, which has this site."""
+        told = self._programs[(word & NUMBER) >> SITE_BITS].told
         before = Order.BEFORE if site["before"] else Order(0)
-        return before | (Order.LATER if later else Order(0))
+        return before | (Order.LATER if told >= epoch_of(word) else Order(0))
 
     @property
     def all(self) -> Order:
         """The `Order` that some program has made for itself."""
-        if self.volatile:
+        if self.volatile is not None:
             return Order.BEFORE | Order.LATER
         programs = self._programs.values()
         before = Order.BEFORE if any(p.acquired for p in programs) else Order(0)
-        return before | (Order.LATER if any(p.releases for p in programs) else Order(0))
+        return before | (Order.LATER if any(p.told for p in programs) else Order(0))
 
-    def race(self, sites: Sequence[Site]) -> tuple[Meeting | None, bool]:
-        """The first meeting that has no order; and whether there is one that may have one."""
-        ordered = False
-        for meeting in self._meetings.values():
-            orders_of = [
-                self.order(sites[site], n)
-                for site, n in zip(meeting.sites, meeting.programs, strict=True)
-            ]
-            if self.volatile or may_be_ordered(*orders_of):
-                ordered = True
-            else:
-                return meeting, ordered
-        return None, ordered
+    @property
+    def race(self) -> Meeting | None:
+        """The first two accesses without order; None where any store may order programs."""
+        return None if self.volatile is not None else self._meeting
+
+    @property
+    def unreported(self) -> bool:
+        """True if programs have met where any store may order them."""
+        return self.volatile is not None and self._meeting is not None
 
 
-_MEETINGS = 1 << 14
-"""The most that are kept."""
+_NOTHING: Known = {}
+
+
+def _later(one: Known, other: Known) -> Known:
+    """All that either knows."""
+    if all(other.get(number, 0) >= epoch for number, epoch in one.items()):
+        return other
+    return {n: max(one.get(n, 0), other.get(n, 0)) for n in {*one, *other}}
+
+
+def acquire(program: Progress, told: Iterable[Known]) -> None:
+    """A program learns what others have told it."""
+    program.acquired = True
+    for known in told:
+        program.known = _later(program.known, known)
+
+
+def places_of(addresses: np.ndarray[Any, np.dtype[np.uint64]], size: int) -> list[int]:
+    """The places, of two bytes, of atomic operations of `size` bytes."""
+    starts = np.unique(addresses >> np.uint64(1)).tolist()
+    return sorted({start + step for start in starts for step in range(max(1, size // 2))})

@@ -58,6 +58,7 @@ def sanitizer(
     if "races" in modes:
         races = CheckRaces(sites=sites)
         data["granules"], data["ordering"] = races.granules, races.ordering
+        data["clocks"] = races.clocks
         passes.append(races)
         if on_gpu:
             chip = CheckChipRaces(sites=sites)

@@ -11,9 +11,17 @@ after:
 
 Programs of a grid have no order unless they make one: a program tells others how far it is by an
 atomic write that is not relaxed (a release), and learns how far others are from an atomic operation
-whose result it looks at (an acquire). An access may happen before another program's only if a
-release may follow it there and an acquire may precede the other one here: each check says whether
-that is so for its access (`Order`), and two that neither order allows are reported. Where a
+whose result it looks at (an acquire). In a kernel that has both, programs keep clocks
+(`tritium.sanitize.shadow`), to which these operations add by notes beside them:
+
+      tt.race_order %address, %shadow {acquires = false, size = 4, unit = 4}
+      %old = tt.atomic_rmw exch, acq_rel, gpu, %lock, %zero
+      tt.race_order %address, %shadow {acquires = true, size = 4, unit = 4}
+
+An access that the clock of another program does not know is in the way of that program's. Each
+check also says whether a release may follow its access, and an acquire may come before it
+(`Order`): two that neither order allows need no clocks. Where the place of a release or an acquire
+is not known (assembly), two accesses that some order allows are not reported. Where a
 volatile load is the acquire, any store may be the release; such kernels are left as they are.
 """
 
@@ -24,13 +32,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action, observes
 from tritium.ops.ttir.atomic import MemScope, MemSemantic
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.numeric import PtrToIntOp
-from tritium.ops.ttir.sanitize import Access, Order, RaceCheckOp
+from tritium.ops.ttir.sanitize import Access, Clocking, Order, RaceCheckOp, RaceOrderOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
 from tritium.sanitize.bounds import access_name, accessed, accessed_bytes
@@ -45,6 +54,7 @@ class CheckRaces(Pass):
         sites: filled with a description of each check.
         ordering: filled with a description of an operation by which programs may order accesses,
             which are not reported for that reason.
+        clocks: filled with True where programs keep clocks.
         granules: filled with the number of bytes that are noted together, the size of the smallest
             access; empty where nothing is checked.
     """
@@ -54,43 +64,67 @@ class CheckRaces(Pass):
     sites: list[Site] = field(default_factory=list[Site])
     granules: list[int] = field(default_factory=list[int])
     ordering: list[Site] = field(default_factory=list[Site])
+    clocks: list[bool] = field(default_factory=list[bool])
 
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)
-        acquires = [op for op in kernel.walk() if isinstance(op, Op) and orders(op, used=_used(op))]
-        volatile = next((op for op in acquires if not op.changes_memory), None)
+        ops = [op for op in kernel.walk() if isinstance(op, Op)]
+        acquires = [op for op in ops if orders(op, used=_used(op))]
+        volatile = next((op for op in acquires if is_volatile(op)), None)
         if volatile is not None:
             self.ordering.append(site_of(volatile, "races", access=access_name(volatile)))
             return False
-        found = [
-            (op, pointer) for op in kernel.walk() if isinstance(op, Op) for pointer in accessed(op)
-        ]
+        found = [(op, pointer) for op in ops for pointer in accessed(op)]
         if not any(access_of(op).writes for op, _ in found):
             return False
-        self._insert(kernel, found, acquires)
+        self._insert(kernel, found, acquires, [op for op in ops if releases(op)])
         return True
 
     def _insert(
-        self, kernel: FuncOp, found: list[tuple[Any, Any]], acquires: list[Op]
-    ) -> None:
+        self, kernel: FuncOp, found: list[tuple[Op, SSAValue]], acquires: list[Op],
+        releasing: list[Op],
+    ) -> None:  # fmt: skip
         (shadow,) = add_arguments(kernel, ("shadow",))
         orders_of = {op: _order(op) for op, _ in found}
         orders = sum(1 << order for order in {int(order) for order in orders_of.values()})
+        clocks = False
         if acquires and _some_ordered(orders_of):
-            op = acquires[0]
-            self.ordering.append(site_of(op, "races", access=access_of(op).words))
+            clocks = all(accessed(op) for op in (*acquires, *releasing))
+            if clocks:
+                self.clocks.append(True)
+            else:
+                op = acquires[0]
+                self.ordering.append(site_of(op, "races", access=access_name(op)))
+        ordering = {op: (op in releasing, op in acquires) for op in (*acquires, *releasing)}
+        sizes = [accessed_bytes(pointer) for op, pointer in found if op in ordering]
         for op, pointer in found:
             at, size = Builder(op), accessed_bytes(pointer)
-            mask = op.mask if "mask" in op.operand_names() else None
-            address = at.value(PtrToIntOp, pointer)
-            if mask is not None:
-                address = at.chosen(mask, address, at.constant(0, address))
+            address = _address(at, op, pointer)
             site = len(self.sites)
+            first, last = ordering.get(op, (False, False)) if clocks else (False, False)
+            clocking = Clocking.RELEASING if first else Clocking(int(clocks))
             at.make(RaceCheckOp, address, shadow, access=access_of(op), size=size, site=site,
-                    order=int(orders_of[op]), orders=orders)  # fmt: skip
+                    order=int(orders_of[op]), orders=orders, clocking=clocking)  # fmt: skip
             self.sites.append(site_of(op, "races", access=access_of(op).words, size=size,
                                       order=int(orders_of[op])))  # fmt: skip
+            for acquires_here, wanted in ((False, first), (True, last)):
+                if wanted:
+                    at = Builder(op.next_op if acquires_here else op, op.location)
+                    at.make(RaceOrderOp, address, shadow, size=size, unit=min(sizes),
+                            acquires=acquires_here)  # fmt: skip
         self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
+
+
+def _address(at: Builder, op: Any, pointer: SSAValue) -> SSAValue:
+    """The address of an access, as an integer; 0 where it is not made."""
+    mask = op.mask if "mask" in op.operand_names() else None
+    address = at.value(PtrToIntOp, pointer)
+    return address if mask is None else at.chosen(mask, address, at.constant(0, address))
+
+
+def is_volatile(op: Op) -> bool:
+    """True for a load that is no atomic operation."""
+    return not op.changes_memory and not hasattr(op, "sem")
 
 
 def _used(op: Op) -> bool:
@@ -131,11 +165,11 @@ def releases(op: Op) -> bool:
 
 def _some_ordered(orders_of: Mapping[Any, Order]) -> bool:
     """Whether accesses that would else be races may be ordered."""
-    plain = [(a, order) for op, order in orders_of.items()
-             if not (a := access_of(op)).is_atomic]  # fmt: skip
+    accesses = [(access_of(op), order) for op, order in orders_of.items()]
     return any(
-        (a.writes or b.writes) and first & Order.LATER and second & Order.BEFORE
-        for a, first in plain for b, second in plain
+        (a.writes or b.writes) and not (a.is_atomic and b.is_atomic)
+        and first & Order.LATER and second & Order.BEFORE
+        for a, first in accesses for b, second in accesses
     )  # fmt: skip
 
 

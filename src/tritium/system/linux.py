@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import platform
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Literal
 
 _HWCAP = {1: "neon", 8: "lse", 10: "fullfp16", 20: "dotprod", 22: "sve", 23: "fp16fml"}
@@ -16,7 +14,7 @@ _HWCAP2 = {1: "sve2", 13: "i8mm", 14: "bf16"}
 """LLVM's names of features by the bits of the kernel's `asm/hwcap.h` for AArch64."""
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-"""The number of the futex system call, by `platform.machine()`."""
+"""The number of the futex system call, by the machine's name."""
 
 FLAGS = {
     **{name: name for name in ("avx", "avx2", "bmi2", "f16c", "fma", "avx512f", "avx512bw",
@@ -31,7 +29,9 @@ class Linux:
     """Linux (see `System`)."""
 
     own_linker = forks = True
-    crash_reports = platform.machine() in ("x86_64", "aarch64")
+
+    def __init__(self) -> None:
+        self.crash_reports = _machine() in ("x86_64", "aarch64")
 
     @staticmethod
     @functools.cache
@@ -42,7 +42,7 @@ class Linux:
     @property
     def threads(self) -> Literal["linux", "posix"]:
         """`linux` where the number of the futex system call is known, else `posix`."""
-        return "linux" if platform.machine() in FUTEX else "posix"
+        return "linux" if _machine() in FUTEX else "posix"
 
     def native_functions(self) -> dict[str, int]:
         """No addresses: native code finds all C functions by name."""
@@ -55,19 +55,19 @@ class Linux:
     def processor_name(self) -> str:
         """The first CPU's model name in `/proc/cpuinfo`."""
         with suppress(OSError):
-            lines = (x.partition(":") for x in Path("/proc/cpuinfo").read_text().splitlines())
+            lines = (x.partition(":") for x in _text("/proc/cpuinfo").splitlines())
             for key, _, value in lines:
                 if key.strip() == "model name":
                     return value.strip()
-        return platform.processor() or platform.machine()
+        return _machine()
 
     def processor_flags(self) -> list[str]:
         """The flags of the first CPU in `/proc/cpuinfo` that `FLAGS` names, by LLVM's names; on
         AArch64 `arm_features`."""
-        if platform.machine() == "aarch64":
+        if _machine() == "aarch64":
             return self.arm_features()
         with suppress(OSError):
-            for line in Path("/proc/cpuinfo").read_text().splitlines():
+            for line in _text("/proc/cpuinfo").splitlines():
                 if line.startswith("flags"):
                     words = line.partition(":")[2].split()
                     return [name for name, flag in FLAGS.items() if flag in words]
@@ -113,7 +113,7 @@ class Linux:
         """The smaller of the system's free memory and the control group's."""
         found: list[int] = []
         with suppress(OSError, ValueError, IndexError):
-            text = Path("/proc/meminfo").read_text()
+            text = _text("/proc/meminfo")
             line = next((x for x in text.splitlines() if x.startswith("MemAvailable:")), "")
             found.append(int(line.split()[1]) << 10)
         files = (
@@ -122,14 +122,14 @@ class Linux:
         )
         for limit, used in files:
             with suppress(OSError, ValueError):  # "max", or another kind of control groups
-                total = int(Path("/sys/fs/cgroup", limit).read_text())
-                found.append(max(total - int(Path("/sys/fs/cgroup", used).read_text()), 0))
+                total = int(_text(f"/sys/fs/cgroup/{limit}"))
+                found.append(max(total - int(_text(f"/sys/fs/cgroup/{used}")), 0))
         return min(found, default=None)
 
     def loaded_files(self) -> list[str]:
         """The paths in `/proc/self/maps`."""
         with suppress(OSError):
-            lines = Path("/proc/self/maps").read_text().splitlines()
+            lines = _text("/proc/self/maps").splitlines()
             return list(dict.fromkeys(x[x.index("/") :] for x in lines if "/" in x))
         return []
 
@@ -165,6 +165,16 @@ class Linux:
     def file_without_name(self, name: str) -> int:
         """A file in memory."""
         return os.memfd_create(name[:200])
+
+
+def _machine() -> str:
+    return os.uname().machine
+
+
+def _text(path: str) -> str:
+    # Not by `pathlib`, which takes longer to import than all else here.
+    with open(path) as file:
+        return file.read()
 
 
 def _first_line(path: str) -> str:

@@ -10,7 +10,7 @@ from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.codegen.gpu.shape import axis_layout
 from tritium.codegen.gpu.types import GPU
-from tritium.codegen.llvm.races import note, report_of
+from tritium.codegen.llvm.races import end_epoch, note, note_order, report_of
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -18,7 +18,7 @@ from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.ops.ttir.debug import AssertOp, PrintOp
 from tritium.ops.ttir.profile import RecordOp
-from tritium.ops.ttir.sanitize import RaceCheckOp, ReportOp
+from tritium.ops.ttir.sanitize import RaceCheckOp, RaceOrderOp, ReportOp
 from tritium.sanitize.report import offset
 from tritium.sanitize.ring import HEAD_BYTES, RECORD
 
@@ -105,19 +105,54 @@ def report(c: Context, op: Any) -> None:
 @lowers(GPU, RaceCheckOp)
 def race_check(c: Context, op: Any) -> None:
     """Note each access in the shadow memory, by one of the threads that hold the element."""
-    f, (shadow,) = c.f, c.tile(op.shadow)
-    addresses = c.tile(op.address)
-    registers, owner = [0], c.first
-    if ir.shape_of(op.address.type):
-        layout = layout_of(op.address.type)
-        registers, owner = distinct_registers(layout), c.owner(layout, of_program=True)
-    number = f.op("add", f.cast("zext", program_number(c), "i64"), const("i64", 1))
-    for address in (addresses[register] for register in registers):
-        accessed = f.icmp("ne", address, const("i64", 0))
-        with f.when(accessed if owner is None else f.op("and", owner, accessed), "note", "noted"):
+    f, (shadow,), number = c.f, c.tile(op.shadow), _number(c)
+    addresses, owner = _addresses(c, op)
+    for address in addresses:
+        with f.when(_is_made(c, address, owner), "note", "noted"):
             fine = note(f, op, shadow, address, number)
             with f.when(f.op("xor", fine, const("i1", True)), "race", "fine"):
                 write_report(c, report_of(f, shadow), op.site, address)
+
+
+@lowers(GPU, RaceOrderOp)
+def race_order(c: Context, op: Any) -> None:
+    """Note an atomic operation that orders programs: one of an element by all threads, which share
+    its lanes, those of a tile each by one of the threads that hold the element. What other threads
+    note comes before, or behind."""
+    f, (shadow,), number = c.f, c.tile(op.shadow), _number(c)
+    addresses, owner = _addresses(c, op)
+    part = const("i32", 0), const("i32", 1)
+    if not ir.shape_of(op.address.type):
+        owner, part = None, (c.thread, c.i32(c.num_warps << c.lane_bits))
+    c.synchronize()
+    for address in addresses:
+        with f.when(_is_made(c, address, owner), "order", "ordered"):
+            note_order(f, op, shadow, address, number, part, alone=False)
+    c.synchronize()
+    if not op.acquires:
+        with f.when(c.first, "end", "ended"):
+            end_epoch(f, shadow, number)
+        c.synchronize()
+
+
+def _number(c: Context) -> Value:
+    """The number of the program in the grid, from 1."""
+    return c.f.op("add", c.f.cast("zext", program_number(c), "i64"), const("i64", 1))
+
+
+def _addresses(c: Context, op: Any) -> tuple[list[Value], Value | None]:
+    """The addresses that this thread holds, and whether it acts for those that do (None: it
+    does)."""
+    addresses = c.tile(op.address)
+    if not ir.shape_of(op.address.type):
+        return [addresses[0]], c.first
+    layout = layout_of(op.address.type)
+    return [addresses[r] for r in distinct_registers(layout)], c.owner(layout, of_program=True)
+
+
+def _is_made(c: Context, address: Value, owner: Value | None) -> Value:
+    accessed = c.f.icmp("ne", address, const("i64", 0))
+    return accessed if owner is None else c.f.op("and", owner, accessed)
 
 
 def write_report(c: Context, address: Value, site: int, detail: Value) -> None:

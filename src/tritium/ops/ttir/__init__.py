@@ -67,6 +67,7 @@ from tritium.ops.ttir.reduction import ReduceReturnOp as ReduceReturnOp
 from tritium.ops.ttir.reduction import ScanOp as ScanOp
 from tritium.ops.ttir.reduction import ScanReturnOp as ScanReturnOp
 from tritium.ops.ttir.sanitize import RaceCheckOp as RaceCheckOp
+from tritium.ops.ttir.sanitize import RaceOrderOp as RaceOrderOp
 from tritium.ops.ttir.sanitize import ReportOp as ReportOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp as SanitizerCheckOp
 from tritium.ops.ttir.shape import BroadcastOp as BroadcastOp

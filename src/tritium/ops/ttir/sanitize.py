@@ -12,7 +12,7 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import HOST, opaque, waits
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import enum_attr, i32_array_attr, i32_attr, operand, optional
+from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, i32_attr, operand, optional
 from tritium.ops.memory import Context, EvaluationError
 
 
@@ -86,12 +86,19 @@ class Order(IntFlag):
     LATER = 2
 
 
+class Clocking(IntEnum):
+    """Relation of an access to the clocks of programs (`tritium.sanitize.shadow`): the kernel keeps
+    none, the access is noted by the program's clock, or is itself what tells others of it."""
+
+    NONE, NOTED, RELEASING = range(3)
+
+
 class RaceCheckOp(Op):
     """Note that the program accesses `size` bytes at each address that is not 0. Report check
     number `site` and leave the program where another program has accessed them, too, and one of the
-    two has written. Two atomic accesses are no fault, nor are two that the programs may have
-    ordered: something after the one (`Order.LATER`), which something before the other (`BEFORE`)
-    has seen.
+    two has written. Two atomic accesses are no fault, nor is an access that the program knows of by
+    its clock. Without clocks, two are none that the programs may have ordered: something after the
+    one (`Order.LATER`), which something before the other (`BEFORE`) has seen.
 
     `shadow` is the address of what was noted (`tritium.sanitize.shadow`), apart for each `Order`
     that accesses of the kernel have: `orders` has the bit of each.
@@ -108,14 +115,45 @@ class RaceCheckOp(Op):
     site = i32_attr()
     order = i32_attr()
     orders = i32_attr()
+    clocking = enum_attr(Clocking)
 
     @classmethod
     def infer(cls, address: ir.Type, shadow: ir.Type, **attrs: Any) -> None:
-        if ir.element_type(address) != ir.i64 or shadow != ir.i64:
-            raise OpError(f"{cls.name}: operands are {describe(address, shadow)}; i64, i64")
+        _check_noted(cls.name, address, shadow)
 
     def evaluate(self, context: Context, address: Any, shadow: Any) -> None:
         """Nothing is noted: programs run one after the other."""
+
+
+class RaceOrderOp(Op):
+    """Note that an atomic operation of `size` bytes at each address that is not 0 orders programs.
+    It stands before one that tells others how far the program is, and behind one that tells the
+    program how far others are (`acquires`). Clocks are kept for every `unit` bytes.
+
+    `shadow`: as of `RaceCheckOp`.
+    """
+
+    name = "tt.race_order"
+    effects = (waits(HOST),)
+    syntax = "$address, $shadow attrs : type(address)"
+    takes_any_layout = True
+    address = operand()
+    shadow = operand()
+    size = i32_attr()
+    unit = i32_attr()
+    acquires = bool_attr()
+
+    @classmethod
+    def infer(cls, address: ir.Type, shadow: ir.Type, **attrs: Any) -> None:
+        _check_noted(cls.name, address, shadow)
+
+    def evaluate(self, context: Context, address: Any, shadow: Any) -> None:
+        """Nothing is noted: programs run one after the other."""
+
+
+def _check_noted(name: str, address: ir.Type, shadow: ir.Type) -> None:
+    if ir.element_type(address) != ir.i64 or shadow != ir.i64:
+        raise OpError(f"{name}: operands are {describe(address, shadow)}; i64, i64")
 
 
 class ReportOp(Op):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from tritium.profiler.hooks.hook import Hook, HookManager
+from tritium.profiler.metric import is_metric, metrics_of
 from tritium.profiler.registry import Session, sessions
 from tritium.profiler.state import COMPUTE_METADATA_SCOPE_NAME as COMPUTE_METADATA_SCOPE_NAME
 from tritium.profiler.state import metadata_state
-from tritium.profiler.values import is_metric, metrics_of
 
 _RESERVED = ("name", "function", "stream")
 
@@ -23,7 +24,14 @@ class Described(NamedTuple):
 
 
 _described: ContextVar[Described | None] = ContextVar("described", default=None)
-_computing: ContextVar[bool] = ContextVar("computing", default=False)
+in_hook: ContextVar[bool] = ContextVar("in_hook", default=False)
+"""True while `launch_metadata` is computed."""
+enabled: ContextVar[bool] = ContextVar("enabled", default=False)
+"""True in a launch that is described."""
+id: ContextVar[int | None] = ContextVar("id", default=None)
+op_name: ContextVar[str | None] = ContextVar("op_name", default=None)
+"""The number, which no other launch has, and the name of the last one that was described."""
+_numbers = itertools.count()
 
 
 class LaunchHook(Hook):
@@ -50,13 +58,14 @@ class LaunchHook(Hook):
         return self._exclude is None or not self._exclude.match(name)
 
     def enter(self, metadata: Any) -> None:
-        if _computing.get():  # a kernel that launch_metadata launches
+        if in_hook.get():  # a kernel that launch_metadata launches
             return
         _described.set(None)  # of a launch that failed
+        enabled.set(False)
         raw = str(metadata.data.get("name"))
         if not self._wants(raw):
             return
-        _computing.set(True)
+        in_hook.set(True)
         try:
             with metadata_state(raw):
                 known = dict(metadata.get())
@@ -64,19 +73,26 @@ class LaunchHook(Hook):
                 given = {n: v for n, v in known.items() if n not in _RESERVED and is_metric(v)}
                 metrics = metrics_of(given, f"launch_metadata of {raw}")
         finally:
-            _computing.set(False)
-        _described.set(Described(name, metrics) if self._wants(name) else Described(raw, {}))
+            in_hook.set(False)
+        if self._wants(name):
+            id.set(next(_numbers))
+            op_name.set(name)
+            enabled.set(True)
+            _described.set(Described(name, metrics))
+        else:
+            _described.set(Described(raw, {}))
 
     def exit(self, metadata: Any) -> None:
-        if not _computing.get():
+        if not in_hook.get():
             _described.set(None)
+            enabled.set(False)
 
 
 def described(session: Session) -> Described | None:
     """The description of the launch that is under way, where a session has the hook active."""
     for number, other in sessions.items():
         if other is session and HookManager.session_hooks[number].get(LaunchHook()):
-            return None if _computing.get() else _described.get()
+            return None if in_hook.get() else _described.get()
     return None
 
 

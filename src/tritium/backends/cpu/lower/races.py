@@ -8,10 +8,10 @@ from tritium.backends.cpu.lower.atomics.operations import element
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.debug import leave_unless
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.codegen.llvm.races import i64, note
+from tritium.codegen.llvm.races import end_epoch, i64, note, note_order
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
-from tritium.ops.ttir.sanitize import RaceCheckOp
+from tritium.ops.ttir.sanitize import RaceCheckOp, RaceOrderOp
 from tritium.sanitize.launch import PREFIX
 
 
@@ -26,6 +26,21 @@ def check_scalar(c: Context, op: Any, address: Value, shadow: Value) -> tuple[()
     with f.when(f.icmp("ne", address, i64(0)), "check", "unchecked"):
         fine = note(f, op, shadow, address, _number(c))
         leave_unless(c, fine, f"{PREFIX}{op.site}", address)
+    return ()
+
+
+@lowers("cpu.scalarized", RaceOrderOp)
+def order_element(e: Emitter, op: Any, at: At) -> None:
+    order_scalar(e.context, op, element(e, op.address, at), element(e, op.shadow, at))
+
+
+@lowers("cpu.scalar", RaceOrderOp)
+def order_scalar(c: Context, op: Any, address: Value, shadow: Value) -> tuple[()]:
+    f, number = c.f, _number(c)
+    with f.when(f.icmp("ne", address, i64(0)), "order", "ordered"):
+        note_order(f, op, shadow, address, number, alone=True)
+        if not op.acquires:
+            end_epoch(f, shadow, number)
     return ()
 
 

@@ -7,7 +7,8 @@ from numbers import Number
 from typing import Any, cast
 
 _INTEGRAL = ("bytes",)
-_REAL = ("flops", "flops8", "flops16", "flops32", "flops64")
+FLOPS_WIDTHS = (8, 16, 32, 64)
+_REAL = ("flops", *(f"flops{width}" for width in FLOPS_WIDTHS))
 
 
 def metrics_of(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -16,6 +17,12 @@ def metrics_of(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{where}: metrics is {given!r:.80}; a dict of numbers is required")
     return {str(name): _value(name, value, where) for name, value in given.items()}
+
+
+def transform_tensor_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metrics that are known, and those that a device adds later: none, as tensors are read at
+    once. Raises as `metrics_of`."""
+    return metrics_of(metrics, "transform_tensor_metrics"), {}
 
 
 def is_metric(value: Any) -> bool:
