@@ -74,9 +74,9 @@ def paged_attention_op(
     padded = max(1 if q.device.type == "cpu" else 16, power_of_two(group))
     with on("paged_attention", "q", q):
         kernels.paged_part[(batch * kv_heads * splits,)](
-            q, k_pages, v_pages, table, lengths.contiguous(), acc, lse, scale, page, kv_heads,
+            q, k_pages, v_pages, table, lengths.contiguous(), acc, lse, scale, kv_heads,
             left, *q.stride()[:2], *k_pages.stride()[:3], *v_pages.stride()[:3], table.stride(0),
-            GROUP=group, GROUP_P=padded, SPLITS=splits,
+            PAGE=page, GROUP=group, GROUP_P=padded, SPLITS=splits,
             LEFT=left != UNLIMITED, D=d, DV=dv, DP=max(16, power_of_two(d)), DVP=dvp,
             BLOCK_N=block, STAGES=stages, num_warps=warps,
         )  # fmt: skip

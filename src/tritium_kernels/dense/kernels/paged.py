@@ -10,10 +10,19 @@ from tritium_kernels.dense.kernels.softmax import finite_or_zero
 
 
 @tritium.jit
+def page_numbers(table_ptr, start, end, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The pages of the keys from `start` on. They are read a step before those keys are, whose
+    copies do not wait for them then."""
+    keys = start + tl.arange(0, BLOCK_N)
+    return tl.load(table_ptr + keys // PAGE, mask=keys < end, other=0).to(tl.int64)
+
+
+@tritium.jit
 def paged_part(
-    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, acc_ptr, lse_ptr, scale, page, kv_heads, left,
+    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, acc_ptr, lse_ptr, scale, kv_heads, left,
     qb, qh, kp, kl, kh, vp, vl, vh, tb,
-    GROUP: tl.constexpr, GROUP_P: tl.constexpr, SPLITS: tl.constexpr, LEFT: tl.constexpr,
+    PAGE: tl.constexpr, GROUP: tl.constexpr, GROUP_P: tl.constexpr, SPLITS: tl.constexpr,
+    LEFT: tl.constexpr,
     D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
     BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -36,11 +45,12 @@ def paged_part(
     acc = tl.zeros((GROUP_P, DVP), tl.float32)
     total = tl.zeros((GROUP_P,), tl.float32)
     largest = tl.full((GROUP_P,), float("-inf"), tl.float32)
+    table_ptr += b * tb
+    number = page_numbers(table_ptr, begin, end, PAGE, BLOCK_N)
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         keys = start + tl.arange(0, BLOCK_N)
         seen = keys < end
-        number = tl.load(table_ptr + b * tb + keys // page, mask=seen, other=0).to(tl.int64)
-        row = (keys % page).to(tl.int64)
+        row = (keys % PAGE).to(tl.int64)
         places = k_ptr + (number * kp + row * kl + kv * kh)[:, None] + c[None, :]
         k = tl.load(places, mask=seen[:, None] & (c[None, :] < D), other=0.0)
         scores = tl.dot(q, k.T, input_precision="ieee") * (scale * LOG2E)
@@ -54,6 +64,7 @@ def paged_part(
         v = tl.load(places, mask=seen[:, None] & (cv[None, :] < DV), other=0.0)
         acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision="ieee")
         largest = more
+        number = page_numbers(table_ptr, start + BLOCK_N, end, PAGE, BLOCK_N)
     acc = acc / tl.where(total == 0, 1.0, total)[:, None]
     part = (b * kv_heads * GROUP + heads) * SPLITS + split
     inside = (member[:, None] < GROUP) & (cv[None, :] < DV)
