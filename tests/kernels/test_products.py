@@ -45,7 +45,7 @@ WAYS = (
     {"split_k": 2}, {"is_persistent": True},
     pytest.param({"is_persistent": True, "split_k": 3, "block_k": 32}, marks=SLOW),
     pytest.param({"group_m": 3, "xcd_swizzle": 4, "block_m": 16, "block_n": 16}, marks=SLOW),
-    pytest.param({"epilogue_subtile": 2}, marks=SLOW),
+    pytest.param({"epilogue_subtile": 2}, marks=SLOW), {"epilogue_subtile": 4},
 )  # fmt: skip
 
 
@@ -107,6 +107,87 @@ def test_slices_of_k(forced, parts: int):
     a, b = normal(24, 75), normal(75, 40)
     y = matmul(a, b, None, b_ragged_metadata=ragged, precision_config=EXACT)
     close(y, matmul_torch(a.double(), b, None, b_ragged_metadata=ragged), scale=8)
+
+
+def filled_up(x, sizes, axis: int, divisor: int):
+    """(slices of x, each filled up with ones, their metadata)."""
+    parts, whole = x.split(sizes, axis), slices(*sizes)
+    room = [-(-size // divisor) * divisor for size in sizes]
+    made = x.new_ones((*x.shape[:axis], sum(room), *x.shape[axis + 1 :]))
+    firsts = [sum(room[:i]) for i in range(len(room) + 1)]
+    for part, first in zip(parts, firsts, strict=False):
+        made.narrow(axis, first, part.shape[axis]).copy_(part)
+    offsets = torch.tensor(firsts, dtype=torch.int32, device=place())
+    return made, replace(whole, slice_offs=offsets, slice_sizes_divisibility=divisor)
+
+
+def of_slices(a, b, sizes):
+    """The product of each slice of k."""
+    pairs = zip(a.double().split(sizes, 1), b.double().split(sizes, 0), strict=True)
+    return torch.stack([x @ y for x, y in pairs])
+
+
+@pytest.mark.parametrize("which", ["a", pytest.param("b", marks=SLOW), "ab"])
+def test_slices_of_k_filled_up(which: str):
+    """Slices of a and of b begin at different places; what they are filled up with has no part."""
+    sizes = [5, 0, 70]
+    a, b = normal(24, 75), normal(75, 40)
+    right, of_a, of_b = of_slices(a, b, sizes), slices(*sizes), slices(*sizes)
+    if "a" in which:
+        a, of_a = filled_up(a, sizes, 1, 64)
+    if "b" in which:
+        b, of_b = filled_up(b, sizes, 0, 32)
+    close(matmul(a, b, None, of_a, of_b, precision_config=EXACT), right, scale=8)
+    close(matmul_torch(a.double(), b, None, of_a, of_b), right)
+
+
+@pytest.mark.parametrize(
+    "layout", [None, pytest.param(layouts.HopperMXValueLayout(-2), marks=SLOW)]
+)
+def test_scaled_slices_of_k(layout):
+    """b in FP4: a slice ends within a byte and a block."""
+    sizes = [27, 0, 70]
+    a, b = normal(24, 97, dtype=torch.bfloat16), normal(97, 128)
+    padded, of_b = filled_up(b, sizes, 0, 128)
+    values, scales = downcast_to_mxfp(padded, torch.uint8, 0)
+    numbers = upcast_from_mxfp_torch(values, scales, torch.float32, 0)
+    kept = torch.cat([numbers[i : i + n] for i, n in zip(of_b.slice_offs.tolist(), sizes,
+                                                         strict=False)])  # fmt: skip
+    w = wrap_torch_tensor(values, FP4)
+    if layout is not None:
+        w = convert_layout(w, layout)
+        scales = convert_layout(wrap_torch_tensor(scales), layouts.HopperMXScaleLayout(-2))
+    config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+    y = matmul(a, w, None, slices(*sizes), of_b, precision_config=config)
+    close(y, of_slices(a, kept, sizes), scale=8)
+    with pytest.raises(ArgumentError, match="slice_sizes_divisibility None; accepted: slices that"):
+        matmul(a, w, None, slices(*sizes), replace(of_b, slice_sizes_divisibility=None),
+               precision_config=config)  # fmt: skip
+
+
+def test_parts_and_a_given_result():
+    """Rows of no slice stay as they are, where the sum over k is divided too."""
+    whole = slices(5, 9, 30, 2)
+    ragged = remap_ragged_tensor_metadata(whole, torch.tensor([-1, 1, -1, 0], device=place()))
+    x, w, c = normal(46, 33), normal(2, 33, 40), normal(46, 40)
+    right = c.double()
+    right[5:14], right[44:] = x[5:14].double() @ w[1].double(), x[44:].double() @ w[0].double()
+    with prescribed({"split_k": 2}):
+        assert matmul(x, w, None, ragged, precision_config=EXACT, c=c) is c
+    close(c, right, scale=8)
+
+
+def test_weights_packed_across():
+    """Bytes of FP4 that hold two columns."""
+    x, numbers = normal(17, 64, dtype=torch.bfloat16), normal(2, 64, 40)
+    along, scales = downcast_to_mxfp(numbers, torch.uint8, 1)
+    codes = torch.stack([along & 15, along >> 4], 2).flatten(1, 2)
+    across = wrap_torch_tensor(codes[..., ::2] | codes[..., 1::2] << 4, FP4)
+    config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+    right = upcast_from_mxfp_torch(along, scales, torch.float32, 1).double()
+    y = matmul(x, across, None, slices(9, 8), precision_config=config)
+    close(y, torch.cat([x[:9].double() @ right[0], x[9:].double() @ right[1]]), scale=4)
+    close(matmul_torch(x, across, None, slices(9, 8), precision_config=config), y.double(), scale=4)
 
 
 @pytest.mark.slow
@@ -195,10 +276,10 @@ def test_flexpoint(way):
     assert checksum.item() != 0 and y.dtype == kind
     stored = (right / 512).clamp(-448, 448).float()
     assert torch.equal(y.float(), stored.to(kind).float())
-    reference = matmul_torch(a.view(torch.uint8), b, None, precision_config=replace(
-        config, out_dtype=torch.float64
-    ))  # fmt: skip
-    close(reference, right)
+    before = actual.clone()
+    reference = matmul_torch(a.view(torch.uint8), b, None, precision_config=config)
+    close(reference, right / 512)
+    close(actual, before.double())
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ class FnName(Enum):
 
     QUANTIZE_MXFP8 = auto()
     QUANTIZE_MXFP4 = auto()
+    QUANTIZE_NVFP4 = auto()
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class FlexCtx:
 _NO_FLEX = FlexCtx()
 
 
-@dataclass(frozen=True)
+@dataclass
 class PrecisionConfig:
     """The forms in which numbers are read, multiplied and stored.
 
@@ -85,8 +86,10 @@ class PrecisionConfig:
         c_mx_scale: where scales of the result go, of blocks of its columns: torch's tensor, or a
             `Tensor` in the layout `BlackwellActMXScaleLayout`. The result is divided by
             `flex_ctx.out_data.expected_scale` before.
-        a_microblock_size, b_microblock_size, c_microblock_size: 32 for E8M0, 16 for float8_e4m3fn.
-        c_value_pack_factor: elements of the result in a byte: 2 for e2m1.
+        a_microblock_size, b_microblock_size, c_microblock_size: 32 for E8M0, 16 for float8_e4m3fn;
+            None: that.
+        c_value_pack_factor: elements of the result in a byte: 2 for e2m1. An epilogue with the name
+            of a function that packs them says so too.
         out_dtype: of the result; a's if not given, bfloat16 where a is of 8 bits or fewer.
         intermediate_out_dtype: of the parts of a divided sum; None: float32.
         enforce_bitwise_invariance: a row's result does not depend on how many rows there are.
@@ -99,11 +102,11 @@ class PrecisionConfig:
     flexpoint_saturate_inf: bool = False
     report_quantization_err_fn: Callable[[Tensor, Tensor], Any] | None = None
     a_mx_scale: Any = None
-    a_microblock_size: int = 32
+    a_microblock_size: int | None = None
     b_mx_scale: Any = None
-    b_microblock_size: int = 32
+    b_microblock_size: int | None = None
     c_mx_scale: Any = None
-    c_microblock_size: int = 32
+    c_microblock_size: int | None = None
     c_value_pack_factor: int = 1
     out_dtype: torch.dtype | None = None
     intermediate_out_dtype: torch.dtype | None = None
