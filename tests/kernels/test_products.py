@@ -137,8 +137,20 @@ def test_slices_of_k_filled_up(which: str):
         a, of_a = filled_up(a, sizes, 1, 64)
     if "b" in which:
         b, of_b = filled_up(b, sizes, 0, 32)
-    close(matmul(a, b, None, of_a, of_b, precision_config=EXACT), right, scale=8)
-    close(matmul_torch(a.double(), b, None, of_a, of_b), right)
+    a.requires_grad_()
+    y = matmul(a, b.requires_grad_(), None, of_a, of_b, precision_config=EXACT)
+    close(y.detach(), right, scale=8)
+    dy = normal(*y.shape)
+    y.backward(dy)
+    a, da, b, db = a.detach().double(), a.grad, b.detach().double(), b.grad
+    close(matmul_torch(a, b, None, of_a, of_b), right)
+    at = zip(of_a.slice_offs.tolist(), of_b.slice_offs.tolist(), sizes, strict=False)
+    left, below = torch.zeros_like(a), torch.zeros_like(b)
+    for z, (i, j, n) in enumerate(at):
+        left[:, i : i + n] = dy[z].double() @ b[j : j + n].T
+        below[j : j + n] = a[:, i : i + n].T @ dy[z].double()
+    close(da, left, scale=8)
+    close(db, below, scale=8)
 
 
 @pytest.mark.parametrize(
