@@ -193,7 +193,7 @@ def paged_trials() -> Iterator[Trial]:
     q = torch.randn(batch, 32, 128, device="cuda").bfloat16()
     lengths = torch.full((batch,), length, dtype=torch.int32, device="cuda")
 
-    def measure(blocks: tuple[int, int, int]) -> float:
+    def measure(blocks: tuple[int, int, int, int]) -> float:
         kept = paged.BLOCKS.copy()
         paged.BLOCKS.update(dict.fromkeys(kept, blocks))
         try:
@@ -202,9 +202,9 @@ def paged_trials() -> Iterator[Trial]:
         finally:
             paged.BLOCKS.update(kept)
 
-    for blocks in ((64, 4, 3), (64, 2, 3), (64, 4, 4), (64, 4, 2), (64, 2, 2), (32, 2, 4),
-                   (32, 2, 3), (32, 1, 4), (32, 4, 4), (128, 4, 2)):  # fmt: skip
-        yield ("paged", f"keys, warps, stages = {blocks}", lambda b=blocks: measure(b))
+    for blocks in ((64, 4, 4, 32), (64, 2, 4, 32), (64, 4, 3, 32), (128, 4, 3, 32),
+                   (128, 8, 3, 32), (64, 4, 4, 16), (64, 4, 4, 8), (64, 4, 4, 4)):  # fmt: skip
+        yield ("paged", f"keys, warps, stages, rows = {blocks}", lambda b=blocks: measure(b))
 
 
 def group_trials() -> Iterator[Trial]:
@@ -213,12 +213,13 @@ def group_trials() -> Iterator[Trial]:
         x, dy = (torch.randn(batch, 256, 4096, device="cuda").bfloat16() for _ in range(2))
         w, b = (torch.randn(256, device="cuda").bfloat16() for _ in range(2))
         _, mean, rstd = groups.group_norm_op(x, 32, w, b, 1e-5)
-        for step, warps, stages in ((4096, 4, 3), (4096, 4, 4), (4096, 8, 3), (4096, 8, 4),
-                                    (2048, 4, 4), (2048, 8, 4), (4096, 16, 3)):  # fmt: skip
+        # With more stages fewer programs are under way, whose groups stay in the second-level cache.
+        for step, warps, stages in ((4096, 4, 4), (4096, 4, 7), (4096, 8, 7), (4096, 8, 13),
+                                    (4096, 8, 4), (2048, 4, 13)):  # fmt: skip
             plan = RowPlan(1, step, False, step, warps, 0, stages, True)
             given = (x, w, dy, mean, rstd)
             yield (f"group norm gradients {batch}",
-                   f"step={step}, warps={warps}, stages={stages}",
+                   f"step={step}, warps={2 * warps}, stages={stages}",
                    lambda p=plan, a=given: planned(
                        groups, p, 3 * a[0].nbytes, lambda: groups.group_norm_backward_op(*a)))
 

@@ -288,14 +288,15 @@ def test_gradients_of_norms(rows: int, columns: int, many: int, center: bool) ->
 
 
 def test_paged_attention() -> None:
-    """Copies of keys and values start ahead, at pages whose numbers were loaded before."""
+    """Copies of keys and values start ahead, at pages whose numbers were loaded before. A tile has
+    keys of two heads."""
     rng, lengths, page, d = np.random.default_rng(5), np.array([150, 0, 61], np.int32), 16, 64
     table = rng.permutation(64)[:48].reshape(3, 16).astype(np.int32)
-    pages = [rng.standard_normal((64, page, KV_HEADS, d)).astype(np.float32) for _ in range(2)]
-    q = rng.standard_normal((3, HEADS, d)).astype(np.float32)
+    pages = [rng.standard_normal((64, page, 4, d)).astype(np.float32) for _ in range(2)]
+    q = rng.standard_normal((3, 8, d)).astype(np.float32)
     splits, dims = 2, dict.fromkeys(("D", "DV", "DP", "DVP"), d)
-    acc = aligned(np.zeros((3 * HEADS * splits, d), np.float32))
-    lse = np.zeros(3 * HEADS * splits, np.float32)
+    acc = aligned(np.zeros((3 * 8 * splits, d), np.float32))
+    lse = np.zeros(3 * 8 * splits, np.float32)
     strides = {
         f"{name}{axis}": stride // array.itemsize
         for name, array, axes in (("q", q, "bh"), ("k", pages[0], "plh"), ("v", pages[1], "plh"))
@@ -303,21 +304,24 @@ def test_paged_attention() -> None:
     }
     text = launch(
         paged.paged_part,
-        {**dims, "PAGE": page, "GROUP": HEADS // KV_HEADS, "GROUP_P": 16, "SPLITS": splits,
+        {**dims, "PAGE": page, "GROUP": 2, "ROWS": 16, "HEADS": 2, "SPLITS": splits,
          "LEFT": False, "BLOCK_N": 32, "STAGES": 3},
         {"q_ptr": q, "k_ptr": pages[0], "v_ptr": pages[1], "table_ptr": table,
          "lengths_ptr": lengths, "acc_ptr": acc, "lse_ptr": lse, "scale": d**-0.5,
-         "kv_heads": KV_HEADS, "left": 0, **strides, "tb": table.shape[1]},
-        4, 3 * KV_HEADS * splits,
+         "kv_heads": 4, "left": 0, **strides, "tb": table.shape[1]},
+        4, 3 * 2 * splits,
     )  # fmt: skip
     assert text.count("async_copy_global_to_local") == 6  # of two steps before the loop, and in it
-    parts, weights = acc.reshape(3, HEADS, splits, d), np.exp2(lse.reshape(3, HEADS, splits, 1))
+    parts, weights = acc.reshape(3, 8, splits, d), np.exp2(lse.reshape(3, 8, splits, 1))
     total = weights.sum(2)
     found = (parts * weights).sum(2) / np.where(total == 0, 1, total)
     for i, length in enumerate(lengths):
-        k, v = (p[table[i]].reshape(-1, d)[:length].astype(np.float64) for p in pages)
-        p = np.exp(q[i].astype(np.float64) @ k.T * d**-0.5)
-        right = p @ v / (p.sum(-1, keepdims=True) if length else 1)
+        k, v = (
+            np.repeat(x[table[i]].reshape(-1, 4, d)[:length], 2, 1).swapaxes(0, 1).astype(float)
+            for x in pages
+        )
+        p = np.exp((q[i][:, None] @ k.swapaxes(1, 2)) * d**-0.5)
+        right = (p @ v)[:, 0] / (p.sum(-1) if length else 1)
         np.testing.assert_allclose(found[i], right, rtol=1e-4, atol=1e-5)
 
 

@@ -125,7 +125,7 @@ def group_norm_backward_op(
         if batch * groups >= processors(x.device):
             kernels.group_gradients[(batch * groups,)](
                 x, dy, weight, mean, rstd, sums, products, dx, groups, group, positions,
-                BLOCK=plan.step, EVEN=even, STAGES=plan.stages, num_warps=plan.warps,
+                BLOCK=plan.step, EVEN=even, STAGES=plan.stages, num_warps=min(16, 2 * plan.warps),
             )  # fmt: skip
         else:
             _gradients_by_channels(x, dy, weight, mean, rstd, sums, products, dx, plan)
