@@ -213,7 +213,7 @@ def group_trials() -> Iterator[Trial]:
         x, dy = (torch.randn(batch, 256, 4096, device="cuda").bfloat16() for _ in range(2))
         w, b = (torch.randn(256, device="cuda").bfloat16() for _ in range(2))
         _, mean, rstd = groups.group_norm_op(x, 32, w, b, 1e-5)
-        # With more stages fewer programs are under way, whose groups stay in the second-level cache.
+        # With more stages fewer programs are under way: their groups stay in the cache.
         for step, warps, stages in ((4096, 4, 4), (4096, 4, 7), (4096, 8, 7), (4096, 8, 13),
                                     (4096, 8, 4), (2048, 4, 13)):  # fmt: skip
             plan = RowPlan(1, step, False, step, warps, 0, stages, True)

@@ -368,14 +368,16 @@ def _checked_rows(
     )
 
 
-def _check_accumulation(out_alpha: Any, c_acc_in: Tensor | None, size: Problem, a: Tensor) -> None:
-    """Check the factor of the result and the matrix that the product is added to."""
+def _check_accumulation(
+    out_alpha: Any, c_acc_in: Tensor | None, size: Problem, columns: int, a: Tensor
+) -> None:
+    """Check the factor of the product and the matrix that is added to it."""
     if isinstance(out_alpha, Tensor):
         check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", a, (torch.float32,))
     elif not isinstance(out_alpha, int | float | None):
         raise refuse(OP, "out_alpha", f"is {type(out_alpha).__name__}", "a number, torch.Tensor")
     if c_acc_in is not None:
-        shape = (*((size.batch,) if size.batched else ()), size.m, size.n)
+        shape = (*((size.batch,) if size.batched else ()), size.m, columns)
         check_operand(OP, "c_acc_in", c_acc_in, shape, "a", a, FLOATS)
 
 
@@ -390,7 +392,7 @@ def matmul(
     fused_comm: FusedComm | None = None, fused_activation: FusedActivation | None = None,
     epilogue: Epilogue | None = None, c_acc_in: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """epilogue(activation(out_alpha * (c_acc_in + a @ b + bias * betas)) * gammas).
+    """epilogue(activation(out_alpha * (a @ b + bias * betas)) * gammas + c_acc_in).
 
     a, b, bias and gammas have gradients, with operands of 16 or 32 bits and an activation with a
     derivative.
@@ -408,7 +410,7 @@ def matmul(
             result that no row is written to are 0, or what `c` has there.
         betas, gammas: for each row of the product.
         out_alpha: a number, or a tensor of one.
-        c: a tensor to write the result to; c_acc_in: one of its shape, before the activation.
+        c: a tensor to write the result to; c_acc_in: one of its shape, which is added to it.
         fused_comm: results go to other processes, and those of others come here.
     """
     check_kind(OP, PrecisionConfig, precision_config=precision_config)
@@ -459,7 +461,7 @@ def _matmul(
     check_bias(bias, size, w.shape, b_ragged_metadata is not None, data)
     slices = a_ragged_metadata.n_slices if a_ragged_metadata is not None else size.batch
     check_scales(size, slices, config, data)
-    _check_accumulation(out_alpha, c_acc_in, size, data)
+    _check_accumulation(out_alpha, c_acc_in, size, size.n // n, data)
     dtype = _out_dtype(data, config if c is None or config.out_dtype else
                        replace(config, out_dtype=c.dtype))  # fmt: skip
     config, mx_layout = _scale_of_result(

@@ -254,12 +254,30 @@ def test_epilogue_and_what_is_added(forced):
     epilogue = Epilogue(FnSpecs("twice", twice_plus, ("offset",)), (3.0,), (3.0,))
     config = replace(EXACT, acc_scale=0.5)
     alpha = torch.full((1,), 4.0, device=place())
-    right = 8 * (acc.double() + 0.5 * (x.double() @ w.double()) + bias.double()) + 3
+    right = 2 * (4 * (0.5 * (x.double() @ w.double()) + bias.double()) + acc.double()) + 3
     for way in ({}, {"split_k": 2}):
         with prescribed(way):
             y = matmul(x, w, bias, precision_config=config, out_alpha=alpha, epilogue=epilogue,
                        c_acc_in=acc)  # fmt: skip
         close(y, right, scale=8)
+
+
+@tritium.jit
+def one_more(x, target_dtype):
+    return x + (1.0 if target_dtype == tl.bfloat16 else 2.0)
+
+
+def test_what_is_added_to_activated():
+    """After the activation and gammas, in each column of the result; an epilogue knows its type."""
+    x, w, acc, gammas = normal(20, 33), normal(33, 40), normal(20, 20, seed=1), normal(20)
+    epilogue = Epilogue(FnSpecs("one_more", one_more, ()))
+    config = replace(EXACT, out_dtype=torch.bfloat16)
+    with prescribed({"block_n": 16}):
+        y = matmul(x, w, None, precision_config=config, gammas=gammas, fused_activation=SWIGLU,
+                   c_acc_in=acc, epilogue=epilogue)  # fmt: skip
+    wide = (x.double() @ w.double()).float()
+    right = gates.swiglu_torch(wide, 1.5, gates.PrecisionConfig(1.0)).double()
+    close(y, right * gammas[:, None].double() + acc.double() + 1)
 
 
 def flex(dtype, *shape, seed=0):

@@ -145,7 +145,8 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     )  # fmt: skip
     divisible = (
         call.rows.scatter is None and call.comm is None
-        and (call.rows.gammas is None or call.activation.specs.fn is None)
+        and (call.activation.specs.fn is None
+             or (call.rows.gammas is None and call.acc is None))
         and config.report_quantization_err_fn is None
     )  # fmt: skip
     columns, along = _TILES.get(w.scale_layout_name or "", (1, 0))

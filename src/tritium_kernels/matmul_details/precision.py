@@ -40,7 +40,9 @@ class FusedActivation:
 class Epilogue:
     """The last function of a result, of a tile in float32.
 
-    For a result with MX scales it gives (values, scales); others give values of the same shape.
+    For a result with MX scales it gives (values, scales), and gets the mask of the tile after it if
+    it has a parameter `mask`; others give values of the same shape, and get the type of the result
+    if they have a parameter `target_dtype`.
 
     Attributes:
         fn_arg_values_matmul, fn_arg_values_finalize: arguments after the tile, in the product's

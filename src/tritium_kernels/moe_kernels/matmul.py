@@ -379,22 +379,18 @@ def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n
 
 @tritium.jit
 def finish(
-    acc, a, b, y, bias, rows, z, place, target, inside, column, first, n, alpha, acc_scale,
+    acc, a, b, y, bias, rows, z, place, target, inside, tile_n, first, n, alpha, acc_scale,
     ACTIVATION, activation_args, F: tl.constexpr,
 ):  # fmt: skip
-    """ACTIVATION(alpha * (acc + bias * betas)) * gammas; bias and `y.acc` in the first part."""
+    """ACTIVATION(alpha * (acc + bias * betas)) * gammas + `y.acc`; the bias and `y.acc` in the first
+    part."""
+    column = tile_n * F.block_n + tl.arange(0, F.block_n)
     if a.flex is not None:
         acc *= load_scale(a.flex + z * a.flex_z)
     if b.flex is not None:
         acc *= load_scale(b.flex + z * b.flex_z)
     if acc_scale is not None:
         acc *= acc_scale
-    if y.acc is not None:
-        places = y.acc + z * y.acc_z + target[:, None] * y.acc_row
-        mask = (inside & first)[:, None] & (column < n)[None, :]
-        places += column[None, :].to(F.index) * y.acc_column
-        added = tl.load(places, mask=mask, other=0.0).to(tl.float32)
-        acc += added if y.acc_flex is None else added * tl.load(y.acc_flex)
     if bias.ptr is not None:
         places = bias.ptr + z * bias.z + column.to(F.index) * bias.column
         values = tl.load(places, mask=first & (column < n), other=0.0).to(tl.float32)[None, :]
@@ -407,7 +403,20 @@ def finish(
         acc = ACTIVATION(acc, *activation_args)
     if rows.gammas is not None:
         acc *= tl.load(rows.gammas + place).to(tl.float32)[:, None]
+    if y.acc is not None:
+        column = tile_n * (F.block_n // F.n) + tl.arange(0, F.block_n // F.n)
+        places = y.acc + z * y.acc_z + target[:, None] * y.acc_row
+        mask = (inside & first)[:, None] & (column < n // F.n)[None, :]
+        places += column[None, :].to(F.index) * y.acc_column
+        added = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+        acc += added if y.acc_flex is None else added * tl.load(y.acc_flex)
     return acc
+
+
+@tritium.constexpr_function
+def takes(fn: Any, name: str) -> bool:
+    """Whether a jit function has a parameter of this name."""
+    return name in fn.arg_names
 
 
 @tritium.jit
@@ -424,7 +433,10 @@ def store_columns(
         out = tl.where((j < columns)[None, :], out, 0.0)
         if y.expected is not None:
             out /= load_scale(y.expected + z * y.flex_z)
-        out, scale = EPILOGUE(out, *epilogue_args)
+        if takes(EPILOGUE, "mask"):
+            out, scale = EPILOGUE(out, mask, *epilogue_args)
+        else:
+            out, scale = EPILOGUE(out, *epilogue_args)
         SIZE: tl.constexpr = block_of(y.scale)
         s = first_column // SIZE + tl.arange(0, WIDTH // SIZE)
         if F.mx_blocks is not None:
@@ -440,7 +452,10 @@ def store_columns(
         mask = inside[:, None] & (j * F.out_pack < columns)[None, :]
     else:
         if EPILOGUE is not None:
-            out = EPILOGUE(out, *epilogue_args)
+            if takes(EPILOGUE, "target_dtype"):
+                out = EPILOGUE(out, *epilogue_args, target_dtype=y.ptr.dtype.element_ty)
+            else:
+                out = EPILOGUE(out, *epilogue_args)
         expected = None if y.expected is None else y.expected + z * y.flex_z
         actual = None if y.actual is None else y.actual + z * y.flex_z
         out = float_to_flex(out, expected, actual, y.checksum, mask, y.ptr, F.saturate)
@@ -519,11 +534,10 @@ def compute_tile(
             first_row + tile_m * F.block_m, tile_n, n, k, part * steps,
             tl.minimum(k, (part + 1) * steps), F,
         )  # fmt: skip
-        j = tile_n * F.block_n + tl.arange(0, F.block_n)
         # Scales are those of a batch, or of a slice; results of slices of rows are in one matrix.
         out = finish(
-            tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside, j,
-            part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
+            tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside,
+            tile_n, part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
         )  # fmt: skip
         rank = target * 0
         if DESTINATION is not None:
