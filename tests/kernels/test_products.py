@@ -272,6 +272,9 @@ def test_what_is_added_to_activated():
     x, w, acc, gammas = normal(20, 33), normal(33, 40), normal(20, 20, seed=1), normal(20)
     epilogue = Epilogue(FnSpecs("one_more", one_more, ()))
     config = replace(EXACT, out_dtype=torch.bfloat16)
+    with prescribed({"split_k": 2}):  # the sum of the parts has the epilogue
+        y = matmul(x, w, None, precision_config=config, epilogue=epilogue)
+    close(y, x.double() @ w.double() + 1)
     with prescribed({"block_n": 16}):
         y = matmul(x, w, None, precision_config=config, gammas=gammas, fused_activation=SWIGLU,
                    c_acc_in=acc, epilogue=epilogue)  # fmt: skip

@@ -18,6 +18,7 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_mxfp4_scale_hopper,
 )
 from tritium_kernels.moe_kernels.mxfp import block_of, from_scale
+from tritium_kernels.specialize import takes
 
 
 class Matrix(NamedTuple):
@@ -382,8 +383,10 @@ def finish(
     acc, a, b, y, bias, rows, z, place, target, inside, tile_n, first, n, alpha, acc_scale,
     ACTIVATION, activation_args, F: tl.constexpr,
 ):  # fmt: skip
-    """ACTIVATION(alpha * (acc + bias * betas)) * gammas + `y.acc`; the bias and `y.acc` in the first
-    part."""
+    """ACTIVATION(alpha * (acc + bias * betas)) * gammas + `y.acc`.
+
+    The first part of a divided sum has the bias and `y.acc`.
+    """
     column = tile_n * F.block_n + tl.arange(0, F.block_n)
     if a.flex is not None:
         acc *= load_scale(a.flex + z * a.flex_z)
@@ -411,12 +414,6 @@ def finish(
         added = tl.load(places, mask=mask, other=0.0).to(tl.float32)
         acc += added if y.acc_flex is None else added * tl.load(y.acc_flex)
     return acc
-
-
-@tritium.constexpr_function
-def takes(fn: Any, name: str) -> bool:
-    """Whether a jit function has a parameter of this name."""
-    return name in fn.arg_names
 
 
 @tritium.jit
