@@ -504,8 +504,9 @@ def test_exchanged_operands(monkeypatch, fp4: bool):
 
 
 @tritium.jit
-def by_parity(row, base):
-    return row % 2, row // 2 + base
+def by_parity(base_row, row, base_column, column, base):
+    tl.static_assert(base_row is not None)
+    return (row % 2)[:, None], row // 2 + base, column
 
 
 @tritium.jit
@@ -513,19 +514,31 @@ def count(counter_ptr):
     tl.atomic_add(counter_ptr, 1)
 
 
-def test_results_of_other_processes():
+@tritium.jit
+def shifted(base_row, row, base_column, column):
+    """To the one group; a row that is scattered has no place in its tile."""
+    tl.static_assert(base_row is None)
+    return None, row + 1, column
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_results_of_other_processes(grouped: bool):
+    """Processes in groups of two get rows, of which this one writes the second part."""
     x, w = normal(20, 33), normal(33, 40)
     y = torch.zeros(20, 80, device=place())
-    parts = [torch.zeros(12, 80, device=place()) for _ in range(2)]
+    parts = [torch.zeros(22, 80, device=place()) for _ in range(4)]
     handles = torch.tensor([p.data_ptr() for p in parts], device=place())
     done = torch.zeros(1, dtype=torch.int32, device=place())
-    comm = FusedComm(handles, Closure(by_parity, (1,)), Closure(count, (done,)), 1, 2)
-    matmul(x, w, None, precision_config=EXACT, c=y, fused_comm=comm)
+    way = Closure(by_parity, (1,)) if grouped else Closure(shifted)
+    comm = FusedComm(handles, way, Closure(count, (done,)), 1, 2)
+    scatter = None if grouped else torch.arange(19, -1, -1, device=place())
+    matmul(x, w, None, precision_config=EXACT, c=y, fused_comm=comm, scatter_indx=scatter)
     right = x.double() @ w.double()
     assert not y.any() and done.item() == 1
-    for rank in range(2):
-        close(parts[rank][1:11, 40:], right[rank::2], scale=4)
-        assert not parts[rank][:1].any() and not parts[rank][:, :40].any()
+    for rank, part in enumerate(parts):
+        rows = right[rank // 2 :: 2] if grouped else right.flip(0) if rank < 2 else right[:0]
+        close(part[1 : 1 + len(rows), 40:], rows, scale=4)
+        assert not part[:1].any() and not part[:, :40].any() and not part[1 + len(rows) :].any()
 
 
 def test_allocations():

@@ -195,6 +195,7 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         saturate=not partial and call.config.flexpoint_saturate_inf,
         mx=not partial and call.config.c_mx_scale is not None,
         mx_blocks=None if partial else call.mx_blocks,
+        shards=1 if call.comm is None else call.comm.n_reduce_shards,
         index=_INDEX[should_upcast_indices(x.data, w.data, *tensors)],
         block_m=flags.block_m, block_n=flags.block_n, block_k=flags.block_k,
         stages=flags.num_stages,

@@ -122,9 +122,13 @@ class FusedComm:
     Attributes:
         out_handles: int64 (processes,): addresses of their results, (rows, columns of this result
             times `n_reduce_shards`), without gaps.
-        map_dst_coord: a function of rows of the result, int64: (process, row there) of each.
+        map_dst_coord: a function of the first row of a tile (None where rows are scattered), its
+            rows, its first column and its columns, that gives (group of processes, rows there,
+            columns there). The group is a number, or a tile of them that broadcasts; None: there
+            is one. `all_writes_issued` and it are `jit` functions.
         all_writes_issued: called at the end of each program.
-        reduce_rank, n_reduce_shards: rows there have so many parts; this process writes that one.
+        reduce_rank, n_reduce_shards: a group has so many processes, and rows of their results so
+            many parts; this process writes that one, to all of the group.
     """
 
     out_handles: Tensor

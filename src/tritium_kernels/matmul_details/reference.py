@@ -158,32 +158,41 @@ def _by_slices(
     return result
 
 
+def _gathered(t: Tensor, world_size: int) -> list[Tensor]:
+    """The tensors of all processes."""
+    if world_size == 1:
+        return [t]
+    found = [torch.empty_like(t) for _ in range(world_size)]
+    dist.all_gather(found, t.contiguous())
+    return found
+
+
 def post_matmul_comm_torch(
     y: Tensor, rank: int, n_reduce_shards: int, world_size: int,
     scatter_shard_indx: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Result of a product with `FusedComm` on process `rank`, from the products y of all.
 
-    Processes are in groups of `n_reduce_shards` that follow each other; those of a group write to
-    the parts of a row, which are its columns times their number.
+    Processes are in groups of `n_reduce_shards` that follow each other; row i of the j-th of a
+    group is row i * n_reduce_shards + j of the result: (..., rows * n_reduce_shards, columns).
 
     Args:
-        scatter_shard_indx: (rows,): the process that each row goes to; None: all get all rows.
+        scatter_shard_indx: (rows,): the group that each row goes to, the same in each process of a
+            group; rows that come from none are 0. None: there is one group, which gets all rows.
     """
+    op = "post_matmul_comm_torch"
     if world_size % n_reduce_shards:
         found = f"is {world_size}"
-        raise refuse("post_matmul_comm_torch", "world_size", found,
-                     f"a multiple of {n_reduce_shards}")  # fmt: skip
-    ys = [torch.empty_like(y) for _ in range(world_size)]
-    if world_size == 1:
-        ys = [y]
-    else:
-        dist.all_gather(ys, y.contiguous())
-    groups = [
-        torch.cat(ys[i : i + n_reduce_shards], -1) for i in range(0, world_size, n_reduce_shards)
-    ]
-    rows = torch.stack(groups, -2).flatten(-3, -2)  # row by row, those of all groups
+        raise refuse(op, "world_size", found, f"a multiple of {n_reduce_shards}")
+    if scatter_shard_indx is None and n_reduce_shards != world_size:
+        raise refuse(op, "n_reduce_shards", f"is {n_reduce_shards}", f"{world_size}, world_size")
+    ys = _gathered(y, world_size)
+    whole = torch.stack(ys, -2)  # (..., rows, processes, columns)
     if scatter_shard_indx is None:
-        return rows
-    wanted = (scatter_shard_indx == rank).repeat_interleave(len(groups))
-    return rows[..., wanted, :]
+        return whole.flatten(-3, -2)
+    result = torch.zeros_like(whole[..., :n_reduce_shards, :])
+    indices = _gathered(scatter_shard_indx, world_size)
+    for first in range(0, world_size, n_reduce_shards):
+        here = indices[first] == rank // n_reduce_shards
+        result[..., here, :, :] = whole[..., here, first : first + n_reduce_shards, :]
+    return result.flatten(-3, -2)

@@ -127,6 +127,7 @@ class Form:
         saturate: results are cut off at the largest number of their type.
         mx: the result has MX scales; `mx_blocks`: as Blackwell reads them, in blocks of the rows of
             a "BATCH" or of "SLICES"; None: by strides.
+        shards: processes of a group that get the result.
         index: the type of offsets.
     """
 
@@ -158,6 +159,7 @@ class Form:
     saturate: bool
     mx: bool
     mx_blocks: str | None
+    shards: int
     index: Any
     block_m: int
     block_n: int
@@ -417,9 +419,32 @@ def finish(
 
 
 @tritium.jit
+def store_elsewhere(
+    out, y, base_row, row, base_column, column, mask, columns, comm, DESTINATION, destination_args,
+    SHARDS: tl.constexpr,
+):  # fmt: skip
+    """Store a tile to the results of a group of SHARDS processes, into this process's part of each
+    row there."""
+    shard = None
+    if DESTINATION is not None:
+        shard, row, column = DESTINATION(base_row, row, base_column, column, *destination_args)
+    at = row.to(tl.int64)[:, None] * y.row + comm.part * columns + column[None, :]
+    for i in tl.static_range(SHARDS):
+        peer = (comm.part + i) % SHARDS
+        if shard is not None:
+            peer += shard * SHARDS
+        if shard is None or len(shard.shape) == 0:
+            base = tl.load(comm.handles + peer)
+        else:
+            peer = tl.broadcast_to(peer, mask.shape)
+            base = tl.load(comm.handles + peer, mask=mask, other=0)
+        tl.store(base.to(tl.pointer_type(y.ptr.dtype.element_ty)) + at, out, mask=mask)
+
+
+@tritium.jit
 def store_columns(
-    out, y, y_ptr, z, rank, target, inside, scale_row, scale_block, first_column, columns, comm,
-    EPILOGUE, epilogue_args, F: tl.constexpr,
+    out, y, y_ptr, z, base_row, target, inside, scale_row, scale_block, first_column, columns,
+    comm, EPILOGUE, epilogue_args, DESTINATION, destination_args, F: tl.constexpr,
 ):  # fmt: skip
     """Store the columns of a tile from `first_column` on, as what the result holds."""
     WIDTH: tl.constexpr = out.shape[1]
@@ -456,12 +481,14 @@ def store_columns(
         expected = None if y.expected is None else y.expected + z * y.flex_z
         actual = None if y.actual is None else y.actual + z * y.flex_z
         out = float_to_flex(out, expected, actual, y.checksum, mask, y.ptr, F.saturate)
+    out = out.to(y.ptr.dtype.element_ty)
     if comm.handles is not None:
-        base = tl.load(comm.handles + rank, mask=inside, other=0)
-        y_ptr = base.to(tl.pointer_type(y.ptr.dtype.element_ty))[:, None]
-        j += comm.part * (columns // F.out_pack)
-    places = y_ptr + z * y.z + target[:, None] * y.row + j[None, :].to(F.index) * y.column
-    tl.store(places, out.to(y.ptr.dtype.element_ty), mask=mask)
+        first = first_column // F.out_pack
+        store_elsewhere(out, y, base_row, target, first, j, mask, columns // F.out_pack, comm,
+                        DESTINATION, destination_args, F.shards)  # fmt: skip
+    else:
+        places = y_ptr + z * y.z + target[:, None] * y.row + j[None, :].to(F.index) * y.column
+        tl.store(places, out, mask=mask)
 
 
 @tritium.jit
@@ -536,9 +563,7 @@ def compute_tile(
             tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside,
             tile_n, part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
         )  # fmt: skip
-        rank = target * 0
-        if DESTINATION is not None:
-            rank, target = DESTINATION(target, *destination_args)
+        base_row = None if rows.scatter is not None else first_row + tile_m * F.block_m
         scale_row = i.to(tl.int64) if F.mx_blocks == "SLICES" else target
         WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
         y_ptr = y.ptr + part * y.part
@@ -549,9 +574,9 @@ def compute_tile(
             left, right = halves(out)
             parts = halves(left) + halves(right)
         for p in tl.static_range(F.subtile):
-            store_columns(parts[p], y, y_ptr, zy, rank, target, inside, scale_row, result_block,
-                          (tile_n * F.subtile + p) * WIDTH, n // F.n, comm, EPILOGUE,
-                          epilogue_args, F)  # fmt: skip
+            store_columns(parts[p], y, y_ptr, zy, base_row, target, inside, scale_row,
+                          result_block, (tile_n * F.subtile + p) * WIDTH, n // F.n, comm, EPILOGUE,
+                          epilogue_args, DESTINATION, destination_args, F)  # fmt: skip
 
 
 @tritium.jit
