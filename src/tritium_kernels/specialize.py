@@ -23,12 +23,6 @@ from tritium_kernels.errors import refuse
 _numbers = itertools.count()
 
 
-@tritium.constexpr_function
-def takes(fn: Any, name: str) -> bool:
-    """True if a `jit` function has a parameter of this name."""
-    return name in fn.arg_names
-
-
 @dataclass(frozen=True)
 class FnSpecs:
     """A function of a kernel's result, called inside of the kernel.

@@ -234,8 +234,8 @@ class _Kind:
 
     @staticmethod
     def of(dtype: Any, scaled: bool) -> _Kind:
-        """By one of our types, or what has the attributes `torch_dtype` and `has_mx_scale`, perhaps
-        `is_mxfloat4` and `is_nvfp4`."""
+        """Read one of our types, or what has the attributes `torch_dtype` and `has_mx_scale`,
+        perhaps `is_mxfloat4` and `is_nvfp4`."""
         if isinstance(dtype, DataType):
             is_fp4 = dtype == FP4
             word = torch.uint8 if is_fp4 else dtype_to_torch_dtype(dtype)

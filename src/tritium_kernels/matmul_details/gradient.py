@@ -123,8 +123,8 @@ def _rows(x: Tensor, places: Tensor | None) -> Tensor:
 
 
 def _places(rows: int, to: RaggedTensorMetadata, of: RaggedTensorMetadata) -> Tensor | None:
-    """Where each of `rows` rows, in slices as `to` says, is in slices as `of` says; -1: nowhere.
-    None: they are in the same places."""
+    """The places of `rows` rows, in slices as `to` says, in slices as `of` says; -1: in none.
+    None: they are the same."""
     if to is of:
         return None
     row = torch.arange(rows, dtype=torch.int32, device=to.slice_offs.device)

@@ -103,6 +103,13 @@ class Call:
         return self.a_ragged or self.k_of_a
 
     @property
+    def b_offsets(self) -> Tensor | None:
+        """The places at which slices of k begin in b; None: where they do in a."""
+        if self.b_ragged is None or self.b_ragged is self.k_of_a:
+            return None
+        return self.b_ragged.slice_offs
+
+    @property
     def columns(self) -> int:
         """The columns of the result."""
         return self.size.n // self.activation.specs.reduction_n
@@ -275,9 +282,6 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         1 if flex.is_per_batch else 0, call.acc, *three(call.acc), config.flex_ctx.acc_data.scale,
     )  # fmt: skip
     sizes, offsets, _, schedule = ragged_metadata_fields(call.ragged, flags.block_m)
-    b_offsets = None
-    if call.b_ragged is not None and call.b_ragged is not call.k_of_a:
-        b_offsets = call.b_ragged.slice_offs
     down = cdiv(size.m, flags.block_m)
     scale_blocks = None
     if call.a_ragged is not None:
@@ -309,7 +313,7 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
             _descriptor(x, form.a_desc, flags.block_m, flags.block_k // x.pack),
             _descriptor(w, form.b_desc, flags.block_k // w.pack, flags.block_n),
             kernels.Bias(bias, *_bias_strides(bias)), call.rows,
-            kernels.Slices(sizes, offsets, schedule, scale_blocks, b_offsets),
+            kernels.Slices(sizes, offsets, schedule, scale_blocks, call.b_offsets),
             kernels.Size(size.batch, size.m, size.n, size.k, size.k_of_b, down),
             kernels.Comm(None, 0) if comm is None else
             kernels.Comm(comm.out_handles, comm.reduce_rank),

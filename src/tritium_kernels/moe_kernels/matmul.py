@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import tritium
 import tritium.language as tl
+from tritium_kernels.meta import takes
 from tritium_kernels.moe_kernels.flexpoint import float_to_flex, load_scale
 from tritium_kernels.moe_kernels.layouts import (
     mxfp4_to_bf16_triton,
@@ -18,7 +19,6 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_mxfp4_scale_hopper,
 )
 from tritium_kernels.moe_kernels.mxfp import block_of, from_scale
-from tritium_kernels.specialize import takes
 
 
 class Matrix(NamedTuple):

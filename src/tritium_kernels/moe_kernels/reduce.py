@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import tritium
 import tritium.language as tl
+from tritium_kernels.meta import takes
 from tritium_kernels.moe_kernels.flexpoint import float_to_flex
 from tritium_kernels.moe_kernels.mxfp import block_of, from_e2m1, from_scale
-from tritium_kernels.specialize import takes
 
 
 @tritium.jit
