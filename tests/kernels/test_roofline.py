@@ -159,7 +159,7 @@ def test_random_tensors():
 
 
 class Fp4:
-    """What programs describe elements with."""
+    """An element type as programs describe it."""
 
     torch_dtype, has_mx_scale, is_mxfloat4 = torch.uint8, True, True
 
