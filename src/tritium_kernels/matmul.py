@@ -295,8 +295,10 @@ def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
         y.copy_(_chosen_rows(used, sums.view(y.shape), y))
     if mx is not None:
         assert scales is not None
-        before = _plain_scales(call)
-        _store_scales(call, _chosen_rows(used, scales.view(before.shape), before))
+        if used is not None:
+            before = _plain_scales(call)
+            scales = _chosen_rows(used, scales.view(before.shape), before)
+        _store_scales(call, scales)
 
 
 def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
