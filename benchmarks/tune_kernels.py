@@ -1,6 +1,7 @@
 """Find the configurations of `tritium_kernels` for a GPU: the entries of its tables.
 
-    python -m benchmarks.tune_kernels [--only forward dk_dv dq together matmul thin norms losses]
+    python -m benchmarks.tune_kernels [--only forward dk_dv dq together matmul thin norms losses
+        paged groups]
         [--out FILE]
 
 Each candidate is put into the table in place of the entry, and the kernel is measured on the
@@ -27,7 +28,7 @@ import torch
 
 from tritium.errors import TritonError
 from tritium.testing import do_bench
-from tritium_kernels.dense import attention_launch, matmul_launch, norm
+from tritium_kernels.dense import attention_launch, matmul_launch, norm, paged
 from tritium_kernels.dense.attention_launch import Call, Tiles
 from tritium_kernels.dense.matmul_launch import Blocks
 from tritium_kernels.launching.launch import device_class, processors
@@ -35,6 +36,7 @@ from tritium_kernels.launching.plans import forget_records
 from tritium_kernels.launching.tables import RowPlan
 
 cross_entropy = import_module("tritium_kernels.dense.cross_entropy")  # a function has its name
+groups = import_module("tritium_kernels.dense.group_norm")
 HEADS, LENGTH, BATCH = 32, 4096, 4
 Trial = tuple[str, str, Callable[[], float]]
 """The entry, the candidate, and what measures it, in TFLOP/s or TB/s."""
@@ -183,11 +185,51 @@ def loss_trials() -> Iterator[Trial]:
                        lambda: cross_entropy.launch_backward(x, target, lse, loss, dx, *given[2:])))
 
 
+def paged_trials() -> Iterator[Trial]:
+    """Decoding with keys in pages of 16."""
+    batch, length = 64, 8192
+    table = torch.randperm(batch * length // 16, device="cuda").view(batch, -1).int()
+    k, v = (torch.randn(table.numel(), 16, 8, 128, device="cuda").bfloat16() for _ in range(2))
+    q = torch.randn(batch, 32, 128, device="cuda").bfloat16()
+    lengths = torch.full((batch,), length, dtype=torch.int32, device="cuda")
+
+    def measure(blocks: tuple[int, int, int, int]) -> float:
+        kept = paged.BLOCKS.copy()
+        paged.BLOCKS.update(dict.fromkeys(kept, blocks))
+        try:
+            moved = k.nbytes + v.nbytes
+            return rate(moved, lambda: paged.paged_attention(q, k, v, table, lengths))
+        finally:
+            paged.BLOCKS.update(kept)
+
+    for blocks in ((64, 4, 4, 32), (64, 2, 4, 32), (64, 4, 3, 32), (128, 4, 3, 32),
+                   (128, 8, 3, 32), (64, 4, 4, 16), (64, 4, 4, 8), (64, 4, 4, 4)):  # fmt: skip
+        yield ("paged", f"keys, warps, stages, rows = {blocks}", lambda b=blocks: measure(b))
+
+
+def group_trials() -> Iterator[Trial]:
+    """Gradients of group norm."""
+    for batch in (8, 64):
+        x, dy = (torch.randn(batch, 256, 4096, device="cuda").bfloat16() for _ in range(2))
+        w, b = (torch.randn(256, device="cuda").bfloat16() for _ in range(2))
+        _, mean, rstd = groups.group_norm_op(x, 32, w, b, 1e-5)
+        # With more stages fewer programs are under way: their groups stay in the cache.
+        for step, warps, stages in ((4096, 4, 4), (4096, 4, 7), (4096, 8, 7), (4096, 8, 13),
+                                    (4096, 8, 4), (2048, 4, 13)):  # fmt: skip
+            plan = RowPlan(1, step, False, step, warps, 0, stages, True)
+            given = (x, w, dy, mean, rstd)
+            yield (f"group norm gradients {batch}",
+                   f"step={step}, warps={2 * warps}, stages={stages}",
+                   lambda p=plan, a=given: planned(
+                       groups, p, 3 * a[0].nbytes, lambda: groups.group_norm_backward_op(*a)))
+
+
 PARTS: dict[str, Callable[[], Iterator[Trial]]] = {
     "forward": lambda: attention_trials("forward"), "dk_dv": lambda: attention_trials("dk_dv"),
     "dq": lambda: attention_trials("dq"), "together": lambda: attention_trials("together"),
     "matmul": lambda: matmul_trials(False),
     "thin": lambda: matmul_trials(True), "norms": norm_trials, "losses": loss_trials,
+    "paged": paged_trials, "groups": group_trials,
 }  # fmt: skip
 
 

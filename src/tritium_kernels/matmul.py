@@ -31,16 +31,19 @@ from tritium_kernels.matmul_details.launch import get_swap_xw as get_swap_xw
 from tritium_kernels.matmul_details.launch import should_upcast_indices as should_upcast_indices
 from tritium_kernels.matmul_details.operands import (
     EIGHT_BITS,
+    FLOAT8,
     FLOATS,
     INDICES,
     OP,
     Operand,
     Problem,
+    block_size,
     check_bias,
     check_indices,
     check_rows,
     check_scales,
     check_slices,
+    check_slices_of_k,
     read_operands,
     read_problem,
 )
@@ -58,6 +61,7 @@ from tritium_kernels.matmul_details.reference import (
     post_matmul_comm_torch as post_matmul_comm_torch,
 )
 from tritium_kernels.matmul_details.reference import scale as scale
+from tritium_kernels.matmul_details.reference import scaled_back
 from tritium_kernels.moe_kernels.matmul import Rows
 from tritium_kernels.moe_kernels.mxfp import (
     quantize_e2m1,
@@ -69,7 +73,6 @@ from tritium_kernels.numerics import compute_actual_scale as compute_actual_scal
 from tritium_kernels.numerics_details.mxfp import (
     MXFP_BLOCK_SIZE,
     SCALE_TYPES,
-    check_block_size,
     upcast_from_mxfp,
 )
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
@@ -84,9 +87,10 @@ _QUANTIZE = {
     (torch.float8_e5m2, torch.uint8): FnSpecs(
         FnName.QUANTIZE_MXFP8.name + "_E5M2", quantize_e5m2
     ),
-    (torch.uint8, torch.float8_e4m3fn): FnSpecs("QUANTIZE_NVFP4", quantize_nvfp4),
+    (torch.uint8, torch.float8_e4m3fn): FnSpecs(FnName.QUANTIZE_NVFP4.name, quantize_nvfp4),
 }
 """Functions that quantize results, by the types of results and of their scales."""
+_PACKS = (FnName.QUANTIZE_MXFP4.name, FnName.QUANTIZE_NVFP4.name)
 
 
 
@@ -97,7 +101,7 @@ def matmul_set_idle_sms(num_idle_sms: int) -> None:
 
 def _out_dtype(a: Any, config: PrecisionConfig) -> torch.dtype:
     dtype = config.out_dtype or (a.dtype if a.dtype in FLOATS else torch.bfloat16)
-    accepted = (*FLOATS, *EIGHT_BITS)
+    accepted = (*FLOATS, *FLOAT8)
     if config.c_mx_scale is not None:
         accepted = (torch.uint8,) if config.c_value_pack_factor == 2 else EIGHT_BITS
     if dtype not in accepted:
@@ -173,9 +177,10 @@ def _scale_of_result(
     accepted = SCALE_TYPES if dtype == torch.uint8 else (torch.uint8,)
     data = scale_.data if isinstance(scale_, Wrapped) else scale_
     check_tensor(OP, name, data, accepted)
-    check_block_size(OP, "c_microblock_size", config.c_microblock_size, data.dtype)
+    block = block_size("c_microblock_size", config.c_microblock_size, data.dtype)
+    config = replace(config, c_microblock_size=block)
     leading = (size.batch,) if size.batched else ()
-    shape = (*leading, size.m, cdiv(columns, config.c_microblock_size))
+    shape = (*leading, size.m, cdiv(columns, block))
     layout: Any = scale_.storage.layout if isinstance(scale_, Wrapped) else None
     if layout is None or isinstance(layout, StridedLayout):
         check_operand(OP, name, data, shape, "a", a, accepted)
@@ -214,6 +219,7 @@ def _epilogue(
 
 def _logical_scales(call: Call) -> tuple[int, ...]:
     size = call.size
+    assert call.config.c_microblock_size is not None
     blocks = cdiv(call.columns, call.config.c_microblock_size)
     return (*((size.batch,) if size.batched else ()), size.m, blocks)
 
@@ -236,6 +242,28 @@ def _plain_scales(call: Call) -> Tensor:
     return way.unswizzle_data(scales)
 
 
+def _rows_of_slices(call: Call) -> Tensor:
+    """Flags (m, 1) of the rows that are in some slice."""
+    ragged, m = call.a_ragged, call.size.m
+    assert ragged is not None
+    first = ragged.slice_offs[:-1]
+    changes = first.new_zeros(m + 1)
+    ones = torch.ones_like(first)
+    changes.index_add_(0, first.clamp(max=m), ones)
+    changes.index_add_(0, (first + ragged.slice_sizes).clamp(max=m), -ones)
+    return (changes[:m].cumsum(0) > 0)[:, None]
+
+
+def _chosen_rows(used: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
+    """`new` in the rows that `used` flags, else `old`; None: in all rows."""
+    if used is None:
+        return new
+    if new.element_size() == 1:
+        words = torch.where(used, new.view(torch.uint8), old.view(torch.uint8))
+        return words.view(new.dtype)
+    return torch.where(used, new, old)
+
+
 def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
     """A product whose sum is divided: its parts, then their sums."""
     config, size = call.config, call.size
@@ -246,15 +274,15 @@ def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
     parts = make(shape, dtype=dtype, device=y.device)
     launch(call, flags, parts, partial=True)
     terms = parts.view(flags.split_k, -1, size.n)
-    rows = y.view(-1, y.shape[-1]) if y.is_contiguous() else y.new_empty(
-        (terms.shape[1], y.shape[-1])
-    )  # fmt: skip
+    kept = call.given and call.a_ragged is not None  # rows of no slice stay as they are
+    direct = y.is_contiguous() and not kept
+    rows = y.view(-1, y.shape[-1]) if direct else y.new_empty((terms.shape[1], y.shape[-1]))
     epilogue, mx = call.epilogue, config.c_mx_scale
     sums, scales = reduce_forward(
         terms, 0, y=rows, y_flex=config.flex_ctx.out_data,
         y_flex_saturate_inf=config.flexpoint_saturate_inf, y_has_mx=mx is not None,
         y_mx_scale_dtype=None if mx is None else mx.dtype,
-        y_microblock_size=config.c_microblock_size if mx is not None else MXFP_BLOCK_SIZE.value,
+        y_microblock_size=config.c_microblock_size or MXFP_BLOCK_SIZE.value,
         y_value_pack_factor=config.c_value_pack_factor,
         postprocess_fn1=PostprocessFn(call.activation.specs, call.activation.fn_args),
         postprocess_fn2=None if mx is not None else PostprocessFn(
@@ -262,10 +290,14 @@ def _add_parts(call: Call, flags: OptFlags, y: Tensor) -> None:
         ),
         unpadded_batch_size=None if call.a_ragged is None else call.a_ragged.slice_offs[-1:],
     )  # fmt: skip
-    if not y.is_contiguous():
-        y.copy_(sums.view(y.shape))
+    used = _rows_of_slices(call) if kept else None
+    if not direct:
+        y.copy_(_chosen_rows(used, sums.view(y.shape), y))
     if mx is not None:
         assert scales is not None
+        if used is not None:
+            before = _plain_scales(call)
+            scales = _chosen_rows(used, scales.view(before.shape), before)
         _store_scales(call, scales)
 
 
@@ -287,7 +319,7 @@ def _report(call: Call, flags: OptFlags, y: Tensor) -> None:
         stored = upcast_from_mxfp(y, _plain_scales(call), torch.float32, -1)
     else:
         stored = y.float()
-    stored = scale(stored, config.flex_ctx.out_data.expected_scale)
+    stored = scaled_back(stored, config.flex_ctx.out_data.expected_scale)
     assert config.report_quantization_err_fn is not None
     config.report_quantization_err_fn(exact, stored)
 
@@ -313,9 +345,14 @@ def _checked_size(
             check_tensor(OP, name, indices, INDICES)
             check_rank(OP, name, indices, (1,))
     rows_of_a = x.shape[0] if gather_indx is None else gather_indx.shape[0]
-    check_slices("a_ragged_metadata", a_ragged, rows_of_a, x.data)
-    check_slices("b_ragged_metadata", b_ragged, x.shape[-1], x.data)
-    return read_problem(x.shape, w.shape, a_ragged, b_ragged, gather_indx, scatter_indx)
+    extent = rows_of_a if b_ragged is None else x.shape[-1]
+    check_slices("a_ragged_metadata", a_ragged, extent, x.data)
+    check_slices("b_ragged_metadata", b_ragged, w.shape[-2], x.data)
+    size = read_problem(x.shape, w.shape, a_ragged, b_ragged, gather_indx, scatter_indx)
+    if b_ragged is not None:
+        check_slices_of_k("a", x, a_ragged or b_ragged)
+        check_slices_of_k("b", w, b_ragged)
+    return size
 
 
 def _checked_rows(
@@ -333,14 +370,16 @@ def _checked_rows(
     )
 
 
-def _check_accumulation(out_alpha: Any, c_acc_in: Tensor | None, size: Problem, a: Tensor) -> None:
-    """Check the factor of the result and the matrix that the product is added to."""
+def _check_accumulation(
+    out_alpha: Any, c_acc_in: Tensor | None, size: Problem, columns: int, a: Tensor
+) -> None:
+    """Check the factor of the product and the matrix that is added to it."""
     if isinstance(out_alpha, Tensor):
         check_operand(OP, "out_alpha", out_alpha.reshape(-1), (1,), "a", a, (torch.float32,))
     elif not isinstance(out_alpha, int | float | None):
         raise refuse(OP, "out_alpha", f"is {type(out_alpha).__name__}", "a number, torch.Tensor")
     if c_acc_in is not None:
-        shape = (*((size.batch,) if size.batched else ()), size.m, size.n)
+        shape = (*((size.batch,) if size.batched else ()), size.m, columns)
         check_operand(OP, "c_acc_in", c_acc_in, shape, "a", a, FLOATS)
 
 
@@ -355,7 +394,7 @@ def matmul(
     fused_comm: FusedComm | None = None, fused_activation: FusedActivation | None = None,
     epilogue: Epilogue | None = None, c_acc_in: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """epilogue(activation(out_alpha * (c_acc_in + a @ b + bias * betas)) * gammas).
+    """epilogue(activation(out_alpha * (a @ b + bias * betas)) * gammas + c_acc_in).
 
     a, b, bias and gammas have gradients, with operands of 16 or 32 bits and an activation with a
     derivative.
@@ -366,13 +405,14 @@ def matmul(
         bias: (n,) or (batch, n).
         a_ragged_metadata: rows of a are in slices; slice i is multiplied by b[i], with bias[i].
         b_ragged_metadata: columns of a and rows of b are in slices; result i is the product of
-            slice i: (slices, m, n).
+            slice i: (slices, m, n). `a_ragged_metadata` is of a's columns then, if its slices begin
+            elsewhere: those of a, of b or of both may be filled up.
         gather_indx: the row of a for each row of the product; -1: a row of zeros.
         scatter_indx: the row of the result for each row of the product; -1: none. Rows of the
             result that no row is written to are 0, or what `c` has there.
         betas, gammas: for each row of the product.
         out_alpha: a number, or a tensor of one.
-        c: a tensor to write the result to; c_acc_in: one of its shape, before the activation.
+        c: a tensor to write the result to; c_acc_in: one of its shape, which is added to it.
         fused_comm: results go to other processes, and those of others come here.
     """
     check_kind(OP, PrecisionConfig, precision_config=precision_config)
@@ -381,6 +421,8 @@ def matmul(
     check_kind(OP, FusedComm, fused_comm=fused_comm)
     check_kind(OP, Tensor, c=c)
     config = precision_config or PrecisionConfig()
+    if config.c_mx_scale is not None and epilogue is not None and epilogue.specs.name in _PACKS:
+        config = replace(config, c_value_pack_factor=2)
     activation = fused_activation or FusedActivation()
     out_alpha = float(out_alpha) if isinstance(out_alpha, int) else out_alpha
     a, b = autocast(a, b)
@@ -413,12 +455,15 @@ def _matmul(
     if size.n % n:
         raise refuse(OP, "b", f"has {size.n} columns", f"a multiple of {n}")
     rows = _checked_rows(x, size, gather_indx, scatter_indx, betas, gammas)
+    k_of_a = None
+    if b_ragged_metadata is not None:
+        a_ragged_metadata, k_of_a = None, a_ragged_metadata or b_ragged_metadata
     if fused_comm is None:
         check_indices(rows, size, x.shape[-2], a_ragged_metadata)
     check_bias(bias, size, w.shape, b_ragged_metadata is not None, data)
     slices = a_ragged_metadata.n_slices if a_ragged_metadata is not None else size.batch
     check_scales(size, slices, config, data)
-    _check_accumulation(out_alpha, c_acc_in, size, data)
+    _check_accumulation(out_alpha, c_acc_in, size, size.n // n, data)
     dtype = _out_dtype(data, config if c is None or config.out_dtype else
                        replace(config, out_dtype=c.dtype))  # fmt: skip
     config, mx_layout = _scale_of_result(
@@ -428,7 +473,7 @@ def _matmul(
         raise refuse(OP, "fused_comm", f"is given with {mx_layout.name} scales of c", "None")
     last = _epilogue(epilogue, config, dtype, size.n // n)
     call = Call(
-        x, w, bias, a_ragged_metadata, b_ragged_metadata, rows, size, config, out_alpha,
+        x, w, bias, a_ragged_metadata, k_of_a, b_ragged_metadata, rows, size, config, out_alpha,
         activation, last, fused_comm, c_acc_in, c is not None, mx_layout,
     )  # fmt: skip
     sparse = scatter_indx is not None or a_ragged_metadata is not None or fused_comm is not None

@@ -1,9 +1,11 @@
-"""Functions with values that they hold, as arguments of kernels."""
+"""Functions as arguments of kernels: values that they hold, parameters that they have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+import tritium
 
 
 @dataclass(frozen=True)
@@ -12,3 +14,9 @@ class Closure:
 
     fn: Any
     captured: tuple[Any, ...] = ()
+
+
+@tritium.constexpr_function
+def takes(fn: Any, name: str) -> bool:
+    """Tell if a `jit` function has a parameter of this name."""
+    return name in fn.arg_names

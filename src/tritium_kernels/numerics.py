@@ -10,7 +10,13 @@ from torch import Tensor
 
 from tritium_kernels.errors import refuse
 
-MAX_FINITE = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
+MAX_FINITE_FLOAT8E5 = 57344.0
+MAX_FINITE_FLOAT8E4NV = 448.0
+MAX_FINITE_FLOAT8E4B8 = 240.0
+MAX_FINITE = {
+    torch.float8_e4m3fn: MAX_FINITE_FLOAT8E4NV, torch.float8_e5m2: MAX_FINITE_FLOAT8E5,
+    torch.float8_e4m3fnuz: MAX_FINITE_FLOAT8E4B8,
+}  # fmt: skip
 """The largest numbers of the types that are scaled."""
 
 
@@ -71,7 +77,7 @@ UNSCALED_RESULT = OutFlexData()
 def compute_actual_scale(x: Tensor, dtype: torch.dtype, per_batch_scale: bool = False) -> Tensor:
     """max(|x|) / the largest number of a float8 type; of each batch, or of all."""
     if dtype not in MAX_FINITE:
-        accepted = "float8_e4m3fn, float8_e5m2"
+        accepted = "float8_e4m3fn, float8_e5m2, float8_e4m3fnuz"
         raise refuse("compute_actual_scale", "dtype", f"is {dtype}", accepted)
     magnitudes = x.abs().float()
     most = magnitudes.amax(tuple(range(1, x.ndim))) if per_batch_scale else magnitudes.max()

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from tritium_kernels.errors import refuse
 from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
-from tritium_kernels.numerics_details.mxfp import MXFP_BLOCK_SIZE, downcast_to_mxfp
+from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES, MXFP_BLOCK_SIZE, downcast_to_mxfp
 from tritium_kernels.tensor_details.dtype import FP4, DataType
 from tritium_kernels.tensor_details.ragged_tensor import (
     RaggedTensorMetadata,
@@ -47,50 +48,76 @@ def assert_close(
     """The relative errors of `tri`, the largest and the root of their mean square, are small.
 
     An element's error is relative to its magnitude, but at least to the root of the mean square of
-    all: elements near 0 do not count too much. NaN and infinities must be the same in both. Limits
-    that are not given are 2e-2 and 4e-3.
+    all: elements near 0 do not count too much. NaN and infinities must be the same in both. A
+    reference for elements of one byte is rounded to their type; one of that type must be the same.
+    Limits that are not given are 2e-2 and 4e-3.
     """
     maxtol = 2e-2 if maxtol is None else maxtol
     rmstol = 4e-3 if rmstol is None else rmstol
     assert ref.shape == tri.shape, f"{description}: {tuple(ref.shape)} and {tuple(tri.shape)}"
+    if tri.dtype.itemsize == 1:
+        if ref.dtype == tri.dtype:
+            assert_equal(ref.float(), tri.float())
+            return
+        ref = ref.to(tri.dtype)
     if not ref.numel():
         return
     x, y = ref.detach().double(), tri.detach().double()
     special = ~x.isfinite() | ~y.isfinite()
     assert_equal(x[special], y[special])
-    x, y = x[~special], y[~special]
-    if not x.numel():
+    if special.all():
         return
-    most = x.abs().max().clamp(min=1e-30)  # squares of what it divides do not overflow
-    x, y = x / most, y / most
+    # Squares of what it divides do not overflow.
+    most = x[~special].abs().max().clamp(min=1e-30)
+    x, y = (t.masked_fill(special, 0) / most for t in (x, y))
     error = (x - y).abs() / torch.maximum(x.abs(), x.square().mean().sqrt() + 1e-30)
     error_rms, worst = error.square().mean().sqrt(), error.max()
     if verbose:
         print(f"{description}: largest relative error {worst:.3e}, rms {error_rms:.3e}")
+    if worst > maxtol:
+        _show_differences(ref, tri, error > maxtol)
     assert worst <= maxtol, f"{description}: largest relative error {worst:.3e} > {maxtol}"
     assert error_rms <= rmstol, f"{description}: rms {error_rms:.3e} > {rmstol}"
 
 
+def _show_differences(ref: Tensor, tri: Tensor, wrong: Tensor, most: int = 1000) -> None:
+    """Print where two tensors differ, and what is there in both."""
+    places = wrong.nonzero()
+    at = tuple(places[:most].unbind(-1))
+    print(f"{len(places)} of {wrong.numel()} elements differ, at {places[:most].tolist()}:")
+    print("reference:", ref.detach()[at].tolist())
+    print("found:", tri.detach()[at].tolist())
+
+
 def alloc_rand(
-    shape: tuple[int, ...], device: str | torch.device, dtype: torch.dtype,
+    shape: Sequence[int], device: str | torch.device, dtype: torch.dtype,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normal numbers; for types of 8 bits, powers of two that they hold exactly."""
+    """Normal numbers, `normalize_blocks` of them; for types of 8 bits, powers of two that they hold
+    exactly."""
+    sizes = tuple(shape)
     if dtype.itemsize == 1:
-        powers = 2 ** -torch.randint(4, 8, shape, device=device, dtype=torch.float32)
+        powers = 2 ** -torch.randint(4, 8, sizes, device=device).float()
         return powers.to(dtype).requires_grad_(requires_grad)
-    return torch.randn(shape, device=device, dtype=dtype, requires_grad=requires_grad)
+    numbers = torch.randn(sizes, device=device, dtype=dtype)
+    if len(sizes) in (2, 3):
+        numbers = normalize_blocks(numbers)
+    return numbers.requires_grad_(requires_grad)
 
 
-def make_slice_sizes(n_slices: int, total_size: int, device: str = "cuda") -> Tensor:
-    """Random sizes of slices, int32, that sum to `total_size`; some are likely empty."""
-    if n_slices <= 0 or total_size < 0:
-        raise refuse("make_slice_sizes", "n_slices", f"is {n_slices}", "1 or more")
-    if total_size == 0:
-        return torch.zeros(n_slices, dtype=torch.int32, device=device)
-    weights = torch.softmax(torch.randn(n_slices, device=device), 0)
-    slices = torch.multinomial(weights, total_size, replacement=True)
-    return torch.bincount(slices, minlength=n_slices).to(torch.int32)
+def make_slice_sizes(n_slices: int, total_size: int, device: str | torch.device = "cuda") -> Tensor:
+    """Random sizes of slices, int32, that sum to `total_size`, the same at each call; of several
+    the second is empty."""
+    if total_size < 0:
+        raise refuse("make_slice_sizes", "total_size", f"is {total_size}", "0 or more")
+    if n_slices <= 0 or total_size == 0:
+        return torch.zeros(max(n_slices, 0), dtype=torch.int32, device=device)
+    weights = torch.ones(n_slices)
+    if n_slices > 1:
+        weights[1] = 0
+    draws = torch.multinomial(weights, total_size, replacement=True,
+                              generator=torch.Generator().manual_seed(0))  # fmt: skip
+    return torch.bincount(draws, minlength=n_slices).to(device, torch.int32)
 
 
 class ComputeSanitizerTool(Enum):
@@ -150,12 +177,14 @@ def compute_sanitizer(**target_kwargs: Any) -> Callable[[Callable[..., Any]], Ca
 
 
 def pad_rows_to_multiples(
-    A: Tensor, indices: Sequence[int], multiple: int = 128, pad_value: float = float("nan")
-) -> Tensor:
-    """The slices of A's rows that begin at `indices`, each filled up to a multiple of rows."""
-    ends = [*list(indices)[1:], A.shape[0]]
+    A: Tensor, indices: Sequence[int] | Tensor, multiple: int = 128,
+    pad_value: float = float("nan"),
+) -> Tensor:  # fmt: skip
+    """The slices of A's rows, each filled up to a multiple of rows. `indices`: where each begins,
+    and where the last one ends."""
+    bounds = [int(i) for i in indices]
     parts: list[Tensor] = []
-    for first, last in zip(indices, ends, strict=True):
+    for first, last in pairwise(bounds):
         part = A[first:last]
         missing = -part.shape[0] % multiple
         parts += [part, A.new_full((missing, *A.shape[1:]), pad_value)]
@@ -163,82 +192,122 @@ def pad_rows_to_multiples(
 
 
 def normalize_blocks(x: Tensor, BLOCK_SIZE: int | None = None) -> Tensor:
-    """Divide blocks of columns by their largest magnitude (in place): no block of an MX tensor is
-    much smaller than the others. `BLOCK_SIZE`: 32 if not given."""
+    """Have each row and each column of a square block of `x` (in place) reach the largest magnitude
+    of the block, so that blocks along either dimension have the same MX scales. `BLOCK_SIZE`: 32
+    if not given; `x`: a matrix or several."""
     size = BLOCK_SIZE or MXFP_BLOCK_SIZE.value
-    for first in range(0, x.shape[-1], size):
-        block = x[..., first : first + size]
-        most = block.abs().amax(-1, keepdim=True)
-        block /= torch.where(most > 0, most, 1.0)
+    for i in range(0, x.shape[-2], size):
+        for j in range(0, x.shape[-1], size):
+            block = x[..., i : i + size, j : j + size]
+            height, width = block.shape[-2:]
+            longer = torch.arange(max(height, width), device=x.device)
+            rows, columns = longer.clamp(max=height - 1), longer.clamp(max=width - 1)
+            most = block.abs().amax((-2, -1))[..., None]
+            block[..., rows, columns] = torch.where(torch.randn(
+                (*block.shape[:-2], len(longer)), device=x.device
+            ) < 0, -most, most).to(x.dtype)  # fmt: skip
     return x
-
-
-def _slices_of(n_slices: int, rows: int, device: Any) -> RaggedTensorMetadata:
-    return make_ragged_tensor_metadata(make_slice_sizes(n_slices, rows, device), rows)
 
 
 def pad_ragged_tensor(
     x: Tensor, x_ragged_metadata: RaggedTensorMetadata, hbm_swizzling: bool, transpose: bool
 ) -> tuple[Tensor, RaggedTensorMetadata]:
     """Slices of rows (`transpose`: of columns), each filled up with zeros to a multiple of 128
-    (with `hbm_swizzling`) or 64, and their metadata."""
+    (with `hbm_swizzling`) or 64, and their metadata: their sizes are those before."""
     multiple = 128 if hbm_swizzling else 64
-    y = x.mT if transpose else x
-    sizes = x_ragged_metadata.slice_sizes
-    filled = (sizes + multiple - 1) // multiple * multiple
-    firsts = x_ragged_metadata.slice_offs[:-1].tolist()
-    end = int(x_ragged_metadata.slice_offs[-1])
-    y = pad_rows_to_multiples(y[:end], firsts, multiple, 0.0)
-    metadata = make_ragged_tensor_metadata(filled, y.shape[0])
-    metadata = replace(metadata, slice_sizes_divisibility=multiple)
+    rows = x.mT if transpose else x
+    y = pad_rows_to_multiples(rows, x_ragged_metadata.slice_offs, multiple, 0.0)
+    metadata = replace(
+        x_ragged_metadata, slice_offs=x_ragged_metadata.block_offs(multiple) * multiple,
+        slice_sizes_divisibility=multiple,
+    )  # fmt: skip
     return (y.mT if transpose else y).contiguous(), metadata
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Elements of a random tensor: of a torch type, with scales of blocks of some type or None."""
+
+    word: torch.dtype
+    scale: torch.dtype | None
+    is_fp4: bool
+
+    @staticmethod
+    def of(dtype: Any, scaled: bool) -> _Kind:
+        """Read one of our types, or what has the attributes `torch_dtype` and `has_mx_scale`,
+        perhaps `is_mxfloat4` and `is_nvfp4`."""
+        if isinstance(dtype, DataType):
+            is_fp4 = dtype == FP4
+            word = torch.uint8 if is_fp4 else dtype_to_torch_dtype(dtype)
+            return _Kind(word, torch.uint8 if scaled else None, is_fp4)
+        is_nvfp4 = getattr(dtype, "is_nvfp4", False)
+        scale = torch.float8_e4m3fn if is_nvfp4 else torch.uint8
+        is_fp4 = is_nvfp4 or getattr(dtype, "is_mxfloat4", False)
+        return _Kind(dtype.torch_dtype, scale if dtype.has_mx_scale else None, is_fp4)
 
 
 def make_random_tensor(
     shape: Sequence[int], n_slices: int, ragged_dim: int | None, ragged_padding: bool,
-    device: str | torch.device, dtype: DataType, mxfp_dim: int | None, transpose: bool,
+    device: str | torch.device, dtype: Any, mxfp_dim: int | None, transpose: bool,
     squeeze_batch_dim: bool, is_mx_rowmajor: bool = False, value_hbm_swizzling: Any = None,
     scale_hbm_swizzling: Any = None,
 ) -> tuple[Any, Any, RaggedTensorMetadata | None]:  # fmt: skip
     """(a random tensor, its MX scales or None, metadata of its slices or None).
 
+    A tensor with scales and these are `Tensor`s, others are torch's.
+
     Args:
         shape: of two dimensions where there are slices; else batches, `n_slices`, precede it.
         ragged_dim: the dimension in slices; None: none is. `ragged_padding`: slices are filled up
             with zeros, to multiples of what tiles have.
-        dtype: of `tritium_kernels.tensor_details.dtype`; FP4 needs `mxfp_dim`.
+        dtype: of `tritium_kernels.tensor_details.dtype` (FP4 needs `mxfp_dim`); or what has the
+            attributes `torch_dtype` and `has_mx_scale`, perhaps `is_mxfloat4` and `is_nvfp4`.
         mxfp_dim: the dimension along which 32 elements share a scale; None: there are no scales.
         transpose: the dimension before the last is the adjacent one.
         squeeze_batch_dim: one batch is no dimension.
-        is_mx_rowmajor: with scales the last dimension is adjacent; else that of the blocks.
-        value_hbm_swizzling, scale_hbm_swizzling: layouts; the results are `Tensor`s then.
+        is_mx_rowmajor: values are adjacent, FP4 packed, along the other dimension than blocks.
+        value_hbm_swizzling, scale_hbm_swizzling: layouts; that of the scales may be a function of
+            the metadata of slices of rows, or None.
     """
-    batches = () if ragged_dim is not None else (n_slices,)
-    sizes = (*batches, *shape)
+    kind = _Kind.of(dtype, mxfp_dim is not None)
+    if (mxfp_dim is None) != (kind.scale is None):
+        accepted = "a dimension with scales, else None"
+        raise refuse("make_random_tensor", "mxfp_dim", f"is {mxfp_dim}", accepted)
+    if mxfp_dim is None and kind.is_fp4:
+        raise refuse("make_random_tensor", "mxfp_dim", "is None", "a dimension, for FP4")
+    sizes = tuple(shape) if ragged_dim is not None else (n_slices, *shape)
+    x = alloc_rand(sizes, device, kind.word if kind.scale is None else torch.bfloat16)
+    if squeeze_batch_dim and ragged_dim is None and n_slices == 1:
+        x = x[0]
     metadata = None
-    x = torch.randn(sizes, device=device)
     if ragged_dim is not None:
-        metadata = _slices_of(n_slices, shape[ragged_dim], device)
+        rows = shape[ragged_dim]
+        metadata = make_ragged_tensor_metadata(make_slice_sizes(n_slices, rows, device), rows)
         if ragged_padding:
             swizzled = value_hbm_swizzling is not None or scale_hbm_swizzling is not None
             x, metadata = pad_ragged_tensor(x, metadata, swizzled, ragged_dim % 2 == 1)
-    if squeeze_batch_dim and batches == (1,):
-        x = x[0]
-    if mxfp_dim is None:
-        if dtype == FP4:
-            raise refuse("make_random_tensor", "mxfp_dim", "is None", "a dimension, for FP4")
-        plain = x.to(dtype_to_torch_dtype(dtype))
-        return (plain.mT.contiguous().mT if transpose else plain), None, metadata
-    normalize_blocks(x.movedim(mxfp_dim, -1))
-    word = torch.uint8 if dtype == FP4 else dtype_to_torch_dtype(dtype)
-    values, scales = downcast_to_mxfp(x, word, mxfp_dim)
-    if is_mx_rowmajor and mxfp_dim % x.ndim != x.ndim - 1 and dtype != FP4:
-        values = values.contiguous()
-    values, scales = (
-        t if layout is None else convert_layout(wrapped, layout)
-        for t, layout, wrapped in (
-            (values, value_hbm_swizzling, wrap_torch_tensor(values, dtype, tuple(x.shape))),
-            (scales, scale_hbm_swizzling, wrap_torch_tensor(scales)),
-        )
-    )
-    return values, scales, metadata
+    x = x.mT.contiguous().mT if transpose else x
+    if mxfp_dim is None or kind.scale is None:
+        return x, None, metadata
+    if callable(scale_hbm_swizzling):
+        scale_hbm_swizzling = scale_hbm_swizzling(metadata if ragged_dim == 0 else None)
+    values, scales = _with_scales(x, kind.word, kind.scale, mxfp_dim, is_mx_rowmajor)
+    wrapped = wrap_torch_tensor(values, FP4 if kind.is_fp4 else None, tuple(x.shape))
+    made = wrap_torch_tensor(scales)
+    if value_hbm_swizzling is not None:
+        wrapped = convert_layout(wrapped, value_hbm_swizzling)
+    if scale_hbm_swizzling is not None:
+        made = convert_layout(made, scale_hbm_swizzling)
+    return wrapped, made, metadata
+
+
+def _with_scales(
+    x: Tensor, word: torch.dtype, scale: torch.dtype, axis: int, across: bool
+) -> tuple[Tensor, Tensor]:
+    """(values, scales) of blocks along `axis`; `across`: values are adjacent along the other axis,
+    rounded with the scales of blocks along it, which are the same for `normalize_blocks`."""
+    block = BLOCK_SIZES[scale]
+    values, scales = downcast_to_mxfp(x, word, axis, scale, block)
+    if across:
+        values = downcast_to_mxfp(x.mT.contiguous(), word, axis, scale, block)[0].mT
+    return values, scales

@@ -21,7 +21,14 @@ from tritium.compiler import ASTSource
 from tritium.launch.signature import canonical_dtype
 from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
-from tritium_kernels.dense.kernels import attention, attention_backward, matmul, norm
+from tritium_kernels.dense.kernels import (
+    attention,
+    attention_backward,
+    group_norm,
+    matmul,
+    norm,
+    paged,
+)
 
 assert torch  # the kernels' package needs it
 
@@ -34,7 +41,7 @@ Described = tuple[np.ndarray, list[int]]
 def launch(
     kernel: Any, constants: Mapping[str, Any], values: Mapping[str, Any], warps: int, grid: int
 ) -> str:
-    """Compile for sm_90, run, return the ttgir. `values`: descriptors, float32 arrays, numbers."""
+    """Compile for sm_90, run, return the ttgir. `values`: descriptors, arrays, numbers."""
     types: dict[str, str] = {}
     slots: list[int] = []
     kept: list[np.ndarray] = []
@@ -49,7 +56,7 @@ def launch(
             steps = [s // array.itemsize for s in array.strides]
             slots += [kept[-1].ctypes.data, *array.shape, *steps]
         elif isinstance(value, np.ndarray):
-            types[name] = "*fp32"
+            types[name] = f"*{canonical_dtype(value.dtype)}"
             slots.append(value.ctypes.data)
         else:
             types[name] = "fp32" if isinstance(value, float) else "i32"
@@ -278,3 +285,69 @@ def test_gradients_of_norms(rows: int, columns: int, many: int, center: bool) ->
     np.testing.assert_allclose(dx, right, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(dw.sum(0), (dy * h).sum(0), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(db.sum(0), dy.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-4)
+
+
+def test_paged_attention() -> None:
+    """Copies of keys and values start ahead, at pages whose numbers were loaded before. A tile has
+    keys of two heads."""
+    rng, lengths, page, d = np.random.default_rng(5), np.array([150, 0, 61], np.int32), 16, 64
+    table = rng.permutation(64)[:48].reshape(3, 16).astype(np.int32)
+    pages = [rng.standard_normal((64, page, 4, d)).astype(np.float32) for _ in range(2)]
+    q = rng.standard_normal((3, 8, d)).astype(np.float32)
+    splits, dims = 2, dict.fromkeys(("D", "DV", "DP", "DVP"), d)
+    acc = aligned(np.zeros((3 * 8 * splits, d), np.float32))
+    lse = np.zeros(3 * 8 * splits, np.float32)
+    strides = {
+        f"{name}{axis}": stride // array.itemsize
+        for name, array, axes in (("q", q, "bh"), ("k", pages[0], "plh"), ("v", pages[1], "plh"))
+        for axis, stride in zip(axes, array.strides, strict=False)
+    }
+    text = launch(
+        paged.paged_part,
+        {**dims, "PAGE": page, "GROUP": 2, "ROWS": 16, "HEADS": 2, "SPLITS": splits,
+         "LEFT": False, "BLOCK_N": 32, "STAGES": 3},
+        {"q_ptr": q, "k_ptr": pages[0], "v_ptr": pages[1], "table_ptr": table,
+         "lengths_ptr": lengths, "acc_ptr": acc, "lse_ptr": lse, "scale": d**-0.5,
+         "kv_heads": 4, "left": 0, **strides, "tb": table.shape[1]},
+        4, 3 * 2 * splits,
+    )  # fmt: skip
+    assert text.count("async_copy_global_to_local") == 6  # of two steps before the loop, and in it
+    parts, weights = acc.reshape(3, 8, splits, d), np.exp2(lse.reshape(3, 8, splits, 1))
+    total = weights.sum(2)
+    found = (parts * weights).sum(2) / np.where(total == 0, 1, total)
+    for i, length in enumerate(lengths):
+        k, v = (
+            np.repeat(x[table[i]].reshape(-1, 4, d)[:length], 2, 1).swapaxes(0, 1).astype(float)
+            for x in pages
+        )
+        p = np.exp((q[i][:, None] @ k.swapaxes(1, 2)) * d**-0.5)
+        right = (p @ v)[:, 0] / (p.sum(-1) if length else 1)
+        np.testing.assert_allclose(found[i], right, rtol=1e-4, atol=1e-5)
+
+
+def test_group_norm_gradients() -> None:
+    """One loop over channels and steps, of which loads are ahead."""
+    rng, (batch, groups, group, positions) = np.random.default_rng(6), (2, 2, 3, 160)
+    shape = batch, groups, group * positions
+    x, dy = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    w = rng.standard_normal(groups * group).astype(np.float32)
+    exact = x.astype(np.float64)
+    mean, rstd = exact.mean(-1), 1 / np.sqrt(exact.var(-1) + 1e-5)
+    means = np.stack([mean, np.zeros_like(mean)]).astype(np.float32)
+    dx = aligned(np.zeros(shape, np.float32))
+    sums, products = (np.zeros(batch * groups * group, np.float32) for _ in range(2))
+    text = launch(
+        group_norm.group_gradients, {"BLOCK": 64, "EVEN": False, "STAGES": 3},
+        {"x_ptr": aligned(x), "dy_ptr": aligned(dy), "w_ptr": w, "mean_ptr": means,
+         "rstd_ptr": rstd.astype(np.float32), "sum_ptr": sums, "product_ptr": products,
+         "dx_ptr": dx, "groups": groups, "group": group, "positions": positions},
+        4, batch * groups,
+    )  # fmt: skip
+    assert "async_copy_global_to_local" in text
+    h = (exact - mean[..., None]) * rstd[..., None]
+    g = dy * np.repeat(w.reshape(groups, group), positions, 1)
+    right = g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True)
+    np.testing.assert_allclose(dx, right * rstd[..., None], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        sums, dy.reshape(-1, positions).sum(1, dtype=np.float64), rtol=1e-4, atol=1e-4
+    )

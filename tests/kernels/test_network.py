@@ -33,6 +33,7 @@ def test_group_norm():
     check_group_norm((2, 6, 3), 3, torch.float32)  # a CPU takes few positions element by element
     check_group_norm((1, 4, 28, 28), 2, torch.bfloat16)
     check_group_norm((1, 4, 512), 2, torch.float64)
+    check_group_norm((1, 4, 300), 1, torch.float32)  # fewer groups than processors
     assert group_norm(torch.empty(0, 4, 3, device=place()), 2).shape == (0, 4, 3)
     assert group_norm(torch.empty(2, 4, 0, device=place()), 2).shape == (2, 4, 0)
 

@@ -45,7 +45,7 @@ WAYS = (
     {"split_k": 2}, {"is_persistent": True},
     pytest.param({"is_persistent": True, "split_k": 3, "block_k": 32}, marks=SLOW),
     pytest.param({"group_m": 3, "xcd_swizzle": 4, "block_m": 16, "block_n": 16}, marks=SLOW),
-    pytest.param({"epilogue_subtile": 2}, marks=SLOW),
+    pytest.param({"epilogue_subtile": 2}, marks=SLOW), {"epilogue_subtile": 4},
 )  # fmt: skip
 
 
@@ -109,6 +109,99 @@ def test_slices_of_k(forced, parts: int):
     close(y, matmul_torch(a.double(), b, None, b_ragged_metadata=ragged), scale=8)
 
 
+def filled_up(x, sizes, axis: int, divisor: int):
+    """(slices of x, each filled up with ones, their metadata)."""
+    parts, whole = x.split(sizes, axis), slices(*sizes)
+    room = [-(-size // divisor) * divisor for size in sizes]
+    made = x.new_ones((*x.shape[:axis], sum(room), *x.shape[axis + 1 :]))
+    firsts = [sum(room[:i]) for i in range(len(room) + 1)]
+    for part, first in zip(parts, firsts, strict=False):
+        made.narrow(axis, first, part.shape[axis]).copy_(part)
+    offsets = torch.tensor(firsts, dtype=torch.int32, device=place())
+    return made, replace(whole, slice_offs=offsets, slice_sizes_divisibility=divisor)
+
+
+def of_slices(a, b, sizes):
+    """The product of each slice of k."""
+    pairs = zip(a.double().split(sizes, 1), b.double().split(sizes, 0), strict=True)
+    return torch.stack([x @ y for x, y in pairs])
+
+
+@pytest.mark.parametrize("which", ["a", pytest.param("b", marks=SLOW), "ab"])
+def test_slices_of_k_filled_up(which: str):
+    """Slices of a and of b begin at different places; what they are filled up with has no part."""
+    sizes = [5, 0, 70]
+    a, b = normal(24, 75), normal(75, 40)
+    right, of_a, of_b = of_slices(a, b, sizes), slices(*sizes), slices(*sizes)
+    if "a" in which:
+        a, of_a = filled_up(a, sizes, 1, 64)
+    if "b" in which:
+        b, of_b = filled_up(b, sizes, 0, 32)
+    a.requires_grad_()
+    y = matmul(a, b.requires_grad_(), None, of_a, of_b, precision_config=EXACT)
+    close(y.detach(), right, scale=8)
+    dy = normal(*y.shape)
+    y.backward(dy)
+    a, da, b, db = a.detach().double(), a.grad, b.detach().double(), b.grad
+    close(matmul_torch(a, b, None, of_a, of_b), right)
+    at = zip(of_a.slice_offs.tolist(), of_b.slice_offs.tolist(), sizes, strict=False)
+    left, below = torch.zeros_like(a), torch.zeros_like(b)
+    for z, (i, j, n) in enumerate(at):
+        left[:, i : i + n] = dy[z].double() @ b[j : j + n].T
+        below[j : j + n] = a[:, i : i + n].T @ dy[z].double()
+    close(da, left, scale=8)
+    close(db, below, scale=8)
+
+
+@pytest.mark.parametrize(
+    "layout", [None, pytest.param(layouts.HopperMXValueLayout(-2), marks=SLOW)]
+)
+def test_scaled_slices_of_k(layout):
+    """b in FP4: a slice ends within a byte and a block."""
+    sizes = [27, 0, 70]
+    a, b = normal(24, 97, dtype=torch.bfloat16), normal(97, 128)
+    padded, of_b = filled_up(b, sizes, 0, 128)
+    values, scales = downcast_to_mxfp(padded, torch.uint8, 0)
+    numbers = upcast_from_mxfp_torch(values, scales, torch.float32, 0)
+    kept = torch.cat([numbers[i : i + n] for i, n in zip(of_b.slice_offs.tolist(), sizes,
+                                                         strict=False)])  # fmt: skip
+    w = wrap_torch_tensor(values, FP4)
+    if layout is not None:
+        w = convert_layout(w, layout)
+        scales = convert_layout(wrap_torch_tensor(scales), layouts.HopperMXScaleLayout(-2))
+    config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+    y = matmul(a, w, None, slices(*sizes), of_b, precision_config=config)
+    close(y, of_slices(a, kept, sizes), scale=8)
+    with pytest.raises(ArgumentError, match="slice_sizes_divisibility None; accepted: slices that"):
+        matmul(a, w, None, slices(*sizes), replace(of_b, slice_sizes_divisibility=None),
+               precision_config=config)  # fmt: skip
+
+
+def test_parts_and_a_given_result():
+    """Rows of no slice stay as they are, where the sum over k is divided too."""
+    whole = slices(5, 9, 30, 2)
+    ragged = remap_ragged_tensor_metadata(whole, torch.tensor([-1, 1, -1, 0], device=place()))
+    x, w, c = normal(46, 33), normal(2, 33, 40), normal(46, 40)
+    right = c.double()
+    right[5:14], right[44:] = x[5:14].double() @ w[1].double(), x[44:].double() @ w[0].double()
+    with prescribed({"split_k": 2}):
+        assert matmul(x, w, None, ragged, precision_config=EXACT, c=c) is c
+    close(c, right, scale=8)
+
+
+def test_weights_packed_across():
+    """Bytes of FP4 that hold two columns."""
+    x, numbers = normal(17, 64, dtype=torch.bfloat16), normal(2, 64, 40)
+    along, scales = downcast_to_mxfp(numbers, torch.uint8, 1)
+    codes = torch.stack([along & 15, along >> 4], 2).flatten(1, 2)
+    across = wrap_torch_tensor(codes[..., ::2] | codes[..., 1::2] << 4, FP4)
+    config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+    right = upcast_from_mxfp_torch(along, scales, torch.float32, 1).double()
+    y = matmul(x, across, None, slices(9, 8), precision_config=config)
+    close(y, torch.cat([x[:9].double() @ right[0], x[9:].double() @ right[1]]), scale=4)
+    close(matmul_torch(x, across, None, slices(9, 8), precision_config=config), y.double(), scale=4)
+
+
 @pytest.mark.slow
 def test_gathered_rows_of_persistent_programs(forced):
     forced({"is_persistent": True})
@@ -161,12 +254,33 @@ def test_epilogue_and_what_is_added(forced):
     epilogue = Epilogue(FnSpecs("twice", twice_plus, ("offset",)), (3.0,), (3.0,))
     config = replace(EXACT, acc_scale=0.5)
     alpha = torch.full((1,), 4.0, device=place())
-    right = 8 * (acc.double() + 0.5 * (x.double() @ w.double()) + bias.double()) + 3
+    right = 2 * (4 * (0.5 * (x.double() @ w.double()) + bias.double()) + acc.double()) + 3
     for way in ({}, {"split_k": 2}):
         with prescribed(way):
             y = matmul(x, w, bias, precision_config=config, out_alpha=alpha, epilogue=epilogue,
                        c_acc_in=acc)  # fmt: skip
         close(y, right, scale=8)
+
+
+@tritium.jit
+def one_more(x, target_dtype):
+    return x + (1.0 if target_dtype == tl.bfloat16 else 2.0)
+
+
+def test_what_is_added_to_activated():
+    """After the activation and gammas, in each column of the result; an epilogue knows its type."""
+    x, w, acc, gammas = normal(20, 33), normal(33, 40), normal(20, 20, seed=1), normal(20)
+    epilogue = Epilogue(FnSpecs("one_more", one_more, ()))
+    config = replace(EXACT, out_dtype=torch.bfloat16)
+    with prescribed({"split_k": 2}):  # the sum of the parts has the epilogue
+        y = matmul(x, w, None, precision_config=config, epilogue=epilogue)
+    close(y, x.double() @ w.double() + 1)
+    with prescribed({"block_n": 16}):
+        y = matmul(x, w, None, precision_config=config, gammas=gammas, fused_activation=SWIGLU,
+                   c_acc_in=acc, epilogue=epilogue)  # fmt: skip
+    wide = (x.double() @ w.double()).float()
+    right = gates.swiglu_torch(wide, 1.5, gates.PrecisionConfig(1.0)).double()
+    close(y, right * gammas[:, None].double() + acc.double() + 1)
 
 
 def flex(dtype, *shape, seed=0):
@@ -195,10 +309,10 @@ def test_flexpoint(way):
     assert checksum.item() != 0 and y.dtype == kind
     stored = (right / 512).clamp(-448, 448).float()
     assert torch.equal(y.float(), stored.to(kind).float())
-    reference = matmul_torch(a.view(torch.uint8), b, None, precision_config=replace(
-        config, out_dtype=torch.float64
-    ))  # fmt: skip
-    close(reference, right)
+    before = actual.clone()
+    reference = matmul_torch(a.view(torch.uint8), b, None, precision_config=config)
+    close(reference, right / 512)
+    close(actual, before.double())
 
 
 @pytest.mark.slow
@@ -390,8 +504,9 @@ def test_exchanged_operands(monkeypatch, fp4: bool):
 
 
 @tritium.jit
-def by_parity(row, base):
-    return row % 2, row // 2 + base
+def by_parity(base_row, row, base_column, column, base):
+    tl.static_assert(base_row is not None)
+    return (row % 2)[:, None], row // 2 + base, column
 
 
 @tritium.jit
@@ -399,19 +514,31 @@ def count(counter_ptr):
     tl.atomic_add(counter_ptr, 1)
 
 
-def test_results_of_other_processes():
+@tritium.jit
+def shifted(base_row, row, base_column, column):
+    """To the one group; a row that is scattered has no place in its tile."""
+    tl.static_assert(base_row is None)
+    return None, row + 1, column
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_results_of_other_processes(grouped: bool):
+    """Processes in groups of two get rows, of which this one writes the second part."""
     x, w = normal(20, 33), normal(33, 40)
     y = torch.zeros(20, 80, device=place())
-    parts = [torch.zeros(12, 80, device=place()) for _ in range(2)]
+    parts = [torch.zeros(22, 80, device=place()) for _ in range(4)]
     handles = torch.tensor([p.data_ptr() for p in parts], device=place())
     done = torch.zeros(1, dtype=torch.int32, device=place())
-    comm = FusedComm(handles, Closure(by_parity, (1,)), Closure(count, (done,)), 1, 2)
-    matmul(x, w, None, precision_config=EXACT, c=y, fused_comm=comm)
+    way = Closure(by_parity, (1,)) if grouped else Closure(shifted)
+    comm = FusedComm(handles, way, Closure(count, (done,)), 1, 2)
+    scatter = None if grouped else torch.arange(19, -1, -1, device=place())
+    matmul(x, w, None, precision_config=EXACT, c=y, fused_comm=comm, scatter_indx=scatter)
     right = x.double() @ w.double()
     assert not y.any() and done.item() == 1
-    for rank in range(2):
-        close(parts[rank][1:11, 40:], right[rank::2], scale=4)
-        assert not parts[rank][:1].any() and not parts[rank][:, :40].any()
+    for rank, part in enumerate(parts):
+        rows = right[rank // 2 :: 2] if grouped else right.flip(0) if rank < 2 else right[:0]
+        close(part[1 : 1 + len(rows), 40:], rows, scale=4)
+        assert not part[:1].any() and not part[:, :40].any() and not part[1 + len(rows) :].any()
 
 
 def test_allocations():

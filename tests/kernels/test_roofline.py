@@ -28,7 +28,7 @@ from tritium_kernels.roofline import (
 )
 from tritium_kernels.tensor import make_ragged_tensor_metadata
 from tritium_kernels.tensor_details.dtype import BF16, FP4, FP8_E4M3FN
-from tritium_kernels.tensor_details.layout import HopperMXValueLayout
+from tritium_kernels.tensor_details.layout import HopperMXValueLayout, StridedLayout
 from tritium_kernels.testing import (
     ComputeSanitizerTool,
     assert_close,
@@ -82,8 +82,14 @@ def test_comparison():
     assert_equal(nan, nan.clone())
     with pytest.raises(AssertionError, match="1 of 2 elements differ"):
         assert_equal(nan, torch.tensor([2.0, torch.nan]))
+    same = torch.tensor([448.0, 0.5]).to(torch.float8_e4m3fn)
+    assert_close(torch.tensor([450.0, 0.51]), same)  # rounded as what is compared
+    with pytest.raises(AssertionError, match="1 of 2 elements differ"):
+        assert_close(torch.tensor([447.0, 0.25]).to(same.dtype), same)
     sizes = make_slice_sizes(5, 100, "cpu")
-    assert sizes.shape == (5,) and sizes.sum() == 100 and sizes.dtype == torch.int32
+    assert sizes.sum() == 100 and sizes.dtype == torch.int32 and sizes[1] == 0 < sizes[0]
+    assert torch.equal(sizes, make_slice_sizes(5, 100, "cpu"))
+    assert make_slice_sizes(0, 5, "cpu").shape == (0,)
     assert compute_actual_scale(torch.tensor([-896.0, 1.0]), torch.float8_e4m3fn) == 2.0
 
 
@@ -143,11 +149,28 @@ def test_random_tensors():
     x, _, metadata = make_random_tensor(
         (100, 32), 4, 0, True, place(), BF16, None, True, True
     )  # fmt: skip
-    assert (metadata.slice_sizes % 64 == 0).all() and metadata.slice_sizes_divisibility == 64
-    assert x.shape[0] == metadata.slice_sizes.sum() and x.stride(0) == 1
-    rows = pad_rows_to_multiples(torch.arange(5.0)[:, None], [0, 3], 4, -1.0)
+    assert (metadata.slice_offs % 64 == 0).all() and metadata.slice_sizes_divisibility == 64
+    assert x.shape[0] == metadata.slice_offs[-1] > metadata.slice_sizes.sum() == 100
+    assert x.stride(0) == 1
+    rows = pad_rows_to_multiples(torch.arange(5.0)[:, None], [0, 3, 5], 4, -1.0)
     assert rows.flatten().tolist() == [0, 1, 2, -1, 3, 4, -1, -1]
-    assert normalize_blocks(torch.tensor([[2.0, -4.0, 0.0, 0.0]]), 2).tolist() == [[0.5, -1, 0, 0]]
+    x = normalize_blocks(normal(3, 5), 2).abs()
+    assert torch.equal(x[:2, :2].amax(0), x[:2, :2].amax(1)) and x[2, 4] == x[2, 4:].max()
+
+
+class Fp4:
+    """An element type as programs describe it."""
+
+    torch_dtype, has_mx_scale, is_mxfloat4 = torch.uint8, True, True
+
+
+def test_random_tensors_by_attributes():
+    """Values that are packed across blocks have the scales of blocks along them, too."""
+    given = ((64, 32), 2, None, False, place(), Fp4(), -2, False, False)
+    values, scales, _ = make_random_tensor(*given, is_mx_rowmajor=True,
+                                           scale_hbm_swizzling=lambda _: StridedLayout(-2))
+    assert values.shape == (2, 64, 32) and values.data.shape == (2, 64, 16)
+    assert values.stride(-1) == 1 and scales.shape == (2, 2, 32) and scales.stride(-2) == 1
 
 
 def test_sanitizer(monkeypatch):

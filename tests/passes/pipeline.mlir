@@ -141,3 +141,45 @@ tt.func public @waits(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: tensor<
   tt.store %o, %acc : tensor<64x64x!tt.ptr<f32>>
   tt.return
 }
+
+// The place of what is loaded is loaded too, into a register, in iterations that come alone.
+// CHECK-LABEL: @indices
+// CHECK: %[[IS:.*]] = arith.cmpi sgt, %n, %c0_i32
+// CHECK: tt.load %{{.*}}, %[[IS]] : !tt.ptr<i32>
+// CHECK: ttg.async_copy_global_to_local
+// CHECK: tt.load %{{.*}}, %{{.*}} : !tt.ptr<i32>
+// CHECK: ttg.async_copy_global_to_local
+// CHECK: scf.for
+// CHECK-NOT: tt.load
+// CHECK: ttng.warp_group_dot
+// CHECK: tt.load %{{.*}}, %{{.*}} : !tt.ptr<i32>
+// CHECK-NOT: tt.load
+// CHECK: ttg.async_copy_global_to_local
+// CHECK: scf.yield
+tt.func public @indices(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %table: !tt.ptr<i32>, %b: tensor<64x64xf16>, %n: i32, %o: tensor<64x64x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %size = arith.constant 65536 : i32
+  %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %re = tt.expand_dims %r {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+  %ce = tt.expand_dims %r {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+  %s = arith.constant dense<1024> : tensor<64x1xi32>
+  %rs = arith.muli %re, %s : tensor<64x1xi32>
+  %rb = tt.broadcast %rs : tensor<64x1xi32> -> tensor<64x64xi32>
+  %cb = tt.broadcast %ce : tensor<1x64xi32> -> tensor<64x64xi32>
+  %at = arith.addi %rb, %cb : tensor<64x64xi32>
+  %acc = scf.for %i = %c0 to %n step %c1 iter_args(%d = %z) -> (tensor<64x64xf32>) : i32 {
+    %place = tt.addptr %table, %i : !tt.ptr<i32>, i32
+    %page = tt.load %place : !tt.ptr<i32>
+    %start = arith.muli %page, %size : i32
+    %first = tt.addptr %a, %start : !tt.ptr<f16>, i32
+    %base = tt.splat %first : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>>
+    %p = tt.addptr %base, %at : tensor<64x64x!tt.ptr<f16>>, tensor<64x64xi32>
+    %x = tt.load %p : tensor<64x64x!tt.ptr<f16>>
+    %e = tt.dot %x, %b, %d : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    scf.yield %e : tensor<64x64xf32>
+  }
+  tt.store %o, %acc : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}

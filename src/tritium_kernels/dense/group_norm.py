@@ -17,10 +17,17 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import cdiv, device_class, empty_like, on, power_of_two
+from tritium_kernels.launching.launch import (
+    cdiv,
+    device_class,
+    empty_like,
+    on,
+    power_of_two,
+    processors,
+)
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.plans import repeated
-from tritium_kernels.launching.tables import plan_rows
+from tritium_kernels.launching.tables import RowPlan, plan_rows
 
 _LEAST_POSITIONS = 16
 """From so many positions on, a CPU computes channel by channel."""
@@ -75,6 +82,29 @@ def group_norm_op(
     return _forward(x, groups, weight, bias, eps, mean, rstd), mean, rstd
 
 
+def _gradients_by_channels(
+    x: Tensor, dy: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, sums: Tensor,
+    products: Tensor, dx: Tensor, plan: RowPlan,
+) -> None:  # fmt: skip
+    """dx, and the sums of all channels, by more programs than there are groups."""
+    (batch, channels), groups = x.shape[:2], rstd.shape[1]
+    positions, group = x.numel() // (batch * channels), channels // groups
+    even = positions % plan.step == 0
+    factor, slope, offset = (torch.empty_like(t) for t in (sums, rstd, rstd))
+    kernels.channel_sums[(batch * channels,)](
+        x, dy, mean, sums, products, group, positions, BLOCK=plan.step, EVEN=even,
+        num_warps=plan.warps,
+    )  # fmt: skip
+    kernels.group_coefficients[(batch * groups,)](
+        sums, products, weight, mean, rstd, factor, slope, offset, groups, group, positions,
+        BLOCK=power_of_two(group), num_warps=1,
+    )  # fmt: skip
+    kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
+        x, dy, mean, factor, slope, offset, dx, group, positions, BLOCK=plan.step, EVEN=even,
+        num_warps=plan.warps,
+    )  # fmt: skip
+
+
 @operator("group_norm_backward")
 def group_norm_backward_op(
     x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
@@ -85,28 +115,23 @@ def group_norm_backward_op(
     dw, db = mean.new_empty(channels), mean.new_empty(channels)
     if dx.numel() == 0:
         return dx, dw.zero_(), db.zero_()
-    sums, products, factor = (mean.new_empty(batch, channels) for _ in range(3))
-    slope, offset = torch.empty_like(rstd), torch.empty_like(rstd)
+    sums, products = (mean.new_empty(batch, channels) for _ in range(2))
     x, dy = x.contiguous(), dy.contiguous()
+    weight = None if weight is None else weight.contiguous()
     positions, group = x.numel() // (batch * channels), channels // groups
     plan = plan_rows(x.device, batch * channels, positions)
     even = positions % plan.step == 0
     with on("group_norm", "x", x):
-        kernels.channel_sums[(batch * channels,)](
-            x, dy, mean, sums, products, group, positions, BLOCK=plan.step, EVEN=even,
-            num_warps=plan.warps,
-        )  # fmt: skip
-        kernels.group_coefficients[(batch * groups,)](
-            sums, products, None if weight is None else weight.contiguous(), mean, rstd, factor,
-            slope, offset, groups, group, positions, BLOCK=power_of_two(group), num_warps=1,
-        )  # fmt: skip
+        if batch * groups >= processors(x.device):
+            kernels.group_gradients[(batch * groups,)](
+                x, dy, weight, mean, rstd, sums, products, dx, groups, group, positions,
+                BLOCK=plan.step, EVEN=even, STAGES=plan.stages, num_warps=min(16, 2 * plan.warps),
+            )  # fmt: skip
+        else:
+            _gradients_by_channels(x, dy, weight, mean, rstd, sums, products, dx, plan)
         kernels.channel_gradients[(cdiv(channels, 128),)](
             sums, products, mean, rstd, dw, db, batch, channels, group, BLOCK=128
         )
-        kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
-            x, dy, mean, factor, slope, offset, dx, group, positions, BLOCK=plan.step, EVEN=even,
-            num_warps=plan.warps,
-        )  # fmt: skip
     return dx, dw, db
 
 

@@ -23,10 +23,19 @@ from tritium_kernels.errors import (
 from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two, processors
 from tritium_kernels.launching.operators import autocast, operator
 
-BLOCKS = {"cpu": (64, 4, 1), "hopper": (64, 4, 3), "gpu": (32, 4, 2)}
-"""Keys of a step, warps and stages, by the class of device."""
+BLOCKS = {"cpu": (64, 4, 1, 1), "hopper": (64, 4, 4, 32), "gpu": (32, 4, 3, 32)}
+"""Keys of a step, counted for each head, warps, stages and the most rows of queries whose heads'
+keys are in one tile, by the class of device."""
 
 MOST_SPLITS = 64
+
+
+def _heads(kv_heads: int, group: int, block: int, most_rows: int) -> int:
+    """Heads of keys in one tile: a power of two that divides them."""
+    heads = 1
+    while kv_heads % (2 * heads) == 0 and 2 * heads * group <= most_rows and 2 * heads <= block:
+        heads *= 2
+    return heads
 
 
 def _splits(device: torch.device, programs: int, most_keys: int, block: int) -> int:
@@ -65,18 +74,20 @@ def paged_attention_op(
     if q.device.type == "cpu":
         _check_pages(table, lengths, k_pages.shape[0], page)
     q, k_pages, v_pages, table = map(with_unit_stride, (q, k_pages, v_pages, table))
-    block, warps, stages = BLOCKS[device_class(q.device)]
-    splits = _splits(q.device, batch * kv_heads, table.shape[1] * page, block)
+    block, warps, stages, most_rows = BLOCKS[device_class(q.device)]
+    group, dvp = heads // kv_heads, max(16, power_of_two(dv))
+    each = _heads(kv_heads, group, block, most_rows)
+    programs = batch * kv_heads // each
+    splits = _splits(q.device, programs, table.shape[1] * page, block // each)
     acc = torch.empty((batch * heads * splits, dv), dtype=torch.float32, device=q.device)
     lse = torch.empty(batch * heads * splits, dtype=torch.float32, device=q.device)
-    group, dvp = heads // kv_heads, max(16, power_of_two(dv))
     # Instructions of GPUs multiply 16 rows at least.
-    padded = max(1 if q.device.type == "cpu" else 16, power_of_two(group))
+    rows = max(1 if q.device.type == "cpu" else 16, power_of_two(each * group))
     with on("paged_attention", "q", q):
-        kernels.paged_part[(batch * kv_heads * splits,)](
-            q, k_pages, v_pages, table, lengths.contiguous(), acc, lse, scale, page, kv_heads,
+        kernels.paged_part[(programs * splits,)](
+            q, k_pages, v_pages, table, lengths.contiguous(), acc, lse, scale, kv_heads,
             left, *q.stride()[:2], *k_pages.stride()[:3], *v_pages.stride()[:3], table.stride(0),
-            GROUP=group, GROUP_P=padded, SPLITS=splits,
+            PAGE=page, GROUP=group, ROWS=rows, HEADS=each, SPLITS=splits,
             LEFT=left != UNLIMITED, D=d, DV=dv, DP=max(16, power_of_two(d)), DVP=dvp,
             BLOCK_N=block, STAGES=stages, num_warps=warps,
         )  # fmt: skip

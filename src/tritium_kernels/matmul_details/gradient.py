@@ -122,6 +122,18 @@ def _rows(x: Tensor, places: Tensor | None) -> Tensor:
     return torch.where((places >= 0)[:, None], found, 0)
 
 
+def _places(rows: int, to: RaggedTensorMetadata, of: RaggedTensorMetadata) -> Tensor | None:
+    """The places of `rows` rows, in slices as `to` says, in slices as `of` says; -1: in none.
+    None: they are the same."""
+    if to is of:
+        return None
+    row = torch.arange(rows, dtype=torch.int32, device=to.slice_offs.device)
+    number = (torch.searchsorted(to.slice_offs[:-1], row, right=True) - 1).clamp(min=0)
+    within = row - to.slice_offs[number]
+    inside = (within >= 0) & (within < to.slice_sizes[number])
+    return torch.where(inside, of.slice_offs[number] + within, -1)
+
+
 class Product(torch.autograd.Function):
     """A product with the gradients of a, b, bias and gammas."""
 
@@ -206,7 +218,8 @@ def _of_bias(
     dz = dz.float()
     if options.betas is not None:
         dz = dz * options.betas.float()[:, None]
-    if options.a_ragged is not None:  # sums over the rows of each slice
+    if options.a_ragged is not None and options.b_ragged is None:
+        # Sums over the rows of each slice.
         config = replace(_config(options, torch.float32), allow_tf32=False)
         ones = dz.new_ones(1, dz.shape[0])
         sums = matmul(ones, dz, None, None, options.a_ragged, precision_config=config)
@@ -222,7 +235,9 @@ def _of_a(
 ) -> Tensor:
     config = _config(options, a.dtype)
     if options.b_ragged is not None:
-        return matmul(b, dz.mT, None, options.b_ragged, precision_config=config).mT
+        of_a = options.a_ragged or options.b_ragged
+        places = _places(a.shape[1], of_a, options.b_ragged)
+        return matmul(b, dz.mT, None, of_a, gather_indx=places, precision_config=config).mT
     dx = matmul(dz, b.mT, None, options.a_ragged, precision_config=config)
     if options.gather is None:
         return dx
@@ -234,7 +249,10 @@ def _of_b(
 ) -> Tensor:
     config = _config(options, b.dtype)
     if options.b_ragged is not None:
-        return matmul(a.mT, dz, None, options.b_ragged, precision_config=config)
+        places = _places(b.shape[0], options.b_ragged, options.a_ragged or options.b_ragged)
+        return matmul(
+            a.mT, dz, None, options.b_ragged, gather_indx=places, precision_config=config
+        )
     x = _rows(a, options.gather)
     if x.ndim > b.ndim:  # one matrix for all batches
         x, dz = x.flatten(0, 1), dz.flatten(0, 1)

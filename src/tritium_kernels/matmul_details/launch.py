@@ -70,14 +70,19 @@ def _widens_b(w: Any, flags: OptFlags) -> bool:
 class Call:
     """A product, checked.
 
-    `gather`, ..., `gammas`: of its rows. `given`: the result was there before. `mx_layout`: of the
-    result's scales, whose storage is `config.c_mx_scale`; None: strides say it all.
+    Attributes:
+        a_ragged: of slices of rows; `k_of_a`, `b_ragged`: of slices of k, in a and in b.
+        rows: the sources, targets and factors of the product's rows.
+        given: the result was there before.
+        mx_layout: of the result's scales, whose storage is `config.c_mx_scale`; None: strides say
+            it all.
     """
 
     x: Operand
     w: Operand
     bias: Tensor | None
     a_ragged: RaggedTensorMetadata | None
+    k_of_a: RaggedTensorMetadata | None
     b_ragged: RaggedTensorMetadata | None
     rows: kernels.Rows
     size: Problem
@@ -100,7 +105,14 @@ class Call:
 
     @property
     def ragged(self) -> RaggedTensorMetadata | None:
-        return self.a_ragged or self.b_ragged
+        return self.a_ragged or self.k_of_a
+
+    @property
+    def b_offsets(self) -> Tensor | None:
+        """The places at which slices of k begin in b; None: where they do in a."""
+        if self.b_ragged is None or self.b_ragged is self.k_of_a:
+            return None
+        return self.b_ragged.slice_offs
 
     @property
     def columns(self) -> int:
@@ -111,7 +123,7 @@ class Call:
 def _kind(x: Operand) -> int:
     """The way in which a descriptor reads it: 1: as it is, 2: its dimensions exchanged, 0: none."""
     data = x.data
-    if x.layout is not None or not data.numel() or data.data_ptr() % 16:
+    if x.layout is not None or x.across or not data.numel() or data.data_ptr() % 16:
         return 0
     for kind, (major, minor) in ((1, (-1, -2)), (2, (-2, -1))):
         others = [data.stride(minor), *data.stride()[:-2]]
@@ -145,9 +157,9 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     )  # fmt: skip
     divisible = (
         call.rows.scatter is None and call.comm is None
-        and (call.rows.gammas is None or call.activation.specs.fn is None)
+        and (call.activation.specs.fn is None
+             or (call.rows.gammas is None and call.acc is None))
         and config.report_quantization_err_fn is None
-        and not (call.a_ragged is not None and call.given)
     )  # fmt: skip
     columns, along = _TILES.get(w.scale_layout_name or "", (1, 0))
     if w.layout_name == "HOPPER_VALUE":
@@ -160,7 +172,7 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
         along or None, _block_size(x, w),
         call.rows.gather is None, w.data.stride(-2) == 1, w.layout, n,
     )  # fmt: skip
-    check_choice(OP, "epilogue_subtile", flags.epilogue_subtile, (1, 2))
+    check_choice(OP, "epilogue_subtile", flags.epilogue_subtile, (1, 2, 4))
     if call.config.c_mx_scale is not None:
         flags = replace(flags, epilogue_subtile=1)
         columns = max(columns, 32 * n)
@@ -182,7 +194,8 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         ragged_k=call.b_ragged is not None, persistent=persistent, split_k=flags.split_k,
         group_m=flags.group_m, xcds=flags.xcd_swizzle,
         subtile=flags.epilogue_subtile, a_format=a_format, b_format=b_format, a_pack=x.pack,
-        b_pack=w.pack, out_pack=1 if partial else call.config.c_value_pack_factor,
+        b_pack=1 if w.across else w.pack, b_across=w.across,
+        out_pack=1 if partial else call.config.c_value_pack_factor,
         a_desc=_kind(x) if persistent and plain else 0, b_desc=_kind(w) if persistent else 0,
         a_swizzled=x.scale_layout is not None, b_layout=w.layout_name,
         b_scale_layout=w.scale_layout_name, tile_k=getattr(layout, "block_k", 0),
@@ -194,6 +207,7 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         saturate=not partial and call.config.flexpoint_saturate_inf,
         mx=not partial and call.config.c_mx_scale is not None,
         mx_blocks=None if partial else call.mx_blocks,
+        shards=1 if call.comm is None else call.comm.n_reduce_shards,
         index=_INDEX[should_upcast_indices(x.data, w.data, *tensors)],
         block_m=flags.block_m, block_n=flags.block_n, block_k=flags.block_k,
         stages=flags.num_stages,
@@ -217,7 +231,7 @@ def matmul_launch_metadata(grid: Any, kernel: Any, args: dict[str, Any]) -> dict
             rows, matrices = int(slices.sum()), int((slices > 0).sum())
     bits = max(a.ptr.element_size() * 8 // form.a_pack, 8)
     read = rows * k * a.ptr.element_size() / form.a_pack
-    weights = size.n * k * b.ptr.element_size() / form.b_pack
+    weights = size.n * k * b.ptr.element_size() / (2 if form.b_across else form.b_pack)
     written = rows * size.n // form.n * y.ptr.element_size() // form.out_pack * form.split_k
     return {
         **described, f"flops{bits}": 2 * rows * size.n * k,
@@ -304,8 +318,8 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
             _descriptor(x, form.a_desc, flags.block_m, flags.block_k // x.pack),
             _descriptor(w, form.b_desc, flags.block_k // w.pack, flags.block_n),
             kernels.Bias(bias, *_bias_strides(bias)), call.rows,
-            kernels.Slices(sizes, offsets, schedule, scale_blocks),
-            kernels.Size(size.batch, size.m, size.n, size.k, down),
+            kernels.Slices(sizes, offsets, schedule, scale_blocks, call.b_offsets),
+            kernels.Size(size.batch, size.m, size.n, size.k, size.k_of_b, down),
             kernels.Comm(None, 0) if comm is None else
             kernels.Comm(comm.out_handles, comm.reduce_rank),
             call.alpha, None if config.acc_scale == 1.0 else config.acc_scale, *values, form,

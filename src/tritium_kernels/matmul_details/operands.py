@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from tritium_kernels import target_info
 from tritium_kernels.errors import (
     check_choice,
     check_like,
@@ -25,11 +26,16 @@ from tritium_kernels.tensor_details import dtype as types
 from tritium_kernels.tensor_details import layout as layouts
 from tritium_kernels.tensor_details.dtype import DataType
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
-from tritium_kernels.tensor_details.storage import Tensor, torch_dtype_to_dtype
+from tritium_kernels.tensor_details.storage import (
+    Tensor,
+    torch_dtype_to_dtype,
+    wrap_torch_tensor,
+)
 
 OP = "matmul"
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
+FLOAT8 = (*EIGHT_BITS, torch.float8_e4m3fnuz)
 INDICES = (torch.int32, torch.int64)
 _FORMATS: dict[DataType, str] = {
     types.BF16: "bf16", types.FP16: "fp16", types.FP8_E4M3FN: "e4m3", types.FP8_E5M2: "e5m2",
@@ -60,6 +66,7 @@ class Operand:
         data: the storage.
         dtype, shape: of the elements.
         layout, scale_layout: None where strides say it all.
+        across: two elements of a byte are neighbours along the other dimension than k.
         scale: the storage of the scales.
         flex: the factor.
     """
@@ -71,10 +78,11 @@ class Operand:
     scale: torch.Tensor | None
     scale_layout: Any
     flex: InFlexData
+    across: bool = False
 
     @property
     def pack(self) -> int:
-        """Elements of a byte."""
+        """Elements of a byte, along k or across it."""
         return 2 if self.dtype == types.FP4 else 1
 
     @property
@@ -122,6 +130,13 @@ def three(t: torch.Tensor | None) -> tuple[int, int, int]:
     return z, i, j
 
 
+def block_size(name: str, size: int | None, scale_dtype: torch.dtype) -> int:
+    """The size of blocks with a scale of this type, which `size` is, if it is given."""
+    if size is not None:
+        check_block_size(OP, name, size, scale_dtype)
+    return BLOCK_SIZES[scale_dtype]
+
+
 def _check_axis(name: str, layout: Any, k_axis: int) -> None:
     axis = getattr(layout, "mx_axis", k_axis)
     if axis != k_axis:
@@ -131,12 +146,15 @@ def _check_axis(name: str, layout: Any, k_axis: int) -> None:
 def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
     if isinstance(x, Tensor):
         layout: Any = x.storage.layout
-        data = x.data
+        data, across = flex.reinterpret(x.data), False
+        if x.dtype.bitwidth == 8:
+            x = wrap_torch_tensor(data, None, x.shape, x.shape_max, layout)
         if not isinstance(layout, _VALUE_LAYOUTS[: 1 if name == "a" else None]):
             accepted = ", ".join(kind.__name__ for kind in _VALUE_LAYOUTS)
             raise refuse(OP, name, f"has the layout {layout.name}", accepted)
         if isinstance(layout, layouts.StridedLayout):
-            if x.dtype == types.FP4 and layout.order(x.ndim)[0] - x.ndim != k_axis:
+            across = x.dtype == types.FP4 and layout.order(x.ndim)[0] - x.ndim != k_axis
+            if across and name == "a":
                 raise refuse(OP, name, "has FP4 packed across k", "FP4 packed along k")
             layout = None
         elif isinstance(layout, layouts.BlackwellMXValueLayout):
@@ -144,9 +162,9 @@ def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
             layout, data = None, data[..., : x.shape[-2] // (2 if x.dtype == types.FP4 else 1), :]
         else:
             _check_axis(name, layout, k_axis)
-        operand = Operand(data, x.dtype, x.shape, layout, None, None, flex)
+        operand = Operand(data, x.dtype, x.shape, layout, None, None, flex, across)
     else:
-        check_tensor(OP, name, x, (*FLOATS, torch.uint8, *EIGHT_BITS))
+        check_tensor(OP, name, x, (*FLOATS, torch.uint8, *FLOAT8))
         data = flex.reinterpret(x)
         shape = list(data.shape)
         dtype = types.FP4 if data.dtype == torch.uint8 else torch_dtype_to_dtype(data.dtype)
@@ -158,7 +176,7 @@ def _values(name: str, x: Any, flex: InFlexData, k_axis: int) -> Operand:
     return operand
 
 
-def _with_scale(name: str, x: Operand, scale: Any, k_axis: int, size: int) -> Operand:
+def _with_scale(name: str, x: Operand, scale: Any, k_axis: int, size: int | None) -> Operand:
     label = f"{name}_mx_scale"
     if scale is None:
         if x.dtype == types.FP4:
@@ -169,7 +187,7 @@ def _with_scale(name: str, x: Operand, scale: Any, k_axis: int, size: int) -> Op
         raise refuse(OP, label, "is given", accepted)
     data = scale.data if isinstance(scale, Tensor) else scale
     check_tensor(OP, label, data, SCALE_TYPES)
-    check_block_size(OP, f"{name}_microblock_size", size, data.dtype)
+    size = block_size(f"{name}_microblock_size", size, data.dtype)
     shape = list(x.shape)
     shape[k_axis] = cdiv(shape[k_axis], size)
     layout: Any = None
@@ -187,7 +205,7 @@ def _with_scale(name: str, x: Operand, scale: Any, k_axis: int, size: int) -> Op
         layout = None if isinstance(layout, layouts.StridedLayout) else layout
     else:
         check_operand(OP, label, scale, shape, name, x.data, SCALE_TYPES)
-    return Operand(x.data, x.dtype, x.shape, x.layout, data, layout, x.flex)
+    return replace(x, scale=data, scale_layout=layout)
 
 
 def _check_flex(name: str, flex: InFlexData, batches: int, x: torch.Tensor) -> None:
@@ -203,13 +221,17 @@ def read_operands(a: Any, b: Any, config: PrecisionConfig) -> tuple[Operand, Ope
     """a and b, whose types fit each other."""
     for name, size in (("a", config.a_microblock_size), ("b", config.b_microblock_size),
                        ("c", config.c_microblock_size)):  # fmt: skip
-        check_choice(OP, f"{name}_microblock_size", size, tuple(BLOCK_SIZES.values()))
+        if size is not None:
+            check_choice(OP, f"{name}_microblock_size", size, tuple(BLOCK_SIZES.values()))
     flex = config.flex_ctx
     x = _with_scale("a", _values("a", a, flex.lhs_data, -1), config.a_mx_scale, -1,
                     config.a_microblock_size)  # fmt: skip
     w = _with_scale("b", _values("b", b, flex.rhs_data, -2), config.b_mx_scale, -2,
                     config.b_microblock_size)  # fmt: skip
     check_like(OP, "b", w.data, "a", x.data)
+    if types.FP8_E4M3FNUZ in (x.dtype, w.dtype) and target_info.is_cuda():
+        found = "has dtype float8_e4m3fnuz"
+        raise refuse(OP, "a", found, "float8_e4m3fn, float8_e5m2 on NVIDIA GPUs")
     if isinstance(w.layout, layouts.HopperMXValueLayout):
         if x.dtype not in (types.BF16, types.FP8_E4M3FN, types.FP8_E5M2):
             found = f"has dtype {dtype_name(x.data.dtype)}"
@@ -238,7 +260,8 @@ def formats(x: Operand, w: Operand) -> tuple[str | None, str | None]:
 class Problem:
     """Batches (or slices of k), and elements along m, n, k.
 
-    `batched`: the result has three dimensions.
+    `batched`: the result has three dimensions. `k_of_b`: rows of b, whose slices may be filled up
+    to other sizes than a's.
     """
 
     batch: int
@@ -246,12 +269,43 @@ class Problem:
     n: int
     k: int
     batched: bool
+    k_of_b: int
 
 
 def _not_with(given: dict[str, Any], what: str) -> None:
     for name, value in given.items():
         if value is not None:
             raise refuse(OP, name, f"is given with {what}", "None")
+
+
+def _check_same_slices(a: RaggedTensorMetadata | None, b: RaggedTensorMetadata) -> None:
+    """Slices of a's columns are as large as those of b's rows; seen without waiting on CPUs alone.
+    Where they begin may differ: one or both may be filled up."""
+    if a is None or a is b:
+        return
+    name = "a_ragged_metadata"
+    if a.n_slices != b.n_slices:
+        raise refuse(OP, name, f"has {a.n_slices} slices", f"{b.n_slices}, as b_ragged_metadata")
+    check_like(OP, name, a.slice_sizes, "b_ragged_metadata", b.slice_sizes)
+    if a.slice_sizes.device.type == "cpu" and not torch.equal(a.slice_sizes, b.slice_sizes):
+        accepted = f"{b.slice_sizes.tolist()}, as b_ragged_metadata"
+        raise refuse(OP, name, f"has slices of {a.slice_sizes.tolist()} elements", accepted)
+
+
+def check_slices_of_k(name: str, x: Operand, metadata: RaggedTensorMetadata) -> None:
+    """Slices of k begin where a byte, and a block with a scale of its own, does."""
+    if x.scale is None:
+        return
+    layout = next((y for y in (x.layout, x.scale_layout) if y is not None), None)
+    blocks, known = BLOCK_SIZES[x.scale.dtype], metadata.slice_sizes_divisibility or 1
+    if layout is not None:
+        blocks = 128
+        if not isinstance(layout, (layouts.HopperMXValueLayout, layouts.HopperMXScaleLayout)):
+            raise NotImplementedError(f"{OP}: slices of k of {name} in the layout {layout.name}")
+    if known % blocks:
+        found = f"has slice_sizes_divisibility {metadata.slice_sizes_divisibility}"
+        accepted = f"slices that are filled up to multiples of {blocks}, for {name} with scales"
+        raise refuse(OP, f"{name}_ragged_metadata", found, accepted)
 
 
 def read_problem(
@@ -261,15 +315,15 @@ def read_problem(
     """The sizes of a product of operands of these shapes."""
     k, n = a[-1], b[-1]
     rows = {"gather_indx": gather, "scatter_indx": scatter}
-    if b[-2] != k:
+    if b[-2] != k and (a_ragged is None or b_ragged is None):
         raise refuse(OP, "b", f"has {b[-2]} rows", f"{k}, the columns of a")
     if b_ragged is not None:
-        _not_with({"b_ragged_metadata": a_ragged and b_ragged}, "a_ragged_metadata")
+        _check_same_slices(a_ragged, b_ragged)
         for name, shape in (("a", a), ("b", b)):
             if len(shape) != 2:
                 raise refuse(OP, name, f"has {len(shape)} dimensions", "2")
         _not_with(rows, "b_ragged_metadata")
-        return Problem(b_ragged.n_slices, a[0], n, k, True)
+        return Problem(b_ragged.n_slices, a[0], n, k, True, b[-2])
     if a_ragged is not None:
         if len(a) != 2:
             raise refuse(OP, "a", f"has {len(a)} dimensions", "2")
@@ -277,18 +331,18 @@ def read_problem(
             raise refuse(OP, "b", f"has {len(b)} dimensions", "3")
         if b[0] != a_ragged.n_slices:
             raise refuse(OP, "b", f"has {b[0]} matrices", f"{a_ragged.n_slices}, the slices of a")
-        return Problem(1, a[0] if gather is None else gather.shape[0], n, k, False)
+        return Problem(1, a[0] if gather is None else gather.shape[0], n, k, False, k)
     if len(a) == 3:
         _not_with(rows, "batches")
     batch = a[0] if len(a) == 3 else 1
     if len(b) == 3 and b[0] != batch:
         raise refuse(OP, "b", f"has {b[0]} matrices", f"{batch}, the batches of a")
     m = a[-2] if gather is None else gather.shape[0]
-    return Problem(batch, m, n, k, len(a) == 3)
+    return Problem(batch, m, n, k, len(a) == 3, k)
 
 
 def check_slices(name: str, metadata: Any, extent: int, a: torch.Tensor) -> None:
-    """Metadata of slices that do not end past the `extent` of a's ragged dimension; how large they
+    """Metadata of slices that do not end past the `extent` of the ragged dimension; how large they
     are is seen without waiting on CPUs alone. Kernels stop at the last element anyway."""
     if metadata is None:
         return
@@ -297,7 +351,8 @@ def check_slices(name: str, metadata: Any, extent: int, a: torch.Tensor) -> None
     check_like(OP, name, metadata.slice_sizes, "a", a)
     end = int(metadata.slice_offs[-1]) if a.device.type == "cpu" else 0
     if end > extent:
-        raise refuse(OP, name, f"has slices of {end} elements", f"{extent} or fewer, as a has")
+        accepted = f"{extent} or fewer, as {name[0]} has"
+        raise refuse(OP, name, f"has slices of {end} elements", accepted)
 
 
 def check_rows(

@@ -20,6 +20,7 @@ class FnName(Enum):
 
     QUANTIZE_MXFP8 = auto()
     QUANTIZE_MXFP4 = auto()
+    QUANTIZE_NVFP4 = auto()
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ class FusedActivation:
 class Epilogue:
     """The last function of a result, of a tile in float32.
 
-    For a result with MX scales it gives (values, scales); others give values of the same shape.
+    For a result with MX scales it gives (values, scales), and gets the mask of the tile after it if
+    it has a parameter `mask`; others give values of the same shape, and get the type of the result
+    if they have a parameter `target_dtype`.
 
     Attributes:
         fn_arg_values_matmul, fn_arg_values_finalize: arguments after the tile, in the product's
@@ -66,7 +69,7 @@ class FlexCtx:
 _NO_FLEX = FlexCtx()
 
 
-@dataclass(frozen=True)
+@dataclass
 class PrecisionConfig:
     """The forms in which numbers are read, multiplied and stored.
 
@@ -85,8 +88,10 @@ class PrecisionConfig:
         c_mx_scale: where scales of the result go, of blocks of its columns: torch's tensor, or a
             `Tensor` in the layout `BlackwellActMXScaleLayout`. The result is divided by
             `flex_ctx.out_data.expected_scale` before.
-        a_microblock_size, b_microblock_size, c_microblock_size: 32 for E8M0, 16 for float8_e4m3fn.
-        c_value_pack_factor: elements of the result in a byte: 2 for e2m1.
+        a_microblock_size, b_microblock_size, c_microblock_size: 32 for E8M0, 16 for float8_e4m3fn;
+            None: that.
+        c_value_pack_factor: elements of the result in a byte: 2 for e2m1. An epilogue with the name
+            of a function that packs them says so too.
         out_dtype: of the result; a's if not given, bfloat16 where a is of 8 bits or fewer.
         intermediate_out_dtype: of the parts of a divided sum; None: float32.
         enforce_bitwise_invariance: a row's result does not depend on how many rows there are.
@@ -99,11 +104,11 @@ class PrecisionConfig:
     flexpoint_saturate_inf: bool = False
     report_quantization_err_fn: Callable[[Tensor, Tensor], Any] | None = None
     a_mx_scale: Any = None
-    a_microblock_size: int = 32
+    a_microblock_size: int | None = None
     b_mx_scale: Any = None
-    b_microblock_size: int = 32
+    b_microblock_size: int | None = None
     c_mx_scale: Any = None
-    c_microblock_size: int = 32
+    c_microblock_size: int | None = None
     c_value_pack_factor: int = 1
     out_dtype: torch.dtype | None = None
     intermediate_out_dtype: torch.dtype | None = None
@@ -117,9 +122,13 @@ class FusedComm:
     Attributes:
         out_handles: int64 (processes,): addresses of their results, (rows, columns of this result
             times `n_reduce_shards`), without gaps.
-        map_dst_coord: a function of rows of the result, int64: (process, row there) of each.
+        map_dst_coord: a function of the first row of a tile (None where rows are scattered), its
+            rows, its first column and its columns, that gives (group of processes, rows there,
+            columns there). The group is a number, or a tile of them that broadcasts; None: there
+            is one. `all_writes_issued` and it are `jit` functions.
         all_writes_issued: called at the end of each program.
-        reduce_rank, n_reduce_shards: rows there have so many parts; this process writes that one.
+        reduce_rank, n_reduce_shards: a group has so many processes, and rows of their results so
+            many parts; this process writes that one, to all of the group.
     """
 
     out_handles: Tensor

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import tritium
 import tritium.language as tl
+from tritium_kernels.meta import takes
 from tritium_kernels.moe_kernels.flexpoint import float_to_flex, load_scale
 from tritium_kernels.moe_kernels.layouts import (
     mxfp4_to_bf16_triton,
@@ -73,12 +74,13 @@ class Rows(NamedTuple):
 
 class Slices(NamedTuple):
     """Rows and first row of each slice, the slice of each block; its first block of scales, of a
-    or the result."""
+    or the result; where slices of k begin in b, None: where they do in a."""
 
     sizes: Any
     offsets: Any
     schedule: Any
     scale_blocks: Any
+    b_offsets: Any
 
 
 class Bias(NamedTuple):
@@ -88,12 +90,13 @@ class Bias(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Batches, rows, columns, elements along k, tiles along m."""
+    """Batches, rows, columns, elements along k, of a and of b, tiles along m."""
 
     z: Any
     m: Any
     n: Any
     k: Any
+    k_of_b: Any
     tiles_m: Any
 
 
@@ -113,7 +116,8 @@ class Form:
         ragged_k: slices are parts of the sum over k.
         persistent: programs compute tiles until there are none left.
         a_format, b_format: of scaled products; None: elements are numbers.
-        a_pack, b_pack, out_pack: elements of a byte.
+        a_pack, b_pack, out_pack: elements of a byte, of a and b along k.
+        b_across: bytes of b hold two columns.
         a_desc, b_desc: 0: read through pointers; 1: by a descriptor; 2: k is its other dimension.
         a_swizzled: a's scales lie as Blackwell reads them.
         b_layout, b_scale_layout: names of layouts; None: strides say it all.
@@ -123,6 +127,7 @@ class Form:
         saturate: results are cut off at the largest number of their type.
         mx: the result has MX scales; `mx_blocks`: as Blackwell reads them, in blocks of the rows of
             a "BATCH" or of "SLICES"; None: by strides.
+        shards: processes of a group that get the result.
         index: the type of offsets.
     """
 
@@ -138,6 +143,7 @@ class Form:
     a_pack: int
     b_pack: int
     out_pack: int
+    b_across: bool
     a_desc: int
     b_desc: int
     a_swizzled: bool
@@ -153,6 +159,7 @@ class Form:
     saturate: bool
     mx: bool
     mx_blocks: str | None
+    shards: int
     index: Any
     block_m: int
     block_n: int
@@ -266,7 +273,7 @@ def load_a(a_desc, a_ptrs, z, row, start, last, F: tl.constexpr):
         x = a_desc.load([z.to(tl.int32), start // F.a_pack, row])
         return tl.trans(tl.reshape(x, (COLUMNS, F.block_m)))
     else:
-        return load_tile(a_ptrs, tl.arange(0, COLUMNS), (last - start) // F.a_pack, True, "")
+        return load_tile(a_ptrs, tl.arange(0, COLUMNS), tl.cdiv(last - start, F.a_pack), True, "")
 
 
 @tritium.jit
@@ -298,7 +305,9 @@ def load_b(b, b_desc, b_ptrs, z, start, last, first_column, n, F: tl.constexpr):
         x = b_desc.load([z.to(tl.int32), first_column, start // F.b_pack])
         return tl.trans(tl.reshape(x, (F.block_n, ROWS)))
     else:
-        return load_tile(b_ptrs, tl.arange(0, ROWS), (last - start) // F.b_pack, False, F.cache)
+        # Slices of k may end within a byte: what is past the end meets zeros of the other operand.
+        left = tl.cdiv(last - start, F.b_pack)
+        return load_tile(b_ptrs, tl.arange(0, ROWS), left, False, F.cache)
 
 
 @tritium.jit
@@ -324,24 +333,45 @@ def add_product(x, x_scale, w, w_scale, acc, F: tl.constexpr):
         )
     elif F.swap:
         return tl.dot_scaled(
-            tl.trans(w), w_scale, F.b_format, tl.trans(x), x_scale, F.a_format, acc
-        )
+            tl.trans(w), w_scale, F.b_format, tl.trans(x), x_scale, F.a_format, acc,
+            lhs_k_pack=not F.b_across,
+        )  # fmt: skip
     else:
-        return tl.dot_scaled(x, x_scale, F.a_format, w, w_scale, F.b_format, acc)
+        return tl.dot_scaled(
+            x, x_scale, F.a_format, w, w_scale, F.b_format, acc, rhs_k_pack=not F.b_across
+        )
 
 
 @tritium.jit
-def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n, k, first_k,
-            first, last, F: tl.constexpr):  # fmt: skip
+def from_slice_of_k(x, first, stride, scale_stride, WORD: tl.constexpr, BLOCK: tl.constexpr):
+    """An operand from element `first` along k on, which has `stride` for WORD elements of k and
+    `scale_stride` for BLOCK elements; 0: as many as share a scale."""
+    scale = x.scale
+    if scale is not None:
+        SIZE: tl.constexpr = BLOCK if BLOCK else block_of(scale)
+        scale += first // SIZE * scale_stride
+    return Matrix(
+        x.ptr + first // WORD * stride, x.z, x.row, x.column, scale, x.scale_z, x.scale_row,
+        x.scale_k, x.flex, x.flex_z,
+    )  # fmt: skip
+
+
+@tritium.jit
+def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n, k, first, last,
+            F: tl.constexpr):  # fmt: skip
     """The sum over k from `first` to `last` of a tile: (block_m, block_n)."""
     j = tile_n * F.block_n + tl.arange(0, F.block_n)
     column = (j if F.even_n else j % n).to(F.index)
     ka = first // F.a_pack + tl.arange(0, F.block_k // F.a_pack)
     kb = first // F.b_pack + tl.arange(0, F.block_k // F.b_pack)
-    a_ptrs = a.ptr + za * a.z + first_k * a.column + source[:, None].to(F.index) * a.row
+    a_ptrs = a.ptr + za * a.z + source[:, None].to(F.index) * a.row
     a_ptrs += ka[None, :].to(F.index) * a.column
-    b_ptrs = b.ptr + zb * b.z + first_k * b.row + kb[:, None].to(F.index) * b.row
-    b_ptrs += column[None, :] * b.column
+    b_ptrs = b.ptr + zb * b.z + kb[:, None].to(F.index) * b.row
+    if F.b_across:
+        pair = tile_n * (F.block_n // 2) + tl.arange(0, F.block_n // 2)
+        b_ptrs += (pair % (n // 2)).to(F.index)[None, :] * b.column
+    else:
+        b_ptrs += column[None, :] * b.column
     SHAPE: tl.constexpr = (F.block_n, F.block_m) if F.swap else (F.block_m, F.block_n)
     acc = tl.zeros(SHAPE, tl.float32)
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
@@ -361,22 +391,20 @@ def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n
 
 @tritium.jit
 def finish(
-    acc, a, b, y, bias, rows, z, place, target, inside, column, first, n, alpha, acc_scale,
+    acc, a, b, y, bias, rows, z, place, target, inside, tile_n, first, n, alpha, acc_scale,
     ACTIVATION, activation_args, F: tl.constexpr,
 ):  # fmt: skip
-    """ACTIVATION(alpha * (acc + bias * betas)) * gammas; bias and `y.acc` in the first part."""
+    """ACTIVATION(alpha * (acc + bias * betas)) * gammas + `y.acc`.
+
+    The first part of a divided sum has the bias and `y.acc`.
+    """
+    column = tile_n * F.block_n + tl.arange(0, F.block_n)
     if a.flex is not None:
         acc *= load_scale(a.flex + z * a.flex_z)
     if b.flex is not None:
         acc *= load_scale(b.flex + z * b.flex_z)
     if acc_scale is not None:
         acc *= acc_scale
-    if y.acc is not None:
-        places = y.acc + z * y.acc_z + target[:, None] * y.acc_row
-        mask = (inside & first)[:, None] & (column < n)[None, :]
-        places += column[None, :].to(F.index) * y.acc_column
-        added = tl.load(places, mask=mask, other=0.0).to(tl.float32)
-        acc += added if y.acc_flex is None else added * tl.load(y.acc_flex)
     if bias.ptr is not None:
         places = bias.ptr + z * bias.z + column.to(F.index) * bias.column
         values = tl.load(places, mask=first & (column < n), other=0.0).to(tl.float32)[None, :]
@@ -389,13 +417,43 @@ def finish(
         acc = ACTIVATION(acc, *activation_args)
     if rows.gammas is not None:
         acc *= tl.load(rows.gammas + place).to(tl.float32)[:, None]
+    if y.acc is not None:
+        column = tile_n * (F.block_n // F.n) + tl.arange(0, F.block_n // F.n)
+        places = y.acc + z * y.acc_z + target[:, None] * y.acc_row
+        mask = (inside & first)[:, None] & (column < n // F.n)[None, :]
+        places += column[None, :].to(F.index) * y.acc_column
+        added = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+        acc += added if y.acc_flex is None else added * tl.load(y.acc_flex)
     return acc
 
 
 @tritium.jit
+def store_elsewhere(
+    out, y, base_row, row, base_column, column, mask, columns, comm, DESTINATION, destination_args,
+    SHARDS: tl.constexpr,
+):  # fmt: skip
+    """Store a tile to the results of a group of SHARDS processes, into this process's part of each
+    row there."""
+    shard = None
+    if DESTINATION is not None:
+        shard, row, column = DESTINATION(base_row, row, base_column, column, *destination_args)
+    at = row.to(tl.int64)[:, None] * y.row + comm.part * columns + column[None, :]
+    for i in tl.static_range(SHARDS):
+        peer = (comm.part + i) % SHARDS
+        if shard is not None:
+            peer += shard * SHARDS
+        if shard is None or len(shard.shape) == 0:
+            base = tl.load(comm.handles + peer)
+        else:
+            peer = tl.broadcast_to(peer, mask.shape)
+            base = tl.load(comm.handles + peer, mask=mask, other=0)
+        tl.store(base.to(tl.pointer_type(y.ptr.dtype.element_ty)) + at, out, mask=mask)
+
+
+@tritium.jit
 def store_columns(
-    out, y, y_ptr, z, rank, target, inside, scale_row, scale_block, first_column, columns, comm,
-    EPILOGUE, epilogue_args, F: tl.constexpr,
+    out, y, y_ptr, z, base_row, target, inside, scale_row, scale_block, first_column, columns,
+    comm, EPILOGUE, epilogue_args, DESTINATION, destination_args, F: tl.constexpr,
 ):  # fmt: skip
     """Store the columns of a tile from `first_column` on, as what the result holds."""
     WIDTH: tl.constexpr = out.shape[1]
@@ -406,7 +464,10 @@ def store_columns(
         out = tl.where((j < columns)[None, :], out, 0.0)
         if y.expected is not None:
             out /= load_scale(y.expected + z * y.flex_z)
-        out, scale = EPILOGUE(out, *epilogue_args)
+        if takes(EPILOGUE, "mask"):
+            out, scale = EPILOGUE(out, mask, *epilogue_args)
+        else:
+            out, scale = EPILOGUE(out, *epilogue_args)
         SIZE: tl.constexpr = block_of(y.scale)
         s = first_column // SIZE + tl.arange(0, WIDTH // SIZE)
         if F.mx_blocks is not None:
@@ -422,16 +483,27 @@ def store_columns(
         mask = inside[:, None] & (j * F.out_pack < columns)[None, :]
     else:
         if EPILOGUE is not None:
-            out = EPILOGUE(out, *epilogue_args)
+            if takes(EPILOGUE, "target_dtype"):
+                out = EPILOGUE(out, *epilogue_args, target_dtype=y.ptr.dtype.element_ty)
+            else:
+                out = EPILOGUE(out, *epilogue_args)
         expected = None if y.expected is None else y.expected + z * y.flex_z
         actual = None if y.actual is None else y.actual + z * y.flex_z
         out = float_to_flex(out, expected, actual, y.checksum, mask, y.ptr, F.saturate)
+    out = out.to(y.ptr.dtype.element_ty)
     if comm.handles is not None:
-        base = tl.load(comm.handles + rank, mask=inside, other=0)
-        y_ptr = base.to(tl.pointer_type(y.ptr.dtype.element_ty))[:, None]
-        j += comm.part * (columns // F.out_pack)
-    places = y_ptr + z * y.z + target[:, None] * y.row + j[None, :].to(F.index) * y.column
-    tl.store(places, out.to(y.ptr.dtype.element_ty), mask=mask)
+        first = first_column // F.out_pack
+        store_elsewhere(out, y, base_row, target, first, j, mask, columns // F.out_pack, comm,
+                        DESTINATION, destination_args, F.shards)  # fmt: skip
+    else:
+        places = y_ptr + z * y.z + target[:, None] * y.row + j[None, :].to(F.index) * y.column
+        tl.store(places, out, mask=mask)
+
+
+@tritium.jit
+def halves(x):
+    """The left and the right columns of a tile."""
+    return tl.split(tl.permute(tl.reshape(x, (x.shape[0], 2, x.shape[1] // 2)), (0, 2, 1)))
 
 
 @tritium.jit
@@ -461,10 +533,17 @@ def compute_tile(
             scale_block = tl.load(slices.scale_blocks + z)
             result_block = scale_block if F.mx_blocks == "SLICES" else 0
     k = size.k
-    first_k = z.to(tl.int64) * 0
     if F.ragged_k:
-        first_k = tl.load(slices.offsets + z).to(tl.int64)
-        k = tl.minimum(tl.load(slices.sizes + z), size.k - first_k.to(tl.int32))
+        first_a = tl.load(slices.offsets + z)
+        first_b = first_a if slices.b_offsets is None else tl.load(slices.b_offsets + z)
+        k = tl.minimum(tl.load(slices.sizes + z), tl.minimum(size.k - first_a,
+                                                             size.k_of_b - first_b))  # fmt: skip
+        a = from_slice_of_k(a, first_a.to(tl.int64), a.column, a.scale_k, F.a_pack, 0)
+        WORDS: tl.constexpr = 8 if F.b_layout == "HOPPER_VALUE" else F.b_pack
+        if F.b_scale_layout == "HOPPER_SCALE":
+            b = from_slice_of_k(b, first_b.to(tl.int64), b.row, b.scale_row, WORDS, 128)
+        else:
+            b = from_slice_of_k(b, first_b.to(tl.int64), b.row, b.scale_k, WORDS, 0)
     z = z.to(tl.int64)
     # Slices are in one matrix: rows of a, or columns of a and rows of b.
     za = z * 0 if slices.schedule is not None or F.ragged_k else z
@@ -485,31 +564,28 @@ def compute_tile(
         steps = tl.cdiv(tl.cdiv(k, F.block_k), F.split_k) * F.block_k
         acc = product(
             a, b, a_desc, b_desc, za, zb, tl.where(exists, source, 0), scale_block, i,
-            first_row + tile_m * F.block_m, tile_n, n, k, first_k, part * steps,
+            first_row + tile_m * F.block_m, tile_n, n, k, part * steps,
             tl.minimum(k, (part + 1) * steps), F,
         )  # fmt: skip
-        j = tile_n * F.block_n + tl.arange(0, F.block_n)
         # Scales are those of a batch, or of a slice; results of slices of rows are in one matrix.
         out = finish(
-            tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside, j,
-            part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
+            tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside,
+            tile_n, part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
         )  # fmt: skip
-        rank = target * 0
-        if DESTINATION is not None:
-            rank, target = DESTINATION(target, *destination_args)
+        base_row = None if rows.scatter is not None else first_row + tile_m * F.block_m
         scale_row = i.to(tl.int64) if F.mx_blocks == "SLICES" else target
         WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
         y_ptr = y.ptr + part * y.part
-        if F.subtile == 1:
-            store_columns(out, y, y_ptr, zy, rank, target, inside, scale_row, result_block,
-                          tile_n * WIDTH, n // F.n, comm, EPILOGUE, epilogue_args, F)  # fmt: skip
-        else:
-            halves = tl.permute(tl.reshape(out, (F.block_m, 2, WIDTH)), (0, 2, 1))
-            left, right = tl.split(halves)
-            store_columns(left, y, y_ptr, zy, rank, target, inside, scale_row, result_block,
-                          tile_n * 2 * WIDTH, n // F.n, comm, EPILOGUE, epilogue_args, F)
-            store_columns(right, y, y_ptr, zy, rank, target, inside, scale_row, result_block,
-                          (tile_n * 2 + 1) * WIDTH, n // F.n, comm, EPILOGUE, epilogue_args, F)
+        parts = (out,)
+        if F.subtile == 2:
+            parts = halves(out)
+        elif F.subtile == 4:
+            left, right = halves(out)
+            parts = halves(left) + halves(right)
+        for p in tl.static_range(F.subtile):
+            store_columns(parts[p], y, y_ptr, zy, base_row, target, inside, scale_row,
+                          result_block, (tile_n * F.subtile + p) * WIDTH, n // F.n, comm, EPILOGUE,
+                          epilogue_args, DESTINATION, destination_args, F)  # fmt: skip
 
 
 @tritium.jit

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import tritium
 import tritium.language as tl
+from tritium_kernels.meta import takes
 from tritium_kernels.moe_kernels.flexpoint import float_to_flex
 from tritium_kernels.moe_kernels.mxfp import block_of, from_e2m1, from_scale
 
@@ -189,7 +190,11 @@ def reduce_forward(a, rows_ptr, ROWS: tl.constexpr):
     if a.POSTPROCESS_FN1 is not None:
         acc = a.POSTPROCESS_FN1(acc, *a.postprocess_fn1_args)
     if a.POSTPROCESS_FN2 is not None:
-        acc = a.POSTPROCESS_FN2(acc, *a.postprocess_fn2_args)
+        if takes(a.POSTPROCESS_FN2, "target_dtype"):
+            kind: tl.constexpr = a.Y.dtype.element_ty
+            acc = a.POSTPROCESS_FN2(acc, *a.postprocess_fn2_args, target_dtype=kind)
+        else:
+            acc = a.POSTPROCESS_FN2(acc, *a.postprocess_fn2_args)
     store_sums(a, acc, i, (pid % across).to(tl.int64) * a.BLOCK_Y_S1, i < used)
 
 

@@ -25,6 +25,11 @@ from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import mxfp as kernels
 from tritium_kernels.moe_kernels.layouts import right_shift_unsigned as right_shift_unsigned
 from tritium_kernels.moe_kernels.mxfp import cvt_e2m1_to_fp32 as cvt_e2m1_to_fp32
+from tritium_kernels.moe_kernels.mxfp import quantize_e2m1 as quantize_mxfp4_fn
+from tritium_kernels.moe_kernels.mxfp import quantize_e4m3 as quantize_mxfp8_fn
+from tritium_kernels.moe_kernels.mxfp import quantize_nvfp4 as quantize_nvfp4_fn
+
+__all__ = ["quantize_mxfp4_fn", "quantize_mxfp8_fn", "quantize_nvfp4_fn"]
 
 MXFP_BLOCK_SIZE = tl.constexpr(32)
 NVFP_BLOCK_SIZE = tl.constexpr(16)

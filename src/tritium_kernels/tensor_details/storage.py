@@ -17,10 +17,10 @@ from tritium_kernels.tensor_details.layout_details.strided import StridedLayout
 
 _TORCH = {
     types.UINT8: torch.uint8, types.FP8_E4M3FN: torch.float8_e4m3fn,
-    types.FP8_E5M2: torch.float8_e5m2, types.BF16: torch.bfloat16, types.FP16: torch.float16,
-    types.FP32: torch.float32, types.FP64: torch.float64,
-    types.IntegerType(16): torch.int16, types.IntegerType(32): torch.int32,
-    types.IntegerType(64): torch.int64,
+    types.FP8_E4M3FNUZ: torch.float8_e4m3fnuz, types.FP8_E5M2: torch.float8_e5m2,
+    types.BF16: torch.bfloat16, types.FP16: torch.float16, types.FP32: torch.float32,
+    types.FP64: torch.float64, types.INT16: torch.int16, types.INT32: torch.int32,
+    types.INT64: torch.int64,
 }  # fmt: skip
 _TYPES = {dtype: kind for kind, dtype in _TORCH.items()}
 

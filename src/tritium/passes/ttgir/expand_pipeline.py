@@ -177,7 +177,10 @@ class _Expansion:
         values: dict[SSAValue, SSAValue] = {body.args[0]: counter}
         values.update(zip(self.carried, state, strict=True))
         for op in self.ahead:
-            at.copy(op, values)
+            if isinstance(op, ttir.ElementAccess):
+                values[op.results[0]] = _load(at, op, going, values)
+            else:
+                at.copy(op, values)
         loaded = {
             s.load: _load(at, s.load, going, values) for s in self.plan if s.by_registers
         }  # fmt: skip
@@ -371,7 +374,9 @@ def _operands(
     pointer, mask, other = (
         None if v is None else values.get(v, v) for v in (load.ptr, load.mask, load.other)
     )
-    flags = here.value(ttir.SplatOp, going, result=ir.with_element(load.ptr.type, ir.i1))
+    flags = going
+    if ir.shape_of(load.ptr.type):
+        flags = here.value(ttir.SplatOp, going, result=ir.with_element(load.ptr.type, ir.i1))
     if mask is not None:
         flags = here.value(AndIOp, flags, mask)
     return pointer, flags, other

@@ -23,9 +23,9 @@ after:
 
 Loads are taken that feed a product, or all with the attribute `tt.num_stages` on the loop, which
 says how many stages then; in loops without nested loops, if they read nothing that the loop writes
-(`analysis.loop_writes`). What computes their addresses and masks is computed ahead as well; it
-must have no effects and not depend on what is loaded. A copy moves at least 4 bytes at a time, so
-that narrow loads stay.
+(`analysis.loop_writes`). What computes their addresses and masks is computed ahead as well: loads
+of indices too, into registers; it must have no other effects. A copy moves at least 4 bytes at a
+time, so that narrow loads stay.
 """
 
 from __future__ import annotations
@@ -138,9 +138,14 @@ def plan_of(
         if size * (width if _along_rows(op, encoding) else 1) < least:
             continue
         found.append(Stage(op, encoding, width, buffered))
-    ahead = [s for s in found if _computable_ahead(loop, s.load)]
-    free = unwritten(loop, [s.load for s in ahead])
-    return [s for s in ahead if s.load in free]
+    before = {s.load: _loaded_before(loop, s.load) for s in found}
+    loads = {op: None for load, some in before.items() if some is not None for op in (load, *some)}
+    free = set(unwritten(loop, list(loads)))
+    ahead = [s for s in found if before[s.load] is not None and free.issuperset(
+        (s.load, *(before[s.load] or ()))
+    )]  # fmt: skip
+    indices = {op for s in ahead for op in before[s.load] or ()}
+    return [s for s in ahead if s.load not in indices]
 
 
 def _by_lanes(
@@ -325,9 +330,10 @@ def swizzled_encoding(
     )  # fmt: skip
 
 
-def _computable_ahead(loop: ForOp, load: Operation) -> bool:
-    """Whether the load's operands in a later iteration can be computed now."""
-    pending, seen = list(load.operands), set[Any]()
+def _loaded_before(loop: ForOp, load: Operation) -> list[Operation] | None:
+    """The loads by which the load's operands in a later iteration are computed, such as those of
+    indices; None where they cannot be computed now."""
+    pending, seen, loads = list(load.operands), set[Any](), list[Operation]()
     yields = terminator(loop.body).operands
     while pending:
         value = pending.pop()
@@ -341,10 +347,14 @@ def _computable_ahead(loop: ForOp, load: Operation) -> bool:
             continue
         if not isinstance(owner, Operation) or owner.parent is not loop.body:
             continue
+        if isinstance(owner, ttir.ElementAccess) and owner.is_load and not owner.isVolatile:
+            loads.append(owner)
+            pending += list(owner.operands)
+            continue
         effects = not isinstance(owner, Op) or owner.memory_effects()
         # A descriptor's map is written again in each iteration; copies that are under way read it.
         results = (result for inner in owner.walk() for result in inner.results)
         if effects or any(isinstance(result.type, ir.TensorDescType) for result in results):
-            return False
+            return None
         pending += list(outside_values(owner)) if owner.regions else list(owner.operands)
-    return True
+    return loads

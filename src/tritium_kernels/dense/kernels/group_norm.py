@@ -3,7 +3,9 @@
 Backward, the sums of dy and of dy * (x - mean) over the positions of each channel come first; from
 these few numbers follow those of each group, dw and db, and then dx, element by element. Sums of
 dy * x, from which the mean is taken later, would cancel where means are large. What the rounded
-mean is off by is `shift` (`kernels.norm`).
+mean is off by is `shift` (`kernels.norm`). Where there are groups for all processors, a program has
+a group (`group_gradients`), and reads what it has just read again for dx; of few groups, programs
+have channels, then parts of them.
 """
 
 from __future__ import annotations
@@ -141,12 +143,62 @@ def channel_sums(
 
 
 @tritium.jit
+def group_gradients(
+    x_ptr, dy_ptr, w_ptr, mean_ptr, rstd_ptr, sum_ptr, product_ptr, dx_ptr, groups, group,
+    positions, BLOCK: tl.constexpr, EVEN: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """dx of one group, and the sums of its channels for `channel_gradients`."""
+    pid = tl.program_id(0).to(tl.int64)
+    mean, rstd = tl.load(mean_ptr + pid), tl.load(rstd_ptr + pid)
+    shift = tl.load(mean_ptr + tl.num_programs(0) + pid)
+    x_ptr += pid * group * positions
+    dy_ptr += pid * group * positions
+    dx_ptr += pid * group * positions
+    channel = (pid % groups) * group
+    c = tl.arange(0, BLOCK)
+    of_g = zeros_like_wide(x_ptr, ())
+    of_gh = zeros_like_wide(x_ptr, ())
+    for i in tl.range(0, group, flatten=True):
+        sums = zeros_like_wide(x_ptr, (BLOCK,))
+        products = zeros_like_wide(x_ptr, (BLOCK,))
+        for start in tl.range(0, positions, BLOCK, num_stages=STAGES):
+            at, mask = i * positions + start + c, inside(start, positions, BLOCK, EVEN)
+            x = wide(tl.load(x_ptr + at, mask=mask, other=0.0))
+            dy = wide(tl.load(dy_ptr + at, mask=mask, other=0.0))
+            sums += dy
+            products += dy * (x - mean)
+        total, product = tl.sum(sums, 0), tl.sum(products, 0)
+        tl.store(sum_ptr + pid * group + i, total)
+        tl.store(product_ptr + pid * group + i, product)
+        w = wide(tl.load(w_ptr + channel + i)) if w_ptr is not None else 1.0
+        of_g += w * total
+        of_gh += w * product
+    slope, offset = coefficients(of_g, of_gh, shift, rstd, group * positions)
+    for i in tl.range(0, group, flatten=True):
+        for start in tl.range(0, positions, BLOCK, num_stages=STAGES):
+            at, mask = i * positions + start + c, inside(start, positions, BLOCK, EVEN)
+            x = wide(tl.load(x_ptr + at, mask=mask, other=0.0))
+            dy = wide(tl.load(dy_ptr + at, mask=mask, other=0.0))
+            w = wide(tl.load(w_ptr + channel + i)) if w_ptr is not None else 1.0
+            dx = w * rstd * dy + slope * (x - mean) + offset
+            tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def coefficients(of_g, of_gh, shift, rstd, count):
+    """(slope, offset) of dx = w * rstd * dy + slope * (x - mean) + offset, from the sums of
+    g = w * dy and g * (x - mean): dx = rstd * (g - mean(g) - h * mean(g * h)), where h is
+    (x - mean) * rstd - shift."""
+    of_gh = of_gh * rstd - shift * of_g
+    return -rstd * rstd * (of_gh / count), -rstd * (of_g / count - shift * (of_gh / count))
+
+
+@tritium.jit
 def group_coefficients(
     sum_ptr, product_ptr, w_ptr, mean_ptr, rstd_ptr, factor_ptr, slope_ptr, offset_ptr, groups,
     group, positions, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The coefficients that `group_norm_backward` takes, of one group of `group` channels. With
-    h = (x - mean) * rstd and g = w * dy, dx = rstd * (g - mean(g) - h * mean(g * h))."""
+    """The coefficients that `group_norm_backward` takes, of one group of `group` channels."""
     pid = tl.program_id(0)
     c = tl.arange(0, BLOCK)
     mask = c < group
@@ -157,12 +209,11 @@ def group_coefficients(
         scale = w.to(rstd.dtype)
     sums = tl.load(sum_ptr + pid * group + c, mask=mask, other=0.0)
     products = tl.load(product_ptr + pid * group + c, mask=mask, other=0.0)
-    count = group * positions
-    of_g = tl.sum(sums * scale, 0)
-    of_gh = tl.sum(products * scale, 0) * rstd - shift * of_g
+    of_g, of_gh = tl.sum(sums * scale, 0), tl.sum(products * scale, 0)
+    slope, offset = coefficients(of_g, of_gh, shift, rstd, group * positions)
     tl.store(factor_ptr + pid * group + c, scale * rstd, mask=mask)
-    tl.store(slope_ptr + pid, -rstd * rstd * (of_gh / count))
-    tl.store(offset_ptr + pid, -rstd * (of_g / count - shift * (of_gh / count)))
+    tl.store(slope_ptr + pid, slope)
+    tl.store(offset_ptr + pid, offset)
 
 
 @tritium.jit

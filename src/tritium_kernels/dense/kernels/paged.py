@@ -10,41 +10,65 @@ from tritium_kernels.dense.kernels.softmax import finite_or_zero
 
 
 @tritium.jit
+def page_numbers(table_ptr, keys, end, PAGE: tl.constexpr):
+    """The pages of keys. With several stages they are read a step before the keys are, whose copies
+    do not wait for them then."""
+    return tl.load(table_ptr + keys // PAGE, mask=keys < end, other=0).to(tl.int64)
+
+
+@tritium.jit
 def paged_part(
-    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, acc_ptr, lse_ptr, scale, page, kv_heads, left,
+    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, acc_ptr, lse_ptr, scale, kv_heads, left,
     qb, qh, kp, kl, kh, vp, vl, vh, tb,
-    GROUP: tl.constexpr, GROUP_P: tl.constexpr, SPLITS: tl.constexpr, LEFT: tl.constexpr,
-    D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
-    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+    PAGE: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr,
+    SPLITS: tl.constexpr, LEFT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    DP: tl.constexpr, DVP: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """A share of the keys of one sequence, for the heads that share them."""
+    """A share of the keys of one sequence, for HEADS heads of keys and those that share them.
+
+    A tile has the keys of all these heads, key by key as they lie in a page: programs of one head
+    would go to each page once for each head. Of a query's products those with keys of other heads
+    are dropped, which costs less than the memory takes.
+    """
     pid = tl.program_id(0)
     split = pid % SPLITS
-    kv = (pid // SPLITS % kv_heads).to(tl.int64)
-    b = (pid // SPLITS // kv_heads).to(tl.int64)
+    blocks = kv_heads // HEADS
+    first_head = pid // SPLITS % blocks * HEADS
+    b = (pid // SPLITS // blocks).to(tl.int64)
     count = tl.load(lengths_ptr + b).to(tl.int32)
     first = tl.maximum(count - 1 - left, 0) if LEFT else count * 0
-    share = tl.cdiv(tl.cdiv(count - first, SPLITS), BLOCK_N) * BLOCK_N
+    KEYS: tl.constexpr = BLOCK_N // HEADS
+    share = tl.cdiv(tl.cdiv(count - first, SPLITS), KEYS) * KEYS
     begin = first + split * share
     end = tl.minimum(begin + share, count)
-    member = tl.arange(0, GROUP_P)
+    member = tl.arange(0, ROWS)
     c = tl.arange(0, DP)
     cv = tl.arange(0, DVP)
-    heads = kv * GROUP + member
-    inside = (member[:, None] < GROUP) & (c[None, :] < D)
+    heads = first_head.to(tl.int64) * GROUP + member
+    exists = member < HEADS * GROUP
+    inside = exists[:, None] & (c[None, :] < D)
     q = tl.load(q_ptr + b * qb + heads[:, None] * qh + c[None, :], mask=inside, other=0.0)
-    acc = tl.zeros((GROUP_P, DVP), tl.float32)
-    total = tl.zeros((GROUP_P,), tl.float32)
-    largest = tl.full((GROUP_P,), float("-inf"), tl.float32)
-    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
-        keys = start + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((ROWS, DVP), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    largest = tl.full((ROWS,), float("-inf"), tl.float32)
+    pair = tl.arange(0, BLOCK_N)
+    kv = (first_head + pair % HEADS).to(tl.int64)
+    table_ptr += b * tb
+    if STAGES > 1:
+        number = page_numbers(table_ptr, begin + pair // HEADS, end, PAGE)
+    for start in tl.range(begin, end, KEYS, num_stages=STAGES):
+        keys = start + pair // HEADS
         seen = keys < end
-        number = tl.load(table_ptr + b * tb + keys // page, mask=seen, other=0).to(tl.int64)
-        row = (keys % page).to(tl.int64)
+        if STAGES == 1:
+            number = page_numbers(table_ptr, keys, end, PAGE)
+        row = (keys % PAGE).to(tl.int64)
         places = k_ptr + (number * kp + row * kl + kv * kh)[:, None] + c[None, :]
         k = tl.load(places, mask=seen[:, None] & (c[None, :] < D), other=0.0)
         scores = tl.dot(q, k.T, input_precision="ieee") * (scale * LOG2E)
-        scores = tl.where(seen[None, :], scores, float("-inf"))
+        wanted = seen[None, :]
+        if HEADS > 1:
+            wanted &= (member // GROUP)[:, None] == (pair % HEADS)[None, :]
+        scores = tl.where(wanted, scores, float("-inf"))
         more = tl.maximum(largest, tl.max(scores, 1))
         base = finite_or_zero(more)
         p = tl.exp2(scores - base[:, None])
@@ -54,11 +78,13 @@ def paged_part(
         v = tl.load(places, mask=seen[:, None] & (cv[None, :] < DV), other=0.0)
         acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision="ieee")
         largest = more
+        if STAGES > 1:
+            number = page_numbers(table_ptr, keys + KEYS, end, PAGE)
     acc = acc / tl.where(total == 0, 1.0, total)[:, None]
     part = (b * kv_heads * GROUP + heads) * SPLITS + split
-    inside = (member[:, None] < GROUP) & (cv[None, :] < DV)
+    inside = exists[:, None] & (cv[None, :] < DV)
     tl.store(acc_ptr + part[:, None] * DV + cv[None, :], acc, mask=inside)
-    tl.store(lse_ptr + part, largest + tl.log2(total), mask=member < GROUP)
+    tl.store(lse_ptr + part, largest + tl.log2(total), mask=exists)
 
 
 @tritium.jit
