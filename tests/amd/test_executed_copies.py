@@ -18,6 +18,7 @@ from tests.amd.kernels import compiled as compiled_kernel
 from tests.amd.test_memory import products
 from tests.gluon import test_amd as programs
 from tests.gluon.test_amd import compiled
+from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 
 WAIT = r"(s\.waitcnt\(i32) (\d+)"
@@ -128,6 +129,33 @@ def test_gluon_scaled_products(arch: str, count: int) -> None:
     factors = np.repeat(np.exp2(scales - 127.0), 128 // count, 1)
     wanted = 2 * (programs.HALVES[codes] * factors) @ np.repeat(b, 2, 0)
     np.testing.assert_array_equal(out, wanted)
+
+
+@gluon.jit
+def short_kernel(a, b, out, result: gl.constexpr, k: gl.constexpr):
+    rows: gl.constexpr = gl.BlockedLayout([1, 8], [8, 4], [4, 1], [1, 0])
+    i = gl.arange(0, 32, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 32, gl.SliceLayout(0, rows))[None, :]
+    x = gl.load(a + i * k + gl.arange(0, k, gl.SliceLayout(0, rows))[None, :])
+    y = gl.load(b + gl.arange(0, k, gl.SliceLayout(1, rows))[:, None] * 32 + j)
+    acc = gl.amd.gfx1250.wmma(
+        gl.convert_layout(x, gl.DotOperandLayout(0, result, 8)),
+        gl.convert_layout(y, gl.DotOperandLayout(1, result, 8)),
+        gl.zeros([32, 32], gl.float32, result),
+    )
+    gl.store(out + i * 32 + j, gl.convert_layout(acc, rows))
+
+
+@pytest.mark.parametrize("k", [16, 8, 4])
+def test_products_of_short_k(k: int) -> None:
+    """The instruction sums over 32: registers, lanes and registers of copies are left."""
+    constants = {"result": gl.amd.AMDWMMALayout(3, True, [[0, 1], [1, 0]], [], [16, 16, 32]),
+                 "k": k}  # fmt: skip
+    kernel = compiled(short_kernel, "*fp16 *fp16 *fp32", constants, "gfx1250")
+    rng, out = np.random.default_rng(k), np.zeros((32, 32), np.float32)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((32, k), (k, 32)))
+    execute(kernel, (1,), (a, b, out))
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "gfx1250"])

@@ -16,8 +16,11 @@ import tritium.language as tl
 from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS, compiled
 from tests.amd.test_products import Model, Parts, held
+from tests.gluon.test_amd import compiled as of_gluon
 from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding
 from tritium.ops.ttir.dot import DotScaledOp, ScaleFormat, scale_factors, unpack_fp4
@@ -160,6 +163,54 @@ def test_values_of_scaled_products(arch: str) -> None:
             strict=True,
         )
     )  # fmt: skip
+    np.testing.assert_allclose(out, x @ y.T, rtol=1e-5)
+
+
+@gluon.jit
+def of_four_bits(a, sa, b, sb, out, result: gl.constexpr, rows: gl.constexpr, count: gl.constexpr,
+                 size: gl.constexpr):
+    half: gl.constexpr = size // 2
+    i = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, half, gl.SliceLayout(0, rows))[None, :]
+    left: gl.constexpr = gl.DotOperandLayout(0, result, 16)
+    right: gl.constexpr = gl.DotOperandLayout(1, result, 16)
+    k = gl.arange(0, half, gl.SliceLayout(1, rows))[:, None]
+    n = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    x = gl.convert_layout(gl.load(a + i * half + j), left)
+    y = gl.convert_layout(gl.load(b + k + n * half), right)
+    layouts: gl.constexpr = (
+        gl.amd.gfx1250.get_wmma_scale_layout(left, [64, count], size // count),
+        gl.amd.gfx1250.get_wmma_scale_layout(right, [64, count], size // count),
+    )
+    m = gl.arange(0, 64, gl.SliceLayout(1, layouts[0]))[:, None] * count
+    ax = gl.load(sa + m + gl.arange(0, count, gl.SliceLayout(0, layouts[0]))[None, :])
+    m = gl.arange(0, 64, gl.SliceLayout(1, layouts[1]))[:, None] * count
+    bx = gl.load(sb + m + gl.arange(0, count, gl.SliceLayout(0, layouts[1]))[None, :])
+    acc = gl.amd.gfx1250.wmma_scaled(x, ax, "e2m1", y, bx, "e2m1",
+                                     gl.zeros([64, 64], gl.float32, result))
+    gl.store(out + i * 64 + n, gl.convert_layout(acc, rows))
+
+
+@pytest.mark.parametrize(("exchanged", "rows", "count", "k"), [
+    (True, 32, 8, 256), (False, 32, 16, 256), (True, 16, 2, 64), (False, 16, 2, 32),
+])  # fmt: skip
+def test_products_of_4_bit_numbers(exchanged: bool, rows: int, count: int, k: int) -> None:
+    """With operands exchanged the right one has 32 columns. Zeros are behind a shorter K."""
+    result = gl.amd.AMDWMMALayout(3, exchanged, [[0, 1], [1, 0]], [], [rows, 16, 128])
+    constants = {"result": result, "rows": gl.BlockedLayout([1, 16], [4, 8], [4, 1], [1, 0]),
+                 "count": count, "size": k}  # fmt: skip
+    types = "*u8 *u8 *u8 *u8 *fp32"
+    kernel = of_gluon(of_four_bits, types, constants, "gfx1250")
+    kinds = "f4" if rows == 32 else "f8f6f4"
+    name = f"v_wmma_scale{'16' * (k == 16 * count)}_f32_{rows}x16x128_{kinds}"
+    assert set(re.findall(r"v_wmma\w+", kernel.asm["amdgcn"])) == {name}
+    rng, values = np.random.default_rng(6), np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    codes = rng.integers(0, 16, (2, 64, k)).astype(np.uint8)
+    scales = rng.integers(124, 130, (2, 64, count)).astype(np.uint8)
+    packed, out = codes[..., ::2] | codes[..., 1::2] << 4, np.zeros((64, 64), np.float32)
+    execute(kernel, (1,), (packed[0], scales[0], packed[1], scales[1], out))
+    numbers = np.concatenate([values, -values])[codes]
+    x, y = numbers * np.repeat(2.0 ** (scales.astype(int) - 127), k // count, -1)
     np.testing.assert_allclose(out, x @ y.T, rtol=1e-5)
 
 

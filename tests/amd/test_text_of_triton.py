@@ -128,6 +128,42 @@ def test_scales_of_runs(evaluated: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(out.astype(float), wanted.astype(float))
 
 
+def downcast(element: str, columns: int) -> str:
+    kind = {"f8E4M3FN": "fp8", "f8E5M2": "fp8", "i8": "fp4"}[element]
+    body = rows("x", "p", 32, "f32") + rows("scales", "s", 2, "i8")
+    body += rows("old", "o", columns, element)
+    arguments = f"%p: !tt.ptr<f32>, %s: !tt.ptr<i8>, %o: !tt.ptr<{element}>"
+    return program("downcast", arguments, body + f"""
+    %y = amdg.scaled_downcast_{kind} %x scale %scales {{axis = 1 : i32}} : tensor<64x32xf32, #c32>,
+      tensor<64x2xi8, #c2> -> tensor<64x{columns}x{element}, #c{columns}>
+    amdg.buffer_store %y, %o[%oldi] : tensor<64x{columns}x{element}, #c{columns}>""")
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+@pytest.mark.parametrize(("element", "kind", "most"), [
+    ("f8E4M3FN", ml_dtypes.float8_e4m3fn, 448), ("f8E5M2", ml_dtypes.float8_e5m2, 57344),
+    ("i8", ml_dtypes.float4_e2m1fn, 6),
+])  # fmt: skip
+def test_numbers_divided_by_scales(
+    element: str, kind: Any, most: float, evaluated: bool, tmp_path: Path
+) -> None:
+    """Midpoints between neighbours, numbers beyond the largest, and the largest and the smallest
+    scales."""
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal((64, 32)) * 4).astype(np.float32)
+    x[:4] = np.arange(-8, 8, 0.125).reshape(4, 32)
+    s = rng.integers(120, 134, (64, 2)).astype(np.uint8)
+    s[:4], s[4:6] = 127, [[0, 254], [254, 0]]
+    x[4], x[5] = np.repeat([[2.0**-126, 2.0**126], [2.0**127, 2.0**-127]], 16, 1)
+    factors = np.exp2(127 - np.repeat(s.astype(float), 16, 1))
+    wanted = (x * factors).clip(-most, most).astype(np.float32).astype(kind).view(np.uint8)
+    if element == "i8":
+        wanted = wanted[:, ::2] & 15 | wanted[:, 1::2] << 4
+    out = np.zeros(wanted.shape, np.uint8)
+    run(downcast(element, wanted.shape[1]), tmp_path, [x, s, out], evaluated)
+    np.testing.assert_array_equal(out, wanted)
+
+
 SWAP = program("swap", "%p: !tt.ptr<i32>, %o: !tt.ptr<i32>", """
     %i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32, #line>
     %two = arith.constant dense<2> : tensor<64xi32, #line>

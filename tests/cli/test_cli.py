@@ -260,9 +260,9 @@ def test_pytest_has_options_and_fixtures(program, tmp_path, conftest):
                 return request.config.getoption("--device")
         """
         program(text, "conftest.py")
-    workers = ("-n", "1") if conftest else ()
+    more = ("-n", "1", "--device", "cpu") if conftest else ()
     options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
-    done = tritium("pytest", *options, *workers, "--device", "cpu", file)
+    done = tritium("pytest", *options, *more, file, TRITON_DEFAULT_BACKEND="cpu")
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

@@ -176,6 +176,18 @@ def emitted(file: Path, text: str, arch: str = "cooperlake") -> str:
     return tritium.compile(str(file), target=GPUTarget("cpu", arch, 1)).asm["llir"]
 
 
+@pytest.mark.parametrize(("rows", "tests"), [(6, True), (8, False)])
+def test_rows_in_few_sets_of_the_cache_are_copied_for_three_blocks_and_more(
+    tmp_path: Path, rows: int, tests: bool
+) -> None:
+    """Two blocks of rows read B where it is; for more of them its step is tested, which may leave
+    the second cache so few sets that it is copied."""
+    tiles = kernel_of(looped, "fp32", (16, 64, 32)).asm["tile"]
+    changed = tiles if rows == 6 else replan(tiles, lambda p: p.replace("rows 6", f"rows {rows}"))
+    text = emitted(tmp_path / "k.tile", changed)
+    assert ("= sub i64 0, 256\n" in text) is tests  # for the lowest bit of B's step
+
+
 @pytest.mark.parametrize(
     ("type", "old", "new", "mark"),
     [

@@ -115,12 +115,14 @@ def test_text_that_llvm_does_not_take_is_a_fault(monkeypatch: pytest.MonkeyPatch
     assert "stage 'obj'" in text and "add_one" in text and __file__ in text
 
 
-def test_errors_of_stages_that_users_add_are_theirs() -> None:
-    class Mine(Exception):
-        pass
+class Mine(Exception):
+    """An error that only a user's stage raises."""
 
+
+@pytest.mark.parametrize("kind", [Mine, AttributeError])
+def test_errors_of_stages_that_users_add_are_theirs(kind: type[Exception]) -> None:
     def fail(module: Any, metadata: Any) -> Any:
-        raise Mine
+        raise kind("mine")
 
     def hook(*arguments: Any) -> Any:
         if arguments:
@@ -129,7 +131,7 @@ def test_errors_of_stages_that_users_add_are_theirs() -> None:
 
     with knobs.runtime.scope():
         knobs.runtime.add_stages_inspection_hook = hook
-        with pytest.raises(Mine):
+        with pytest.raises(kind, match=r"^mine$"):
             add_one[(1,)](np.zeros(1, np.int32), 5)
 
 

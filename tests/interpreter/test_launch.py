@@ -9,8 +9,16 @@ import pytest
 import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import InterpreterError
+from tritium.ir.types import i32
+from tritium.language.emitter import Evaluated
 from tritium.language.jit.function import device_function as jit
 from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.interpreter import (
+    GridExecutor,
+    InterpreterBuilder,
+    TensorHandle,
+    interpreter_builder,
+)
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -295,8 +303,6 @@ def test_messages_outside_and_inside():
 
 
 def test_the_program_that_is_running_can_be_asked_for():
-    from tritium.runtime.interpreter import interpreter_builder
-
     seen = []
 
     def note():
@@ -309,3 +315,51 @@ def test_the_program_that_is_running_can_be_asked_for():
     assert seen == [((0, 0, 0), (2, 1, 1)), ((1, 0, 0), (2, 1, 1))]
     with pytest.raises(ValueError):
         interpreter_builder.grid_idx  # noqa: B018
+
+
+def test_handles_show_their_elements(capsys):
+    """`x.handle.data`, as one prints it while debugging, and tensors of handles that one makes."""
+
+    def kernel(x):
+        v = tl.load(x + tl.arange(0, 2))
+        print(v.handle.data, v.handle.data.dtype, v.handle.dtype)
+        print(v.to(tl.uint8).handle.data, v.to(tl.uint8).handle.dtype)
+        print(v.to(tl.bfloat16).handle.data, v.to(tl.bfloat16).handle.dtype)
+        print(tl.sum(v, 0).handle.data, (v > 200).handle.data)
+        print(x.handle.data.dtype, x.handle.data.shape, x.handle.dtype)
+        u = v.to(tl.uint8)
+        twice = tl.tensor(TensorHandle(u.handle.data * 2, tl.uint8), u.type)
+        tl.store(x + tl.arange(0, 2), twice.to(tl.int32))
+
+    x = np.array([1, 255], np.int32)
+    InterpretedKernel(kernel)[(1,)](x)
+    assert capsys.readouterr().out.splitlines() == [
+        "[  1 255] int32 int32", "[  1 255] uint8", "[16256 17279] bf16",
+        "[256] [False  True]", "uint64 (1,) pointer<int32>",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(x, [2, 254])
+    assert isinstance(tl.tensor(Evaluated(i32, 3), tl.int32).handle, TensorHandle)
+    with pytest.raises(ValueError, match=r"64 bits.* primitive_bitwidth .32 bits. for triton"):
+        TensorHandle(np.zeros(2), tl.float32)
+
+
+def test_a_function_runs_on_a_grid_by_itself():
+    def kernel(x, N: tl.constexpr):
+        tl.store(x + tl.program_id(0) * N + tl.arange(0, N), tl.program_id(0) + N)
+
+    x, hooked = np.zeros(4, np.int32), []
+    run = GridExecutor(kernel, ["x", "N"], (2,), [lambda *args, **kwargs: hooked.append(kwargs)])
+    run(x, N=2)
+    np.testing.assert_array_equal(x, [2, 2, 3, 3])
+    assert hooked == [{"N": 2}] and run.constexprs == ["N"]
+    with pytest.raises(NotImplementedError, match="create_load"):
+        InterpreterBuilder().create_load()
+
+
+def test_numbers_of_the_kernel_meet_numpy_arrays(capsys):
+    def kernel(x):
+        data = tl.load(x + tl.arange(0, 2)).handle.data
+        print((data * 2).dtype, (2 + data).dtype, (data > 1).dtype)
+
+    InterpretedKernel(kernel)[(1,)](np.array([1, 2], np.float32))
+    assert capsys.readouterr().out == "float32 float32 bool\n"

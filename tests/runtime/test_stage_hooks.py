@@ -42,6 +42,23 @@ def test_a_hook_that_runs_passes_of_the_references_names(fresh_cache: Path) -> N
     assert len(seen) == 1 and "add_kernel" in kernel.asm["ttir"]
 
 
+def test_a_hook_that_runs_the_backends_own_stage(fresh_cache: Path) -> None:
+    """By the method of the reference's backends, whose last argument is the capability."""
+
+    def hook(*args: Any) -> Any:
+        if args:
+            backend, stages, options = args[:3]
+
+            def llir(module: Any, metadata: Any) -> Any:
+                return "; changed\n" + backend.make_llir(module, metadata, options, 90)
+
+            stages["llir"] = llir
+        return "key", "hash"
+
+    knobs.runtime.add_stages_inspection_hook = hook
+    assert tritium.compile(source()).asm["llir"].startswith("; changed\n")
+
+
 def test_launches_ask_the_hook_which_stages_there_are(fresh_cache: Path) -> None:
     @tritium.jit
     def kernel(out: Any) -> None:

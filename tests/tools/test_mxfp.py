@@ -60,6 +60,8 @@ def test_packing(make: Any, shape: tuple[int, ...]):
         np.testing.assert_array_equal(np.asarray(unpacked), np.asarray(made.data))
     flat = MXFP4Tensor(make(np.array([0.5, -6.0, 1.0], np.float32)))
     assert np.asarray(flat.to_packed_tensor(0)).tolist() == [0xF1, 0x02]
+    with pytest.raises(AssertionError, match="dim is 2; the tensor has 1 dim"):
+        flat.to_packed_tensor(2)
     with pytest.raises(ValueError, match=r"shape \(2,\), which is not \(6,\) with two in one"):
         flat.unpack_packed_tensor(flat.to_packed_tensor(0), 0, (6,))
 

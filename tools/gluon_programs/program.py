@@ -48,7 +48,6 @@ class GluonProgram(Program):
     warps: int = 4
     abilities: frozenset[str] = frozenset()
     memories: list[Memory] = field(default_factory=list)
-    functions: list[str] = field(default_factory=list)
     room: int = 32 << 10
     """Bytes of shared memory that may still be allocated."""
 
@@ -105,13 +104,12 @@ class GluonProgram(Program):
 
     @contextmanager
     def attempt(self) -> Generator[None]:
-        kept, functions = self.keep(), list(self.functions)
+        kept = self.keep()
         wholes = {id(w): (w, w.copy()) for w in (whole(m.data) for m in self.memories)}
         with super().attempt():
             yield
             return
         self.go_back(kept)
-        self.functions = functions
         for array, state in wholes.values():
             array[...] = state
 

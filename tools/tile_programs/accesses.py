@@ -22,7 +22,7 @@ from tools.tile_programs.program import (
 
 ELEMENTS = (
     *INTEGERS, np.dtype(np.int32), np.dtype(np.float16), BFLOAT16, np.dtype(np.float32),
-    np.dtype(np.float32), np.dtype(np.float64), E4M3, E5M2,
+    np.dtype(np.float32), np.dtype(np.float64), E4M3, E5M2, np.dtype(bool),
 )  # fmt: skip
 
 
@@ -108,6 +108,8 @@ def _stored(values: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
     """Values as they are in memory; None where that would not be exact."""
     if values.dtype.kind == "b":
         return values.astype(dtype)
+    if dtype.kind == "b":  # whether 256 is true depends on the bits that are kept
+        return None
     if is_float(values.dtype) != is_float(dtype):
         return None
     held = values.astype(dtype)

@@ -24,8 +24,15 @@ NUMBERS = (
 
 
 def ranges(p: Program) -> bool:
-    """Numbers in a row: an `arange`, widened, scaled, moved by constants, arguments, the pid."""
-    p.new(*numbers(p, p.source.choice(POWERS)))
+    """Numbers in a row: an `arange`, widened, scaled, moved by constants, arguments, the pid; or
+    one that does not begin at 0."""
+    size = p.source.choice(POWERS)
+    if p.source.random() < 0.2:
+        first = p.source.choice((size, 1, 3, 100))
+        data = np.broadcast_to(np.arange(first, first + size, dtype=np.int32), (p.programs, size))
+        p.new(f"tl.arange({first}, {first + size})", data)
+        return True
+    p.new(*numbers(p, size))
     return True
 
 

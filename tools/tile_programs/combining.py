@@ -163,19 +163,27 @@ def _scaled(
             f"tl.arange(0, {height})[:, None] * {width} + tl.arange(0, {width})[None, :])"
         )
     factor = np.exp2(np.repeat(scales.astype(np.float64) - 127, 32, -1))
+    if s.random() < 0.15:
+        return names[0], "None", values.astype(np.float64)
     return names[0], names[1], values.astype(np.float64) * factor
 
 
 def scaled(p: Program) -> bool:
-    """A microscaled product; its numbers are multiples of 1/16, which float32 holds."""
+    """A microscaled product, one operand of which may have no scales, and what it is added to; its
+    numbers are multiples of 1/16, which float32 holds."""
     s = p.source
     m, n, k = s.choice((16, 32)), s.choice((16, 32)), s.choice((32, 64))
     formats = s.choice(list(_FORMATS)), s.choice(list(_FORMATS))
     a, a_scale, x = _scaled(p, formats[0], m, k, False)
     b, b_scale, y = _scaled(p, formats[1], n, k, True)
     data = 16 * (x @ np.swapaxes(y, 1, 2))
+    fit = [t for t in p.tiles if t.data.dtype == np.float32 and t.shape == (m, n)]
+    accumulator = ""
+    if fit and s.random() < 0.7:
+        of = s.choice(fit)
+        accumulator, data = f", {of.name}", data + 16 * of.data.astype(np.float64)
     if not p.exact(data):
         return False
-    p.new(f"16 * tl.dot_scaled({a}, {a_scale}, '{formats[0]}', {b}, {b_scale}, '{formats[1]}')",
-          data.astype(np.float32))  # fmt: skip
+    p.new(f"16 * tl.dot_scaled({a}, {a_scale}, '{formats[0]}', {b}, {b_scale}, '{formats[1]}'"
+          f"{accumulator})", data.astype(np.float32))  # fmt: skip
     return True

@@ -59,7 +59,7 @@ class Control:
 
     def _loop(self, p: Program) -> None:
         s = p.source
-        carried = _carried(p)
+        carried, unrolls = _carried(p), False
         index = Tile(p.name("i"), np.zeros(p.programs, np.int32))
         bound, trips = _trips(p)
         is_for = s.random() < 0.7
@@ -72,7 +72,9 @@ class Control:
                 if (first_index, step) == (0, 1) and not stages
                 else (f"{first_index}, {first_index} + ({bound}) * {step}, {step}")
             )
-            p.line(f"for {index.name} in {'tl.' if stages else ''}range({limits}{stages}):")
+            unrolls = bound in ("0", "1", "2", "3") and not stages and s.random() < 0.3
+            kind = "tl.static_" if unrolls else "tl." if stages else ""
+            p.line(f"for {'u' if unrolls else ''}{index.name} in {kind}range({limits}{stages}):")
         else:
             p.line(f"{index.name} = pid * 0")
             p.line(f"while {index.name} < {bound}:")
@@ -88,6 +90,8 @@ class Control:
             p.active = outer & (trips > trip)
             index.data = np.full(p.programs, first_index + trip * step, np.int32)
             p.go_back(outside)
+            if unrolls:
+                p.line(f"{index.name} = pid * 0 + u{index.name}")
             p.tiles.append(index)
             _assign(p, carried, self._statements(p, carried))
             if not is_for:

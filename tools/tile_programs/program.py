@@ -116,6 +116,7 @@ class Program:
         active: the programs that execute what is made now, under `if` and in loops.
         indent: the blank columns before its lines.
         pool: arrays, and the elements of each that belong to one program, that accesses share.
+        functions: the texts of functions that the kernel calls, beside `HELPERS`.
     """
 
     source: random.Random
@@ -126,6 +127,7 @@ class Program:
     lines: list[str] = field(default_factory=list)
     indent: str = ""
     pool: list[tuple[Pointer, int]] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -144,6 +146,10 @@ class Program:
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
+
+    def function(self, *texts: str) -> None:
+        """Define functions before the kernel."""
+        self.functions += [text for text in texts if text not in self.functions]
 
     def keep(self) -> Any:
         """The values that statements may use now, for `go_back`."""
@@ -178,8 +184,8 @@ class Program:
     def attempt(self) -> Generator[None]:
         """Undo all that was made within where `Unlike` is raised."""
         lines, tiles, pointers = list(self.lines), list(self.tiles), list(self.pointers)
-        pool, scalars, active, indent = (
-            list(self.pool), dict(self.scalars), self.active, self.indent
+        pool, scalars, active, indent, functions = (
+            list(self.pool), dict(self.scalars), self.active, self.indent, list(self.functions)
         )  # fmt: skip
         memory = [(p, p.shared, p.base.state()) for p in self.pointers]
         try:
@@ -187,6 +193,7 @@ class Program:
         except Unlike:
             self.lines, self.tiles, self.pointers = lines, tiles, pointers
             self.pool, self.scalars, self.active, self.indent = pool, scalars, active, indent
+            self.functions = functions
             for pointer, shared, state in memory:
                 pointer.shared = shared
                 pointer.base.restore(state)
@@ -257,8 +264,8 @@ class Program:
         arguments = [p.name for p in self.pointers] + list(self.scalars)
         body = "\n".join(f"    {line}" for line in self.lines)
         return (
-            f"import tritium\nimport tritium.language as tl\n\n{HELPERS}@tritium.jit\n"
-            f"def kernel({', '.join(arguments)}):\n{body}\n"
+            f"import tritium\nimport tritium.language as tl\n\n{HELPERS}"
+            f"{''.join(self.functions)}@tritium.jit\ndef kernel({', '.join(arguments)}):\n{body}\n"
         )
 
 

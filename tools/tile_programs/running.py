@@ -19,6 +19,8 @@ from tools.tile_programs import (
     combining,
     control,
     devices,
+    functions,
+    fused,
     hazards,
     integers,
     narrow,
@@ -43,6 +45,9 @@ BODY = (
     hazards.moved, hazards.turned, hazards.atomic, hazards.shared_atomic, hazards.block,
     integers.mixed, integers.quotients, integers.reduced, patterns.floats, patterns.converted,
     walks.walked, walks.walked, walks.rows_by_number, walks.updated,
+    functions.called, functions.until, functions.several, functions.elements, functions.masks,
+    functions.masks, functions.random_numbers, functions.rearranged, functions.masked_sums,
+    fused.grouped, fused.grouped, fused.chained,
 )  # fmt: skip
 _CONTROL = Control(BODY)
 STATEMENTS = (
@@ -55,7 +60,10 @@ THREADS = (1, 1, 2, 3, 5)
 CACHES = ((512 << 10, 4 << 20), (1 << 20, 32 << 20), (4 << 10, 16 << 10), (1 << 10, 1 << 10))
 """Sizes of the second and the last cache: of the host's default, and so small that stores go past
 the caches and that packed operands do not fit."""
-GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 3, 2), (2, 2, 2), (7, 1, 1))
+GRIDS = (
+    (1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 3, 2), (2, 2, 2), (7, 1, 1),
+    (12, 1, 1),
+)  # fmt: skip
 TOO_SMALL = "Input shapes should have M >="
 """The error's words where a matrix unit has no instruction for so small a product."""
 SECONDS, CHARACTERS = 2.0, 1 << 20

@@ -43,6 +43,21 @@ def unchanged(module: Any, facts: dict[str, Any]) -> Any:
     return module
 
 
+def stage_method(stage: str) -> Callable[..., Any]:
+    """The method `make_...` of backends that runs one stage: stages that hooks put in place call
+    it. `capability` is accepted for the reference's sake."""
+
+    def make(
+        self: BaseBackend, src: Any, metadata: dict[str, Any], options: Any, capability: Any = None
+    ) -> Any:
+        stages: dict[str, Stage] = {}
+        self.add_stages(stages, options)
+        return stages[stage](src, metadata)
+
+    make.__name__, make.__doc__ = f"make_{stage}", f"The result of the stage {stage}."
+    return make
+
+
 MOST_THREADS = 1024
 """The threads of a GPU's thread block (workgroup) at the most."""
 
@@ -63,6 +78,7 @@ class BaseBackend(ABC):
     supports_native_tensor_specialization = True
     """Whether tensors are specialized for alignment, without asking `get_tensor_specialization`."""
     binary_ext: ClassVar[str] = "bin"
+    make_ttir, make_llir = stage_method("ttir"), stage_method("llir")
 
     def __init__(self, target: GPUTarget):
         assert self.supports_target(target), f"{type(self).__name__} does not support {target}"

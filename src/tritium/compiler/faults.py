@@ -38,6 +38,8 @@ def is_fault(error: Exception, src: Any) -> bool:
     modules = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
     names = [frame.f_code.co_name for frame in frames]
     at = names.index("run_stages") + 1 if "run_stages" in names else 0
+    while frames[at:] and frames[at].f_globals is frames[at - 1].f_globals:  # as `run` of a stage
+        at += 1
     if modules[at : at + 1] not in (["tritium"], ["contextlib"]):  # a stage of the user's
         return False
     # Text that LLVM does not take, unless the user wrote it.

@@ -29,6 +29,12 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import alias_of
 from tritium.ir.locations import LOCATIONS, location_text, name_of, parts_of, quoted
 
+_PLAIN: dict[int, tuple[Attribute, str]] = {}
+"""Texts of attributes that no alias is in, by identity, for all printers: the modules of a kernel's
+stages share most attributes. They are kept alive."""
+_MOST, _LONG = 4096, 256
+"""Entries of that table; characters that are too many for one."""
+
 
 def print_module(
     module: ModuleOp, locations: bool = True, generic: bool = False, variables: bool = True
@@ -69,6 +75,7 @@ class IRPrinter(Printer):
         self._early: set[str] = set()
         self._encodings: dict[Attribute, tuple[str, str]] = {}
         """Aliases of encodings, and their texts."""
+        self._aliases_used = 0
 
     def text(self) -> str:
         """The text printed so far."""
@@ -133,20 +140,30 @@ class IRPrinter(Printer):
 
     def print_attribute(self, attribute: Attribute) -> None:
         """Print an attribute or type; locations as `loc(#alias)`."""
-        known = self._same.get(id(attribute))
+        key = id(attribute)
+        known = _PLAIN.get(key)
+        if known is None and (known := self._same.get(key)) is not None:
+            self._aliases_used += 1  # perhaps
         if known is not None:
             self._parts.append(known[1])
             return
-        start = len(self._parts)
+        start, aliases = len(self._parts), self._aliases_used
         if type(attribute) in LOCATIONS:
             self._print_location(attribute)
         elif (alias := alias_of(type(attribute))) is not None:
             self._print_alias(attribute, alias)
         else:
             self._print_text(attribute)
-        self._same[id(attribute)] = attribute, "".join(self._parts[start:])
+        text = "".join(self._parts[start:])
+        if aliases == self._aliases_used and len(text) < _LONG and "\n" not in text:
+            if len(_PLAIN) >= _MOST:
+                _PLAIN.clear()
+            _PLAIN[key] = attribute, text
+        else:
+            self._same[key] = attribute, text
 
     def _print_alias(self, attribute: Attribute, alias: str) -> None:
+        self._aliases_used += 1
         known = self._encodings.get(attribute)
         if known is None:
             start = len(self._parts)
@@ -170,6 +187,7 @@ class IRPrinter(Printer):
         self._parts.append(f"loc({self._reference(location)})")
 
     def _reference(self, location: Attribute) -> str:
+        self._aliases_used += 1
         known = self._references.get(id(location))
         if known is not None:
             return known[1]

@@ -15,12 +15,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Protocol
 
+import numpy as np
+
 from tritium.ir.types import Type
 from tritium.language.values.base import Handle as Handle
+from tritium.language.values.types import dtype, from_ir, get_int_dtype
 from tritium.ops.base import Op
 from tritium.target import GPUTarget
 
@@ -28,10 +31,45 @@ from tritium.target import GPUTarget
 @dataclass(frozen=True, eq=False)
 class Evaluated:
     """The handle of a value that is known already, as in the interpreter: an array (NumPy scalar
-    for a scalar) of `numpy_dtype(type)`."""
+    for a scalar) of `numpy_dtype(type)`.
+
+    The other members are for programs that print or check `x.handle.data` while they are debugged.
+    `unsigned` says how to read integers, whose sign `type` does not have.
+    """
 
     type: Type
     array: Any
+    unsigned: bool = False
+
+    def read_as(self, type: dtype) -> Evaluated:
+        """The handle of the same elements for a tensor of this type of the language."""
+        scalar = type.scalar
+        unsigned = scalar.is_int_unsigned() and not scalar.is_bool()
+        return self if unsigned == self.unsigned else replace(self, unsigned=unsigned)
+
+    @property
+    def data(self) -> np.ndarray:
+        """The elements, of a scalar in one dimension; of bfloat16 and FP8 the bits, unsigned."""
+        array = np.atleast_1d(self.array)
+        bits = self.unsigned or array.dtype.isbuiltin != 1
+        return array.view(f"u{array.itemsize}") if bits else array
+
+    @property
+    def dtype(self) -> dtype:
+        """The language's type of an element."""
+        scalar = from_ir(self.type).scalar
+        return get_int_dtype(scalar.primitive_bitwidth, signed=False) if self.unsigned else scalar
+
+    def get_element_ty(self) -> dtype:
+        """The type of an element; of pointers, that of what they point to."""
+        found: Any = self.dtype
+        while hasattr(found, "element_ty"):
+            found = found.element_ty
+        return found
+
+    def clone(self) -> Evaluated:
+        """A handle with elements of its own."""
+        return replace(self, array=self.array.copy())
 
 
 class Divergence(Exception):

@@ -48,11 +48,13 @@ T = TypeVar("T")
 class Part(NamedTuple):
     """One element of a syntax string. `kind` is "literal", "ref", "type", "pointee", "flags",
     "glue", "attrs", "functional", "pairs" or "group"; a group has `parts`, pairs the names of two
-    operands, most others a name (or text)."""
+    operands, most others a name (or text). `text` is what is printed first: a space, or nothing;
+    of a literal all."""
 
     kind: str
     name: str = ""
     parts: tuple[Any, ...] = ()
+    text: str = ""
 
     def anchor(self) -> str:
         """The operand or attribute that decides whether an optional group is printed: the first
@@ -77,7 +79,23 @@ def parts_of(text: str) -> tuple[Part, ...]:
         tokens.append(match[1])
         position = match.end()
     stream = iter(tokens)
-    return tuple(_parts(stream, ""))
+    return _spaced(_parts(stream, ""))
+
+
+def _spaced(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The parts with the spaces between them."""
+    glue, found = False, list[Part]()
+    for part in parts:
+        space = "" if glue else " "
+        if part.kind == "literal":
+            space = ("" if part.name in _NO_SPACE_BEFORE else space) + part.name
+        found.append(part._replace(text=space))
+        glue = part.kind == "glue" or (part.kind == "literal" and part.name in _NO_SPACE_AFTER)
+    return tuple(found)
+
+
+_NO_SPACE_BEFORE = frozenset({",", ")", ">", "]"})
+_NO_SPACE_AFTER = frozenset({"(", "<", "["})
 
 
 def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
@@ -94,7 +112,7 @@ def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
         elif token == "~":
             yield Part("glue")
         elif token == "[":
-            yield Part("group", parts=tuple(_parts(tokens, "]")))
+            yield Part("group", parts=_spaced(_parts(tokens, "]")))
         else:
             yield Part("literal", token.strip("'"))
 
@@ -139,17 +157,14 @@ def _present(op: DeclaredOp, name: str, operands: Operands) -> bool:
     return bool(operands[name])
 
 
-_NO_SPACE_BEFORE = frozenset({",", ")", ">", "]"})
-_NO_SPACE_AFTER = frozenset({"(", "<", "["})
-
-
 def _print_parts(
     op: DeclaredOp, printer: Printer, parts: tuple[Part, ...], operands: Operands
 ) -> None:
-    glue = False
     for part in parts:
-        kind, name, inner = part
-        if kind == "group":
+        kind, name, inner, text = part
+        if kind == "literal":
+            printer.print_string(text)
+        elif kind == "group":
             if _present(op, part.anchor(), operands):
                 _print_parts(op, printer, inner, operands)
         elif kind == "attrs":
@@ -165,18 +180,10 @@ def _print_parts(
                 printer.print_string("[")
                 printer.print_ssa_value(beside)
                 printer.print_string("]")
-        elif kind == "glue":
-            glue = True
-            continue
-        elif kind == "literal":
-            space = "" if glue or name in _NO_SPACE_BEFORE else " "
-            printer.print_string(space + name)
-            glue = name in _NO_SPACE_AFTER
-            continue
-        else:
+        elif kind != "glue":
             values = operands.get(name) if kind == "ref" else None
-            if not glue and values != ():
-                printer.print_string(" ")
+            if text and values != ():
+                printer.print_string(text)
             if values is not None:
                 _print_each(printer, values, printer.print_ssa_value)
             elif kind == "type":
@@ -187,7 +194,6 @@ def _print_parts(
                 _types(op, name, operands)[0].print_parameters(printer)  # pyright: ignore
             else:
                 _print_value(op, name, printer)
-        glue = False
 
 
 def _print_each(printer: Printer, items: Sequence[T], print_one: Callable[[T], object]) -> None:

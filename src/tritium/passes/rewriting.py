@@ -27,6 +27,7 @@ from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
+from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.numeric import float_cast
 from tritium.ops.ttir.reduction import reduction
 from tritium.ops.ttir.shape import ReshapeOp, repetition
@@ -312,9 +313,13 @@ class Rewriter:
         self._obstacles: dict[int, Op] = {}
         self.changed = False
 
-    def run(self) -> bool:
-        """Visit ops in program order, then what changes touched; returns whether any did."""
+    def run(self, near: Iterable[Operation] | None = None) -> bool:
+        """Visit ops in program order, then what changes touched; returns whether any did. `near`:
+        begin with these, ops with regions, and terminators; None: with all."""
         ops = [op for op in self.function.walk() if op is not self.function]
+        if near is not None:
+            chosen = set(map(id, near))
+            ops = [op for op in ops if id(op) in chosen or op.regions or is_terminator(op)]
         ops.reverse()
         self._stack, self._waiting = ops, set(map(id, ops))
         budget = MAX_VISITS_PER_OP * (len(ops) + 16)

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from tritium import knobs
+from tritium.backends.active import driver
 from tritium.launch.allocation import NullAllocator, set_allocator
 from tritium.testing.device import default_alloc_fn
 
@@ -25,8 +26,8 @@ _LIBRARIES = ("build", "nvidia", "amd")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     with suppress(ValueError):  # somebody else has it already
-        parser.addoption("--device", default="cuda", help="what the fixture `device` gives: a "
-                         "torch device (default: cuda)")  # fmt: skip
+        parser.addoption("--device", help="what the fixture `device` gives: a torch device "
+                         "(default: that which kernels run on)")  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,8 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> str:
-    """The device that `--device` names."""
-    return str(request.config.getoption("--device"))
+    """The device that `--device` names; without it the kind that kernels run on."""
+    named = request.config.getoption("--device")
+    return str(named or str(driver.active.get_active_torch_device()).split(":")[0])
 
 
 @pytest.fixture

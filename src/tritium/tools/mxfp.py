@@ -110,7 +110,7 @@ class MXFP4Tensor(_Codes):
     def to_packed_tensor(self, dim: int) -> Any:
         """Two neighbours along `dim` in each byte, the first in the low half; of an odd extent the
         last byte's high half is 0."""
-        codes = np.moveaxis(_to_numpy(self.data), dim, -1)
+        codes = _last(_to_numpy(self.data), dim)
         if codes.shape[-1] % 2:
             codes = np.concatenate([codes, np.zeros_like(codes[..., :1])], axis=-1)
         packed = codes[..., 0::2] | codes[..., 1::2] << 4
@@ -118,7 +118,7 @@ class MXFP4Tensor(_Codes):
 
     def unpack_packed_tensor(self, packed_tensor: Any, dim: int, original_shape: Any) -> Any:
         """The codes, a byte each, of what `to_packed_tensor` made of a tensor of this shape."""
-        packed = np.moveaxis(_to_numpy(packed_tensor), dim, -1)
+        packed = _last(_to_numpy(packed_tensor), dim)
         shape = tuple(original_shape)
         codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(
             *packed.shape[:-1], 2 * packed.shape[-1]
@@ -130,6 +130,14 @@ class MXFP4Tensor(_Codes):
                 f"which is not {shape} with two in one along axis {dim}"
             )
         return self._wrap(np.ascontiguousarray(codes))
+
+
+def _last(array: np.ndarray, dim: int) -> np.ndarray:
+    """The array with the axis `dim` behind the others. Raises `AssertionError`, as the reference
+    does, for an axis that it lacks."""
+    if not -array.ndim <= dim < array.ndim:
+        raise AssertionError(f"dim is {dim}; the tensor has {array.ndim} dimensions")
+    return np.moveaxis(array, dim, -1)
 
 
 class MXScaleTensor(_Codes):

@@ -194,16 +194,16 @@ def multiply_scaled(wave: Any, ins: Instruction, mask: Any, a: Any, b: Any, c: A
 
 
 def _operand_in_runs(
-    type: Type, value: Any, format: int, half: int, kind: int, scale: Any
+    type: Type, value: Any, format: int, half: int, kind: int, scale: Any, first: int = 0
 ) -> Any:
     """An operand of WMMA with scales, by AMD's Composable Kernel (`LayoutFromDataType` of
     warp_gemm_attribute_wmma_impl_base_traits.hpp): of 128 elements of its row a lane has every
-    second run of 16 (4-bit ones: of 32), and the lane 16 further on the others. The lanes of a
-    `half` have the scales of the row, a byte for 32 elements, or for 16 in words of 64 bits: an
-    exponent (`kind` 0) or a number of e4m3 (2)."""
+    second run of 16 (4-bit ones: of 32, from byte `first` on), and the lane 16 further on the
+    others. The lanes of a `half` have the scales of the row, a byte for 32 elements, or for 16 in
+    words of 64 bits: an exponent (`kind` 0) or a number of e4m3 (2)."""
     data, lane, step = to_bytes(type, value), np.arange(32), np.arange(64)
     if format == 4:
-        run, data = 32, data[:, :32]
+        run, data = 32, data[:, first : first + 32]
         elements = _FP4[np.stack([data & 15, data >> 4], axis=2).reshape(32, 64)]
     elif format in (0, 1):
         run = 16
@@ -225,8 +225,12 @@ def _operand_in_runs(
 def multiply_scaled_by_wmma(wave: Any, ins: Instruction, mask: Any, *values: Any) -> Any:
     name = ins.what.removeprefix("llvm.amdgcn.")
     wave.need_all(mask, name)
-    if wave.arch != "gfx1250" or not re.match(r"wmma\.scale(16)?\.f32\.16x16x128\.f8f6f4", name):
+    wide = re.match(r"wmma\.scale(16)?\.f32\.32x16x128\.f4", name) is not None
+    plain = re.match(r"wmma\.scale(16)?\.f32\.16x16x128\.f8f6f4", name) is not None
+    if wave.arch != "gfx1250" or not (wide or plain):
         raise NotImplementedError(f"{name} on {wave.arch}")
+    if wide:
+        return _of_32_rows(wave, ins, *values)
     format_a, a, format_b, b, _, c, half_a, kind_a, scale_a, half_b, kind_b, scale_b, *_ = values
     left = _operand_in_runs(ins.types[1], spread(a, 32), number(format_a), number(half_a),
                             number(kind_a), scale_a)  # fmt: skip
@@ -234,3 +238,18 @@ def multiply_scaled_by_wmma(wave: Any, ins: Instruction, mask: Any, *values: Any
                              number(kind_b), scale_b)  # fmt: skip
     rows = _result_rows("wmma", "f32", 16, wave.arch, ins.type.count)
     return _sum(ins, left @ right.T, spread(c, 32), rows, 16)
+
+
+def _of_32_rows(wave: Any, ins: Instruction, *values: Any) -> Any:
+    """A lane has its row of the first operand and the row 16 further on, and the scales of one of
+    the first 16 rows, or in the other half of the wave of the last; of the result 8 numbers each
+    of these halves of the rows."""
+    a, b, _, c, _, kind_a, scale_a, half_b, kind_b, scale_b, *_ = values
+    left = np.vstack([
+        _operand_in_runs(ins.types[0], spread(a, 32), 4, half, number(kind_a), scale_a, 32 * half)
+        for half in range(2)
+    ])  # fmt: skip
+    right = _operand_in_runs(ins.types[1], spread(b, 32), 4, number(half_b), number(kind_b),
+                             scale_b)  # fmt: skip
+    rows = _result_rows("wmma", "f32", 16, wave.arch, ins.type.count // 2)
+    return _sum(ins, left @ right.T, spread(c, 32), np.hstack([rows, rows + 16]), 16)

@@ -86,7 +86,7 @@ class Prepared:
         return code.step(ins)
 
 
-_HANDED_ON = 'asm "" "=v,0"'
+_HANDED_ON = 'asm "" "=v,0"', 'asm "" "=v,0,s"'
 _WAITS = (f"{AMD}s.barrier", f"{AMD}endpgm")
 
 
@@ -94,7 +94,7 @@ def _call(ins: Instruction) -> Step:
     name, type = ins.what, ins.type
     if name == "llvm.readsteadycounter":
         return lambda wave, mask, values: wave.group.clock()
-    if name == _HANDED_ON:
+    if name in _HANDED_ON:
         return lambda wave, mask, values: values[0]
     if name.startswith(AMD):
         return _intrinsic(ins, name.removeprefix(AMD))

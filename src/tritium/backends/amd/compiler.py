@@ -18,7 +18,7 @@ from typing import Any, cast
 from tritium import knobs
 from tritium.backends.amd.options import HIPOptions, compiled_arch, make_options, warn_of_knobs
 from tritium.backends.amd.processor import facts_of
-from tritium.backends.base import BaseBackend, Language, Stage, unchanged
+from tritium.backends.base import BaseBackend, Language, Stage, stage_method, unchanged
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.target import GPUTarget, Processor
 
@@ -45,6 +45,8 @@ class HIPBackend(BaseBackend):
     """Compiles for AMD GPUs; no GPU is needed for that."""
 
     binary_ext, late_stages = "hsaco", ("amdgcn",)
+    make_ttgir = stage_method("ttgir")
+    make_amdgcn, make_hsaco = stage_method("amdgcn"), stage_method("hsaco")
     supports_native_tensor_specialization = False
 
     @staticmethod

@@ -149,10 +149,14 @@ class MatrixCores:
                 or ir.element_type(product.c.type) != ir.f32:  # fmt: skip
             return []
         kind = "scale" if runs == {SCALED_RUN} else "scale16"
+        sizes = [(size, size, k, "f8f6f4") for size, k in _SCALED[self.family, self.version]]
+        if self.family == "wmma" and \
+                product.a_elem_type is product.b_elem_type is ScaleFormat.E2M1:  # fmt: skip
+            sizes.append((32, 16, 128, "f4"))  # only where the program's layout says so
         return [
-            Instruction(size, size, k, f"{self.family}.{kind}.f32.{size}x{size}x{k}.f8f6f4",
-                        "i32", SCALED_BYTES)
-            for size, k in _SCALED[self.family, self.version]
+            Instruction(m, n, k, f"{self.family}.{kind}.f32.{m}x{n}x{k}.{types}", "i32",
+                        SCALED_BYTES)
+            for m, n, k, types in sizes
         ]  # fmt: skip
 
     def scales(
@@ -210,11 +214,11 @@ class MatrixCores:
         self, product: TileProduct, rows: int, columns: int, k: int
     ) -> Instruction | None:
         """The instruction of so many rows and columns, and of this K if there is one; of a tile
-        that is smaller it computes copies."""
-        size = rows, columns
+        that is smaller it computes copies, and (WMMA) of a smaller K sums of zeros."""
+        size, short = (rows, columns), self.family == "wmma" and self.version == 3
         fitting = [
             i for i in self.instructions(product) if (i.rows, i.columns) == size
-            and product.k >= i.k
+            and (product.k >= i.k or (short and i.k == k))
         ]  # fmt: skip
         return next((i for i in fitting if i.k == k), fitting[0] if fitting else None)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Language, Stage, unchanged
+from tritium.backends.base import BaseBackend, Language, Stage, stage_method, unchanged
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.target import GPUTarget, Processor
 
@@ -37,6 +37,8 @@ class CUDABackend(BaseBackend):
     """Compiles for NVIDIA GPUs of capability 8.0 and later; no GPU is needed for that."""
 
     binary_ext, last_module = "cubin", "ttgir"
+    make_ttgir = stage_method("ttgir")
+    make_ptx, make_cubin = stage_method("ptx"), stage_method("cubin")
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:

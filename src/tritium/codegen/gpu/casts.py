@@ -132,10 +132,13 @@ def e2m1_numbers(c: Context, op: Any, source: SSAValue, target: str) -> list[Val
     ]  # fmt: skip
 
 
-def shared_registers(c: Context, op: Any, source: SSAValue, count: int) -> Sequence[int]:
-    """The registers of a tile whose elements are each for `count` elements of the op's result along
-    its axis, by the registers of the result."""
-    layout, axis, bits = layout_of(op.results[0].type), op.axis, count.bit_length() - 1
+def shared_registers(
+    c: Context, op: Any, source: SSAValue, count: int, of: SSAValue | None = None
+) -> Sequence[int]:
+    """The registers of a tile whose elements are each for `count` elements of a tile along the op's
+    axis, by the registers of that; `of`: the tile if it is not the op's result."""
+    layout, axis = layout_of((of or op.results[0]).type), op.axis
+    bits = count.bit_length() - 1
     bases = {
         name: [[x >> bits * (i == axis) for i, x in enumerate(basis)]
                for basis in layout.bases(name)]

@@ -17,7 +17,7 @@ from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.types import SHARED
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import Value
+from tritium.codegen.llvm.writer import Value, lanes
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
@@ -73,6 +73,7 @@ class Context(Emitter):
         rounds: for changes of layout that work in rounds, log2 of how many.
         barriers: ops before which all warps must synchronize, and whether the tensor cores (the
             async proxy) read what was written.
+        iteration: the index of the innermost `for` loop around the op; None outside of loops.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
         demand: the mask of the registers of a tile that are used.
         line_of: the debug metadata of an op's instructions.
@@ -98,10 +99,11 @@ class Context(Emitter):
     demand: Callable[[SSAValue], int] = lambda value: -1
     line_of: Callable[[Any], str] = lambda op: ""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
-    pairs: dict[tuple[Value, Value], Value] = field(
-        default_factory=dict[tuple[Value, Value], Value]
+    vectors: dict[tuple[Value, ...], Value] = field(
+        default_factory=dict[tuple[Value, ...], Value]
     )
     libraries: set[str] = field(default_factory=set[str])
+    iteration: Value | None = None
     tensor_columns: int = 0
     sharing: frozenset[str] = frozenset()
     share: Any = None
@@ -182,19 +184,21 @@ class Context(Emitter):
 
     # Pairs of elements that one instruction computes
 
-    def pair(self, a: Value, b: Value) -> Value:
-        """Two values as a vector: the one that they were taken from (`halves`), if any."""
-        known = self.pairs.get((a, b))
-        if known is not None:
-            return known
-        first = self.f.insert(Value(f"<2 x {a.type}>", "poison"), a, 0)
-        return self.f.insert(first, b, 1)
+    def joined(self, *values: Value) -> Value:
+        """Values as a vector: the one that they were taken from (`parted`), if any."""
+        known = self.vectors.get(values)
+        return known if known is not None else self.vector(values)
 
-    def halves(self, pair: Value) -> tuple[Value, Value]:
-        """The two values of a vector."""
-        both = self.f.extract(pair, 0), self.f.extract(pair, 1)
-        self.pairs[both] = pair
-        return both
+    def parted(self, joined: Value) -> tuple[Value, ...]:
+        """The values of a vector."""
+        found = tuple(self.f.extract(joined, lane) for lane in range(lanes(joined.type)))
+        self.vectors[found] = joined
+        return found
+
+    def anew(self, value: Value) -> Value:
+        if self.iteration is None or not self.hardware.computes_again:
+            return value
+        return self.hardware.handed_on(self, value, self.iteration)
 
     # Thread blocks
 

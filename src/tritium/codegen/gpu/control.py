@@ -122,12 +122,13 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
     ) as loop:  # fmt: skip
         c.set(op.body.args[0], loop.index)
         carried.define(c, arguments, loop.carried)
+        around, c.iteration = c.iteration, loop.index
         lower_block(c, op.body)
+        c.iteration = around
         loop.next = carried.of(c, terminator(op.body).operands)
     carried.define(c, op.results, loop.results)
-    if c.hardware.handed_on and c.plan is None and _dominates_rest(op):
-        # LLVM, which would merge what is computed from the same number, does not see that it is.
-        c.place_anew(c.asm("i32", "", c.hardware.handed_on, c.thread, effects=False))
+    if c.hardware.computes_again and c.plan is None and _dominates_rest(op):
+        c.place_anew(c.hardware.handed_on(c, c.thread))
         block = op.parent
         assert block is not None
         lower_block(c, block, computed_again(op, c.hardware))

@@ -39,6 +39,7 @@ class Demand:
         self._axis_info, self._facts = axis_info, (axis_info, address_info)
         self._masks: dict[SSAValue, int] = {}
         self._accesses: dict[Operation, list[int]] = {}
+        self._sources: dict[Operation, Sequence[int] | None] = {}
 
     def of(self, value: SSAValue) -> int:
         """The mask of a value's registers that are used; 0 where nothing uses it."""
@@ -100,7 +101,9 @@ class Demand:
             if used and (repeating := repeating_bits(self._axis_info, result)):
                 used = first_of_equal(used, repeating, register_count(result.type))
             return [used if ir.shape_of(v.type) else ALL for v in op.operands]
-        if (source := moved_registers(op)) is not None:
+        if op not in self._sources:
+            self._sources[op] = moved_registers(op)
+        if (source := self._sources[op]) is not None:
             used = self.of(op.results[0])
             return [sum({1 << s for r, s in enumerate(source) if used >> r & 1})]
         return [ALL] * len(op.operands)

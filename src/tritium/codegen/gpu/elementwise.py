@@ -6,6 +6,7 @@ A rule takes the context, the op and one value for each operand, and returns the
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
 from tritium.ops.dialects import op_classes
@@ -41,11 +43,14 @@ def repeating_bits(axis_info: Callable[[SSAValue], Any], value: SSAValue) -> int
     constancy = axis_info(value).constancy
     if all(n == 1 for n in constancy):
         return 0
-    mask = 0
-    for bit, basis in enumerate(layout_of(value.type).bases(REGISTER)):
-        if all(step < n for step, n in zip(basis, constancy, strict=True)):
-            mask |= 1 << bit
-    return mask
+    return _within(layout_of(value.type), constancy)
+
+
+@functools.lru_cache(maxsize=1024)
+def _within(layout: LinearLayout, sizes: tuple[int, ...]) -> int:
+    """The register bits that stay in a block of these sizes."""
+    bases = enumerate(layout.bases(REGISTER))
+    return sum(1 << bit for bit, basis in bases if all(map(operator.lt, basis, sizes)))
 
 
 def first_of_equal(used: int, repeating: int, count: int) -> int:
@@ -57,12 +62,12 @@ def first_of_equal(used: int, repeating: int, count: int) -> int:
     )
 
 
-def works_in_pairs(c: Context, op: Any) -> bool:
-    """Tell ops of which two neighbouring registers are computed as a vector."""
+def computed_together(c: Context, op: Any) -> int:
+    """The number of neighbouring registers of an op that are computed as a vector: a power of 2."""
     kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
     if type(op) in CASTS:
-        return c.hardware.casts_in_pairs(*(FORMATS[kind] for kind in kinds))
-    return op.in_pairs and {value_type(kind) for kind in kinds} <= c.hardware.pairs
+        return c.hardware.cast_together(*(FORMATS[kind] for kind in kinds))
+    return 2 if op.in_pairs and {value_type(kind) for kind in kinds} <= c.hardware.pairs else 1
 
 
 def emit(c: Context, op: Any) -> bool:
@@ -77,7 +82,7 @@ def emit(c: Context, op: Any) -> bool:
     used = first_of_equal(used, repeating, count)
     known: dict[tuple[Value, ...], Value] = {}
     results: list[Value] = []
-    in_pairs = count > 1 and not repeating & 1 and works_in_pairs(c, op)
+    most = min(count, computed_together(c, op))
     for i in range(count):
         if i & repeating:
             results.append(results[i & ~repeating])
@@ -87,13 +92,13 @@ def emit(c: Context, op: Any) -> bool:
             continue
         values = _operands(operands, i)
         if values not in known:
-            other = _operands(operands, i ^ 1)
-            if (
-                in_pairs and not i & 1 and i + 1 < count and used >> i + 1 & 1
-                and values != other
-            ):  # fmt: skip
-                pair = rule(c, op, *map(c.pair, values, other))
-                known[values], known[other] = c.halves(pair)
+            size = most
+            while i % size or (repeating | ~used >> i) & size - 1:
+                size //= 2
+            group = [_operands(operands, n) for n in range(i, i + size)]
+            if len(set(group)) == size > 1:
+                found = c.parted(rule(c, op, *map(c.joined, *group)))
+                known |= zip(group, found, strict=True)
             else:
                 known[values] = rule(c, op, *values)
         results.append(known[values])

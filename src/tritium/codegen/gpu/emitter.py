@@ -62,6 +62,10 @@ class Emitter(ABC):
         self.warp = self.f.op("lshr", thread, self.i32(self.lane_bits))
         self._parts.clear()
 
+    @abstractmethod
+    def anew(self, value: Value) -> Value:
+        """The value; what is computed from it in a loop is computed in each iteration."""
+
     @property
     @abstractmethod
     def block(self) -> Value:
@@ -155,10 +159,12 @@ class Emitter(ABC):
             part = self.merge(part, further, bool(reached & bits))
             reached |= bits
         columns, size = place.columns_of(REGISTER), max(bits_of(element) // 8, 1)
+        offsets = [gf2.apply(columns, register) for register in registers]
+        if len({offset & reached for offset in offsets}) > 1:
+            part = self.anew(part)
         starts: dict[int, Value] = {}
         result: list[Value] = []
-        for register in registers:
-            offset = gf2.apply(columns, register)
+        for offset in offsets:
             mixed = offset & reached
             if mixed not in starts:
                 index = self.f.op("xor", part, self.i32(mixed)) if mixed else part
@@ -196,6 +202,8 @@ class Emitter(ABC):
     ) -> Value:
         """Inline assembly. `result` may be a struct type, whose members `members` takes apart."""
         flags = "sideeffect " if effects else ""
+        if len(result) > _LONG_TYPE:
+            result = self.f.module.named_type(result)
         call = (
             f'call {result} asm {flags}"{text}", "{constraints}"'
             f"({', '.join(map(str, arguments))}) {self.convergent}"
@@ -250,13 +258,18 @@ class Emitter(ABC):
         instruction."""
         word = word_type(parts[0].type, len(parts))
         words = self.pack(parts, word)
-        value = words[0]
-        if len(words) > 1:
-            value = Value(f"<{len(words)} x {word}>", "poison")
-            for i, part in enumerate(words):
-                value = self.f.insert(value, part, i)
+        value = self.vector(words)
         size = bits_of(word) * len(words) // 8
         self.f.line(f"store {flags}{value}, {pointer}, align {size}{metadata}")
+
+    def vector(self, values: Sequence[Value]) -> Value:
+        """Values as a vector; one alone as it is."""
+        if len(values) == 1:
+            return values[0]
+        found = Value(f"<{len(values)} x {values[0].type}>", "poison")
+        for lane, value in enumerate(values):
+            found = self.f.insert(found, value, lane)
+        return found
 
     def pack(self, parts: Sequence[Value], word: str) -> list[Value]:
         """Neighbouring elements put together into words: four half as two i32."""
@@ -269,10 +282,7 @@ class Emitter(ABC):
             chosen = tuple(parts[start : start + per_word])
             whole = self._words.get(chosen)
             if whole is None or whole.type != word:
-                vector = Value(f"<{per_word} x {element}>", "poison")
-                for lane, part in enumerate(chosen):
-                    vector = self.f.insert(vector, part, lane)
-                whole = self.f.cast("bitcast", vector, word)
+                whole = self.f.cast("bitcast", self.vector(chosen), word)
             words.append(whole)
         return words
 
@@ -300,6 +310,8 @@ class Emitter(ABC):
         return self.f.cast("bitcast", value, type)
 
 
+_LONG_TYPE = 64
+"""Characters of a struct type from which on it gets a name."""
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 
 

@@ -403,10 +403,9 @@ class Hardware(ABC):
     """True where loops carry narrow elements of tiles together, as words."""
     pairs: frozenset[str] = frozenset()
     """The LLVM types of floats of which one instruction adds or multiplies two."""
-    handed_on: ClassVar[str] = ""
-    """Constraints of inline assembly whose result is its operand, in a register. With these, what
-    is cheap to compute is computed again behind loops, because the compiler of the LLVM IR would
-    hold it in registers, or spill it, over the loop. Empty where it does not."""
+    computes_again: ClassVar[bool] = False
+    """True where the compiler of the LLVM IR holds in registers, or spills, over a loop what is
+    cheap to compute again: in its iterations, or behind it."""
     grid: Grid
     shuffles: Shuffles
     memory: GlobalMemory
@@ -481,9 +480,15 @@ class Hardware(ABC):
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
 
-    def casts_in_pairs(self, source: str, target: str) -> bool:
-        """Tell conversions of floats, by names of `FORMATS`, that take two as a vector."""
-        return False
+    def cast_together(self, source: str, target: str) -> int:
+        """The number of floats that a conversion, by names of `FORMATS`, takes as a vector: a power
+        of 2."""
+        return 1
+
+    def handed_on(self, e: Emitter, value: Value, iteration: Value | None = None) -> Value:
+        """A value of 32 bits, of which the compiler of the LLVM IR does not see that it is the same
+        as before, or the same in each iteration of a loop (`iteration`: the loop's index)."""
+        return value
 
     def finish(self, module: Module) -> None:
         """Add to an LLVM module whose functions are written."""

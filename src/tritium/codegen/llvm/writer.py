@@ -159,6 +159,7 @@ class Module:
         self.globals: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.attribute_groups: dict[str, int] = {}
+        self.named_types: dict[str, str] = {}
         self.metadata: list[str] = []
         self._nodes: dict[str, str] = {}
         self.named_metadata: dict[str, list[str]] = {}
@@ -185,6 +186,11 @@ class Module:
     def attributes(self, text: str) -> str:
         """The group (`#0`) for a list of function attributes."""
         return f"#{self.attribute_groups.setdefault(text, len(self.attribute_groups))}"
+
+    def named_type(self, struct: str) -> str:
+        """The name of a struct type, which values of it stand with: LLVM's parser takes longer for
+        the hundreds of members of a wgmma's results than for all else of an instruction."""
+        return self.named_types.setdefault(struct, f"%struct{len(self.named_types)}")
 
     def add_metadata(self, body: str) -> str:
         """The reference (`!7`) of a metadata node, `distinct !{...}` or `!{...}`. Nodes that are
@@ -221,6 +227,7 @@ class Module:
         return "\n".join([
             *head,
             *(f"{name} = type i16" for name in aliases),
+            *(f"{name} = type {struct}" for struct, name in self.named_types.items()),
             body,
             *(f"attributes #{n} = {{ {text} }}" for text, n in self.attribute_groups.items()),
             *(f"!{name} = !{{{', '.join(nodes)}}}" for name, nodes in self.named_metadata.items()),

@@ -41,13 +41,14 @@ def scale_encoding(
 ) -> LinearEncoding:  # fmt: skip
     """The layout of an operand's scales, rows (columns of the right operand) by K, for products of
     a result. A lane has the scale of its part of a row (MFMA), or all of a row's (WMMA); the other
-    half of the lanes has those of the warp's next rows, or copies."""
+    half of the lanes has those of the warp's next rows, or copies (always of 16 rows beside 32)."""
     parent, width = result, 1
     if isinstance(result, AMDWmmaEncoding):
-        width = result.get("instrShape")[2] // run
+        *tile, depth = result.get("instrShape")
+        width = depth // run
         kept: Any = {k: result.get(k) for k in (
             "warpsPerCTA", "CGALayout", "isTranspose", "registerBases", "warpBases")}  # fmt: skip
-        parent = AMDWmmaEncoding.make(version=1, **kept)
+        parent = AMDWmmaEncoding.make(version=1, instrShape=(*tile, width), **kept)
     operand = DotOperandEncoding.make(opIdx=index, parent=parent, kWidth=width)
     names = [dim(axis) for axis in range(len(shape))]
     exchanged = [*names[:-2], names[-1], names[-2]]
@@ -57,7 +58,7 @@ def scale_encoding(
     layout = layout.transpose_outs(names)
     bases = {name: layout.bases(name) for name in layout.in_names}
     further = [basis for basis in bases[REGISTER] if basis[-2]]
-    if further and isinstance(result, AMDWmmaEncoding):
+    if further and isinstance(result, AMDWmmaEncoding) and result.fills_lanes(index == 0):
         bases[REGISTER].remove(further[0])
         bases[LANE][-1] = further[0]
     return LinearEncoding.from_layout(
@@ -154,10 +155,11 @@ class AMDMfmaEncoding(_Tiled):
 
 @irdl_attr_definition
 class AMDWmmaEncoding(_Tiled):
-    """WMMA: 32 lanes, 16 rows and columns. A lane has every second element of a row (version 1,
-    gfx11, where both halves of a wave hold the same operands), or eight neighbours; of a column, if
-    not transposed. `registerBases`, `warpBases`: where further such parts begin, for each bit of
-    their number in a warp and of the warp's number; without, `warpsPerCTA` says that."""
+    """WMMA: 32 lanes, 16 columns, and 16 rows or (gfx1250's 4-bit numbers) 32. A lane has every
+    second element of a row (version 1, gfx11, where both halves of a wave hold the same operands),
+    or eight neighbours; of a column, if not transposed; of 32 rows, as many of those 16 further.
+    `registerBases`, `warpBases`: where further such parts begin, for each bit of their number in a
+    warp and of the warp's number; without, `warpsPerCTA` says that."""
 
     name = "ttg.amd_wmma"
     KEYS: ClassVar[tuple[str, ...]] = (
@@ -195,8 +197,19 @@ class AMDWmmaEncoding(_Tiled):
 
     def check(self) -> None:
         shape = tuple(self.get("instrShape")[:2])
-        if shape != (16, 16):
-            raise ValueError(f"#{self.name}: instrShape is {shape}; (16, 16) is required")
+        if shape not in ((16, 16), (32, 16)):
+            raise ValueError(
+                f"#{self.name}: instrShape is {shape}; (16, 16) or (32, 16) is required"
+            )
+
+    def rows_of(self, left: bool) -> int:
+        """The rows (of the right operand: columns) that an instruction takes of an operand."""
+        return self.get("instrShape")[0 if left != bool(self.get("isTranspose")) else 1]
+
+    def fills_lanes(self, left: bool) -> bool:
+        """Tell operands for the scales of which both halves of a warp's lanes are needed, or free
+        for further rows."""
+        return self.rows_of(left) == self.get("instrShape")[0]
 
     def tiles(self, rank: int) -> tuple[list[list[int]], list[list[int]]]:
         registers, warps = ([[*b] for b in self.get(k)] for k in ("registerBases", "warpBases"))
@@ -207,12 +220,20 @@ class AMDWmmaEncoding(_Tiled):
             m, n = n, m
         rows, halves = LinearLayout.identity(16, LANE, m), LinearLayout.identity(2, LANE, n)
         registers = LinearLayout.identity(8, REGISTER, n)
-        return rows * halves * registers if self.get("version") == 1 else registers * rows * halves
+        further = LinearLayout.identity(self.get("instrShape")[0] // 16, REGISTER, n)
+        if self.get("version") == 1:
+            return rows * halves * registers * further
+        return registers * rows * halves * further
 
     def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
         halves = LinearLayout.zeros if self.get("version") == 1 else LinearLayout.identity
-        return (
+        part = (
             LinearLayout.identity(width, REGISTER, k)
             * LinearLayout.identity(16, LANE, outer)
             * halves(2, LANE, k)
         )
+        if self.rows_of(left) == 16:
+            return part
+        rest = max(self.get("instrShape")[2] // (2 * width), 1)
+        return part * LinearLayout.identity(rest, REGISTER, k) \
+            * LinearLayout.identity(2, REGISTER, outer)  # fmt: skip

@@ -39,12 +39,18 @@ class Echelon:
 
     def add(self, vector: int) -> bool:
         """Add a vector; whether it was independent of those before it."""
-        mark = 1 << self._count
+        combination = 1 << self._count
         self._count += 1
-        rest, combination = self.reduce(vector)
-        if rest:
-            self._rows[rest.bit_length()] = (rest, combination ^ mark)
-        return bool(rest)
+        rows = self._rows
+        while vector:  # as `reduce`: conversions of layouts add vectors by the thousand
+            length = vector.bit_length()
+            row = rows.get(length)
+            if row is None:
+                rows[length] = vector, combination
+                return True
+            vector ^= row[0]
+            combination ^= row[1]
+        return False
 
     @property
     def rank(self) -> int:
@@ -83,10 +89,8 @@ def kernel(columns: Sequence[int]) -> list[int]:
     echelon = Echelon()
     basis: list[int] = []
     for index, column in enumerate(columns):
-        rest, combination = echelon.reduce(column)
-        if not rest:
-            basis.append(combination ^ (1 << index))
-        echelon.add(column)
+        if not echelon.add(column):
+            basis.append(echelon.reduce(column)[1] ^ (1 << index))
     return basis
 
 

@@ -205,6 +205,10 @@ class LinearLayout:
         """For each input a mask of the bits that do not change the image: the element at a
         position with some of them set is also at the position with them cleared (bits whose
         columns depend on those before)."""
+        return dict(self._free)
+
+    @cached_property
+    def _free(self) -> dict[str, int]:
         echelon = gf2.Echelon()
         dependent = [not echelon.add(c) for c in self.columns]
         return {

@@ -98,10 +98,13 @@ def shared_layout(
     best: tuple[int, LinearLayout] | None = None
     for vector, rows in _candidates(source, result, size, store, load):
         memory = _memory(source, result, size, vector, rows, banks)
-        parts = (access(place_of(source, memory), size, store, banks),
-                 access(place_of(result, memory), size, load, banks))  # fmt: skip
-        cost = sum(part.instructions + part.cycles for part in parts)
-        if best is None or cost < best[0]:
+        cost = 0
+        for side, matrix in ((source, store), (result, load)):
+            part = access(place_of(side, memory), size, matrix, banks)
+            cost += part.instructions + part.cycles
+            if best is not None and cost >= best[0]:
+                break
+        else:
             best = cost, memory
     assert best is not None
     return best[1]

@@ -246,6 +246,12 @@ class constexpr(base_value):
         """`self or other` of compile-time values."""
         return _of_two(_or)(self, other)
 
+    def __array_ufunc__(
+        self, ufunc: Callable[..., object], method: str, *inputs: object, **kwargs: object
+    ) -> object:
+        # NumPy would take a constexpr beside an array as an object, and make arrays of objects.
+        return getattr(ufunc, method)(*[unwrap(each) for each in inputs], **kwargs)
+
     def __neg__(self) -> constexpr:
         return _computed(operator.neg, self.value)
 

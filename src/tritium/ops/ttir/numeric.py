@@ -43,6 +43,12 @@ class PropagateNan(IntEnum):
     ALL = 0xFFFF
 
 
+def saturated(value: np.ndarray, dtype: Any) -> np.ndarray:
+    """Numbers brought between the largest finite ones of a type."""
+    top: Any = ml_dtypes.finfo(dtype).max.astype(np.float64)  # pyright: ignore[reportUnknownVariableType]
+    return np.clip(value.astype(np.float64), -top, top)  # pyright: ignore[reportUnknownArgumentType]
+
+
 class FpToFpOp(CastOp):
     """To another floating-point type. To 8 bits, numbers beyond the largest finite one (and
     infinities) become that one, as GPUs convert; rounding is needed where the type narrows."""
@@ -69,8 +75,7 @@ class FpToFpOp(CastOp):
         toward_zero = self.rounding is Rounding.RTZ
         mode = RoundingMode.TOWARD_ZERO if toward_zero else RoundingMode.TO_NEAREST_EVEN
         if dtype.itemsize == 1:
-            top: Any = ml_dtypes.finfo(dtype).max.astype(np.float64)  # pyright: ignore[reportUnknownVariableType]
-            operand = np.clip(operand.astype(np.float64), -top, top)  # pyright: ignore[reportUnknownArgumentType]
+            operand = saturated(operand, dtype)
         return round_float(operand, dtype, mode)
 
 

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from xdsl.ir import Operation
+
 from tritium.ops.base import Op
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -55,16 +57,20 @@ def all_patterns() -> dict[type[Op], tuple[Pattern, ...]]:
 
 
 def canonicalize(function: Op) -> bool:
-    """Canonicalize one function; returns whether it changed."""
+    """Canonicalize one function; returns whether it changed. What is dead goes when no pattern
+    applies; then those around it and control flow, which may fold now, are looked at again."""
     changed = cleaned = False
+    near: list[Operation] | None = None
     while True:
         rewriter = Rewriter(function, all_patterns())
         hoisted = rewriter.constants.hoist_all(function)
-        again = rewriter.run()
-        again |= control.simplify_blocks(function.regions[0])
+        again = rewriter.run(None if hoisted else near)
+        blocks = control.simplify_blocks(function.regions[0])
+        again |= blocks
         changed |= hoisted
+        near = None if blocks else []
         if hoisted or again or not cleaned:
-            again |= remove_dead(function)
+            again |= remove_dead(function, near)
             cleaned = True
         changed |= again
         if not again or not _worth_another(function):

@@ -78,6 +78,7 @@ def add_to_dot(op: Op, rewriter: Rewriter) -> bool:
             type(dot), a, b, added, before=op, attributes=dot.attributes, **given_attrs(dot)
         )
         new.results[0].name_hint = op.results[0].name_hint or dot.results[0].name_hint
+        new.location = dot.location
         return rewriter.replace(op, new.results[0])
     return False
 

@@ -44,8 +44,12 @@ class DCE(FunctionPass):
         return remove_dead(function) or unreachable
 
 
-def remove_dead(function: Op) -> bool:
-    """Remove the dead ops, carried values and branch results of one function."""
+def remove_dead(function: Op, touched: list[Operation] | None = None) -> bool:
+    """Remove the dead ops, carried values and branch results of one function.
+
+    `touched`: gets the ops around what goes: those that lose uses, operands, results or ops inside,
+    and the users of ops that are built anew.
+    """
     ops = [op for op in function.walk(region_first=True) if op is not function]
     live = _Liveness(function, ops)
     stripped = [
@@ -54,17 +58,28 @@ def remove_dead(function: Op) -> bool:
         for slots in _slots(op)
         if len(kept := slots.live(live)) < slots.count
     ]  # fmt: skip
+    around = [] if touched is None else touched
     for _, slots, kept in stripped:
+        for source in slots.sources:
+            around += [source, *_owners(source)]
         slots.strip_operands(kept)
     changed = bool(stripped)
     ops.reverse()
     for op in ops:
         if not live.has(op) and op.parent is not None:
+            around += _owners(op)
             erase(op)
             changed = True
     for op, slots, kept in stripped:
-        slots.strip_targets(op, kept)
+        around += slots.strip_targets(op, kept)
     return changed
+
+
+def _owners(op: Operation) -> list[Operation]:
+    """The op that an op is in, and those that give its operands."""
+    owners = (op.parent, *[value.owner for value in op.operands])
+    found = [o.parent_op() if isinstance(o, Block) else o for o in owners if o is not None]
+    return [owner for owner in found if owner is not None]
 
 
 class _Liveness:
@@ -165,15 +180,19 @@ class _Slots:
             first = len(op.operands) - self.count
             op.operands = [*op.operands[:first], *(op.operands[first + i] for i in kept)]
 
-    def strip_targets(self, op: Operation, kept: Sequence[int]) -> None:
-        """Drop the arguments and results of `op` at other positions."""
+    def strip_targets(self, op: Operation, kept: Sequence[int]) -> list[Operation]:
+        """Drop the arguments and results of `op` at other positions; returns the op that takes its
+        place, and the users of that."""
+        changed = list[Operation]()
         for values in self.targets:
+            changed += [use.operation for v in values for use in v.uses]
             block = values[0].owner
             if not isinstance(block, Block):
-                rebuild(op, list(op.operands), kept)  # pyright: ignore
+                changed.append(rebuild(op, list(op.operands), kept))  # pyright: ignore
                 continue
             for arg in [v for i, v in enumerate(values) if i not in kept][::-1]:
                 block.erase_arg(arg)  # pyright: ignore[reportArgumentType]
+        return changed
 
 
 def _slots(op: Operation) -> Iterator[_Slots]:

@@ -58,8 +58,9 @@ class BufferAccess:
         self, e: Emitter, resource: Value, offset: Value, parts: Sequence[Value], caching: Caching
     ) -> None:
         kind, name = _words(parts[0].type, len(parts))
-        e.f.call("void", f"llvm.amdgcn.raw.ptr.buffer.store.{name}", _joined(e, parts, kind),
-                 resource, offset, e.i32(0), self._policy(e, caching))  # fmt: skip
+        value = e.as_type(e.vector(parts), kind)
+        e.f.call("void", f"llvm.amdgcn.raw.ptr.buffer.store.{name}", value, resource, offset,
+                 e.i32(0), self._policy(e, caching))  # fmt: skip
 
     def copy(
         self, e: Emitter, resource: Value, offset: Value, to: Value, size: int, caching: Caching
@@ -113,12 +114,3 @@ def _words(element: str, count: int) -> tuple[str, str]:
     word = "i32" if word == "i64" else word
     n = bits_of(element) * count // bits_of(word)
     return (word, word) if n == 1 else (f"<{n} x {word}>", f"v{n}{word}")
-
-
-def _joined(e: Emitter, parts: Sequence[Value], kind: str) -> Value:
-    if len(parts) == 1:
-        return e.as_type(parts[0], kind) if kind[0] != "<" else e.f.cast("bitcast", parts[0], kind)
-    vector = Value(f"<{len(parts)} x {parts[0].type}>", "poison")
-    for lane, value in enumerate(parts):
-        vector = e.f.insert(vector, value, lane)
-    return vector if vector.type == kind else e.f.cast("bitcast", vector, kind)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.llvm.writer import Value, const, lanes
 
 LARGEST = {"fp8e4b8": 240.0, "fp8e5b16": 57344.0, "fp8e4nv": 448.0, "fp8e5": 57344.0}
 """The largest number of a format."""
@@ -27,8 +27,8 @@ def formats_of(arch: str) -> tuple[str, ...]:
     return ("fp8e4nv", "fp8e5") if arch == "gfx950" or arch.startswith("gfx12") else ()
 
 
-_UPPER_BYTES = 0x010C000C
-"""Selects two bytes as the upper ones of two halves, and zeros as the lower ones."""
+_UPPER_BYTES = {"<2 x i8>": (0x010C000C,), "<4 x i8>": (0x010C000C, 0x030C020C)}
+"""Selectors of two bytes of a word as the upper ones of two halves, and zeros as the lower ones."""
 
 
 class AMDConversions(SoftwareConversions):
@@ -42,10 +42,8 @@ class AMDConversions(SoftwareConversions):
         if source in self._formats:
             word = e.f.cast("zext", a, "i32")
             return e.f.call("float", f"llvm.amdgcn.cvt.f32.{_NAMES[source]}", word, e.i32(0))
-        if (a.type, source, target) == ("<2 x i8>", "fp8e5", "fp16"):
-            word = e.f.cast("zext", e.f.cast("bitcast", a, "i16"), "i32")
-            word = e.f.call("i32", "llvm.amdgcn.perm", e.i32(0), word, e.i32(_UPPER_BYTES))
-            return e.f.cast("bitcast", word, "<2 x half>")
+        if (source, target) == ("fp8e5", "fp16") and a.type in _UPPER_BYTES:
+            return _by_moved_bytes(e, a)
         if target not in self._formats or source not in ("fp32", "fp16", "bf16"):
             return None
         wide = a if a.type == "float" else e.f.cast("fpext", a, "float")
@@ -62,3 +60,16 @@ class AMDConversions(SoftwareConversions):
             between = e.f.call("float", "llvm.amdgcn.fmed3.f32", x, low, high)
             return e.f.select(e.f.fcmp("uno", x, x), x, between)
         return e.f.intrinsic("maximum", e.f.intrinsic("minimum", x, high), low)
+
+
+def _by_moved_bytes(e: Emitter, a: Value) -> Value:
+    """Numbers of e5m2, a word of them or half of one, as halves."""
+    count = lanes(a.type)
+    word = e.f.cast("bitcast", a, f"i{8 * count}")
+    if count == 2:
+        word = e.f.cast("zext", word, "i32")
+    words = [
+        e.f.call("i32", "llvm.amdgcn.perm", e.i32(0), word, e.i32(selector))
+        for selector in _UPPER_BYTES[a.type]
+    ]
+    return e.f.cast("bitcast", e.vector(words), f"<{count} x half>")

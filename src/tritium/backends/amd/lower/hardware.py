@@ -23,7 +23,7 @@ from tritium.backends.amd.lower.memory import (
 from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import check_cluster, facts_of, processor
-from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.ir import types as ir
@@ -208,7 +208,7 @@ class AMDGPU(Hardware):
     kernel_linkage = "amdgpu_kernel"
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
-    handed_on = "=v,0"
+    computes_again = True
     carries_words = True
     reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")
 
@@ -272,10 +272,21 @@ class AMDGPU(Hardware):
         self._attributes = " ".join([self.function_attributes, *named])
         return self._attributes
 
-    def casts_in_pairs(self, source: str, target: str) -> bool:
-        """True of 8-bit formats that integer arithmetic widens."""
+    def handed_on(self, e: Emitter, value: Value, iteration: Value | None = None) -> Value:
+        if iteration is None:
+            return e.asm("i32", "", "=v,0", value, effects=False)
+        number = iteration
+        if (bits := bits_of(number.type)) != 32:
+            number = e.f.cast("zext" if bits < 32 else "trunc", number, "i32")
+        uniform = e.f.call("i32", "llvm.amdgcn.readfirstlane.i32", number)
+        return e.asm("i32", "", "=v,0,s", value, uniform, effects=False)
+
+    def cast_together(self, source: str, target: str) -> int:
+        """Two of an 8-bit format that integer arithmetic widens; four where bytes are moved."""
         by_integers = source.startswith("fp8") and source not in formats_of(self.arch)
-        return by_integers and target == "fp16"
+        if not by_integers or target != "fp16":
+            return 1
+        return 4 if source == "fp8e5" else 2
 
     def finish(self, module: Module) -> None:
         """State what a kernel that calls no other function does without: LLVM's pipeline finds it

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from tritium.backends.amd.matrix import FLOAT8_FORMATS, SCALED_FORMATS, Instruction, MatrixCores
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar, vector
+from tritium.codegen.llvm.writer import Value, const, lanes, mangle, scalar
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding
+from tritium.ir.layouts.encodings import LANE
 from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops.attributes import CD_REGCLASS
 from tritium.ops.ttir.dot import ScaleFormat
@@ -39,6 +40,7 @@ class MatrixProducts:
             raise c.unsupported(op, f"{kind} in {encoding}; the target has {unit}")
         out, axes = list(c.tile(op.c)), ["dim0", "dim1"]
         part = encoding.instruction(*axes).transpose_outs(axes)
+        rows, columns = (part.out_size(axis) for axis in axes)
         held = {place: r for r, place in enumerate(register_coordinates(layout_of(result)))}
         operands = self._scaled_operands if op.has_scales else _operands
         left, right = operands(c, op, chosen)
@@ -46,7 +48,7 @@ class MatrixProducts:
         places = register_coordinates(part)
         for *batch, m, n in sorted({(*b, m - m % rows, n - n % columns) for *b, m, n in held}):
             registers = [held[(*batch, (m + i) % height, (n + j) % width)] for i, j in places]
-            total = _vector(c, [out[r] for r in registers])
+            total = c.vector([out[r] for r in registers])
             for a, b in zip(left[(*batch, m)], right[(*batch, n)], strict=True):
                 total = _pinned(c, op, total)
                 total = self._instruction(c, chosen, *((b, a) if exchanged else (a, b)), total)
@@ -58,7 +60,7 @@ class MatrixProducts:
     def _scaled_operands(self, c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
         """Scales of a lane are in one word, of which MFMA takes one, and WMMA all."""
         found: list[Fragments] = []
-        wmma = self._unit.family == "wmma"
+        wmma, encoding = self._unit.family == "wmma", op.results[0].type.encoding
         run = 16 if ".scale16." in chosen.intrinsic else SCALED_RUN
         step, size = chosen.k // run, chosen.k // run if wmma else 4
         given = [ir.element_type(s.type) for s in (op.a_scale, op.b_scale) if s is not None]
@@ -69,11 +71,13 @@ class MatrixProducts:
         ):
             lane = chosen.k // self._unit.parts_of_k(chosen.rows)
             count = lane // 2 if format is ScaleFormat.E2M1 else lane
-            whole = replace(chosen, operand=f"<{count // 4} x i32>", count=count)
-            numbers, words = _fragments(c, value, index, whole), _scales(c, scale, size, wmma)
+            rows: int = encoding.rows_of(index == 0) if wmma else 16
+            whole = replace(chosen, operand=f"<{count * rows // 64} x i32>", count=count)
+            numbers = _fragments(c, value, index, whole, rows // 16, op.k < chosen.k)
+            words = _scales(c, scale, size, wmma)
             places = [(*row, n * step) for row, parts in numbers.items() for n in range(len(parts))]
             if scale is not None and any(place not in words for place in places):
-                wanted = self._unit.scales(op, op.results[0].type.encoding, index)
+                wanted = self._unit.scales(op, encoding, index)
                 raise c.unsupported(op, f"scales in {scale.type.encoding}; {wanted} is required")
             found.append({
                 row: [
@@ -111,6 +115,8 @@ class MatrixProducts:
             full = ".".join([name, *types])
             return c.f.call(total.type, full, a.value, b.value, total, *formats, *scales)
         numbers = [v for f, p in zip(formats, (a, b), strict=True) for v in (f, p.value)]
+        if name.endswith(".f4"):
+            numbers = [a.value, b.value]
         scales = [v for p in (a, b) for v in (c.i32(p.byte), c.i32(p.kind), p.scale)]
         full = ".".join([name, mangle(total.type), *types])
         no = const("i1", 0)
@@ -157,8 +163,9 @@ def _scales(
         coordinates = register_coordinates(layout_of(scale.type), 16 * half)
         held = dict(zip(coordinates, c.tile(scale), strict=True))
         places = sorted(held.keys() - found.keys())
-        for start in range(0, len(places), size):
-            group = places[start : start + size]
+        of_row = min(size, ir.shape_of(scale.type)[-1])
+        for start in range(0, len(places), of_row):
+            group = places[start : start + of_row]
             word = c.pack([held[group[i % len(group)]] for i in range(size)], f"i{8 * size}")[0]
             found |= {place: (word, half if halves else byte) for byte, place in enumerate(group)}
     return found
@@ -168,7 +175,7 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
     found: list[Fragments] = []
     for index, value in enumerate((op.a, op.b)):
         format = FLOAT8_FORMATS.get(ir.element_type(value.type), 0)
-        parts = _fragments(c, value, index, chosen)
+        parts = _fragments(c, value, index, chosen, short=op.k < chosen.k)
         found.append({
             row: [part._replace(format=format) for part in row_parts]
             for row, row_parts in parts.items()
@@ -176,36 +183,44 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
     return found
 
 
-def _fragments(c: Context, value: Any, k_first: int, chosen: Instruction) -> Fragments:
-    """An operand's registers as instructions take them."""
-    tile = c.tile(value)
-    found: dict[tuple[int, ...], list[tuple[int, Value]]] = {}
+def _fragments(
+    c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1, short: bool = False
+) -> Fragments:
+    """An operand's registers as instructions take them; `count`: of so many rows, 16 apart.
+    `short`: K is, and zeros are behind it."""
+    tile = _without_copies(c, value) if short else c.tile(value)
+    found: dict[tuple[int, ...], dict[int, dict[int, Value]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):
         *batch, outer, k = (*place[:-2], *(reversed(place[-2:]) if k_first else place[-2:]))
-        found.setdefault((*batch, outer), []).append((k, register))
+        first = outer if count == 1 else outer - outer % (16 * count)
+        found.setdefault((*batch, first), {}).setdefault(outer, {})[k] = register
     fragments: Fragments = {}
-    for outer, elements in found.items():
-        values = [v for _, v in sorted(elements, key=lambda e: e[0])]
-        groups = [values[i : i + chosen.count] for i in range(0, len(values), chosen.count)]
-        fragments[outer] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
+    for first, rows in found.items():
+        ordered = [[rows[row][k] for k in sorted(rows[row])] for row in sorted(rows)]
+        missing = max(chosen.count - len(ordered[0]), 0)
+        zeros = [const(ordered[0][0].type, 0)] * missing
+        groups = [
+            [v for values in ordered for v in [*values[i : i + chosen.count], *zeros]]
+            for i in range(0, len(ordered[0]), chosen.count)
+        ]
+        fragments[first] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
     return fragments
+
+
+def _without_copies(c: Context, value: Any) -> list[Value]:
+    """The registers of an operand, zeros in lanes that have the same elements as others."""
+    tile, copies = c.tile(value), layout_of(value.type).free_variables().get(LANE, 0)
+    if not copies:
+        return list(tile)
+    first = c.f.icmp("eq", c.f.op("and", c.lane, c.i32(copies)), c.i32(0))
+    return [c.f.select(first, v, const(v.type, 0)) for v in tile]
 
 
 def _operand(c: Context, values: Sequence[Value], type: str) -> Value:
     """Neighbours as one operand."""
     word = scalar(type)
     if bits_of(word) <= bits_of(values[0].type):
-        return _vector(c, [c.as_type(v, word) for v in values])
-    packed = c.f.cast("bitcast", _vector(c, values), type)
+        return c.vector([c.as_type(v, word) for v in values])
+    packed = c.f.cast("bitcast", c.vector(values), type)
     assert lanes(type) * bits_of(word) == len(values) * bits_of(values[0].type)
     return packed
-
-
-def _vector(c: Context, values: Sequence[Value]) -> Value:
-    """Values as a vector; one alone as it is."""
-    if len(values) == 1:
-        return values[0]
-    found = Value(vector(values[0].type, len(values)), "poison")
-    for lane, value in enumerate(values):
-        found = c.f.insert(found, value, lane)
-    return found

@@ -175,9 +175,7 @@ class GlobalAtomics(LLVMAtomics):
         self, e: Emitter, order: Order, pointer: Value, values: Sequence[Value],
         condition: Value | None,
     ) -> list[Value]:  # fmt: skip
-        pair = Value(f"<{len(values)} x {values[0].type}>", "poison")
-        for lane, value in enumerate(values):
-            pair = e.f.insert(pair, value, lane)
+        pair = e.vector(values)
 
         def add() -> list[Value]:
             text = f"atomicrmw fadd {pointer}, {pair} {self._order(order)}{self.sum_metadata(e)}"

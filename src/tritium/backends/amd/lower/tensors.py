@@ -319,15 +319,8 @@ def _format(size: int, gap: tuple[int, int] | None) -> int:
     return word
 
 
-def _vector(c: Context, words: Sequence[Value]) -> Value:
-    vector = Value(f"<{len(words)} x i32>", "poison")
-    for lane, word in enumerate(words):
-        vector = c.f.insert(vector, word, lane)
-    return vector
-
-
 def _issue(c: Context, name: str, words: Words, rank: int) -> None:
-    vectors = [_vector(c, words[a:b]) for a, b in ((0, 4), (4, 12), (12, 16), (16, 20))]
+    vectors = [c.vector(words[a:b]) for a, b in ((0, 4), (4, 12), (12, 16), (16, 20))]
     if rank <= 2:
         name, vectors = f"{name}.d2", vectors[:2]
     types = [v.type for v in vectors]

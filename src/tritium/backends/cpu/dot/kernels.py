@@ -114,7 +114,7 @@ def emit_dot_loop(
     known = static(trips)
     once = known is not None and 0 < known <= together
     advances = zip((a_advance, b_advance), kept, strict=True)
-    shared = rows >= 4 * plan.block_rows
+    shared = rows > 2 * plan.block_rows
     repeats = [Repeats(trips, together, advance, memory, shared) for advance, memory in advances]
     sources = _sources(f, plan, a, b, shape, repeats, scratch_alloc)
     cells = const("i64", depth // plan.method.group)

@@ -32,6 +32,9 @@ ScratchAlloc = Callable[[int], Value]
 _ZERO = const("i64", 0)
 _PIECE = 256
 """Bytes of a row that are copied before the next row is gone to: 64 columns of fp32."""
+_ROWS_AHEAD = 16
+"""Rows of B whose pieces are prefetched before they are copied (Zen 3, one thread, against those of
+the next tile, 64 rows: bf16 1024 1.08 times as fast, fp32 of 16 rows 1.05, fp32 1024 the same)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Packing:
         source: the operand to copy.
         outer, depth: its shape in elements.
         k_major: the form, see the module.
-        ahead: bytes to what is copied next, which is prefetched; 0: nothing is.
+        ahead: bytes to the tile that is copied next; 0: there is none, and nothing is prefetched.
         panel: 0, or elements along k of a panel, which many tiles have parts of: it is B, of which
             register blocks read some columns, for multiply-adds.
     """
@@ -140,10 +143,12 @@ class Packing:
         within = min(self.outer, self.depth // self.group, self.source.outer_run)
         return min(self.plan.lanes, within) if self.source.k_step is not None else 0
 
-    def prefetch(self, f: Function, places: Sequence[tuple[Value, int]], count: int) -> None:
-        """Prefetch what is copied next of pieces of `count` elements."""
+    def prefetch(
+        self, f: Function, places: Sequence[tuple[Value, int]], count: int, ahead: Step
+    ) -> None:
+        """Prefetch pieces of `count` elements, so many bytes ahead, if a tile follows."""
         if static(self.ahead) != 0:
-            prefetch(f, places, count * self.source.size, self.ahead)
+            prefetch(f, places, count * self.source.size, ahead)
 
     def load(self, f: Function, pointer: Value, count: int) -> Value:
         """`count` neighbouring elements from memory, in the type to compute in."""
@@ -237,7 +242,9 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
     block = min(8 * chunk, _PIECE // p.source.size, p.outer)
     chunks = range(0, block, chunk)
     with count(f, p.outer, block) as outer:
-        linear = p.source.k_step is not None
+        step = p.source.k_step
+        linear = step is not None
+        ahead = scale(f, step, p.source.size * _ROWS_AHEAD) if linear else 0
         places = p.source.places(f, outer.index, list(chunks)) if linear else []
         with count(f, p.depth // p.group, 1) as cell:
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
@@ -250,7 +257,8 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
                 for g, skip in enumerate(skips)
             }
             for g in range(p.group if linear else 0):
-                p.prefetch(f, [(moved[place.ref, g], at) for place, at in places], chunk)
+                pieces = [(moved[place.ref, g], at) for place, at in places]
+                p.prefetch(f, pieces, chunk, ahead)
             for c in range(len(chunks)):
                 rows: list[Value] = []
                 for g in range(p.group):
@@ -293,7 +301,7 @@ def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile
             rows: list[Value] = []
             for place in places:
                 pointer = _at(f, p.source, place, k, offset)
-                p.prefetch(f, [(pointer, 0)], tile * p.group)
+                p.prefetch(f, [(pointer, 0)], tile * p.group, p.ahead)
                 row = p.load(f, pointer, tile * p.group)
                 rows.append(row if row.type == cell_type else f.cast("bitcast", row, cell_type))
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))

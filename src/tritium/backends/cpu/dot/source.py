@@ -27,7 +27,7 @@ _ZERO, _ONE = const("i64", 0), const("i64", 1)
 class Repeats:
     """The packing of an operand in a loop: `together` iterations of `trips` at a time, each
     `advance` bytes after the one before. `kept` is for the copy, if it may outlive the program;
-    `shared`: so many blocks of rows read it that copying takes little of the time."""
+    `shared`: more than two blocks of rows read it, so that copying it pays."""
 
     trips: Value
     together: int

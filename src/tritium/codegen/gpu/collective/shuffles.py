@@ -90,5 +90,4 @@ def _from_words(c: Context, words: list[Value], type: str) -> Value:
     bits = bits_of(type)
     if bits < 32:
         return c.as_type(c.f.cast("trunc", words[0], f"i{bits}"), type)
-    pair = c.f.insert(c.f.insert(Value("<2 x i32>", "poison"), words[0], 0), words[1], 1)
-    return c.as_type(c.f.cast("bitcast", pair, "i64"), type)
+    return c.as_type(c.f.cast("bitcast", c.vector(words), "i64"), type)

@@ -23,14 +23,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import prod
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.loops import is_counted
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, Encoding, linear
 from tritium.ops.base import changes_layout
-from tritium.ops.scf import ForOp
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
@@ -72,7 +72,7 @@ class ConvertLoads(FunctionPass):
 
 @dataclass
 class Plan:
-    """What is computed in other encodings.
+    """The values that are computed in other encodings.
 
     Attributes:
         user: the op that uses the result.
@@ -95,7 +95,7 @@ class Plan:
             self._compute(op, made)
         return made[value]
 
-    def _compute(self, op: Any, made: dict[SSAValue, SSAValue]) -> None:
+    def _compute(self, op: Operation, made: dict[SSAValue, SSAValue]) -> None:
         (result,) = op.results
         if changes_layout(op):
             made[result] = made[op.operands[0]]
@@ -121,9 +121,9 @@ class Plan:
 
 
 def plan_of(value: SSAValue, encoding: Encoding, user: Operation) -> Plan | None:
-    """How to compute the operand of a product in a loop, from converted loads; None where that
+    """The way to compute the operand of a product in a loop from converted loads; None where that
     cannot be, or would move more bytes."""
-    if not isinstance(user.parent_op(), ForOp) or not isinstance(encoding, DotOperandEncoding):
+    if not is_counted(user.parent_op()) or not isinstance(encoding, DotOperandEncoding):
         return None
     plan, pending, moved = Plan(user), [(value, encoding)], 0
     while pending:
