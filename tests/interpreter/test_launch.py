@@ -363,3 +363,15 @@ def test_numbers_of_the_kernel_meet_numpy_arrays(capsys):
 
     InterpretedKernel(kernel)[(1,)](np.array([1, 2], np.float32))
     assert capsys.readouterr().out == "float32 float32 bool\n"
+
+
+def test_unsigned_results_of_atomics_under_the_sanitizer():
+    """Their handles, which the sanitizer watches, become those of unsigned tensors."""
+
+    def kernel(counter, out):
+        if tl.atomic_add(counter, 1) == 1:
+            tl.store(out, 7)
+
+    counter, out = np.zeros(1, np.uint32), np.zeros(1, np.int32)
+    InterpretedKernel(kernel)[(2,)](counter, out, instrumentation_mode="races")
+    assert (counter[0], out[0]) == (2, 7)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -42,10 +42,12 @@ class Evaluated:
     unsigned: bool = False
 
     def read_as(self, type: dtype) -> Evaluated:
-        """The handle of the same elements for a tensor of this type of the language."""
+        """This handle, of a tensor of that type of the language from now on."""
         scalar = type.scalar
         unsigned = scalar.is_int_unsigned() and not scalar.is_bool()
-        return self if unsigned == self.unsigned else replace(self, unsigned=unsigned)
+        if unsigned != self.unsigned:  # in place: the sanitizer knows handles by their identity
+            object.__setattr__(self, "unsigned", unsigned)
+        return self
 
     @property
     def data(self) -> np.ndarray:
@@ -69,7 +71,7 @@ class Evaluated:
 
     def clone(self) -> Evaluated:
         """A handle with elements of its own."""
-        return replace(self, array=self.array.copy())
+        return Evaluated(self.type, self.array.copy(), self.unsigned)
 
 
 class Divergence(Exception):

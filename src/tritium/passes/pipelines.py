@@ -71,8 +71,7 @@ def ttgir(
         num_ctas: how many blocks, a cluster, run a program.
         wgmma: whether products may read operands from shared memory (sm_90).
         flatten: whether loops that ask for it become one with the loop inside.
-        spare: bytes of shared memory that loops leave whose copies are started by warps of their
-            own.
+        spare: bytes of shared memory that loops leave whose copies warps of their own start.
         automatic: whether loops that do not ask for such warps get them, where it pays.
         late: which stores by descriptors in loops have shared memory of their own (`LATE`).
         rows, pack: of matrix instructions (`target.MatrixUnit.tuned`).
@@ -80,8 +79,7 @@ def ttgir(
         registers: whether left operands of products that are computed stay in registers.
         reload: whether loops read operands again where registers are short.
     """
-    from tritium.passes import ttgir as gpu  # which those who compile for CPUs do not need
-
+    from tritium.passes import ttgir as gpu  # which code for CPUs does not need
     return [
         ScaledDot(True, processor.name, rows, num_warps if wgmma and num_ctas == 1 else 1),
         DotPrecision(target=processor.name),
