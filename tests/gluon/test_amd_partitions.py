@@ -169,7 +169,7 @@ def test_warps_read_from_different_partitions() -> None:
 
 @pytest.mark.parametrize(("changed", "message"), [
     ({"num_warps": 2}, "num_warps is 2; 4 or 8 is required"),
-    ({"instr_shape": [32, 16, 64]}, r"instrShape is \(32, 16\); \(16, 16\) is required"),
+    ({"instr_shape": [8, 16, 64]}, r"instrShape is \(8, 16\); \(16, 16\) or \(32, 16\) is"),
     ({"slice_m": 32}, "a part of 32 along M, of 128; a power of two that divides it, 64 or more"),
     ({"slice_n": 96}, "a part of 96 along N, of 128; a power of two that divides it, 32 or more"),
 ])  # fmt: skip

@@ -107,7 +107,7 @@ def test_the_driver_is_asked_for_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensormap, "library", Driver)
     monkeypatch.setattr(tensormap, "check", lambda found: found[1])
     meta = {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [16, 64], "rank": 4,
-            "is_im2col": True}  # fmt: skip
+            "is_im2col": True, "fp4_padded": False}  # fmt: skip
     made = described(element_strides=[1, 2, 3, 1], pixel_box_lower_corner=[-2, -1])
     assert tensormap.make(4096, made, meta) == "map"
     assert asked[1:10] == [

@@ -35,7 +35,7 @@ class tensor(base_value):
                 f"tl.tensor({handle}, {type}): the first argument is a value of the IR; "
                 f"tl.full((), {handle}, {type}) makes a tensor of a number, tl.cast converts one"
             )
-        self.handle = handle.read_as(type) if isinstance(handle, Evaluated) else handle
+        self.handle: Any = handle.read_as(type) if isinstance(handle, Evaluated) else handle
         self.type: dtype = type
 
     @property
