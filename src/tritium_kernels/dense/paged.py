@@ -23,7 +23,7 @@ from tritium_kernels.errors import (
 from tritium_kernels.launching.launch import cdiv, device_class, on, power_of_two, processors
 from tritium_kernels.launching.operators import autocast, operator
 
-BLOCKS = {"cpu": (64, 4, 1, 1), "hopper": (64, 4, 4, 32), "gpu": (32, 4, 3, 32)}
+BLOCKS = {"cpu": (64, 4, 1, 1), "hopper": (32, 2, 3, 4), "gpu": (32, 4, 3, 32)}
 """Keys of a step, counted for each head, warps, stages and the most rows of queries whose heads'
 keys are in one tile, by the class of device."""
 

@@ -294,8 +294,14 @@ def _memory_for(load: Operation, stages: int, processor: Processor) -> tuple[Any
             kind: Any = user.results[0].type
             return kind.encoding, stages
     kind = load.results[0].type
-    feeds_dot = any(changes_layout(user) for user in uses)
-    return operand_encoding(kind, processor, feeds_dot), stages - 1
+    return operand_encoding(kind, processor, _changes_layout_later(load)), stages - 1
+
+
+def _changes_layout_later(op: Operation) -> bool:
+    """True if other threads need the op's result than have it, perhaps after its axes were
+    permuted."""
+    users = [use.operation for use in op.results[0].uses]
+    return any(changes_layout(u) or (permutes(u) and _changes_layout_later(u)) for u in users)
 
 
 def operand_encoding(
