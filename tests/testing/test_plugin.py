@@ -79,7 +79,10 @@ def test_an_option_of_someone_elses(program: pytest.Pytester) -> None:
     program.runpytest_subprocess("-k", "test_device").assert_outcomes(passed=1, deselected=7)
 
 
-def test_the_default_is_cuda(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_where_kernels_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
-    pytester.makepyfile("def test_device(device): assert device == 'cuda'")
+    monkeypatch.setenv("TRITON_CPU_BACKEND", "1")
+    pytester.makepyfile("def test_device(device): assert device == 'cpu'")
     pytester.runpytest_subprocess("-p", "tritium.testing.plugin").assert_outcomes(passed=1)

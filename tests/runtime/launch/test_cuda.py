@@ -108,7 +108,7 @@ class FakeCuda(StubDriver):
         params = [param for param in parameters(src, metadata)[0] if param is not None]
         described = [
             {"block_size": [16, 64], "rank": kind.count(",") + 1, "is_im2col": False,
-             "elem_type": 6, "elem_size": 2, "swizzle": 3}
+             "fp4_padded": False, "elem_type": 6, "elem_size": 2, "swizzle": 3}
             for _, kind in params if kind.startswith("tensordesc")
         ]  # fmt: skip
         facts = SimpleNamespace(

@@ -110,8 +110,10 @@ class AccelerateMatmul(Pass):
                     held = self.registers and is_computed(op.a)
                     # What a loop does not change would be copied in each iteration.
                     held |= _computed_from_product(op.a) and not is_loop_invariant(op.a, op)
-                    held |= _computed_from_loads(op, unit, num_warps, cluster)
-                    held &= unit.from_shared.takes_registers
+                    if not unit.from_shared.takes_registers:
+                        held = False
+                    elif not held:
+                        held = _computed_from_loads(op, unit, num_warps, cluster)
                     _from_shared_memory(op, unit, num_warps, cluster, held)
                 elif unit is not None:
                     _from_registers(op, unit, num_warps, cluster)
