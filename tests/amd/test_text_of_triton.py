@@ -202,6 +202,25 @@ def test_tiles_made_of_parts(evaluated: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(out, np.roll(x, 16, 1))
 
 
+COLUMN = program("column", "%p: !tt.ptr<f16>, %o: !tt.ptr<f16>", (
+    rows("x", "p", 32, "f16") + rows("to", "o", 32, "f16") + """
+    %s = arith.mulf %x, %x : tensor<64x32xf16, #c32>
+    %t = arith.addf %s, %x : tensor<64x32xf16, #c32>
+    %a = amdg.extract_slice %t [0, 0] : tensor<64x32xf16, #c32> to tensor<64x1xf16, #c32>
+    %y = tt.broadcast %a : tensor<64x1xf16, #c32> -> tensor<64x32xf16, #c32>
+    amdg.buffer_store %y, %o[%toi] : tensor<64x32xf16, #c32>""")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_halves_of_pairs_that_nothing_uses(evaluated: bool, tmp_path: Path) -> None:
+    """Registers are computed in pairs (`v_pk_add_f16`) only where both are used."""
+    x = (np.arange(2048) % 37).astype(np.float16).reshape(64, 32)
+    out = np.zeros((64, 32), np.float16)
+    run(COLUMN, tmp_path, [x, out], evaluated)
+    np.testing.assert_array_equal(out, np.repeat(x[:, :1] * x[:, :1] + x[:, :1], 32, 1))
+
+
 @pytest.mark.parametrize(("before", "after", "message"), [
     ("[0, 16] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>",
      "[0, 24] : tensor<64x32xi32, #c32> to tensor<64x16xi32, #c32>",

@@ -92,8 +92,8 @@ def emit(c: Context, op: Any) -> bool:
             continue
         values = _operands(operands, i)
         if values not in known:
-            size = most
-            while i % size or (repeating | ~used >> i) & size - 1:
+            size, unused = most, ~(used >> i)
+            while i % size or repeating & (size - 1) or unused & ((1 << size) - 1):
                 size //= 2
             group = [_operands(operands, n) for n in range(i, i + size)]
             if len(set(group)) == size > 1:
