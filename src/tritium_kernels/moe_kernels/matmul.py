@@ -539,7 +539,7 @@ def compute_tile(
         k = tl.minimum(tl.load(slices.sizes + z), tl.minimum(size.k - first_a,
                                                              size.k_of_b - first_b))  # fmt: skip
         a = from_slice_of_k(a, first_a.to(tl.int64), a.column, a.scale_k, F.a_pack, 0)
-        WORDS: tl.constexpr = 8 if F.b_layout == "HOPPER_VALUE" else F.b_pack
+        WORDS: tl.constexpr = 128 if F.b_layout == "HOPPER_VALUE" else F.b_pack
         if F.b_scale_layout == "HOPPER_SCALE":
             b = from_slice_of_k(b, first_b.to(tl.int64), b.row, b.scale_row, WORDS, 128)
         else:
