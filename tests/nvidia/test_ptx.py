@@ -46,16 +46,6 @@ def test_passes_for_one_function_make_the_code_of_the_whole_pipeline(monkeypatch
     assert ptx.emit_ptx(text, 90, 87) != short, "no pass was run"
 
 
-def test_products_of_straight_line_code_stay():
-    """LLVM's strength reduction of them is off: it compares the pointers of a tile in pairs."""
-    text = (
-        "define ptx_kernel void @k(ptr %p, i32 %a, i32 %b) {\n  %x = mul i32 %a, %b\n"
-        "  store volatile i32 %x, ptr %p\n  %c = add i32 %a, 4\n  %y = mul i32 %c, %b\n"
-        "  store volatile i32 %y, ptr %p\n  ret void\n}\n"
-    )
-    assert ptx.emit_ptx(text, 90, 87, optimize=False).count("mul.lo.s32") == 2
-
-
 def test_long_struct_types_are_written_once():
     text = lowered((KERNELS / "matmul_wgmma.ttgir").read_text())[0]
     assert "%struct0 = type { float, float, " in text and "call %struct0 asm" in text

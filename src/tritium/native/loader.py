@@ -41,7 +41,6 @@ Opt = int | Literal["light"] | None
 
 lock = forking.held_while_forking(threading.RLock())
 """Held while LLVM compiles, for any backend: its options are those of the process."""
-llvm.set_option("", "-opt-disable=slsr,nary-reassociate")  # docs/decisions.md says why
 _names = itertools.count()
 
 
