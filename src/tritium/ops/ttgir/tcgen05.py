@@ -281,7 +281,7 @@ class TCGen5MMAScaledOp(TensorCoreProduct):
 
     @property
     def packed(self) -> bool:
-        """Whether both operands have two elements a byte."""
+        """True if both operands have two elements a byte."""
         return self.packs == (2, 2)
 
     @property

@@ -30,7 +30,7 @@ def is_blackwell_mx_lhs_dense_rhs(precision_config: Any, lhs_dtype: Any, rhs_dty
 
 
 def is_widened_in_registers(precision_config: Any) -> bool:
-    """Whether b's values are widened by instructions, in the layouts for Hopper."""
+    """True if b's values are widened by instructions, in the layouts for Hopper."""
     return isinstance(layout_of(precision_config.b_mx_scale), HopperMXScaleLayout)
 
 

@@ -125,7 +125,7 @@ class _Product:
 
     @property
     def packed(self) -> bool:
-        """Whether both operands have two elements a byte."""
+        """True if both operands have two elements a byte."""
         return self.packs == (2, 2)
 
     def tiles(self) -> Iterator[tuple[int, int]]:
