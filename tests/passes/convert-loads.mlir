@@ -82,3 +82,21 @@ tt.func public @carried(%n: i32, %p: tensor<64x16x!tt.ptr<f16>, #blocked>, %w: t
   }
   tt.return %r : tensor<64x16xf32, #mma>
 }
+
+// It would be computed twice.
+// CHECK-LABEL: @used
+// CHECK: %[[T:.*]] = arith.mulf
+// CHECK: ttg.convert_layout %[[T]]
+tt.func public @used(%n: i32, %p: tensor<64x16x!tt.ptr<f16>, #blocked>, %b: !ttg.memdesc<16x16xf16, #shared, #smem>, %z: tensor<64x16xf32, #mma>) -> tensor<64x16xf32, #mma> {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %z) -> (tensor<64x16xf32, #mma>) : i32 {
+    %x = tt.load %p : tensor<64x16x!tt.ptr<f16>, #blocked>
+    %y = arith.mulf %x, %x : tensor<64x16xf16, #blocked>
+    %a = ttg.convert_layout %y : tensor<64x16xf16, #blocked> -> tensor<64x16xf16, #left>
+    tt.store %p, %y : tensor<64x16x!tt.ptr<f16>, #blocked>
+    %d = ttng.warp_group_dot %a, %b, %acc {inputPrecision = 0 : i32} : tensor<64x16xf16, #left> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    scf.yield %d : tensor<64x16xf32, #mma>
+  }
+  tt.return %r : tensor<64x16xf32, #mma>
+}

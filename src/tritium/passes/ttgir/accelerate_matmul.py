@@ -58,6 +58,7 @@ from tritium.passes.ttgir.clusters import (
 )
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
+    Threads,
     is_follower,
     is_tile,
     keeps_places,
@@ -69,6 +70,9 @@ from tritium.passes.ttgir.layout_propagation import (
 from tritium.passes.ttgir.operands.convert_loads import plan_of
 from tritium.passes.ttgir.tensor_cores.webs import statement_of
 from tritium.target import MatrixUnit, Processor
+
+MOST_HELD = 192
+"""Registers of a thread for sums and a left operand that is computed from loads."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,9 @@ class AccelerateMatmul(Pass):
                     if not unit.from_shared.takes_registers:
                         held = False
                     elif not held:
-                        held = _computed_from_loads(op, unit, num_warps, cluster)
+                        held = _computed_from_loads(
+                            op, unit, Threads(num_warps, processor.lanes), cluster
+                        )
                     _from_shared_memory(op, unit, num_warps, cluster, held)
                 elif unit is not None:
                     _from_registers(op, unit, num_warps, cluster)
@@ -188,13 +194,17 @@ def _computed_from_product(value: SSAValue) -> bool:
 
 
 def _computed_from_loads(
-    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
+    op: MatrixProduct, unit: MatrixUnit, threads: Threads, cluster: Cluster
 ) -> bool:
     """True if the left operand of a product can be computed where it is needed, from loads of no
     more bytes (`convert-loads`)."""
     if not is_computed(op.a) or ir.bit_width(op.a.type) != 16:
         return False
-    encoding = unit.encoding(op, num_warps, cluster, False)
+    rows, columns = part_of(cluster, ir.shape_of(op.results[0].type))
+    words = rows * columns + rows * ir.shape_of(op.a.type)[1] // 2
+    if words > MOST_HELD * threads.total:
+        return False
+    encoding = unit.encoding(op, threads.warps, cluster, False)
     width = unit.neighbours(op, encoding)
     operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=width)
     return plan_of(op.a, operand, op) is not None

@@ -95,6 +95,17 @@ class Plan:
             self._compute(op, made)
         return made[value]
 
+    def is_alone(self) -> bool:
+        """True if nothing else uses what is computed in the loop, which would be computed twice."""
+        owners = {value.owner for value in self.wanted} | {self.user}
+        computed = [
+            op for op in owners
+            if isinstance(op, Operation) and op.parent is self.user.parent and op is not self.user
+            and not is_source(op) and op.results[0] not in self.leaves
+        ]  # fmt: skip
+        users = (use.operation for op in computed for use in op.results[0].uses)
+        return all(user in owners or changes_layout(user) for user in users)
+
     def _compute(self, op: Operation, made: dict[SSAValue, SSAValue]) -> None:
         (result,) = op.results
         if changes_layout(op):
@@ -145,7 +156,8 @@ def plan_of(value: SSAValue, encoding: Encoding, user: Operation) -> Plan | None
                 return None
             moved += _bytes(current)
         plan.leaves.append(current)
-    return plan if 0 < moved <= _bytes(value) and value not in plan.leaves else None
+    useful = 0 < moved <= _bytes(value) and value not in plan.leaves
+    return plan if useful and plan.is_alone() else None
 
 
 def _before(op: Operation, wanted: Encoding) -> list[tuple[SSAValue, Encoding]] | None:
