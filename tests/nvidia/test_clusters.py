@@ -262,3 +262,29 @@ def test_what_is_in_another_blocks_memory_is_written_there(
     begun, *stores = found.split("st.shared::cluster")
     assert "barrier.cluster" in begun and len(stores) == 2
     assert not any(store.startswith(".v2") for store in stores)
+
+
+@pytest.mark.parametrize("lane", [1, 129])
+def test_lanes_that_have_elements_of_the_other_block(fresh_cache: Path, lane: int) -> None:
+    """Blocks' parts begin at the same places in the tile and in memory, but every second lane's
+    elements are in the other block's memory (128 to it)."""
+    head = (
+        f"#tile = #ttg.linear<{{register = [], lane = [[{lane}], [2], [4], [8], [16]], "
+        "warp = [[32], [64]], block = [[128]]}>\n"
+        "#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0], "
+        "CGALayout = [[1]]}>\n#smem = #ttg.shared_memory\n"
+    )
+    body = (
+        "    %r = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32, #tile>\n"
+        "    %m = ttg.local_alloc %r : (tensor<256xi32, #tile>) -> "
+        "!ttg.memdesc<256xi32, #shared, #smem, mutable>\n"
+        "    ttg.local_store %r, %m : tensor<256xi32, #tile> -> "
+        "!ttg.memdesc<256xi32, #shared, #smem, mutable>\n"
+        "    %x = ttg.local_load %m : !ttg.memdesc<256xi32, #shared, #smem, mutable> -> "
+        "tensor<256xi32, #tile>\n    tt.print \"x\" {hex = false, isSigned = array<i32: 1>} : %x "
+        ": tensor<256xi32, #tile>"
+    )
+    text = kernel_text(body, "%p: !tt.ptr<f32>", head=head)
+    found, _ = lowered(text.replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2'))
+    assert found.count("st.shared::cluster") == (2 if lane == 129 else 0)
+    assert found.count("ld.shared::cluster") == (1 if lane == 129 else 0)

@@ -14,7 +14,7 @@ from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, i32_attr, operand, optional
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.model import AsyncState, Buffer, state_of
-from tritium.ops.ttgir.types import blocks_of_memory, blocks_of_tile, check_memory
+from tritium.ops.ttgir.types import check_memory, leaves_block
 from tritium.ops.ttir.atomic import AtomicKind, combine
 
 
@@ -49,15 +49,6 @@ class IndexedAccess(Op):
             raise OpError(f"{cls.name}: indices {describe(indices)} into {type}; {problem}")
         return ir.with_element(indices, type.element_type)
 
-    def leaves_block(self, memory: Any, *, writes: bool) -> bool:
-        """True if blocks of a cluster access elements that others have; with `writes` if all with
-        copies must."""
-        parts, kept = blocks_of_tile(self.indices.type), blocks_of_memory(memory)
-        axis: int = self.axis
-        if any(any(b) and (b[axis] or parts[i] != b) for i, b in enumerate(kept)):
-            return True
-        return writes and any(any(b) and kept[i] != b for i, b in enumerate(parts))
-
     def places(self, data: np.ndarray, indices: Any) -> tuple[np.ndarray, ...]:
         """The coordinates in memory. Raises `EvaluationError` for those outside of it."""
         where, size = np.asarray(indices).astype(np.int64), data.shape[self.axis]
@@ -86,7 +77,7 @@ class LocalGatherOp(IndexedAccess):
 
     @property
     def reaches_blocks(self) -> bool:
-        return self.leaves_block(self.src.type, writes=False)
+        return leaves_block(self.indices.type, self.src.type, writes=False, axis=self.axis)
 
     def evaluate(self, context: Context, src: Buffer, indices: Any) -> Any:
         state = state_of(context)
@@ -109,7 +100,7 @@ class IndexedWrite(IndexedAccess):
 
     @property
     def reaches_blocks(self) -> bool:
-        return self.leaves_block(self.dst.type, writes=True)
+        return leaves_block(self.indices.type, self.dst.type, writes=True, axis=self.axis)
 
     @property
     def stores_to_blocks(self) -> bool:

@@ -35,14 +35,11 @@ from tritium.ops.ttgir.model import Beside, Buffer, Pending, state_of
 from tritium.ops.ttgir.types import (
     AsyncTokenType,
     MemDescType,
-    blocks_of_memory,
-    blocks_of_tile,
     bytes_of,
     check_memory,
     check_run,
     check_same_tile,
-    has_all,
-    has_just,
+    leaves_block,
     memdesc_of,
     route_of_loads,
     route_of_stores,
@@ -114,10 +111,8 @@ class LocalAllocOp(Op):
 
     @property
     def reaches_blocks(self) -> bool:
-        memory = self.result_types[0]
-        return self.src is not None and not has_just(
-            blocks_of_tile(self.src.type), blocks_of_memory(memory)
-        )
+        memory: Any = self.result_types[0]
+        return self.src is not None and leaves_block(self.src.type, memory, writes=True)
 
     @property
     def stores_to_blocks(self) -> bool:
@@ -172,8 +167,7 @@ class LocalLoadOp(Op):
 
     @property
     def reaches_blocks(self) -> bool:
-        memory, tile = self.src.type, self.result_types[0]
-        return not has_all(blocks_of_memory(memory), blocks_of_tile(tile))
+        return leaves_block(self.result_types[0], self.src.type, writes=False)
 
     def evaluate(self, context: Context, src: Buffer, token: Any) -> Any:
         state, route = state_of(context), None
@@ -200,8 +194,7 @@ class LocalStoreOp(Op):
 
     @property
     def reaches_blocks(self) -> bool:
-        memory, tile = self.dst.type, self.src.type
-        return not has_just(blocks_of_tile(tile), blocks_of_memory(memory))
+        return leaves_block(self.src.type, self.dst.type, writes=True)
 
     @property
     def stores_to_blocks(self) -> bool:

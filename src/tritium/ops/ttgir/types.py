@@ -17,7 +17,10 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     BLOCK,
+    LANE,
     OFFSET,
+    REGISTER,
+    WARP,
     NVMMASharedEncoding,
     PermutedSharedEncoding,
     SharedEncoding,
@@ -239,15 +242,31 @@ def blocks_of_tile(tile: ir.Type) -> list[list[int]]:
     return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
 
 
-def has_all(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
-    """True if each block of the cluster has all that it needs, both by the coordinates that the
-    bits of its number add."""
-    return all(not any(basis) or need[i : i + 1] == [basis] for i, basis in enumerate(have))
+def leaves_block(
+    tile: ir.Type, memory: MemDescType, *, writes: bool, axis: int | None = None
+) -> bool:
+    """True if threads access elements of a tile that another block's memory has; with `writes` also
+    if a block gets elements of its copy from others. `axis`: any element along it."""
+    places = linear(ir.encoding_of(tile), ir.shape_of(tile))
+    parts, kept = places.bases(BLOCK) if BLOCK in places.in_names else (), blocks_of_memory(memory)
+    if not parts or not kept:
+        return False
+    if axis is not None and any(basis[axis] for basis in kept):
+        return True
+    rank = len(kept[0])
+    inverse = linear(memory.encoding, memory.allocation_shape()[-rank:]).inverse()
 
+    def owner(basis: Sequence[int]) -> int:
+        """The block that has the element at a place, of those with copies the first."""
+        place = {f"dim{i}": 0 if i == axis else x for i, x in enumerate(basis)}
+        return int(inverse.apply(place)[BLOCK])
 
-def has_just(have: Sequence[list[int]], need: Sequence[list[int]]) -> bool:
-    """True if each block of the cluster has what it needs, and nothing that others need."""
-    return has_all(have, need) and has_all(need, have)
+    if any(owner(basis) for name in (REGISTER, LANE, WARP) for basis in places.bases(name)):
+        return True
+    for bit, (part, own) in enumerate(zip(parts, kept, strict=True)):
+        if owner(part) != (1 << bit if any(own) else 0) or (writes and any(part) and not any(own)):
+            return True
+    return False
 
 
 def route_of_stores(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
