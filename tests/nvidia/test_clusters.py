@@ -23,7 +23,7 @@ from tritium.codegen.gpu.shape import moved_registers
 from tritium.codegen.llvm.writer import Value
 from tritium.compiler import ASTSource
 from tritium.ir import types as ir
-from tritium.ops.parsing import parse_module
+from tritium.ops.parsing import ParseError, parse_module
 from tritium.ops.ttgir import ConvertLayoutOp, memdesc_of
 from tritium.passes.ttgir.layout_propagation import nvmma_encoding
 from tritium.target import GPUTarget
@@ -288,3 +288,20 @@ def test_lanes_that_have_elements_of_the_other_block(fresh_cache: Path, lane: in
     found, _ = lowered(text.replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2'))
     assert found.count("st.shared::cluster") == (2 if lane == 129 else 0)
     assert found.count("ld.shared::cluster") == (1 if lane == 129 else 0)
+
+
+@pytest.mark.parametrize(("lane", "block"), [(129, 128), (1, 0)])
+def test_copies_by_threads_to_other_blocks_are_refused(lane: int, block: int) -> None:
+    text = kernel_text(
+        "    %m = ttg.local_alloc : () -> !ttg.memdesc<256xf32, #shared, #smem, mutable>\n"
+        "    %k = ttg.async_copy_global_to_local %p, %m : tensor<256x!tt.ptr<f32>, #tile> -> "
+        "<256xf32, #shared, #smem, mutable>", "%p: tensor<256x!tt.ptr<f32>, #tile>",
+        head=(
+            f"#tile = #ttg.linear<{{register = [{'[128]' if not block else ''}], "
+            f"lane = [[{lane}], [2], [4], [8], [16]], warp = [[32], [64]], block = [[{block}]]}}>\n"
+            "#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0], "
+            "CGALayout = [[1]]}>\n#smem = #ttg.shared_memory\n"
+        ),
+    )  # fmt: skip
+    with pytest.raises(ParseError, match="threads copy to and from their own block's memory"):
+        parse_module(text)

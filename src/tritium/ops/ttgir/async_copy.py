@@ -21,6 +21,7 @@ from tritium.ops.ttgir.types import (
     check_barrier,
     check_left,
     check_memory,
+    check_own_block,
     check_same_tile,
 )
 from tritium.ops.ttir.memory import CachedOp, check_access
@@ -60,8 +61,11 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
     ) -> ir.Type:  # fmt: skip
         if other is not None and mask is None:
             raise OpError(f"{cls.name}: `other` cannot be provided without `mask`")
-        accessed = check_access(cls.name, src, mask, other)
-        check_same_tile(cls.name, accessed, check_memory(cls.name, target, mutable=True))
+        accessed, memory = (
+            check_access(cls.name, src, mask, other), check_memory(cls.name, target, mutable=True)
+        )
+        check_same_tile(cls.name, accessed, memory)
+        check_own_block(cls.name, accessed, memory, writes=True)
         return TOKEN
 
     def evaluate(self, context: Context, src: Any, result: Buffer, mask: Any, other: Any) -> None:
@@ -90,8 +94,9 @@ class AsyncCopyLocalToGlobalOp(CachedOp):
     def infer(
         cls, src: ir.Type, dst: ir.Type, mask: ir.Type | None, **attrs: Any
     ) -> ir.Type:
-        accessed = check_access(cls.name, dst, mask, None)
-        check_same_tile(cls.name, accessed, check_memory(cls.name, src))
+        accessed, memory = check_access(cls.name, dst, mask, None), check_memory(cls.name, src)
+        check_same_tile(cls.name, accessed, memory)
+        check_own_block(cls.name, accessed, memory, writes=False)
         return TOKEN
 
     def evaluate(self, context: Context, src: Buffer, dst: Any, mask: Any) -> None:

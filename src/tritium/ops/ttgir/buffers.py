@@ -15,7 +15,7 @@ from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand, optional
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
-from tritium.ops.ttgir.types import TOKEN, check_memory, check_same_tile
+from tritium.ops.ttgir.types import TOKEN, check_memory, check_own_block, check_same_tile
 from tritium.ops.ttir.atomic import AtomicKind, AtomicOp, combine, swapped
 from tritium.ops.ttir.memory import CachedOp
 
@@ -137,7 +137,9 @@ class BufferLoadToLocalOp(CachedOp):
     ) -> ir.Type:  # fmt: skip
         found = _check(cls.name, ptr, offsets, stride, mask, other)
         _check_other(cls.name, other, mask, found)
-        check_same_tile(cls.name, found, check_memory(cls.name, dest, mutable=True))
+        memory = check_memory(cls.name, dest, mutable=True)
+        check_same_tile(cls.name, found, memory)
+        check_own_block(cls.name, found, memory, writes=True)
         return TOKEN
 
     def evaluate(

@@ -269,6 +269,15 @@ def leaves_block(
     return False
 
 
+def check_own_block(name: str, tile: ir.Type, memory: MemDescType, *, writes: bool) -> None:
+    """Raise `OpError` for a copy by threads between a tile and other blocks' memory."""
+    if leaves_block(tile, memory, writes=writes):
+        raise OpError(
+            f"{name}: {describe(tile)} and {describe(memory)}; threads copy to and from their own "
+            "block's memory, so that both layouts must give each block of the cluster the same"
+        )
+
+
 def route_of_stores(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks: one that has elements of a tile for the memory of the other. Of blocks with
     copies the first has them."""
