@@ -50,7 +50,7 @@ def _case(item: pytest.Function) -> Case:
 
 
 def mark_the_rest_slow(items: Sequence[pytest.Item]) -> None:
-    """Of a test marked `covering(strength)`, `every(n)` or both, leave those cases in the normal
+    """Leave the chosen cases of tests marked `covering(strength)`, `every(n)` or both in the normal
     group."""
     tests = defaultdict[tuple[Path, str], list[pytest.Function]](list)
     for item in items:

@@ -79,8 +79,8 @@ class Layouts:
         )
 
     def cluster(self, shape: Sequence[int], kept: Sequence[int] = ()) -> Bases:
-        """Where the parts of further blocks begin in a tile of this shape; some have copies. All
-        blocks have all of the axes `kept`."""
+        """The places at which the parts of further blocks begin in a tile of this shape; some have
+        copies. All blocks have all of the axes `kept`."""
         if self.fixed is not None:
             return self.fixed
         s, found, counts = self.s, Bases(), [1] * len(shape)

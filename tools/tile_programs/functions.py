@@ -186,7 +186,7 @@ def _chain(p: Program) -> bool:
 
 
 def _search(p: Program, a: Tile) -> bool:
-    """Where the elements of a tile belong in a sorted array, by halves."""
+    """The places of the elements of a tile in a sorted array, found by halves."""
     length = p.source.choice((1, 5, 64, 100))
     numbers = np.random.default_rng(p.source.getrandbits(32))
     values = np.sort(numbers.integers(-200, 2000, length)).astype(a.data.dtype)

@@ -159,7 +159,7 @@ def _operand(p: Program, g: _Grid, is_b: bool, dtype: np.dtype, packed: int = 1)
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an operand is in memory.
+    """The place of an operand in memory.
 
     Attributes:
         letter: its name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -248,22 +249,22 @@ def leaves_block(
     """True if threads access elements of a tile that another block's memory has; with `writes` also
     if a block gets elements of its copy from others. `axis`: any element along it."""
     places = linear(ir.encoding_of(tile), ir.shape_of(tile))
-    parts, kept = places.bases(BLOCK) if BLOCK in places.in_names else (), blocks_of_memory(memory)
-    if not parts or not kept:
+    parts, kept = blocks_of_tile(tile), blocks_of_memory(memory)
+    if not any(map(any, (*parts, *kept))):
         return False
     if axis is not None and any(basis[axis] for basis in kept):
         return True
-    rank = len(kept[0])
+    rank = len((*parts, *kept)[0])
     inverse = linear(memory.encoding, memory.allocation_shape()[-rank:]).inverse()
 
     def owner(basis: Sequence[int]) -> int:
         """The block that has the element at a place, of those with copies the first."""
         place = {f"dim{i}": 0 if i == axis else x for i, x in enumerate(basis)}
-        return int(inverse.apply(place)[BLOCK])
+        return int(inverse.apply(place).get(BLOCK, 0))
 
     if any(owner(basis) for name in (REGISTER, LANE, WARP) for basis in places.bases(name)):
         return True
-    for bit, (part, own) in enumerate(zip(parts, kept, strict=True)):
+    for bit, (part, own) in enumerate(zip_longest(parts, kept, fillvalue=[0] * rank)):
         if owner(part) != (1 << bit if any(own) else 0) or (writes and any(part) and not any(own)):
             return True
     return False

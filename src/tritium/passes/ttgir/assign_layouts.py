@@ -29,6 +29,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.regions import is_removable
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
@@ -397,7 +398,7 @@ def _can_compute_again(op: Operation | Block) -> bool:
     """Whether an op can be cloned with a result in another encoding."""
     if isinstance(op, Block):
         return False
-    return is_source(op) or (is_follower(op) and len(op.results) == 1)
+    return is_source(op) or (is_follower(op) and len(op.results) == 1 and is_removable(op))
 
 
 def _moving(value: SSAValue) -> float:

@@ -28,6 +28,7 @@ from typing import ClassVar, cast
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.loops import is_counted
+from tritium.analysis.regions import is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, Encoding, linear
 from tritium.ops.base import changes_layout
@@ -167,7 +168,7 @@ def _before(op: Operation, wanted: Encoding) -> list[tuple[SSAValue, Encoding]] 
         return [(op.operands[0], wanted)]
     if is_source(op):
         return []
-    if not is_follower(op) or len(op.results) != 1:
+    if not is_follower(op) or len(op.results) != 1 or not is_removable(op):
         return None
     encodings = layouts_before(op, wanted)
     if encodings is None:
