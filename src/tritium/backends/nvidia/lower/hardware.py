@@ -107,7 +107,11 @@ class CudaBarriers:
         self.cluster(e)
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
-        """The first thread arrives in all blocks, in its own one last, and waits there."""
+        """The first thread arrives in its own block, then in the others, and waits in its own.
+
+        A block that this one has told may go on, and arrive here for the next time, at once: it
+        would end this time's phase in place of an arrival here that came later.
+        """
         self.block(e, proxy=False, everything=True)
         others = "".join(
             f"mapa.shared::cluster.u32 there, $0, {block}; setp.ne.u32 P, $1, {block}; "
@@ -115,8 +119,8 @@ class CudaBarriers:
             for block in range(e.num_ctas)
         )
         text = (
-            "{ .reg .pred P; .reg .b32 there; .reg .b64 state; @!$2 bra DONE; " + others
-            + "mbarrier.arrive.release.cluster.shared::cta.b64 state, [$0]; "
+            "{ .reg .pred P; .reg .b32 there; .reg .b64 state; @!$2 bra DONE; "
+            f"mbarrier.arrive.release.cluster.shared::cta.b64 state, [$0]; {others}"
             "AGAIN: mbarrier.try_wait.acquire.cluster.shared::cta.b64 P, [$0], state; "
             "@P bra DONE; bra AGAIN; DONE: bar.warp.sync 0xffffffff; }"
         )
