@@ -19,6 +19,7 @@ from tests.nvidia.support import in_order
 from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.nvidia import hopper
 from tritium.frontend.builder import IRBuilder
 from tritium.ir.layouts.encodings import linear
 from tritium.language import emitter
@@ -613,3 +614,27 @@ def test_a_stride_that_no_tensor_map_has_is_an_error() -> None:
     compiled(strided_kernel, "*fp16", {"stride": 16})
     with pytest.raises(CompilationError, match=r"16-byte aligned; strides\[0\] is 15, 30 bytes"):
         compiled(strided_kernel, "*fp16", {"stride": 15})
+
+
+@gluon.jit
+def narrow_kernel(x, layout: gl.constexpr):
+    gl.nvidia.hopper.tma.make_tensor_descriptor(x, [64, 64], [64, 1], [16, 32], layout)
+
+
+@pytest.mark.parametrize("cga", [[[0, 1]], [[0, 1], [0, 2]], [[1, 0], [0, 1]]])
+def test_rows_too_short_for_copies_are_an_error(cga: list[list[int]]) -> None:
+    """What each block of a cluster has of a row: 8 bytes are an illegal instruction."""
+    layout = gl.NVMMASharedLayout(0, 8, 2, cga_layout=cga)
+    array, blocks = np.zeros((64, 64), np.int8), 1 << len(cga)
+    if len(cga) == 1 or cga[0] == [1, 0]:  # 16 bytes
+        hopper.TensorDescriptor.from_tensor(array, [16, 32], layout)
+        compiled(narrow_kernel, "*i8", {"layout": layout}, num_ctas=blocks)
+        array = array[:, :32].copy()
+        with pytest.raises(ValueError, match=r"each thread block has \[\d+, 8\].*16 elements"):
+            hopper.TensorDescriptor.from_tensor(array, [16, 16], layout)
+        return
+    message = r"\[16, 32\], of which each thread block has \[16, 8\].*16 bytes or more"
+    with pytest.raises(ValueError, match=message):
+        hopper.TensorDescriptor.from_tensor(array, [16, 32], layout)
+    with pytest.raises(CompilationError, match=message):
+        compiled(narrow_kernel, "*i8", {"layout": layout}, num_ctas=blocks)

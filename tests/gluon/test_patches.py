@@ -28,8 +28,8 @@ def described(shape: tuple[int, ...] = (2, 6, 8, 64), **changes: Any) -> TensorD
         "pixel_box_lower_corner": [-1] * (len(shape) - 2),
         "pixel_box_upper_corner": [-1] * (len(shape) - 2), **changes,
     }  # fmt: skip
-    size = given.pop("block_shape", [16, 64])
-    return TensorDescriptorIm2Col.from_tensor(np.zeros(shape, np.float16), size, LAYOUT, **given)
+    size, layout = given.pop("block_shape", [16, 64]), given.pop("layout", LAYOUT)
+    return TensorDescriptorIm2Col.from_tensor(np.zeros(shape, np.float16), size, layout, **given)
 
 
 @gluon.jit
@@ -124,6 +124,9 @@ WRONG: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "4 integers from 1 to 8 are required": ((2, 6, 8, 64), {"element_strides": [1, 9, 1, 1]}),
     "1 for channels": ((2, 6, 8, 64), {"element_strides": [1, 1, 1, 2]}),
     "must be 16-byte aligned": ((2, 6, 8, 63), {}),
+    r"each thread block has \[16, 4\], of 16 bits .*, 8 elements": (
+        (2, 6, 8, 64), {"block_shape": [16, 8],
+                        "layout": gl.NVMMASharedLayout(0, 16, 2, cga_layout=[[0, 1]])}),
 }  # fmt: skip
 
 

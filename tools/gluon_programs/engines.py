@@ -10,6 +10,7 @@ import numpy as np
 from tools.gluon_programs.program import Described, GluonProgram, Memory, named, offsets
 from tools.tile_programs.program import Pointer
 from tritium.experimental.gluon import language as gl
+from tritium.ir.layouts.encodings import part_of
 
 _KINDS: dict[int, Any] = {1: gl.int8, 2: gl.float16, 4: gl.float32}
 _DTYPES = (np.float32, np.int32, np.float16, np.int8)
@@ -33,8 +34,11 @@ def _window(p: GluonProgram) -> tuple[list[int], tuple[int, int]]:
 
 
 def _layout(p: GluonProgram, block: list[int], dtype: np.dtype, kept: tuple[int, ...] = ()) -> Any:
-    """The layout of blocks in shared memory; `kept`: of `Layouts.cluster`."""
+    """The layout of blocks in shared memory; `kept`: of `Layouts.cluster`. Thread blocks have rows
+    of 16 bytes or more."""
     cluster = p.layouts.cluster(block, kept)
+    if part_of(cluster, block)[-1] * dtype.itemsize < 16:
+        cluster = p.layouts.cluster(block, (*kept, len(block) - 1))
     return gl.NVMMASharedLayout.get_default_for(
         block, _KINDS[dtype.itemsize], cga_layout=cluster
     )  # fmt: skip

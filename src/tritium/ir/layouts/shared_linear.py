@@ -24,7 +24,7 @@ from tritium.ir.layouts.encodings import (
     linear,
 )
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.moves import flat
+from tritium.ir.layouts.moves import flat, permuted
 
 
 class BasesEncoding(SharedEncoding):
@@ -98,6 +98,20 @@ def reshaped_memory(
         )
     return SharedLinearEncoding.make(
         **{key: layout.bases(key) for key in (OFFSET, BLOCK)}, alignment=encoding.base_alignment
+    )
+
+
+def permuted_memory(
+    encoding: SharedEncoding, shape: tuple[int, ...], order: tuple[int, ...]
+) -> SharedEncoding:
+    """The encoding of memory of this shape with its axes in another order: axis i is the axis
+    `order[i]`. Raises `OpError` for memory with gaps."""
+    if encoding.gaps(shape, 1):
+        raise OpError(f"memory with gaps, {encoding}, cannot be permuted by {list(order)}")
+    layout = linear(encoding, shape)
+    return SharedLinearEncoding.make(
+        **{key: permuted(layout.bases(key), order) for key in (OFFSET, BLOCK)},
+        alignment=encoding.base_alignment,
     )
 
 

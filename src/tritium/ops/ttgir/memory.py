@@ -23,7 +23,7 @@ from tritium.ir.layouts.encodings import (
 )
 from tritium.ir.layouts.moves import permuted
 from tritium.ir.layouts.partitioned import PARTITION_BYTES, PartitionedSharedEncoding
-from tritium.ir.layouts.shared_linear import BasesEncoding
+from tritium.ir.layouts.shared_linear import BasesEncoding, permuted_memory
 from tritium.ir.layouts.tensor_memory import COLUMN, ROW, TensorEncoding, TensorMemoryEncoding
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Movement, Op
@@ -265,11 +265,17 @@ def _check_view(
     return given
 
 
-def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribute:
-    """The encoding of memory whose axes are seen in another order."""
+def transposed_encoding(
+    encoding: Attribute, order: tuple[int, ...], shape: tuple[int, ...]
+) -> Attribute:
+    """The encoding of memory of this shape whose axes are seen in another order. Bases take the
+    place of an `nvmma_shared` of which other axes than the last two are exchanged."""
     if isinstance(encoding, NVMMASharedEncoding):
-        if tuple(order) == tuple(range(len(order))):
+        axes = tuple(range(len(order)))
+        if order == axes:
             return encoding
+        if order != (*axes[:-2], axes[-1], axes[-2]):
+            return permuted_memory(encoding, shape, order)
         return _changed(encoding, transposed=not encoding.get("transposed"),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
     if isinstance(encoding, PermutedSharedEncoding):
@@ -277,7 +283,7 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
     if isinstance(encoding, PartitionedSharedEncoding):
-        inner = transposed_encoding(encoding.get("partitionLayout"), order)
+        inner = transposed_encoding(encoding.get("partitionLayout"), order, shape)
         return _changed(encoding, partitionDim=tuple(order).index(encoding.get("partitionDim")),
                         partitionLayout=inner)  # fmt: skip
     if isinstance(encoding, BasesEncoding):
@@ -315,10 +321,11 @@ class MemDescTransOp(MemDescView):
                 f"{cls.name}: order {tuple(order)} does not permute {describe(src)}; a permutation "
                 f"of 0 to {last} is required"
             )
+        whole = memory.allocation_shape()
         inferred = memdesc_of(
             tuple(memory.get_shape()[i] for i in order), memory.element_type,
-            transposed_encoding(memory.encoding, tuple(order)), memory.mutable,
-            tuple(memory.allocation_shape()[i] for i in order), memory.memory_space,
+            transposed_encoding(memory.encoding, tuple(order), tuple(whole)), memory.mutable,
+            tuple(whole[i] for i in order), memory.memory_space,
         )  # fmt: skip
         return _check_view(cls.name, inferred, result, encoding=True)
 

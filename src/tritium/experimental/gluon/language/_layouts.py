@@ -315,6 +315,11 @@ def _get_shape_per_cta(shape: Any, cga_layout: Any) -> list[int]:
     return [s // split for s, split in zip(shape, splits, strict=True)]
 
 
+COPIED_BYTES = 16
+"""Bytes of a row that the copy engine (TMA) takes at least: those of a box's first dimension are a
+multiple of it (CUDA driver API, `cuTensorMapEncodeTiled`)."""
+
+
 @dataclass(frozen=True)
 class NVMMASharedLayout(SharedLayout):
     """The shared memory that TMA fills and tensor cores read: rows of `swizzle_byte_width` bytes
@@ -356,6 +361,18 @@ class NVMMASharedLayout(SharedLayout):
             raise ValueError(
                 f"rows of {part[axis]} elements, of a block of {list(shape)}, in {self}; {least} "
                 f"or more are required, or a swizzle_byte_width of {part[axis] * bits // 8} or less"
+            )
+
+    def check_copies(self, shape: Any, bits: int) -> None:
+        """Raise `ValueError` for a block, of elements of so many bits, of which a thread block has
+        rows too short for the copy engine."""
+        part = self._part(shape)
+        if part[-1] * bits < 8 * COPIED_BYTES:
+            of_block = f", of which each thread block has {part}" if self.cga_layout else ""
+            raise ValueError(
+                f"block_shape is {list(shape)}{of_block}, of {bits} bits an element; copies by "
+                f"descriptors take {COPIED_BYTES} bytes or more along the last axis, "
+                f"{8 * COPIED_BYTES // bits} elements"
             )
 
     def check_memory(self, shape: Any, bits: int) -> None:

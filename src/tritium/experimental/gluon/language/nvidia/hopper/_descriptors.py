@@ -112,6 +112,7 @@ def checked_layout(layout: Any, block_shape: Sequence[int], bits: int) -> NVMMAS
     if layout.element_bitwidth != bits:
         raise ValueError(f"{layout} for elements of {bits} bits")
     layout.check_block(block_shape, bits)
+    layout.check_copies(block_shape, bits)
     return layout
 
 
