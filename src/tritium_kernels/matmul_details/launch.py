@@ -203,6 +203,8 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         precision="tf32" if call.config.allow_tf32 else "ieee",
         imprecise=call.config.max_num_imprecise_acc,
         swap=get_swap_xw(call.config, flags, x.dtype, w.dtype) or _widens_b(w, flags),
+        # Where b is widened in registers, instructions bound the product, not what it reads.
+        skip_rows=call.a_ragged is not None and not _widens_b(w, flags),
         even_n=call.size.n % flags.block_n == 0,
         saturate=not partial and call.config.flexpoint_saturate_inf,
         mx=not partial and call.config.c_mx_scale is not None,

@@ -123,6 +123,7 @@ class Form:
         b_layout, b_scale_layout: names of layouts; None: strides say it all.
         tile_k, tile_n: of a layout in tiles.
         swap: (b.T @ a.T).T is computed.
+        skip_rows: rows past the end of a slice are not read from a.
         even_n: tiles have no columns past the last.
         saturate: results are cut off at the largest number of their type.
         mx: the result has MX scales; `mx_blocks`: as Blackwell reads them, in blocks of the rows of
@@ -155,6 +156,7 @@ class Form:
     precision: str
     imprecise: int | None
     swap: bool
+    skip_rows: bool
     even_n: bool
     saturate: bool
     mx: bool
@@ -263,8 +265,9 @@ def scaled(x, scale):
 
 
 @tritium.jit
-def load_a(a_desc, a_ptrs, z, row, start, last, F: tl.constexpr):
-    """A tile of a, (block_m, block_k / pack)."""
+def load_a(a_desc, a_ptrs, z, row, inside, start, last, F: tl.constexpr):
+    """A tile of a, (block_m, block_k / pack). With `skip_rows` only rows that are `inside` are
+    read, others are 0: the last tile of a slice may have few."""
     COLUMNS: tl.constexpr = F.block_k // F.a_pack
     if F.a_desc == 1:
         x = a_desc.load([z.to(tl.int32), row, start // F.a_pack])
@@ -273,7 +276,11 @@ def load_a(a_desc, a_ptrs, z, row, start, last, F: tl.constexpr):
         x = a_desc.load([z.to(tl.int32), start // F.a_pack, row])
         return tl.trans(tl.reshape(x, (COLUMNS, F.block_m)))
     else:
-        return load_tile(a_ptrs, tl.arange(0, COLUMNS), tl.cdiv(last - start, F.a_pack), True, "")
+        left = tl.cdiv(last - start, F.a_pack)
+        if F.skip_rows:
+            mask = inside[:, None] & (tl.arange(0, COLUMNS) < left)[None, :]
+            return tl.load(a_ptrs, mask=mask, other=0)
+        return load_tile(a_ptrs, tl.arange(0, COLUMNS), left, True, "")
 
 
 @tritium.jit
@@ -357,8 +364,8 @@ def from_slice_of_k(x, first, stride, scale_stride, WORD: tl.constexpr, BLOCK: t
 
 
 @tritium.jit
-def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n, k, first, last,
-            F: tl.constexpr):  # fmt: skip
+def product(a, b, a_desc, b_desc, za, zb, source, inside, scale_block, i, row, tile_n, n, k, first,
+            last, F: tl.constexpr):  # fmt: skip
     """The sum over k from `first` to `last` of a tile: (block_m, block_n)."""
     j = tile_n * F.block_n + tl.arange(0, F.block_n)
     column = (j if F.even_n else j % n).to(F.index)
@@ -375,7 +382,7 @@ def product(a, b, a_desc, b_desc, za, zb, source, scale_block, i, row, tile_n, n
     SHAPE: tl.constexpr = (F.block_n, F.block_m) if F.swap else (F.block_m, F.block_n)
     acc = tl.zeros(SHAPE, tl.float32)
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
-        x = load_a(a_desc, a_ptrs, za, row, start, last, F)
+        x = load_a(a_desc, a_ptrs, za, row, inside, start, last, F)
         w = load_b(b, b_desc, b_ptrs, zb, start, last, tile_n * F.block_n, n, F)
         x_scale = None
         w_scale = None
@@ -563,7 +570,7 @@ def compute_tile(
         inside &= target >= 0
         steps = tl.cdiv(tl.cdiv(k, F.block_k), F.split_k) * F.block_k
         acc = product(
-            a, b, a_desc, b_desc, za, zb, tl.where(exists, source, 0), scale_block, i,
+            a, b, a_desc, b_desc, za, zb, tl.where(exists, source, 0), inside, scale_block, i,
             first_row + tile_m * F.block_m, tile_n, n, k, part * steps,
             tl.minimum(k, (part + 1) * steps), F,
         )  # fmt: skip

@@ -110,7 +110,7 @@ def permuted_memory(
         raise OpError(f"memory with gaps, {encoding}, cannot be permuted by {list(order)}")
     layout = linear(encoding, shape)
     return SharedLinearEncoding.make(
-        **{key: permuted(layout.bases(key), order) for key in (OFFSET, BLOCK)},
+        **{key: permuted(tuple(layout.bases(key)), order) for key in (OFFSET, BLOCK)},
         alignment=encoding.base_alignment,
     )
 
