@@ -119,7 +119,7 @@ def _relocate(starts: Sequence[tuple[Operation, int]], text: str, filename: str)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
     for op, start in starts:
         line = bisect_right(lines, start)
-        op.location = file_line(filename, line, start - lines[line - 1])
+        op.location = file_line(filename, line, start - lines[line - 1] + 1)
 
 
 def _located(
