@@ -58,6 +58,6 @@ tt.func public @pads(%x: !tt.ptr<f32>, %c: i1) attributes {noinline = false} {
 
 def test_an_unknown_place_leaves_the_message() -> None:
     assert str(unsupported_at(None, "a cat")) == "a cat"
-    assert str(unsupported_at(file_line("nowhere.py", 3, 4), "a cat")) == (
+    assert str(unsupported_at(file_line("nowhere.py", 3, 5), "a cat")) == (
         "at 3:4: <source unavailable>\nnowhere.py:3: a cat"
     )

@@ -24,9 +24,10 @@ def text(aliases="", annotation="#loop_annotation", wrong=""):
     return KERNEL.format(aliases=aliases, annotation=annotation, wrong=wrong)
 
 
-def of_aliases(licm, wrong=""):
-    parts = [f"#loop_licm = {licm}", "#loop_annotation = #llvm.loop_annotation<licm = #loop_licm>"]
-    return text("\n".join(parts), wrong=wrong)
+def of_aliases(licm, wrong="", names=("loop_licm", "loop_annotation")):
+    part, whole = names
+    parts = [f"#{part} = {licm}", f"#{whole} = #llvm.loop_annotation<licm = #{part}>"]
+    return text("\n".join(parts), f"#{whole}", wrong=wrong)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ def of_aliases(licm, wrong=""):
     [
         (of_aliases(OFF), True),
         (of_aliases(ON), False),
+        (of_aliases(OFF, names=("off", "no.motion")), True),
+        (of_aliases(ON, names=("off", "no.motion")), False),
         (text(annotation=f"#llvm.loop_annotation<licm = {OFF[10:]}>"), True),
         (text(annotation="#llvm.loop_annotation<licm = <disable = true>>"), True),
         (text(annotation="#llvm.loop_annotation<mustProgress = true>"), False),

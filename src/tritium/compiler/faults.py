@@ -63,7 +63,7 @@ def at_source(error: Exception, src: Any) -> CompilationError | None:
     own = line - function.first_line + 1
     if function.file_name == file and 1 <= own <= len(function.src.splitlines()):
         text, first = function.src, function.first_line
-    node = ast.Pass(lineno=line - first + 1, col_offset=column)
+    node = ast.Pass(lineno=line - first + 1, col_offset=max(0, column - 1))
     return kind(text or None, node, error)
 
 

@@ -113,7 +113,7 @@ class Visitor:
         """New ops come from this node."""
         line: int = getattr(node, "lineno", 1)
         column: int = getattr(node, "col_offset", 0)
-        place = self.function.file_name, self.function.first_line + line - 1, column
+        place = self.function.file_name, self.function.first_line + line - 1, column + 1
         self.builder.place = place
 
     def error(self, node: ast.AST, message: str) -> CompilationError:

@@ -44,8 +44,8 @@ def _made(cls: type[T], **parameters: object) -> T:
 
 
 @lru_cache(maxsize=65536)
-def file_line(file: str, line: int, column: int = 0) -> LocationAttr:
-    """A place in a source file; lines count from 1, columns from 0."""
+def file_line(file: str, line: int, column: int = 1) -> LocationAttr:
+    """A place in a source file; lines and columns count from 1."""
     numbers = {name: _made(IntAttr, data=n) for name, n in (("line", line), ("column", column))}
     return _made(FileLineColLoc, filename=_made(StringAttr, data=file), **numbers)
 

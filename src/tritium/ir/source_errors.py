@@ -30,5 +30,5 @@ def _at(kind: type[_Error], location: Attribute | None, message: str) -> _Error:
         return kind(None, None, message)
     file, line, column = position
     source = "".join(linecache.getlines(file))
-    place = ast.Pass(lineno=line, col_offset=column)
+    place = ast.Pass(lineno=line, col_offset=max(0, column - 1))
     return kind(source or None, place, f"{file}:{line}: {message}")

@@ -56,7 +56,7 @@ class NotBuiltError(ParseError, NotImplementedError):
 
 _RENAMED = {"ttg.barrier": "gpu.barrier"}
 """Ops by the names that later releases of the reference give them."""
-_LOOP_ALIAS = re.compile(r"^#(loop_\w+) = (#llvm\.loop_\w+<.*>)[ \t]*$", re.MULTILINE)
+_LOOP_ALIAS = re.compile(r"^#([\w.$-]+) = (#llvm\.loop_\w+<.*>)[ \t]*$", re.MULTILINE)
 _LOOP_ANNOTATION = re.compile(r"llvm\.loop_annotation = (#[\w.$-]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")
 _NUMBERS = IntegerType | IndexType | AnyFloat
 _PLAIN_TENSOR = re.compile(r"tensor<(?:\d+x)+(?:\w+|!tt\.ptr<\w+>)>")
@@ -104,7 +104,7 @@ def _without_loop_annotations(code: str) -> str:
 
     def disables_licm(text: str) -> bool:
         for _ in range(2):  # an annotation, and the part of it about LICM, may each be an alias
-            text += "".join(aliases.get(n, "") for n in re.findall(r"#(loop_\w+)", text))
+            text += "".join(aliases.get(n, "") for n in re.findall(r"#([\w.$-]+)", text))
         return re.search(r"licm\b[^<]*<[^>]*\bdisable = true", text) is not None
 
     def attribute(match: re.Match[str]) -> str:
@@ -119,7 +119,7 @@ def _relocate(starts: Sequence[tuple[Operation, int]], text: str, filename: str)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
     for op, start in starts:
         line = bisect_right(lines, start)
-        op.location = file_line(filename, line, start - lines[line - 1])
+        op.location = file_line(filename, line, start - lines[line - 1] + 1)
 
 
 def _located(

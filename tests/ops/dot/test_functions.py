@@ -39,6 +39,20 @@ def test_dot(dtype, out):
             np.testing.assert_array_equal(summed.value, exact + 3)
 
 
+def test_dot_rounds_a_chain_of_float16_sums_once():
+    """4096 + 1 - 4096 is 1 where sums are kept, 0 where each is rounded to float16."""
+    one = np.zeros((16, 16), np.float16)
+    np.fill_diagonal(one, 1)
+    with eager():
+        a = block(one, tl.float16)
+        total = tl.dot(a, tl.full((16, 16), 4096, tl.float16), out_dtype=tl.float16)
+        total = tl.dot(a, tl.full((16, 16), 1, tl.float16), total)
+        np.testing.assert_array_equal(total.value, 4096)  # what a program sees is rounded
+        difference = tl.full((16, 16), -4096, tl.float16)
+        np.testing.assert_array_equal(tl.dot(a, difference, total).value, 1)
+        np.testing.assert_array_equal(tl.dot(a, difference, total + 0).value, 0)
+
+
 def test_dot_messages():
     with eager(min_dot_size=lambda a, b: (16, 16, 16)):
         half = tl.zeros((16, 16), tl.float16)

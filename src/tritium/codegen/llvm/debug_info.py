@@ -84,7 +84,7 @@ class DebugInfo:
             return ""
         more = f", inlinedAt: {inlined_at}" if inlined_at else ""
         return self._module.add_metadata(
-            f"!DILocation(line: {place.line.data}, column: {place.column.data + 1}, "
+            f"!DILocation(line: {place.line.data}, column: {place.column.data}, "
             f"scope: {scope}{more})"
         )
 

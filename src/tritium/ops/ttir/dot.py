@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -86,12 +87,35 @@ class MatrixProduct(TileProduct):
     """True if the left operand of such a product may be in registers."""
 
 
+class _UnroundedSums:
+    """Sums of products that were rounded to 16 bits or less, by the arrays they were rounded to.
+
+    A chain or a loop of products adds to the sum before its rounding, as compiled code does
+    (`passes.ttir.dot_precision`); every other op sees the rounded numbers.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
+
+    def before_rounding(self, c: Any) -> Any:
+        """The float64 sum that an accumulator was rounded from, or the accumulator itself."""
+        made, total = self._sums.get(id(c), (None, None))
+        return total if made is not None and made() is c else np.asarray(c, np.float64)
+
+    def rounded(self, total: Any, dtype: np.dtype[Any]) -> Any:
+        """The sum in a type, as a new array of which the sum is known."""
+        result, sums = total.astype(dtype), self._sums
+        number = id(result)
+        sums[number] = weakref.ref(result, lambda _: sums.pop(number, None)), total
+        return result
+
+
 class DotOp(MatrixProduct):
     """The product that programs write.
 
     `evaluate` multiplies and sums in float64 (in the type of `c`, wrapping, for integers) and
     rounds once to the type of `c`; operands are taken exactly, whatever `inputPrecision` would
-    allow.
+    allow. Sums of 16-bit floats are rounded after a chain of products, not after each.
     """
 
     name = "tt.dot"
@@ -115,9 +139,15 @@ class DotOp(MatrixProduct):
         return c
 
     def evaluate(self, context: Context, a: Any, b: Any, c: Any) -> Any:
-        wide = np.asarray(c).dtype if ir.is_integer(self.result_types[0]) else np.float64
-        product = np.matmul(np.asarray(a).astype(wide), np.asarray(b).astype(wide))
-        return (product + np.asarray(c).astype(wide)).astype(np.asarray(c).dtype)
+        if ir.is_integer(self.result_types[0]):
+            wide = np.asarray(c).dtype
+            return np.matmul(np.asarray(a).astype(wide), np.asarray(b).astype(wide)) + c
+        product = np.matmul(np.asarray(a, np.float64), np.asarray(b, np.float64))
+        dtype = np.asarray(c).dtype
+        if dtype.itemsize >= 4:
+            return (product + np.asarray(c, np.float64)).astype(dtype)
+        sums = context.state(_UnroundedSums)
+        return sums.rounded(product + sums.before_rounding(c), dtype)
 
 
 class ScaleFormat(IntEnum):
