@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ import pytest
 import tritium
 import tritium.language as tl
 from tritium import knobs
+from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.backends.cpu.tiles.version import Version
+from tritium.native.host import host
+from tritium.ops.parsing import parse_module
 
 TILE = "    i = tl.arange(0, 64)\n    x = tl.load(p + i)\n"
 END = "    tl.store(o + tl.arange(0, 64), x)\n"
@@ -66,21 +71,29 @@ def _kernel(body: str, parameters: str = "p, o, n") -> Any:
     return scope["kernel"]
 
 
-def _calls(body: str) -> int:
-    kernel, count = _kernel(body), 0
-    x = np.zeros(64 * 64, np.int32)
+def _counted(work: Callable[[], object], *events: str) -> int:
+    count = 0
 
     def called(frame: Any, event: str, _: Any) -> None:
         nonlocal count
-        count += event == "call"
+        count += event in events
 
     previous = sys.getprofile()
     sys.setprofile(called)
     try:
-        kernel.warmup(x, x, 3, grid=(1,))
+        work()
     finally:
         sys.setprofile(previous)
     return count
+
+
+def _compiled(body: str) -> Any:
+    x = np.zeros(64 * 64, np.int32)
+    return _kernel(body).warmup(x, x, 3, grid=(1,))
+
+
+def _calls(body: str) -> int:
+    return _counted(lambda: _compiled(body), "call")
 
 
 @pytest.mark.every(2)
@@ -104,6 +117,16 @@ def test_nested_loops_take_work_for_each() -> None:
         _calls(body(2))
         few, many = (_calls(body(count)) for count in (4, 16))
     assert many < 5.5 * few, f"{few} calls for 4, {many} for 16"
+
+
+def test_versions_look_for_the_masks_of_loads_once() -> None:
+    def calls(count: int) -> int:
+        ttir = _compiled(BODIES["sums"](count)).asm["ttir"]
+        module = lower_to_tiles(parse_module(ttir), host())
+        return _counted(lambda: Version().run(module), "call", "c_call")
+
+    few, many = calls(8), calls(32)
+    assert many < 4.4 * few, f"{few} calls for 8, {many} for 32"
 
 
 def test_code_grows_with_the_number_of_outputs() -> None:

@@ -95,10 +95,18 @@ class TileFunction:
         return AxisAnalysis(self.op, assume_no_wrap=True, carried=self.axes)
 
     @cached_property
+    def _loads(self) -> list[Any]:
+        return [op for op in self.order if isinstance(op, Op) and op.loads_elements]
+
+    @cached_property
     def read(self) -> set[SSAValue]:
         """The pointers that tiles are loaded through."""
-        loads: list[Any] = [op for op in self.order if isinstance(op, Op) and op.loads_elements]
-        return {base_of(load.ptr) for load in loads if is_tile(load.ptr)}
+        return {base_of(load.ptr) for load in self._loads if is_tile(load.ptr)}
+
+    @cached_property
+    def load_masks(self) -> set[SSAValue]:
+        """The masks of loads."""
+        return {load.mask for load in self._loads if load.mask is not None}
 
     def _named(self, name: Any) -> BufferOp | None:
         return None if isinstance(name, UnitAttr) else self.named[name.string_value()]

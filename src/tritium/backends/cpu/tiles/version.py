@@ -149,10 +149,10 @@ def lines_fit(nest: Nest) -> bool:
 def masks_of(found: Slice) -> list[SSAValue]:
     """The masks of a nest, and those of other loads that numbers beside a row are replaced by, as
     in `where(i < n, x - mean, 0)`, if they are of indices."""
-    ops: list[Any] = [op for op in found.function.order if isinstance(op, Op)]
-    others = {op.mask for op in ops if op.loads_elements and op.mask is not None}
-    others -= {*found.masks}
-    return found.masks + [v for v, _ in found.values if v in others and _of_indices(v)]
+    masks, others = dict.fromkeys(found.masks), found.function.load_masks
+    return found.masks + [
+        v for v, _ in found.values if v in others and v not in masks and _of_indices(v)
+    ]
 
 
 def _of_indices(mask: SSAValue) -> bool:
