@@ -4,6 +4,7 @@ kernels run as they do without checks."""
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,26 @@ def test_accesses_of_different_sizes() -> None:
     wide_and_narrow[(1,)](x, BLOCK)
     error = failing(lambda: wide_and_narrow[(2,)](x, BLOCK))
     assert 0 <= error.address - x.ctypes.data < 8 * BLOCK
+
+
+@tritium.jit
+def word_and_byte(words, x, BYTE_FIRST: tl.constexpr):
+    if (tl.program_id(0) == 0) == BYTE_FIRST:
+        tl.store(x + 3, 1)
+    else:
+        tl.store(words, 7)
+
+
+@pytest.mark.parametrize("byte_first", [False, True])
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_a_byte_within_a_word_is_named(
+    byte_first: bool, interpreted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1" if interpreted else "0")
+    kernel, x = tritium.jit(word_and_byte.fn), np.zeros(8, np.int8)
+    error = failing(lambda: kernel[(2,)](x.view(np.int32), x, byte_first))
+    lines = [line_of(word_and_byte, f"tl.store({name}") for name in ("x", "words")]
+    assert sorted(int(n) for n in re.findall(r"test_races.py:(\d+)", str(error))) == lines
 
 
 @tritium.jit

@@ -154,13 +154,14 @@ class Shadow:
         return any(p.begin <= address < p.end for p in self._once)
 
     def other(
-        self, address: int, program: tuple[int, int, int], order: int = 0, atomic: bool = False
-    ) -> Noted | None:
-        """The access by another program to this address, the write if there is one, that has no
-        order beside one with this `Order`, which is `atomic` or not. Where the program has come to
-        know of all since: one of those that may have an order."""
+        self, address: int, program: tuple[int, int, int], order: int = 0, atomic: bool = False,
+        size: int = 1,
+    ) -> Noted | None:  # fmt: skip
+        """The access by another program to `size` bytes from this address, the write if there is
+        one, that has no order beside one with this `Order`, which is `atomic` or not. Where the
+        program has come to know of all since: one of those that may have an order."""
         mine, known = self.number(program), None
-        for word in self._words_at(address):
+        for word in self._words_at(address, size):
             number, theirs = (word & NUMBER) >> SITE_BITS, word >> ORDER_SHIFT & 3
             if not word or number == mine or (atomic and word & ATOMIC):
                 continue
@@ -172,12 +173,14 @@ class Shadow:
                 return found
         return None if self.is_write_once(address) else known
 
-    def _words_at(self, address: int) -> list[int]:
-        """The words of an address, writes first."""
+    def _words_at(self, address: int, size: int) -> list[int]:
+        """The words of `size` bytes from an address, writes first."""
         for (begin, end), words in zip(self._regions, self._words, strict=True):
             if begin <= address < end:
-                row = words[address - begin >> self._shift].reshape(-1, WORDS)
-                return [*row[:, :READS].reshape(-1).tolist(), *row[:, READS:].reshape(-1).tolist()]
+                first, last = (n - begin >> self._shift for n in (address, address + size - 1))
+                rows = words[first : last + 1].reshape(-1, WORDS)
+                return [*rows[:, :READS].reshape(-1).tolist(),
+                        *rows[:, READS:].reshape(-1).tolist()]  # fmt: skip
         return []
 
     def number(self, program: tuple[int, int, int]) -> int:
