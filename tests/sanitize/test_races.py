@@ -14,7 +14,7 @@ import tritium
 import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.ops.ttir.sanitize import Access
-from tritium.sanitize.extents import memory_of
+from tritium.sanitize.extents import Memory, memory_of
 from tritium.sanitize.launch import SanitizerError
 from tritium.sanitize.meetings import Noting, NotingShadow, Progress
 from tritium.sanitize.shadow import ATOMIC, READS, Noted, Shadow
@@ -364,6 +364,17 @@ def test_both_checks() -> None:
     failing(lambda: copy[(N // BLOCK,)](x, out, N, 1, BLOCK, **mode))
     with pytest.raises(SanitizerError, match="store out of bounds"):
         copy[(N // BLOCK,)](numbers(2 * N), out, 2 * N, N, BLOCK, **mode)
+
+
+def test_words_of_more_memory_than_there_is() -> None:
+    def shadow(size: int) -> Shadow:
+        return Shadow([Memory(1 << 46, (1 << 46) + size, 1 << 46, "")], 4, (2,))
+
+    words = shadow(1 << 40)._words[0]
+    words[-1, 0] = words[1 << 37, 3] = 5
+    assert words[-1].tolist() == [5, 0, 0, 0] and words[1 << 37].tolist() == [0, 0, 0, 5]
+    with pytest.raises(MemoryError, match=r"races: the notes .* take 536870912 GiB"):
+        shadow(1 << 56)
 
 
 def test_shadow_names_the_other_program() -> None:

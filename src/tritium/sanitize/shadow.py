@@ -34,13 +34,15 @@ bits outlive a launch.
 from __future__ import annotations
 
 import math
+import mmap
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tritium import knobs
 from tritium.ops.ttir.sanitize import Order
 from tritium.sanitize.extents import UNKNOWN, Memory, Pooled
 
@@ -63,7 +65,26 @@ LANES, ROW_WORDS, SLOT_WORDS = 256, 1 << 26, 1 << 20
 """The most lanes, and words of rows and of slots, of 4 bytes."""
 
 Zeros = Callable[[tuple[int, ...]], "np.ndarray[Any, np.dtype[np.int64]]"]
-_zeros: Zeros = partial(np.zeros, dtype=np.int64)
+
+
+def _zeros(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Zeros in memory of this process. The words of a large storage, of which kernels touch a small
+    part, may be more than the system promises to a process: those are in a file without a name, of
+    which the pages that are written take memory. Raises `MemoryError`."""
+    try:
+        return np.zeros(shape, np.int64)
+    except MemoryError:
+        size = math.prod(shape) * np.dtype(np.int64).itemsize
+    try:
+        file = knobs.system().file_without_name("shadow")
+        try:
+            os.ftruncate(file, size)
+            return np.frombuffer(mmap.mmap(file, size), np.int64).reshape(shape)
+        finally:
+            os.close(file)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"races: the notes on the arguments' memory take {size >> 30} GiB, which "
+                          f"this system does not give: {error}") from None  # fmt: skip
 
 
 _written: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
