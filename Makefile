@@ -12,7 +12,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-gpu test-simt test-amd test-arm test-wine fuzz lint format types bench docs clean
+.PHONY: help demo setup test test-all test-gpu test-simt test-sanitize test-amd test-arm test-wine fuzz lint format types bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ test-amd: $(VENV)/.dev  ## the conformance suite as LLVM IR for AMD GPUs, execut
 	for processor in gfx942 gfx950 gfx1100 gfx1200; do \
 		$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/conformance --device amd --processor $$processor $(ARGS) || exit 1; \
 	done
+
+test-sanitize: $(VENV)/.dev  ## the tutorials, the kernel library and the conformance suite under the sanitizer: no report
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/sanitize/test_no_report.py $(ARGS)
 
 test-arm: $(VENV)/.dev  ## a sample of the tests on AArch64, emulated (installs qemu-user; Debian and Ubuntu)
 	$(PY) tools/test_arm.py --jobs $(JOBS) $(ARGS)

@@ -223,6 +223,8 @@ def test_run_without_a_text():
 def test_run_without_such_a_file():
     done = tritium("run", "no_such_program.py")
     assert done.returncode == 2 and "no_such_program.py: no such file" in done.stderr
+    done = tritium("run", sys.executable)
+    assert done.returncode == 2 and "is no program: it is no text" in " ".join(done.stderr.split())
     assert tritium("run").returncode == 2
 
 

@@ -45,6 +45,7 @@ def test_a_program(tmp_path: Path) -> None:
     ([], "a program is needed"), (["none.py"], "none.py: no such file"),
     (["-b", "fast", "x.py"], "invalid choice: 'fast'"),
     ([str(Path(__file__).parent)], "a folder without __main__.py"),
+    ([sys.executable], f"{sys.executable} is no program: it is no text"),
     (["-n", "none/p", __file__], "--name none/p: there is no folder none"),
 ])  # fmt: skip
 def test_wrong_uses(capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:

@@ -419,6 +419,7 @@ def test_what_is_known_of_a_described_launch():
 
 
 def test_metrics_by_themselves():
+    metric.set_metric_kernels()
     given = {"flops": 3, "bytes": np.array(2.5), "flops8": np.ones(2, np.int32), "n": 7}
     scalars, later = metric.transform_tensor_metrics(given)
     assert scalars == {"flops": 3.0, "bytes": 2, "flops8": [1.0, 1.0], "n": 7} and not later

@@ -35,12 +35,24 @@ QUICK = {
 }
 """By check a file and its tests, as `pytest -k` chooses them."""
 
+PLANTED = "test_stores_out_of_bounds_are_found"
+"""A test of the suite that has a kernel write out of bounds."""
 
-def passed(checks: str, files: list[str], chosen: str, limit: float) -> None:
+
+def rest(folder: str, known: list[str]) -> list[str]:
+    """The files of tests in a folder beside those that are known."""
+    found = (f"tests/{folder}/{file.name}" for file in (ROOT / "tests" / folder).glob("test_*.py"))
+    return sorted(set(found) - set(known))
+
+
+def passed(
+    checks: str, files: list[str], chosen: str, limit: float, markers: str = ""
+) -> None:
     """Run tests in a process of their own, with these checks in all kernels."""
     command = [
         sys.executable, "-m", "tritium", "run", "--sanitize", checks, "-m", "pytest", "-q",
         "--tb=short", "-p", "no:cacheprovider", "-W", "ignore:races", *files, "-k", chosen,
+        "-m", markers,
     ]  # fmt: skip
     path = str(ROOT / "src")
     environment = knobs.child_environment(PYTHONPATH=path, CUDA_VISIBLE_DEVICES="-1")
@@ -67,3 +79,9 @@ def test_all_tutorials(checks: str) -> None:
 @pytest.mark.parametrize("files", [KERNELS, LANGUAGE], ids=["kernels", "language"])
 def test_kernels_of_the_library_and_of_the_language(files: list[str], checks: str) -> None:
     passed(checks, files, f"not ({NO_KERNEL})", 3000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder, known", [("kernels", KERNELS), ("conformance", LANGUAGE)])
+def test_the_rest_of_the_kernels_and_of_the_language(folder: str, known: list[str]) -> None:
+    passed("bounds,races", rest(folder, known), f"not ({NO_KERNEL} or {PLANTED})", 3000, "not slow")

@@ -4,6 +4,7 @@ kernels run as they do without checks."""
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import tritium
 import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.ops.ttir.sanitize import Access
-from tritium.sanitize.extents import memory_of
+from tritium.sanitize.extents import Memory, memory_of
 from tritium.sanitize.launch import SanitizerError
 from tritium.sanitize.meetings import Noting, NotingShadow, Progress
 from tritium.sanitize.shadow import ATOMIC, READS, Noted, Shadow
@@ -241,6 +242,26 @@ def test_accesses_of_different_sizes() -> None:
 
 
 @tritium.jit
+def word_and_byte(words, x, BYTE_FIRST: tl.constexpr):
+    if (tl.program_id(0) == 0) == BYTE_FIRST:
+        tl.store(x + 3, 1)
+    else:
+        tl.store(words, 7)
+
+
+@pytest.mark.parametrize("byte_first", [False, True])
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_a_byte_within_a_word_is_named(
+    byte_first: bool, interpreted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1" if interpreted else "0")
+    kernel, x = tritium.jit(word_and_byte.fn), np.zeros(8, np.int8)
+    error = failing(lambda: kernel[(2,)](x.view(np.int32), x, byte_first))
+    lines = [line_of(word_and_byte, f"tl.store({name}") for name in ("x", "words")]
+    assert sorted(int(n) for n in re.findall(r"test_races.py:(\d+)", str(error))) == lines
+
+
+@tritium.jit
 def rows(x, out, M: tl.constexpr, K: tl.constexpr, WRITE_ALL: tl.constexpr):
     pid = tl.program_id(0) + tl.num_programs(0) * tl.program_id(1)
     source = tl.make_block_ptr(x, (M, K), (K, 1), (0, 0), (M, K), (1, 0))
@@ -343,6 +364,17 @@ def test_both_checks() -> None:
     failing(lambda: copy[(N // BLOCK,)](x, out, N, 1, BLOCK, **mode))
     with pytest.raises(SanitizerError, match="store out of bounds"):
         copy[(N // BLOCK,)](numbers(2 * N), out, 2 * N, N, BLOCK, **mode)
+
+
+def test_words_of_more_memory_than_there_is() -> None:
+    def shadow(size: int) -> Shadow:
+        return Shadow([Memory(1 << 46, (1 << 46) + size, 1 << 46, "")], 4, (2,))
+
+    words = shadow(1 << 40)._words[0]
+    words[-1, 0] = words[1 << 37, 3] = 5
+    assert words[-1].tolist() == [5, 0, 0, 0] and words[1 << 37].tolist() == [0, 0, 0, 5]
+    with pytest.raises(MemoryError, match=r"races: the notes .* take 536870912 GiB"):
+        shadow(1 << 56)
 
 
 def test_shadow_names_the_other_program() -> None:

@@ -239,6 +239,8 @@ def test_files_that_are_no_bundle(tmp_path: Path):
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(aot.BundleError, match=r"text\.so is no library of a compiled kernel"):
         aot.load(tmp_path / "text.so")
+    with pytest.raises(aot.BundleError, match="it is a folder"):
+        aot.load(tmp_path)
 
 
 def test_a_library_that_is_cut_off(source: Path):
@@ -286,6 +288,7 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("changes", "message"), [
     ({"kernel_name": "nothing"}, "has no kernel called 'nothing'"),
     ({"path": "nothing.py"}, r"nothing\.py: no such file"),
+    ({"path": "."}, r"\.: a folder; a Python file is required"),
     ({"path": "no_python.py"}, r"no_python\.py is no Python program: source code string cannot"),
     ({"signature": "*fp32, i32"}, "has 2 parts; the kernel's 6 parameters are x_ptr"),
     ({"signature": ADD.replace(":16", ":8")}, "Only 1 and 16 are valid hints, got 8"),

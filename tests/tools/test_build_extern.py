@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,17 @@ if __name__ == "__main__":
 """
 
 
-def test_gsan_runs_a_program(tmp_path: Path):
+def test_gsan_runs_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     before = compat.is_installed(), knobs.compilation.instrumentation_mode
     assert gsan.main([str(file), "--", "1"]) == 0
     with pytest.raises(SanitizerError, match=r"race: (load|store) in kernel 'shift'"):
         gsan.main([str(file), "4"])
+    for wrong, reason in ((sys.executable, "is no text"), (tmp_path, "without __main__.py")):
+        with pytest.raises(SystemExit):
+            gsan.main([str(wrong)])
+        assert reason in capsys.readouterr().err
     assert before == (compat.is_installed(), knobs.compilation.instrumentation_mode)
 
 

@@ -97,6 +97,8 @@ def test_one_function_and_all(cuobjdump: Path, tmp_path: Path):
 def test_what_is_no_cubin(cuobjdump: Path):
     with pytest.raises(RuntimeError, match=r"cuobjdump failed \(exit status 1\).*no ELF"):
         disasm.get_sass(b"PTX")
+    with pytest.raises(TypeError, match=r"get_sass: cubin_asm is 'kernel.cubin'; the bytes of"):
+        disasm.get_sass(*["kernel.cubin"])
 
 
 def test_without_the_tool():

@@ -160,6 +160,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert run(str(program)) == (1, f"tritium: error: {program}: no kernel failed behind the "
                                     "frontend\n")  # fmt: skip
     assert run("none.py") == (1, "tritium: error: none.py: no such file\n")
+    assert run(str(tmp_path)) == (1, f"tritium: error: {tmp_path}: a folder without __main__.py\n")
+    (tmp_path / "data").write_bytes(b"\0\1")
+    assert run(str(tmp_path / "data"))[1].endswith("data is no program: it is no text\n")
     out.write_text(PLAIN)
     status, text = run("--target", "cpu:haswell", str(out))
     assert status == 1 and text.endswith("least.ttir: it does not fail\n")
@@ -168,6 +171,9 @@ def test_the_command_line(tmp_path: Path) -> None:
         assert status == 1 and "lines are left" not in text and text.count("\n") == 1
     out.write_bytes(b"\x8d")
     assert "is no text" in run(str(out))[1]
+    out.write_text(" \n")
+    status, text = run(str(out))
+    assert status == 1 and f"{out}:1:1: the text is empty; a module is expected" in text
     out.write_text("module {")
     status, text = run(str(out))
     assert status == 1 and f"{out}:1:9: " in text

@@ -179,6 +179,8 @@ def load(path: str | os.PathLike[str]) -> Kernel:
             features that it uses.
     """
     place = os.fspath(path)  # pathlib takes a tenth of the time that this module has to start
+    if os.path.isdir(place):
+        raise BundleError(f"{place} is no library of a compiled kernel: it is a folder")
     if not os.path.isfile(place):
         raise FileNotFoundError(f"{place}: no such file")
     if not sys.platform.startswith("linux"):

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tritium import knobs
-from tritium.cli.run import is_zip
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
+from tritium.system.programs import objection
 from tritium.tools.compile import CompileArgs, compile_given, load_kernel, target_of
 from tritium.tools.explore.record import KernelRecord, Recorder
 
@@ -194,21 +194,15 @@ def _check_program(file: str) -> None:
     path = Path(file)
     if file.startswith("-"):  # -m MODULE, -c TEXT
         return
-    if not path.exists():
-        raise ExploreError(f"{file}: no such file")
-    if path.is_dir() and not (path / "__main__.py").is_file():
-        raise ExploreError(f"{file}: a folder without __main__.py")
-    if path.suffix in _OTHER_FILES:
+    if path.is_file() and path.suffix in _OTHER_FILES:
         saved = path.suffix == ".json"
         more = "; --against takes what was saved with -o NAME.json" if saved else ""
         raise ExploreError(
             f"{file} is no program; a program, a {' or '.join(STAGE_FILES)} file or a profile is "
             f"required{more}"
         )
-    if path.is_file() and not is_zip(file):
-        with path.open("rb") as data:
-            if b"\0" in data.read(4096):
-                raise ExploreError(f"{file} is no program: it is no text")
+    if (reason := objection(file)) is not None:
+        raise ExploreError(reason)
 
 
 def _alone(program: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.pipeline import observing
 from tritium.ir.printing import print_module
+from tritium.system.programs import objection
 from tritium.tools.compile import target_of
 from tritium.tools.reduce import (
     ReduceError,
@@ -68,8 +69,8 @@ def failing_kernel(program: Sequence[str]) -> str:
     `ReduceError` where there is none."""
     from tritium.cli.run import run_program
 
-    if not program[0].startswith("-") and not Path(program[0]).is_file():
-        raise ReduceError(f"{program[0]}: no such file")
+    if not program[0].startswith("-") and (reason := objection(program[0])) is not None:
+        raise ReduceError(reason)
     pending: list[str] = []
 
     def observe(stage: str, item: Any, unit: Any, seconds: float) -> None:

@@ -15,6 +15,7 @@ from types import ModuleType, TracebackType
 import typer
 
 from tritium import compat, knobs
+from tritium.system.programs import is_zip, objection
 
 _until_the_end = contextlib.ExitStack()
 
@@ -42,14 +43,12 @@ def run_program(arguments: Sequence[str]) -> None:
         _run_text(sys.stdin.read, "<stdin>")
     elif program.startswith("-"):
         raise typer.BadParameter(f"unknown option {program}; usage: tritium run PROG ARGS...")
-    elif not os.path.exists(program):
-        raise typer.BadParameter(f"{program}: no such file")
     else:
+        if (reason := objection(program)) is not None:
+            raise typer.BadParameter(reason)
         sys.argv = list(arguments)
         # Absolute, as Python has it: the program may change its directory.
         path = os.path.abspath(program)
-        if os.path.isdir(path) and not os.path.exists(os.path.join(path, "__main__.py")):
-            raise typer.BadParameter(f"{program}: a folder without __main__.py")
         if os.path.isdir(path) or is_zip(path):
             _as_python_would(lambda: runpy.run_path(path, run_name="__main__"))
         else:
@@ -86,12 +85,6 @@ def _needed(option: str, what: str, rest: Sequence[str]) -> str:
     if not rest:
         raise typer.BadParameter(f"{option} needs {what}")
     return rest[0]
-
-
-def is_zip(path: str) -> bool:
-    """True if a file is a zip archive, which may be a program."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"PK\x03\x04"
 
 
 def _run_module(name: str, arguments: Sequence[str]) -> None:

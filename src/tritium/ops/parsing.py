@@ -76,6 +76,8 @@ def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> Modul
     # Blanked, not removed: positions in messages must stay those of the file.
     code = _LOCATION_ALIAS.sub(lambda m: " " * len(m[0]), text)
     code = _without_loop_annotations(code)
+    if not text.strip():
+        raise _located("the text is empty; a module is expected", text, filename, 0)
     try:
         parser = IRParser(code, filename, definitions)
         module = parser.parse_module()

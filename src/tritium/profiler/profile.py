@@ -203,8 +203,15 @@ def flush(session: Session) -> None:
         recording.settle()
 
 
-def _nothing() -> None:
-    """Hooks of users need no flushing."""
+def _nothing() -> str:
+    """Hooks of users need no flushing, and say nothing."""
+    return ""
+
+
+def seen(number: int) -> str:
+    """Text, for messages, on the kernels that the backend of a session has seen."""
+    said = [getattr(hook, "seen", _nothing)() for hook in HookManager.session_hooks[number]]
+    return "; ".join(filter(None, said))
 
 
 def activate(session: int | None = None) -> None:

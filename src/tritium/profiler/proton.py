@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tritium import compat
 from tritium.profiler.flags import flags
 from tritium.profiler.profile import BACKENDS, CONTEXTS, DATA, finalize, start
+from tritium.system.programs import objection
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -30,10 +31,13 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     if not args.program:
         parser.error("a program is needed")
     program, folder = args.program[0], os.path.dirname(args.name or "")
-    if program != "pytest" and not os.path.exists(program):
-        parser.error(f"{program}: no such file")
-    if os.path.isdir(program) and not os.path.exists(os.path.join(program, "__main__.py")):
-        parser.error(f"{program}: a folder without __main__.py")
+    if os.path.basename(program) != "pytest":
+        try:
+            reason = objection(program)
+        except OSError as error:
+            reason = f"{program}: {error.strerror}"
+        if reason is not None:
+            parser.error(reason)
     if folder and not os.path.isdir(folder):
         parser.error(f"--name {args.name}: there is no folder {folder}")
     return args

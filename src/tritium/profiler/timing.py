@@ -33,6 +33,11 @@ class Timing(Hook):
             if session.backend == "events":
                 self._launch(session, metadata, begin, end)
 
+    def seen(self) -> str:
+        """Text, for messages, on the launches that the backend sees."""
+        return ("the backend 'events' sees launches of this package alone; on NVIDIA GPUs the "
+                "package cupti-python shows those of others")  # fmt: skip
+
     def _launch(self, session: Session, metadata: Any, begin: Any, end: Any) -> None:
         known, recording = described(session), session.now
         path = (*session.place(), known.name if known else str(metadata.data["name"]))

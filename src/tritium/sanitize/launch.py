@@ -192,7 +192,9 @@ class Checks:
         """The other access of a race."""
         site = self.sites[failed.site]
         atomic = site["access"] in _ATOMIC
-        return shadow and shadow.other(_address(failed), failed.program, site["order"], atomic)
+        return shadow and shadow.other(
+            _address(failed), failed.program, site["order"], atomic, site["size"]
+        )
 
     def _arguments_at(self, failed: CheckFailed, arguments: Sequence[Any]) -> list[str]:
         """The arguments that an address is in; else the allocation of a pool."""

@@ -34,13 +34,15 @@ bits outlive a launch.
 from __future__ import annotations
 
 import math
+import mmap
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tritium import knobs
 from tritium.ops.ttir.sanitize import Order
 from tritium.sanitize.extents import UNKNOWN, Memory, Pooled
 
@@ -63,7 +65,26 @@ LANES, ROW_WORDS, SLOT_WORDS = 256, 1 << 26, 1 << 20
 """The most lanes, and words of rows and of slots, of 4 bytes."""
 
 Zeros = Callable[[tuple[int, ...]], "np.ndarray[Any, np.dtype[np.int64]]"]
-_zeros: Zeros = partial(np.zeros, dtype=np.int64)
+
+
+def _zeros(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Zeros in memory of this process. The words of a large storage, of which kernels touch a small
+    part, may be more than the system promises to a process: those are in a file without a name, of
+    which the pages that are written take memory. Raises `MemoryError`."""
+    try:
+        return np.zeros(shape, np.int64)
+    except MemoryError:
+        size = math.prod(shape) * np.dtype(np.int64).itemsize
+    try:
+        file = knobs.system().file_without_name("shadow")
+        try:
+            os.ftruncate(file, size)
+            return np.frombuffer(mmap.mmap(file, size), np.int64).reshape(shape)
+        finally:
+            os.close(file)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"races: the notes on the arguments' memory take {size >> 30} GiB, which "
+                          f"this system does not give: {error}") from None  # fmt: skip
 
 
 _written: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
@@ -154,13 +175,14 @@ class Shadow:
         return any(p.begin <= address < p.end for p in self._once)
 
     def other(
-        self, address: int, program: tuple[int, int, int], order: int = 0, atomic: bool = False
-    ) -> Noted | None:
-        """The access by another program to this address, the write if there is one, that has no
-        order beside one with this `Order`, which is `atomic` or not. Where the program has come to
-        know of all since: one of those that may have an order."""
+        self, address: int, program: tuple[int, int, int], order: int = 0, atomic: bool = False,
+        size: int = 1,
+    ) -> Noted | None:  # fmt: skip
+        """The access by another program to `size` bytes from this address, the write if there is
+        one, that has no order beside one with this `Order`, which is `atomic` or not. Where the
+        program has come to know of all since: one of those that may have an order."""
         mine, known = self.number(program), None
-        for word in self._words_at(address):
+        for word in self._words_at(address, size):
             number, theirs = (word & NUMBER) >> SITE_BITS, word >> ORDER_SHIFT & 3
             if not word or number == mine or (atomic and word & ATOMIC):
                 continue
@@ -172,12 +194,14 @@ class Shadow:
                 return found
         return None if self.is_write_once(address) else known
 
-    def _words_at(self, address: int) -> list[int]:
-        """The words of an address, writes first."""
+    def _words_at(self, address: int, size: int) -> list[int]:
+        """The words of `size` bytes from an address, writes first."""
         for (begin, end), words in zip(self._regions, self._words, strict=True):
             if begin <= address < end:
-                row = words[address - begin >> self._shift].reshape(-1, WORDS)
-                return [*row[:, :READS].reshape(-1).tolist(), *row[:, READS:].reshape(-1).tolist()]
+                first, last = (n - begin >> self._shift for n in (address, address + size - 1))
+                rows = words[first : last + 1].reshape(-1, WORDS)
+                return [*rows[:, :READS].reshape(-1).tolist(),
+                        *rows[:, READS:].reshape(-1).tolist()]  # fmt: skip
         return []
 
     def number(self, program: tuple[int, int, int]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tritium import profiler
 from tritium.backends.active import driver
-from tritium.profiler.profile import discard
+from tritium.profiler.profile import discard, seen
 from tritium.profiler.registry import scopes as around
 from tritium.profiler.tree import TIME, Node
 from tritium.testing.bench import check_callable, check_mode, prepare, summarize
@@ -98,10 +98,11 @@ def _by_profiler(
             with profiler.scope(scope):
                 fn()
         tree = Node.from_json(profiler.data.get(session)[0]).at(around.get())
+        said = seen(session)
     finally:
         discard(session)
     nodes = [tree.children[scope] for scope in scopes if scope in tree.children]
     times = [time for node in nodes if (time := node.total(TIME) / 1e6) > 0]
     if not times:
-        raise RuntimeError(f"{name}: fn launches no kernel that the profiler sees")
+        raise RuntimeError(f"{name}: fn launches no kernel that the profiler sees: {said}")
     return summarize(times, quantiles, return_mode)

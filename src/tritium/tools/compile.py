@@ -121,6 +121,8 @@ def load_kernel(args: CompileArgs) -> Any:
     """The kernel: the file is run from its own folder's point of view, where `triton` means
     Tritium."""
     path = Path(args.path)
+    if path.is_dir():
+        raise ValueError(f"{path}: a folder; a Python file is required")
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
     sys.path.insert(0, str(path.parent))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tritium import compat, knobs
+from tritium.system.programs import objection
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,8 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("script_args", nargs=REMAINDER, help="its arguments")
     args = parser.parse_args(argv)
     script: Path = args.script.resolve()
-    if not script.is_file():
-        parser.error(f"{args.script}: no such file")
+    try:
+        reason = objection(str(args.script))
+    except OSError as error:
+        reason = f"{args.script}: {error.strerror}"
+    if reason is not None:
+        parser.error(reason)
     given = args.script_args[1:] if args.script_args[:1] == ["--"] else args.script_args
     was_installed, old_argv, old_path = compat.is_installed(), sys.argv[:], sys.path[:]
     compat.install()

@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tritium import knobs
 
@@ -183,7 +184,11 @@ def _listing(name: str, code: dict[int, tuple[str, str]], labels: dict[int, int]
 @functools.lru_cache(maxsize=64)
 def get_sass(cubin_asm: bytes, fun: str | None = None) -> str:
     """The machine code in a cubin as text, of all its functions or of one. Raises `RuntimeError`
-    where there is no disassembler or the bytes are no cubin."""
+    where there is no disassembler or the bytes are no cubin, `TypeError` for no bytes."""
+    given: Any = cubin_asm
+    if not isinstance(given, bytes):
+        raise TypeError(f"get_sass: cubin_asm is {given!r:.80}; the bytes of a cubin are required, "
+                        "as kernel.asm['cubin'] is")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin_asm)
