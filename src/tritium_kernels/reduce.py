@@ -12,10 +12,12 @@ from torch import Tensor
 import tritium.language as tl
 from tritium_kernels.errors import (
     check_choice,
+    check_flag,
     check_kind,
     check_like,
     check_operand,
     check_rank,
+    check_row_count,
     check_tensor,
     check_without_gradient,
     dtype_name,
@@ -245,8 +247,12 @@ def reduce_forward(
     postprocess_fn2: PostprocessFn | None = None, unpadded_batch_size: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """`reduce` without a gradient."""
+    check_flag("reduce", y_flex_saturate_inf=y_flex_saturate_inf)
+    if y_has_mx is not None:
+        check_flag("reduce", y_has_mx=y_has_mx)
     x_flex, y_flex = x_flex or UNSCALED, y_flex or UNSCALED_RESULT
     dim, shape = _check(x, dim, x_mxscale, x_flex)
+    check_row_count("reduce", "unpadded_batch_size", unpadded_batch_size, x)
     x = x_flex.reinterpret(x)
     mx = x_mxscale is not None if y_has_mx is None else y_has_mx
     scale_dtype = y_mx_scale_dtype or torch.uint8
