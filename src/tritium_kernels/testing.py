@@ -56,7 +56,8 @@ def assert_close(
     """The relative errors of `tri`, the largest and the root of their mean square, are small.
 
     An element's error is relative to its magnitude, but at least to the root of the mean square of
-    all: elements near 0 do not count too much. NaN and infinities must be the same in both. A
+    all, in which infinities are 0: elements near 0 do not count too much. NaN and infinities must
+    be the same in both (in triton_kernels any NaN is an error, and signs of infinities are not). A
     reference for elements of one byte is rounded to their type; one of that type must be the same.
     Limits that are not given are 2e-2 and 4e-3.
     """
