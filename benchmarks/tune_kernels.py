@@ -212,20 +212,37 @@ def paged_trials() -> Iterator[Trial]:
 
 
 def group_trials() -> Iterator[Trial]:
-    """Gradients of group norm."""
+    """Gradients of group norm: of groups read twice, and held in registers."""
+
+    def tiled(tile: dict[str, Any] | None, measure: Callable[[], float]) -> float:
+        """The rate of programs that hold a tile; None: that read a group twice."""
+        kept, groups._tile = groups._tile, lambda *_: tile
+        forget_records()
+        try:
+            return measure()
+        finally:
+            groups._tile = kept
+            forget_records()
+
     for batch in (8, 64):
         x, dy = (torch.randn(batch, 256, 4096, device="cuda").bfloat16() for _ in range(2))
         w, b = (torch.randn(256, device="cuda").bfloat16() for _ in range(2))
         _, mean, rstd = groups.group_norm_op(x, 32, w, b, 1e-5)
+        name, moved = f"group norm gradients {batch}", 3 * x.nbytes
+
+        def run(given: tuple[Any, ...] = (x, w, b, dy, mean, rstd)) -> Any:
+            return groups.group_norm_backward_op(*given)
+
         # With more stages fewer programs are under way: their groups stay in the cache.
         for step, warps, stages in ((4096, 4, 4), (4096, 4, 7), (4096, 8, 7), (4096, 8, 13),
                                     (4096, 8, 4), (2048, 4, 13)):  # fmt: skip
             plan = RowPlan(1, step, False, step, warps, 0, stages, True)
-            given = (x, w, dy, mean, rstd)
-            yield (f"group norm gradients {batch}",
-                   f"step={step}, warps={2 * warps}, stages={stages}",
-                   lambda p=plan, a=given: planned(
-                       groups, p, 3 * a[0].nbytes, lambda: groups.group_norm_backward_op(*a)))
+            yield (name, f"step={step}, warps={2 * warps}, stages={stages}",
+                   lambda p=plan, m=moved, r=run: tiled(None, lambda: planned(groups, p, m, r)))
+        for warps in (8, 16, 32):
+            whole = {"CHANNELS": 8, "POSITIONS": 4096, "EVEN": True, "num_warps": warps}
+            yield (name, f"a group in registers, warps={warps}",
+                   lambda t=whole, m=moved, r=run: tiled(t, lambda: rate(m, r)))
 
 
 PARTS: dict[str, Callable[[], Iterator[Trial]]] = {

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from tritium_kernels.errors import check_operand, check_rank, check_tensor, refuse
+from tritium_kernels.errors import (
+    WORDS,
+    check_integer,
+    check_operand,
+    check_rank,
+    check_tensor,
+    check_without_gradient,
+    refuse,
+)
 from tritium_kernels.launching.launch import on, power_of_two
 from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import compaction as kernels
@@ -26,8 +34,15 @@ def _words(yv: torch.Tensor, yi: torch.Tensor, bitmask: torch.Tensor | Tensor) -
             raise refuse("compaction", "bitmask", f"has elements {bitmask.dtype}", "BIT")
         bitmask = bitmask.data
     check_tensor("compaction", "bitmask", bitmask, _WORDS)
+    check_rank("compaction", "bitmask", bitmask, (2,))
     check_operand("compaction", "bitmask", bitmask, (yv.shape[0], bitmask.shape[-1]), "yv", yv,
                   _WORDS)  # fmt: skip
+    check_without_gradient("compaction", yv=yv)
+    if yi.is_cpu and yi.numel():  # seen without waiting
+        most, columns = int(yi.max()), 32 * bitmask.shape[1]
+        if most >= columns:
+            accepted = f"less than {columns}, the columns of bitmask"
+            raise refuse("compaction", "yi", f"has {most}", accepted)
     # Of the words of torch's own sums of bits, int64, the low halves count.
     return bitmask.view(torch.int32) if bitmask.dtype == torch.uint32 else bitmask.int()
 
@@ -44,6 +59,7 @@ def compaction(
             int64) or as a `Tensor` of bits.
     """
     words = _words(yv, yi, bitmask)
+    check_integer("compaction", "sentinel", sentinel, *WORDS)
     rows, k = yv.shape
     values = torch.empty((rows, k), dtype=yv.dtype, device=yv.device)
     columns = torch.empty((rows, k), dtype=yi.dtype, device=yi.device)

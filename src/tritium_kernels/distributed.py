@@ -17,6 +17,9 @@ from tritium_kernels.distributed_details.mesh import Mesh as Mesh
 from tritium_kernels.distributed_details.mesh import SymmetricMemoryPool as SymmetricMemoryPool
 from tritium_kernels.errors import (
     FLOATS,
+    LONGEST,
+    check_given,
+    check_integer,
     check_like,
     check_operand,
     check_rank,
@@ -50,8 +53,14 @@ class ExptAssignment:
     n_expts_per_shard: list[int]
 
 
+def _check_counts(op: str, n_expt_shard: int, n_expt_tot: int) -> None:
+    check_integer(op, "n_expt_shard", n_expt_shard, 1, LONGEST)
+    check_integer(op, "n_expt_tot", n_expt_tot, 0, LONGEST)
+
+
 def make_expt_dict_uniform(n_expt_shard: int, n_expt_tot: int) -> dict[int, list[int]]:
     """Experts of each process: the same number of neighbours; the last ones may have fewer."""
+    _check_counts("make_expt_dict_uniform", n_expt_shard, n_expt_tot)
     each = cdiv(n_expt_tot, n_expt_shard)
     experts = list(range(n_expt_tot))
     return {shard: experts[shard * each : (shard + 1) * each] for shard in range(n_expt_shard)}
@@ -59,6 +68,7 @@ def make_expt_dict_uniform(n_expt_shard: int, n_expt_tot: int) -> dict[int, list
 
 def make_expt_dict_random(n_expt_shard: int, n_expt_tot: int) -> dict[int, list[int]]:
     """Experts of each process, chosen by `random`; a process may have none."""
+    _check_counts("make_expt_dict_random", n_expt_shard, n_expt_tot)
     made: dict[int, list[int]] = {shard: [] for shard in range(n_expt_shard)}
     for expert in range(n_expt_tot):
         made[random.randrange(n_expt_shard)].append(expert)
@@ -71,6 +81,8 @@ def make_expt_assignment(
 ) -> ExptAssignment:  # fmt: skip
     """The masks of an assignment; `expt_dict`: the experts of each process."""
     op = "make_expt_assignment"
+    _check_counts(op, n_expt_shard, n_expt_tot)
+    check_given(op, Mapping, expt_dict=expt_dict)
     if sorted(expt_dict) != list(range(n_expt_shard)):
         accepted = f"0 to {n_expt_shard - 1}"
         raise refuse(op, "expt_dict", f"has the keys {sorted(expt_dict)}", accepted)
@@ -95,6 +107,7 @@ def _check(
     order: Tensor, mesh: Mesh,
 ) -> tuple[int, int]:  # fmt: skip
     """(tokens of a process, experts of a token)."""
+    check_given(op, ExptAssignment, expt_assignment=expt_assignment)
     check_tensor(op, "src", src, FLOATS)
     check_rank(op, "src", src, (2,))
     check_tensor(op, "expt_indx", expt_indx, _INDICES)
@@ -131,7 +144,9 @@ def convert_dp_to_ep(
         expt_indx: experts of all tokens (tokens of all, experts of a token); -1 for none.
         gate_indx: the place of each of them in the order by expert (`row_sorted_indx`).
     """
-    op, mesh = "convert_dp_to_ep", symm_mem_pool.mesh
+    op = "convert_dp_to_ep"
+    check_given(op, SymmetricMemoryPool, symm_mem_pool=symm_mem_pool)
+    mesh = symm_mem_pool.mesh
     local, chosen = _check(op, src, expt_assignment, expt_indx, "gate_indx", gate_indx, mesh)
     if src.shape[0] != local:
         raise refuse(op, "src", f"has {src.shape[0]} rows", f"{local}, a process's share")
@@ -164,7 +179,9 @@ def convert_ep_to_dp(
         src: rows in the order by expert, of which those of this process's experts count.
         topk_indx: which of all tokens' experts each row belongs to (`col_sorted_indx`); -1: none.
     """
-    op, mesh = "convert_ep_to_dp", symm_mem_pool.mesh
+    op = "convert_ep_to_dp"
+    check_given(op, SymmetricMemoryPool, symm_mem_pool=symm_mem_pool)
+    mesh = symm_mem_pool.mesh
     local, chosen = _check(op, src, expt_assignment, expt_indx, "topk_indx", topk_indx, mesh)
     if src.shape[0] != expt_indx.numel():
         found = f"has {src.shape[0]} rows"

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tritium_kernels.errors import check_kind, refuse
+from tritium_kernels.errors import ArgumentError, check_kind, refuse
 from tritium_kernels.matmul import Epilogue as Epilogue
 from tritium_kernels.matmul import FlexCtx as FlexCtx
 from tritium_kernels.matmul import FnName as FnName
@@ -25,6 +25,18 @@ def _only_with_routing(gather_indx: object, scatter_indx: object) -> None:
             raise refuse("matmul_ogs", name, "is given without routing_data", "None")
 
 
+_NAMES = {"a": "x", "b": "w", "c": "y"}
+"""Arguments of `matmul`, and what `matmul_ogs` calls them."""
+
+
+def _matmul(*args: Any, **options: Any) -> Tensor:
+    """`matmul`, with errors that name the arguments of `matmul_ogs`."""
+    try:
+        return matmul(*args, **options)
+    except ArgumentError as error:
+        raise error.renamed("matmul_ogs", _NAMES) from None
+
+
 def matmul_ogs(
     x: Tensor, w: Tensor, bias: Tensor | None, routing_data: RoutingData | None = None,
     gather_indx: GatherIndx | None = None, scatter_indx: ScatterIndx | None = None,
@@ -41,7 +53,7 @@ def matmul_ogs(
     check_kind("matmul_ogs", RoutingData, routing_data=routing_data)
     if routing_data is None:
         _only_with_routing(gather_indx, scatter_indx)
-        return matmul(
+        return _matmul(
             x, w, bias, precision_config=precision_config, betas=betas, gammas=gammas,
             out_alpha=out_alpha, c=y, fused_activation=fused_activation, epilogue=epilogue,
         )  # fmt: skip
@@ -49,7 +61,7 @@ def matmul_ogs(
     check_kind("matmul_ogs", ScatterIndx, scatter_indx=scatter_indx)
     experts = routing_data.n_expts_act
     source, target = _places(gather_indx, scatter_indx, experts)
-    result = matmul(
+    result = _matmul(
         x, w, bias, routing_data.expt_data, gather_indx=source, scatter_indx=target,
         precision_config=precision_config, betas=betas, gammas=gammas, out_alpha=out_alpha,
         c=y if target is None or experts == 1 else None, fused_activation=fused_activation,

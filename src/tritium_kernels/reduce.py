@@ -12,10 +12,12 @@ from torch import Tensor
 import tritium.language as tl
 from tritium_kernels.errors import (
     check_choice,
+    check_flag,
     check_kind,
     check_like,
     check_operand,
     check_rank,
+    check_row_count,
     check_tensor,
     check_without_gradient,
     dtype_name,
@@ -155,11 +157,16 @@ def _strides(t: Tensor | None) -> tuple[int, ...]:
     return (0, 0, 0) if t is None else t.stride()
 
 
-def _check(x: Tensor, dim: int, x_mxscale: Tensor | None, x_flex: InFlexData) -> tuple[int, Any]:
+def _check(
+    x: Tensor, dim: int, x_mxscale: Tensor | None, x_flex: InFlexData, saturate: bool = False,
+    rows: int | Tensor | None = None,
+) -> tuple[int, Any]:  # fmt: skip
     """(the dimension, the shape of the terms)."""
     check_tensor("reduce", "x", x, (*_FLOATS, *_STORED, torch.uint8))
     check_rank("reduce", "x", x, (3,))
     check_choice("reduce", "dim", dim, (0, 1, 2, -1, -2, -3))
+    check_flag("reduce", y_flex_saturate_inf=saturate)
+    check_row_count("reduce", "unpadded_batch_size", rows, x)
     shape = list(x.shape)
     if x.dtype == torch.uint8 and x_flex.dtype is None:
         if x_mxscale is None:
@@ -212,6 +219,7 @@ def _check_mx(
     has_mx: bool, scale_dtype: torch.dtype, size: int, pack: int, y_flex: OutFlexData
 ) -> None:
     """Check the kind of MX scales that the result has, or that it is to have none."""
+    check_flag("reduce", y_has_mx=has_mx)
     check_choice("reduce", "y_value_pack_factor", pack, (1, 2) if has_mx else (1,))
     accepted = SCALE_TYPES if has_mx and pack == 2 else (torch.uint8,)
     check_choice("reduce", "y_mx_scale_dtype", scale_dtype, accepted)
@@ -246,7 +254,7 @@ def reduce_forward(
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """`reduce` without a gradient."""
     x_flex, y_flex = x_flex or UNSCALED, y_flex or UNSCALED_RESULT
-    dim, shape = _check(x, dim, x_mxscale, x_flex)
+    dim, shape = _check(x, dim, x_mxscale, x_flex, y_flex_saturate_inf, unpadded_batch_size)
     x = x_flex.reinterpret(x)
     mx = x_mxscale is not None if y_has_mx is None else y_has_mx
     scale_dtype = y_mx_scale_dtype or torch.uint8

@@ -10,6 +10,10 @@ from torch import Tensor
 
 from tritium_kernels.errors import (
     INDICES,
+    LONGEST,
+    check_choice,
+    check_flag,
+    check_given,
     check_integer,
     check_operand,
     check_rank,
@@ -92,9 +96,13 @@ class ExptData:
 
 def compute_metadata(routing_data: RoutingData, n_rows: int, block_m: int) -> ExptData:
     """The blocks of `block_m` rows that experts' tokens are in; `n_rows`: tokens times experts."""
-    check_operand("compute_metadata", "routing_data.expt_hist", routing_data.expt_hist,
+    op = "compute_metadata"
+    check_given(op, RoutingData, routing_data=routing_data)
+    check_operand(op, "routing_data.expt_hist", routing_data.expt_hist,
                   (routing_data.n_expts_tot,), "expt_data", routing_data.expt_data.slice_sizes,
                   INDICES)  # fmt: skip
+    check_integer(op, "n_rows", n_rows, 0, LONGEST)
+    check_choice(op, "block_m", block_m, RaggedTensorMetadata.block_sizes())
     made = make_ragged_tensor_metadata(routing_data.expt_hist, n_rows)
     count = routing_data.n_blocks(n_rows, block_m)
     parts = (made.slice_sizes, made.slice_offs, made.block_offs(block_m)[-1:],
@@ -116,6 +124,7 @@ def _route(
     if expt_indx is not None:
         shape = (logits.shape[0], n_expts_act)
         check_operand("routing", "expt_indx", expt_indx, shape, "logits", logits, COLUMNS)
+    check_flag("routing", renormalize=renormalize)
     check_integer("routing", "simulated_ep", parts, 1)
     if experts % parts:
         accepted = f"a divisor of {experts}, the experts"

@@ -10,12 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from tritium_kernels.errors import refuse
+from tritium_kernels.errors import (
+    LONGEST,
+    WORDS,
+    check_flag,
+    check_given,
+    check_integer,
+    check_sizes,
+    refuse,
+)
 from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
 from tritium_kernels.numerics_details.mxfp import BLOCK_SIZES, MXFP_BLOCK_SIZE, downcast_to_mxfp
 from tritium_kernels.tensor_details.dtype import FP4, DataType
@@ -48,7 +56,8 @@ def assert_close(
     """The relative errors of `tri`, the largest and the root of their mean square, are small.
 
     An element's error is relative to its magnitude, but at least to the root of the mean square of
-    all: elements near 0 do not count too much. NaN and infinities must be the same in both. A
+    all, in which infinities are 0: elements near 0 do not count too much. NaN and infinities must
+    be the same in both (in triton_kernels any NaN is an error, and signs of infinities are not). A
     reference for elements of one byte is rounded to their type; one of that type must be the same.
     Limits that are not given are 2e-2 and 4e-3.
     """
@@ -95,6 +104,9 @@ def alloc_rand(
 ) -> Tensor:  # fmt: skip
     """Normal numbers, `normalize_blocks` of them; for types of 8 bits, powers of two that they hold
     exactly."""
+    check_sizes("alloc_rand", "shape", shape)
+    check_given("alloc_rand", torch.dtype, dtype=dtype)
+    check_flag("alloc_rand", requires_grad=requires_grad)
     sizes = tuple(shape)
     if dtype.itemsize == 1:
         powers = 2 ** -torch.randint(4, 8, sizes, device=device).float()
@@ -108,8 +120,8 @@ def alloc_rand(
 def make_slice_sizes(n_slices: int, total_size: int, device: str | torch.device = "cuda") -> Tensor:
     """Random sizes of slices, int32, that sum to `total_size`, the same at each call; of several
     the second is empty."""
-    if total_size < 0:
-        raise refuse("make_slice_sizes", "total_size", f"is {total_size}", "0 or more")
+    check_integer("make_slice_sizes", "n_slices", n_slices, *WORDS)
+    check_integer("make_slice_sizes", "total_size", total_size, 0, LONGEST)
     if n_slices <= 0 or total_size == 0:
         return torch.zeros(max(n_slices, 0), dtype=torch.int32, device=device)
     weights = torch.ones(n_slices)
@@ -182,7 +194,11 @@ def pad_rows_to_multiples(
 ) -> Tensor:  # fmt: skip
     """The slices of A's rows, each filled up to a multiple of rows. `indices`: where each begins,
     and where the last one ends."""
-    bounds = [int(i) for i in indices]
+    op = "pad_rows_to_multiples"
+    check_given(op, Tensor, A=A)
+    check_integer(op, "multiple", multiple, 1, LONGEST)
+    bounds = cast("list[int]", indices.tolist() if isinstance(indices, Tensor) else [*indices])
+    check_sizes(op, "indices", bounds)
     parts: list[Tensor] = []
     for first, last in pairwise(bounds):
         part = A[first:last]
@@ -195,7 +211,11 @@ def normalize_blocks(x: Tensor, BLOCK_SIZE: int | None = None) -> Tensor:
     """Have each row and each column of a square block of `x` (in place) reach the largest magnitude
     of the block, so that blocks along either dimension have the same MX scales. `BLOCK_SIZE`: 32
     if not given; `x`: a matrix or several."""
-    size = BLOCK_SIZE or MXFP_BLOCK_SIZE.value
+    check_given("normalize_blocks", Tensor, x=x)
+    if x.ndim < 2:
+        raise refuse("normalize_blocks", "x", f"has {x.ndim} dimensions", "2 or more")
+    size = MXFP_BLOCK_SIZE.value if BLOCK_SIZE is None else BLOCK_SIZE
+    check_integer("normalize_blocks", "BLOCK_SIZE", size, 1)
     for i in range(0, x.shape[-2], size):
         for j in range(0, x.shape[-1], size):
             block = x[..., i : i + size, j : j + size]

@@ -11,10 +11,13 @@ import torch.nn.functional as F
 from tritium_kernels.distributed_details.mesh import SymmetricMemoryPool
 from tritium_kernels.errors import (
     INDICES,
+    check_choice,
+    check_flag,
     check_integer,
     check_kind,
     check_operand,
     check_rank,
+    check_row_count,
     check_tensor,
     refuse,
 )
@@ -46,8 +49,7 @@ def _row_count(n_rows: int | torch.Tensor | None, x: torch.Tensor) -> torch.Tens
 def _check(x: torch.Tensor, k: int, dim: int, y_indx: torch.Tensor | None) -> None:
     check_tensor("topk", "x", x, FLOATS)
     check_rank("topk", "x", x, (2,))
-    if dim not in (1, -1):
-        raise refuse("topk", "dim", f"is {dim}", "1")
+    check_choice("topk", "dim", dim, (1, -1))
     if x.shape[1] > MOST_COLUMNS:
         raise refuse("topk", "x", f"has {x.shape[1]} columns", f"{MOST_COLUMNS} or fewer")
     columns = x.shape[1]
@@ -224,8 +226,9 @@ def topk(
         symm_mem_pool: memory of the mesh, with a region "topk".
     """
     check_kind("topk", SymmetricMemoryPool, symm_mem_pool=symm_mem_pool)
-    if n_rows is not None and not isinstance(n_rows, torch.Tensor):
-        check_integer("topk", "n_rows", n_rows, 0)
+    check_flag("topk", apply_softmax=apply_softmax, all_gather=all_gather)
+    check_tensor("topk", "x", x, FLOATS)
+    check_row_count("topk", "n_rows", n_rows, x)
     values, index, bits = TopK.apply(
         x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
     )

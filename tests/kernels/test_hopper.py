@@ -325,8 +325,10 @@ def test_paged_attention() -> None:
         np.testing.assert_allclose(found[i], right, rtol=1e-4, atol=1e-5)
 
 
-def test_group_norm_gradients() -> None:
-    """One loop over channels and steps, of which loads are ahead."""
+@pytest.mark.parametrize("whole", [False, True])
+def test_group_norm_gradients(whole: bool) -> None:
+    """One loop over channels and steps, of which loads are ahead; or all of a group in registers.
+    """
     rng, (batch, groups, group, positions) = np.random.default_rng(6), (2, 2, 3, 160)
     shape = batch, groups, group * positions
     x, dy = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
@@ -336,14 +338,16 @@ def test_group_norm_gradients() -> None:
     means = np.stack([mean, np.zeros_like(mean)]).astype(np.float32)
     dx = aligned(np.zeros(shape, np.float32))
     sums, products = (np.zeros(batch * groups * group, np.float32) for _ in range(2))
+    kernel: Any = group_norm.group_gradients_whole if whole else group_norm.group_gradients
+    steps = {"BLOCK": 64, "EVEN": False, "STAGES": 3}
     text = launch(
-        group_norm.group_gradients, {"BLOCK": 64, "EVEN": False, "STAGES": 3},
+        kernel, {"CHANNELS": 4, "POSITIONS": 256, "EVEN": False} if whole else steps,
         {"x_ptr": aligned(x), "dy_ptr": aligned(dy), "w_ptr": w, "mean_ptr": means,
          "rstd_ptr": rstd.astype(np.float32), "sum_ptr": sums, "product_ptr": products,
          "dx_ptr": dx, "groups": groups, "group": group, "positions": positions},
         4, batch * groups,
     )  # fmt: skip
-    assert "async_copy_global_to_local" in text
+    assert ("async_copy_global_to_local" in text) != whole
     h = (exact - mean[..., None]) * rstd[..., None]
     g = dy * np.repeat(w.reshape(groups, group), positions, 1)
     right = g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import pytest
 
 from tests.kernels.support import FLOATS, close, compare, integers, normal, place, torch
@@ -15,7 +18,10 @@ from tritium_kernels.dense import (
     linear_cross_entropy,
 )
 from tritium_kernels.errors import ArgumentError
+from tritium_kernels.launching.plans import forget_records
 from tritium_kernels.launching.tables import plan_flat
+
+group_norms = import_module("tritium_kernels.dense.group_norm")  # the package has the function
 
 F = torch.nn.functional
 
@@ -44,6 +50,49 @@ def test_group_norm_where_means_are_large(shape):
     inputs = [normal(*shape) + 5e6, normal(8, seed=2), normal(8, seed=3)]
     compare(lambda x, w, b: group_norm(x, 4, w, b), lambda x, w, b: F.group_norm(x, 4, w, b),
             inputs)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups", "dtype"),
+    [((2, 6, 5, 7), 2, torch.float32), ((3, 4), 4, torch.bfloat16), ((5, 4, 64), 1, torch.float64)],
+)
+def test_groups_held_in_registers(monkeypatch: pytest.MonkeyPatch, shape, groups: int, dtype):
+    """As on GPUs, whose programs read a group once."""
+    monkeypatch.setitem(group_norms._WHOLE, "cpu", 1 << 16)
+    group_norms._tile.cache_clear()
+    forget_records()  # which launch what the table had before
+    try:
+        check_group_norm(shape, groups, dtype)
+        far, w = normal(*shape) + 5e6, normal(shape[1], seed=2)
+        compare(lambda x, w: group_norm(x, groups, w), lambda x, w: F.group_norm(x, groups, w),
+                [far, w])  # fmt: skip
+        compare(lambda x: group_norm(x, groups), lambda x: F.group_norm(x, groups), [far])
+    finally:
+        monkeypatch.undo()
+        group_norms._tile.cache_clear()
+        forget_records()
+
+
+@pytest.mark.parametrize("given", [(True, False), (False, True), (False, False)])
+def test_gradients_of_weight_and_bias_alone(given: tuple[bool, bool]):
+    """Each in its own type; of many batches more than one tile is added up."""
+    x, parts = normal(40, 4, 3), [normal(4, seed=s).bfloat16() for s in (2, 3)]
+    weight, bias = (p if there else None for p, there in zip(parts, given, strict=True))
+    have = [p for p in (weight, bias) if p is not None]
+
+    def of(function: Any) -> Any:
+        def call(x: Any, *some: Any) -> Any:
+            left = iter(some)
+            return function(x, 2, *(next(left) if there else None for there in given))
+
+        return call
+
+    def exact(x: Any, groups: int, weight: Any, bias: Any) -> Any:  # torch needs both or a weight
+        y = F.group_norm(x, groups)
+        y = y if weight is None else y * weight[:, None]
+        return y if bias is None else y + bias[:, None]
+
+    compare(of(group_norm), of(exact), [x, *have], scale=4)
 
 
 @pytest.mark.slow

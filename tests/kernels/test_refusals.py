@@ -8,17 +8,29 @@ import pytest
 
 from tests.kernels.support import close, normal, place, torch
 from tritium_kernels import dense
+from tritium_kernels.compaction import compaction
 from tritium_kernels.dense.adamw_step import adamw_
 from tritium_kernels.dense.score import ScoreModifier, alibi, softcap
+from tritium_kernels.distributed import (
+    make_expt_assignment,
+    make_expt_dict_random,
+    make_expt_dict_uniform,
+)
 from tritium_kernels.errors import ArgumentError
 from tritium_kernels.matmul import matmul
 from tritium_kernels.matmul_ogs import matmul_ogs
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp
 from tritium_kernels.reduce import reduce
-from tritium_kernels.routing import routing
+from tritium_kernels.routing import compute_metadata, routing
 from tritium_kernels.swiglu import PrecisionConfig as Limits
 from tritium_kernels.swiglu import swiglu
-from tritium_kernels.tensor import make_ragged_tensor_metadata
+from tritium_kernels.tensor import (
+    convert_layout,
+    make_ragged_tensor_metadata,
+    remap_ragged_tensor_metadata,
+    wrap_torch_tensor,
+)
+from tritium_kernels.tensor_details.bitmatrix import make_bitmatrix_metadata
 from tritium_kernels.topk import topk
 
 
@@ -255,7 +267,7 @@ def of_experts(**given: Any) -> Any:
         (lambda: swiglu(normal(2, 4), 1.0, None), "precision_config is NoneType; accepted: Precis"),
         (lambda: swiglu(normal(2, 4), 1.0, Limits("a")), "config.limit is 'a'; accepted: a number"),
         (lambda: downcast_to_mxfp(normal(2, 4), torch.uint8, None), "axis is None; accepted: an i"),
-        (lambda: topk(normal(2, 4), 2, n_rows=-1), "topk: n_rows is -1; accepted: 0 or more"),
+        (lambda: topk(normal(2, 4), 2, n_rows=-1), "topk: n_rows is -1; accepted: 0 to 21474"),
         (lambda: topk(normal(2, 4), 2, symm_mem_pool=3), "accepted: SymmetricMemoryPool"),
         (lambda: routing(normal(2, 4).double(), 2), "routing: logits has dtype float64; accepted:"),
         (lambda: routing(normal(2, 4), 5), "routing: n_expts_act is 5; accepted: 1 to 4, the colu"),
@@ -273,6 +285,98 @@ def of_experts(**given: Any) -> Any:
 def test_errors_name_the_argument_of_experts(call: Any, message: str):
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+def sparse(rows: int = 2) -> Any:
+    return topk(normal(rows, 4), 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dense.attention(*3 * [heads()], causal="no"), "attention: causal is 'no'; accept"),
+        (lambda: dense.attention(*3 * [heads()], causal=None), "causal is None; accepted: True or"),
+        (lambda: dense.cumsum(normal(3), reverse=torch.ones(2)), "cumsum: reverse is tensor"),
+        (lambda: dense.sort(normal(3), descending=1), "sort: descending is 1; accepted: True or F"),
+        (lambda: dense.rope(heads(), *2 * [normal(8, 8)], "yes"), "rope: interleaved is 'yes'; ac"),
+        (lambda: adamw_(*4 * [normal(3)], 1, maximize="a"), "adamw_: maximize is 'a'; accepted: T"),
+        (lambda: dense.AdamW([wanted(3)], foreach=3), "AdamW: foreach is 3; accepted: True or Fal"),
+        (lambda: topk(normal(2, 4), 2, apply_softmax=None), "topk: apply_softmax is None; accepte"),
+        (lambda: routing(normal(2, 4), 2, renormalize=1), "routing: renormalize is 1; accepted: T"),
+        (lambda: reduce(normal(2, 3, 4), 1, y_has_mx="a"), "reduce: y_has_mx is 'a'; accepted: Tr"),
+        (lambda: dense.group_norm(normal(2, 6), True), "group_norm: groups is True; accepted: a d"),
+        (lambda: dense.histogram(normal(3), True, 0, 1), "bins is True; accepted: an integer, 1 t"),
+        (lambda: dense.softmax(normal(3), dim=False), "softmax: dim is False; accepted: -1 to 0"),
+        (lambda: topk(normal(2, 4), 2, dim=torch.ones(2)), "topk: dim is tensor.*; accepted: 1, -"),
+        (lambda: reduce(normal(2, 3, 4), torch.ones(2)), "reduce: dim is tensor.*; accepted: 0, 1"),
+        (lambda: downcast_to_mxfp(normal(2, 4), torch.uint8, True), "axis is True; accepted: an i"),
+    ],
+)  # fmt: skip
+def test_flags_are_booleans_and_numbers_are_not(call: Any, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dense.attention(*3 * [heads()], aux=normal(4)), "aux is given without score; acc"),
+        (lambda: dense.adamw_foreach_(None, [], [], [], 1), "parameters is NoneType; accepted: a"),
+        (lambda: dense.adamw_foreach_([], normal(3), [], [], 1), "gradients is Tensor; accepted:"),
+        (lambda: topk(normal(2, 4), 2, n_rows=1 << 40), "n_rows is 1099511627776; accepted: 0 to"),
+        (lambda: topk(normal(2, 4), 2, n_rows=normal(1)), "topk: n_rows has dtype float32; accept"),
+        (lambda: topk(normal(2, 4), 2, n_rows=integers(1, 2)), r"n_rows has shape \(2,\); accepte"),
+        (lambda: reduce(normal(2, 3, 4), 0, unpadded_batch_size=-1), "unpadded_batch_size is -1;"),
+        (lambda: reduce(normal(2, 3, 4), 0, unpadded_batch_size="a"), "unpadded_batch_size is 'a'"),
+        (lambda: make_bitmatrix_metadata(sparse().indx, None), "bitmatrix is NoneType; accepted:"),
+        (lambda: make_bitmatrix_metadata(sparse(3).indx, sparse().mask), "nonzero_indx has 3 rows"),
+        (lambda: remap_ragged_tensor_metadata(None, integers(0)), "src_ragged_tensor_metadata is"),
+        (lambda: compute_metadata(None, 4, 16), "routing_data is NoneType; accepted: RoutingData"),
+        (lambda: compute_metadata(routing(normal(2, 4), 2)[0], 4, 17), "block_m is 17; accepted:"),
+        (lambda: compute_metadata(routing(normal(2, 4), 2)[0], -1, 16), "compute_metadata: n_rows"),
+        (lambda: make_expt_dict_uniform(0, 4), "n_expt_shard is 0; accepted: 1 to 2147483647"),
+        (lambda: make_expt_dict_random(2, -1), "n_expt_tot is -1; accepted: 0 to 2147483647"),
+        (lambda: make_expt_assignment(1, 1, None, "cpu"), "expt_dict is NoneType; accepted: Mappi"),
+        (lambda: matmul_ogs(None, normal(4, 5), None), "matmul_ogs: x is NoneType; accepted: torc"),
+        (lambda: matmul_ogs(normal(2, 4), normal(3, 5), None), "w has 3 rows.* the columns of x$"),
+        (lambda: wrap_torch_tensor(None), "wrap_torch_tensor: torch_tensor is NoneType; accepted"),
+        (lambda: wrap_torch_tensor(normal(3), shape=(-1,)), r"shape is \(-1,\); accepted: a seque"),
+        (lambda: wrap_torch_tensor(normal(3), dtype="a"), "dtype is str; accepted: .*FloatType"),
+        (lambda: convert_layout(wrap_torch_tensor(normal(3)), None), "layout is NoneType; accepte"),
+        (lambda: compaction(normal(2, 3), integers(0), integers(0)), r"yi has shape \(1,\); accep"),
+    ],
+)  # fmt: skip
+def test_errors_name_what_is_no_argument_at_all(call: Any, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dense.quantize(wanted(3, 4)), "quantize: x requires grad"),
+        (lambda: downcast_to_mxfp(wanted(2, 32), torch.float8_e5m2, 1), "mxfp: x requires grad"),
+        (lambda: compaction(wanted(2, 1), *2 * [integers(0, 0)[:, None]]), "yv requires grad"),
+    ],
+)
+def test_a_gradient_is_not_dropped(call: Any, message: str):
+    """Results of floating point would have none."""
+    with pytest.raises(NotImplementedError, match=message):
+        call()
+    with torch.no_grad():
+        call()
+
+
+def test_columns_to_keep_are_columns_of_the_mask():
+    if place() != "cpu":
+        return
+    index = torch.tensor([[0, 31], [-1, 32]])
+    for words in (0, 1):
+        bits = torch.full((2, words), -1, dtype=torch.int32)
+        with pytest.raises(ArgumentError, match=f"yi has 32; accepted: less than {32 * words}"):
+            compaction(normal(2, 2), index, bits)
+    values, columns = compaction(normal(2, 2), index, torch.full((2, 2), -1, dtype=torch.int32))
+    assert columns.tolist() == [[0, 31], [32, -1]] and values[1, 1] == -1
 
 
 def test_slices_and_columns_exist():

@@ -78,6 +78,12 @@ def test_comparison():
     for wrong in (x * 1.03, torch.where(x > 1.9, torch.nan, x), x[:100]):
         with pytest.raises(AssertionError):
             assert_close(x, wrong, verbose=False)
+    near = torch.tensor([3.0, -torch.inf, 0.0, 3.0]), torch.tensor([3.0, -torch.inf, 0.03, 3.0])
+    error = 0.03 / 4.5**0.5  # of the mean square of four elements, one of which counts as 0
+    assert_close(*near, maxtol=1.001 * error, rmstol=1.001 * error / 2)
+    for limits in ((0.999 * error, 1.0), (1.0, 0.999 * error / 2)):
+        with pytest.raises(AssertionError):
+            assert_close(*near, *limits)
     nan = torch.tensor([1.0, torch.nan])
     assert_equal(nan, nan.clone())
     with pytest.raises(AssertionError, match="1 of 2 elements differ"):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tritium_kernels.dense.adamw_step import adamw_, adamw_foreach_, check_rates
+from tritium_kernels.errors import check_flag
 
 
 class AdamW(torch.optim.Optimizer):
@@ -25,7 +26,9 @@ class AdamW(torch.optim.Optimizer):
         eps: float = 1e-8, weight_decay: float = 1e-2, maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:  # fmt: skip
-        check_rates("AdamW", lr, betas, eps, weight_decay)
+        check_rates("AdamW", lr, betas, eps, weight_decay, maximize)
+        if foreach is not None:
+            check_flag("AdamW", foreach=foreach)
         values = lr, betas, eps, weight_decay, maximize
         defaults: dict[str, Any] = dict(zip(self.OPTIONS, values, strict=True))
         super().__init__(params, {**defaults, "foreach": foreach})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -20,6 +20,7 @@ from tritium_kernels.dense.kernels.adamw import adamw as kernel
 from tritium_kernels.dense.kernels.adamw import adamw_of_many
 from tritium_kernels.errors import (
     FLOATS,
+    check_flag,
     check_integer,
     check_operand,
     check_range,
@@ -88,16 +89,19 @@ def check_operands(
 
 
 def check_options(
-    op: str, step: int, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
-) -> None:
+    op: str, step: int, lr: float, betas: tuple[float, float], eps: float, weight_decay: float,
+    maximize: bool,
+) -> None:  # fmt: skip
     check_integer(op, "step", step, 1, what="step >= 1, an integer")
-    check_rates(op, lr, betas, eps, weight_decay)
+    check_rates(op, lr, betas, eps, weight_decay, maximize)
 
 
 def check_rates(
-    op: str, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
-) -> None:
+    op: str, lr: float, betas: tuple[float, float], eps: float, weight_decay: float,
+    maximize: bool,
+) -> None:  # fmt: skip
     """The numbers that stay the same from step to step."""
+    check_flag(op, maximize=maximize)
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
         check_range(op, name, value, 0, float("inf"))
     for value in pair(op, betas):
@@ -129,7 +133,7 @@ def adamw_(
         check_operands("adamw_", "parameter", parameter, gradients)
     options = lr, *pair("adamw_", betas), eps, weight_decay, maximize
     if known is None or not _are_checked(known.options, step, options):
-        check_options("adamw_", step, lr, betas, eps, weight_decay)
+        check_options("adamw_", step, lr, betas, eps, weight_decay, maximize)
     if known is None and key is not None and not is_watched():
         known = _remember_one(key, tensors)
     if known is None:
@@ -332,7 +336,10 @@ def adamw_foreach_(
     """`adamw_` of each parameter, with its gradient and moments: one launch for all that have the
     same types, in place of one for each. Tensors whose elements are in different orders, or do not
     fill their memory, have a launch of their own."""
-    lists = [list(given) for given in (parameters, gradients, firsts, seconds)]
+    lists = [
+        _tensors("parameters", parameters), _tensors("gradients", gradients),
+        _tensors("firsts", firsts), _tensors("seconds", seconds),
+    ]  # fmt: skip
     is_compiled = torch.compiler.is_compiling()
     key = None if is_compiled else _sign(*map(len, lists), *chain.from_iterable(lists))
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
@@ -341,7 +348,7 @@ def adamw_foreach_(
     low, high = pair("adamw_foreach_", betas)
     options = lr, low, high, eps, weight_decay, maximize
     if known is None or not _are_checked(known.options, step, options):
-        check_options("adamw_foreach_", step, lr, betas, eps, weight_decay)
+        check_options("adamw_foreach_", step, lr, betas, eps, weight_decay, maximize)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
         known = _remember(key, lists)
     if known is not None:
@@ -351,6 +358,13 @@ def adamw_foreach_(
     elif lists[0]:
         lists[1] = [gradient.resolve_neg() for gradient in lists[1]]
         adamw_foreach_op(*lists, step, *options)
+
+
+def _tensors(name: str, given: Any) -> list[Tensor]:
+    """The elements of an argument that is to have tensors, which `_check_lists` looks at."""
+    if isinstance(given, Tensor) or not isinstance(given, Iterable):
+        raise refuse("adamw_foreach_", name, f"is {type(given).__name__}", "a list of tensors")
+    return list(cast("Iterable[Tensor]", given))
 
 
 def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:

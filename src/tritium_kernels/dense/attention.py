@@ -18,6 +18,7 @@ from tritium_kernels.errors import (
     INTEGERS,
     LONGEST,
     WORDS,
+    check_flag,
     check_integer,
     check_like,
     check_number,
@@ -129,7 +130,8 @@ def _check_heads(op: str, q: Tensor, k: Tensor, v: Tensor, rank: int) -> None:
         found = f"has {k.shape[-1]} elements in a head"
         raise refuse(op, "k", found, f"those of q, {q.shape[-1]}")
     if v.shape[:-1] != k.shape[:-1]:
-        raise refuse(op, "v", f"has shape {tuple(v.shape)}", f"{(*k.shape[:-1], 'any')}")
+        accepted = f"{tuple(k.shape[:-1])}, then any size"
+        raise refuse(op, "v", f"has shape {tuple(v.shape)}", accepted)
     if not k.shape[axis] or q.shape[axis] % k.shape[axis]:
         accepted = f"a number that divides q's, {q.shape[axis]}"
         raise refuse(op, "k", f"has {k.shape[axis]} heads", accepted)
@@ -198,6 +200,7 @@ def attention(
     """
     q, k, v = autocast(q, k, v)
     _check_heads("attention", q, k, v, 4)
+    check_flag("attention", causal=causal)
     if k.shape[0] != q.shape[0]:
         raise refuse("attention", "k", f"has {k.shape[0]} batches", f"q's, {q.shape[0]}")
     left, right = _check_window("attention", window, causal)
@@ -236,6 +239,7 @@ def attention_packed(
         if offsets.numel() != q_offsets.numel() or not offsets.numel():
             accepted = "sequences + 1, the same for both"
             raise refuse(op, name, f"has {offsets.numel()} elements", accepted)
+    check_flag(op, causal=causal)
     left, right = _check_window(op, window, causal)
     aux = prepare_aux(op, score, aux, q, q.shape[1])
     check_range(op, "dropout", dropout, 0, 1)

@@ -99,6 +99,6 @@ def embedding(index: Tensor, table: Tensor, padding_idx: int | None = None) -> T
     check_like("embedding", "index", index, "table", table)
     rows = table.shape[0]
     if padding_idx is not None:
-        accepted = f"an integer, 0 to {rows - 1}, or None"
+        accepted = f"an integer, 0 to {rows - 1}, or None" if rows else "None: table has no rows"
         check_integer("embedding", "padding_idx", padding_idx, 0, rows - 1, accepted)
     return embedding_op(index, table, NO_PADDING if padding_idx is None else padding_idx)

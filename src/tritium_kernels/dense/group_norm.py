@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tritium_kernels.dense.kernels import group_norm as kernels
-from tritium_kernels.dense.norm import statistics_dtype
+from tritium_kernels.dense.norm import PART_TILES, statistics_dtype
 from tritium_kernels.errors import (
     check_eps,
     check_integer,
@@ -36,6 +37,26 @@ _PART = 64
 masked, and lanes without an element take time."""
 
 
+_WHOLE = {"cpu": 0, "hopper": 1 << 16, "gpu": 1 << 15}
+"""Bytes of the largest group that a program holds in registers, by the class of device. A CPU has
+caches for that."""
+
+
+@lru_cache(maxsize=4096)
+def _tile(
+    device: torch.device, itemsize: int, group: int, positions: int
+) -> dict[str, int | bool] | None:
+    """The constants of a program that holds a group of `group` channels, with its warps; None: it
+    is too large."""
+    channels, block = power_of_two(group), power_of_two(positions)
+    if channels * block * itemsize > _WHOLE[device_class(device)]:
+        return None
+    return {
+        "CHANNELS": channels, "POSITIONS": block, "EVEN": group * positions == channels * block,
+        "num_warps": min(max(channels * block // 1024, 1), 16),
+    }  # fmt: skip
+
+
 def _statistics(x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     """Memory for the means and shifts (`kernels.norm`) of all groups, and for rstd."""
     dtype, batch = statistics_dtype(x), x.shape[0]
@@ -54,11 +75,17 @@ def _forward(
     batch, channels = x.shape[:2]
     size = x.numel() // (batch * groups)
     positions = size * groups // channels
+    whole = _tile(x.device, x.element_size(), channels // groups, positions)
     plan = plan_rows(x.device, batch * groups, size)
     given = [None if t is None else t.contiguous() for t in (weight, bias)]
-    arguments = (x.contiguous(), *given, y, mean, rstd, groups, size, positions, eps)
+    tensors = (x.contiguous(), *given, y, mean, rstd)
+    arguments = (*tensors, groups, size, positions, eps)
     with on("group_norm", "x", x):
-        if device_class(x.device) == "cpu" and positions >= _LEAST_POSITIONS:
+        if whole is not None:
+            kernels.group_norm_whole[(batch * groups,)](
+                *tensors, groups, channels // groups, positions, eps, **whole
+            )
+        elif device_class(x.device) == "cpu" and positions >= _LEAST_POSITIONS:
             even = positions % plan.step == 0
             part = plan.step if even else min(_PART, power_of_two(positions))
             kernels.group_norm_by_channels[(batch * groups,)](
@@ -107,32 +134,48 @@ def _gradients_by_channels(
 
 @operator("group_norm_backward")
 def group_norm_backward_op(
-    x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(dx, dw, db), the latter two in the type of the statistics."""
-    dx = empty_like(x)
-    (batch, channels), groups = x.shape[:2], rstd.shape[1]
-    dw, db = mean.new_empty(channels), mean.new_empty(channels)
+    """(dx, dw, db) in the types of x, weight and bias; of what is not there, empty tensors."""
+    dx, dw, db = _gradients(x, weight, bias)
     if dx.numel() == 0:
         return dx, dw.zero_(), db.zero_()
+    (batch, channels), groups = x.shape[:2], rstd.shape[1]
     sums, products = (mean.new_empty(batch, channels) for _ in range(2))
     x, dy = x.contiguous(), dy.contiguous()
     weight = None if weight is None else weight.contiguous()
     positions, group = x.numel() // (batch * channels), channels // groups
+    whole = _tile(x.device, x.element_size(), group, positions)
     plan = plan_rows(x.device, batch * channels, positions)
     even = positions % plan.step == 0
     with on("group_norm", "x", x):
-        if batch * groups >= processors(x.device):
+        if whole is not None:
+            kernels.group_gradients_whole[(batch * groups,)](
+                x, dy, weight, mean, rstd, sums, products, dx, groups, group, positions, **whole
+            )
+        elif batch * groups >= processors(x.device):
             kernels.group_gradients[(batch * groups,)](
                 x, dy, weight, mean, rstd, sums, products, dx, groups, group, positions,
                 BLOCK=plan.step, EVEN=even, STAGES=plan.stages, num_warps=min(16, 2 * plan.warps),
             )  # fmt: skip
         else:
             _gradients_by_channels(x, dy, weight, mean, rstd, sums, products, dx, plan)
-        kernels.channel_gradients[(cdiv(channels, 128),)](
-            sums, products, mean, rstd, dw, db, batch, channels, group, BLOCK=128
-        )
+        if dw.numel() or db.numel():
+            height, block, warps = PART_TILES[device_class(x.device)]
+            kernels.channel_gradients[(cdiv(channels, block),)](
+                sums, products, mean, rstd, dw if dw.numel() else None,
+                db if db.numel() else None, batch, channels, group,
+                ROWS=min(height, power_of_two(batch)), BLOCK=block, num_warps=warps,
+            )  # fmt: skip
     return dx, dw, db
+
+
+def _gradients(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Memory for dx, dw and db; of what is not there, empty tensors."""
+    dw, db = (x.new_empty(0) if t is None else empty_like(t) for t in (weight, bias))
+    return empty_like(x), dw, db
 
 
 @group_norm_op.register_fake
@@ -142,23 +185,20 @@ def _(x: Tensor, groups: int, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @group_norm_backward_op.register_fake
 def _(
-    x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, *_: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dx = empty_like(x)
-    return dx, mean.new_empty(x.shape[1]), mean.new_empty(x.shape[1])
+    return _gradients(x, weight, bias)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, _, weight, bias, _ = inputs
-    ctx.bias = None if bias is None else bias.dtype
-    ctx.save_for_backward(x, weight, *output[1:])
+    ctx.save_for_backward(x, weight, bias, *output[1:])
 
 
 def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Any, ...]:
-    x, weight, mean, rstd = ctx.saved_tensors
-    dx, dw, db = group_norm_backward_op(x, weight, dy, mean, rstd)
-    dw = None if weight is None else dw.to(weight.dtype)
-    return dx, None, dw, None if ctx.bias is None else db.to(ctx.bias), None
+    x, weight, bias, mean, rstd = ctx.saved_tensors
+    dx, dw, db = group_norm_backward_op(x, weight, bias, dy, mean, rstd)
+    return dx, None, None if weight is None else dw, None if bias is None else db, None
 
 
 group_norm_op.register_autograd(_backward, setup_context=_save)

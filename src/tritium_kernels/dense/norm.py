@@ -31,7 +31,7 @@ from tritium_kernels.launching.tables import ROWS, RowPlan, plan_rows
 _SMALL = 1 << 15
 """Elements of a gradient that a second program, and the sum of both their parts, would delay."""
 
-_PART_TILES = {"cpu": (16, 128, 4), "hopper": (512, 16, 8), "gpu": (256, 16, 8)}
+PART_TILES = {"cpu": (16, 128, 4), "hopper": (512, 16, 8), "gpu": (256, 16, 8)}
 """Rows (at most), columns and warps of the tiles in which programs' parts of sums are added up: a
 GPU has all parts of a column under way at once."""
 
@@ -116,7 +116,7 @@ def norm_backward_op(
             launch = _backward_whole if plan.whole else _backward_long
             launch(given, found, sizes, center, plan)
         if gradients:
-            height, block, warps = _PART_TILES[device_class(x.device)]
+            height, block, warps = PART_TILES[device_class(x.device)]
             kernels.sum_parts[(cdiv(columns, block), gradients)](
                 parts, dw, db if has_bias else None, plan.programs, columns,
                 ROWS=min(height, power_of_two(plan.programs)), BLOCK=block, num_warps=warps,

@@ -13,6 +13,7 @@ from tritium_kernels.errors import (
     FLOATS,
     INDICES,
     check_axis,
+    check_flag,
     check_integer,
     check_number,
     check_tensor,
@@ -164,6 +165,7 @@ def cumsum(x: Tensor, dim: int = -1, reverse: bool = False) -> Tensor:
     """
     x = autocast_wide(x)
     check_tensor("cumsum", "x", x, (*FLOATS, *INDICES))
+    check_flag("cumsum", reverse=reverse)
     return _back(cumsum_op(_last("cumsum", x, dim), reverse), dim)
 
 
@@ -174,6 +176,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
     Equal elements stay in order, as the two zeros do. NaN is larger than any number.
     """
     check_tensor("sort", "x", x, _SORTED)
+    check_flag("sort", descending=descending)
     x = _last("sort", x, dim)
     if x.shape[-1] > _MOST_COLUMNS:
         found = f"has {x.shape[-1]} elements along dim"

@@ -92,6 +92,7 @@ def quantize(
     check_tensor("quantize", "x", x, _FLOATS)
     check_choice("quantize", "dtype", dtype, _KINDS)
     shape = _groups("quantize", x, group)
+    check_without_gradient("quantize", x=x)
     x = x.detach() if x.requires_grad else x
     if group is None:
         return quantize_op(x, dtype)
@@ -106,7 +107,7 @@ def dequantize(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> 
     check_tensor("dequantize", "q", q, _KINDS)
     check_choice("dequantize", "dtype", dtype, _FLOATS)
     check_tensor("dequantize", "scale", scale, (torch.float32,))
-    check_without_gradient("dequantize", scale=scale)
+    check_without_gradient("dequantize", q=q, scale=scale)
     groups = scale.shape[-1] if scale.ndim == q.ndim and q.ndim else None
     if groups is not None and (not groups or q.shape[-1] % groups):
         found = f"has {groups} columns"

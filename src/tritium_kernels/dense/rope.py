@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tritium_kernels.dense.kernels.rope import rope as kernel
 from tritium_kernels.errors import (
+    check_flag,
     check_like,
     check_rank,
     check_same_dtype,
@@ -76,6 +77,7 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tens
     """
     check_tensor("rope", "x", x)
     check_rank("rope", "x", x, (4,))
+    check_flag("rope", interleaved=interleaved)
     check_tensor("rope", "cos", cos)
     check_rank("rope", "cos", cos, (2, 3))
     check_like("rope", "cos", cos, "x", x)

@@ -77,6 +77,8 @@ def prepare_aux(op: str, score: Any, aux: Any, q: Tensor, heads: int) -> Tensor 
         if score is not None and wanted is not None:
             raise refuse(op, "aux", "is None", f"a tensor of shape {wanted}, for {score.name}")
         return None
+    if score is None:
+        raise refuse(op, "aux", "is given without score", "None, or a score function that reads it")
     if not isinstance(aux, Tensor):
         raise refuse(op, "aux", f"is {type(aux).__name__}", "torch.Tensor or None")
     check_tensor(op, "aux", aux, AUX_DTYPES)

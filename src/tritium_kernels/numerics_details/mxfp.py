@@ -17,6 +17,7 @@ from tritium_kernels.errors import (
     check_integer,
     check_operand,
     check_tensor,
+    check_without_gradient,
     dtype_name,
     refuse,
 )
@@ -66,7 +67,7 @@ def _check_axis(op: str, x: torch.Tensor, axis: int) -> None:
 
 def check_block_size(op: str, name: str, size: int, scale_dtype: torch.dtype) -> None:
     """`size` is that of blocks with a scale of this type."""
-    if size != BLOCK_SIZES[scale_dtype]:
+    if type(size) is not int or size != BLOCK_SIZES[scale_dtype]:
         accepted = f"{BLOCK_SIZES[scale_dtype]}, for scales of {dtype_name(scale_dtype)}"
         raise refuse(op, name, f"is {size}", accepted)
 
@@ -78,6 +79,7 @@ def _check_down(
     op = "downcast_to_mxfp"
     check_tensor(op, "x", x, _SOURCES)
     check_choice(op, "out_dtype", out_dtype, _STORED)
+    check_without_gradient(op, x=x)
     _check_axis(op, x, axis)
     check_choice(op, "scale_dtype", scale_dtype, SCALE_TYPES)
     check_block_size(op, "microblock_size", size, scale_dtype)
@@ -134,6 +136,7 @@ def _check_up(
     op = "upcast_from_mxfp"
     check_tensor(op, "tensor", tensor, _STORED)
     check_choice(op, "target_dtype", dtype, _SOURCES)
+    check_without_gradient(op, tensor=tensor, scale=scale)
     _check_axis(op, tensor, axis)
     n = tensor.shape[axis] * (2 if tensor.dtype == torch.uint8 else 1)
     check_tensor(op, "scale", scale, SCALE_TYPES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tritium_kernels.errors import check_tensor, refuse
+from tritium_kernels.errors import check_given, check_rank, check_tensor, refuse
 from tritium_kernels.launching.launch import cdiv, on, power_of_two
 from tritium_kernels.launching.operators import untraced
 from tritium_kernels.moe_kernels import metadata as kernels
@@ -42,8 +42,13 @@ class BitmatrixMetadata:
 def _columns(nonzero_indx: torch.Tensor, bitmatrix: Tensor) -> int:
     op = "make_bitmatrix_metadata"
     check_tensor(op, "nonzero_indx", nonzero_indx, (torch.int16, torch.int32, torch.int64))
+    check_given(op, Tensor, bitmatrix=bitmatrix)
     if bitmatrix.dtype != BIT:
         raise refuse(op, "bitmatrix", f"has elements {bitmatrix.dtype}", "BIT")
+    check_rank(op, "nonzero_indx", nonzero_indx, (2,))
+    if nonzero_indx.shape[0] != bitmatrix.shape[0]:
+        accepted = f"{bitmatrix.shape[0]}, the rows of bitmatrix"
+        raise refuse(op, "nonzero_indx", f"has {nonzero_indx.shape[0]} rows", accepted)
     return bitmatrix.shape[1]
 
 

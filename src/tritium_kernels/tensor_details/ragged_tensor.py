@@ -10,6 +10,7 @@ import torch
 from tritium_kernels.errors import (
     INDICES,
     LONGEST,
+    check_given,
     check_integer,
     check_operand,
     check_rank,
@@ -151,9 +152,10 @@ def make_ragged_tensor_metadata_torch(
 
 
 def _remap(
-    op: str, source: RaggedTensorMetadata, slice_map: torch.Tensor,
+    op: str, name: str, source: RaggedTensorMetadata, slice_map: torch.Tensor,
     make: Callable[[torch.Tensor, int], RaggedTensorMetadata],
 ) -> RaggedTensorMetadata:  # fmt: skip
+    check_given(op, RaggedTensorMetadata, **{name: source})
     check_operand(op, "slice_map", slice_map, (source.n_slices,), "slice_sizes",
                   source.slice_sizes, (torch.int16, *INDICES))  # fmt: skip
     old = torch.nonzero(slice_map >= 0).flatten()
@@ -181,7 +183,8 @@ def remap_ragged_tensor_metadata(
     other then: slice i has `slice_sizes[i]` rows from `slice_offs[i]` on.
     """
     op = "remap_ragged_tensor_metadata"
-    return _remap(op, src_ragged_tensor_metadata, slice_map, _with_blocks)
+    name = "src_ragged_tensor_metadata"
+    return _remap(op, name, src_ragged_tensor_metadata, slice_map, _with_blocks)
 
 
 def remap_ragged_tensor_metadata_torch(
@@ -189,7 +192,8 @@ def remap_ragged_tensor_metadata_torch(
 ) -> RaggedTensorMetadata:
     """The same by torch's functions, for comparison."""
     op = "remap_ragged_tensor_metadata_torch"
-    return _remap(op, ragged_tensor_metadata, slice_map, _with_blocks_torch)
+    name = "ragged_tensor_metadata"
+    return _remap(op, name, ragged_tensor_metadata, slice_map, _with_blocks_torch)
 
 
 def ragged_metadata_fields(

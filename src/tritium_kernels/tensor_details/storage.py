@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tritium_kernels.errors import refuse
+from tritium_kernels.errors import check_given, check_kind, check_sizes, refuse
 from tritium_kernels.tensor_details import dtype as types
 from tritium_kernels.tensor_details.dtype import DataType
 from tritium_kernels.tensor_details.layout_details.base import Layout
@@ -119,10 +119,17 @@ def wrap_torch_tensor(
 
     `layout`: how they lie there; if not given, by strides, packed along the adjacent dimension.
     """
+    op = "wrap_torch_tensor"
+    check_given(op, torch.Tensor, torch_tensor=torch_tensor)
+    check_kind(op, DataType, dtype=dtype)
+    check_kind(op, Layout, layout=layout)
+    for name, sizes in (("shape", shape), ("shape_max", shape_max)):
+        if sizes is not None:
+            check_sizes(op, name, sizes)
     dtype = torch_dtype_to_dtype(torch_tensor.dtype) if dtype is None else dtype
     if shape is None:
         if layout is not None and not isinstance(layout, StridedLayout):
-            raise refuse("wrap_torch_tensor", "shape", "is None", f"one, for {layout.name}")
+            raise refuse(op, "shape", "is None", f"one, for {layout.name}")
         shape = _element_shape(torch_tensor, dtype)
     shape = tuple(shape)
     storage = Storage(torch_tensor, StridedLayout.of(torch_tensor) if layout is None else layout)
@@ -136,6 +143,8 @@ def convert_layout(
 
     `layout_transformation_kwargs`: further arguments of the layout's `make_transformation`.
     """
+    check_given("convert_layout", Tensor, tensor=tensor)
+    check_given("convert_layout", Layout, layout=layout)
     if tensor.dtype.bitwidth < 4:
         raise refuse("convert_layout", "tensor", f"has elements {tensor.dtype}", "4 bits or more")
     old = tensor.storage.layout
@@ -157,6 +166,9 @@ def empty(
     `allow_implicit_conversion`: layouts that no strides describe are made by converting one that
     they do; without it they are refused.
     """
+    check_sizes("empty", "shape", shape)
+    check_given("empty", DataType, dtype=dtype)
+    check_kind("empty", Layout, layout=layout)
     layout = StridedLayout() if layout is None else layout
     sizes = list(shape)
     if dtype == types.FP4:

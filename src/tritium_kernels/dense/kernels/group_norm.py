@@ -3,9 +3,10 @@
 Backward, the sums of dy and of dy * (x - mean) over the positions of each channel come first; from
 these few numbers follow those of each group, dw and db, and then dx, element by element. Sums of
 dy * x, from which the mean is taken later, would cancel where means are large. What the rounded
-mean is off by is `shift` (`kernels.norm`). Where there are groups for all processors, a program has
-a group (`group_gradients`), and reads what it has just read again for dx; of few groups, programs
-have channels, then parts of them.
+mean is off by is `shift` (`kernels.norm`). A group that fits into a program's registers is read
+once (`group_norm_whole`, `group_gradients_whole`). Of larger ones, where there are groups for all
+processors, a program has a group (`group_gradients`), and reads what it has just read again for dx;
+of few groups, programs have channels, then parts of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import tritium
 import tritium.language as tl
 from tritium_kernels.dense.kernels.common import inside, wide, zeros_like_wide
-from tritium_kernels.dense.kernels.norm import distances, normalized, spread
+from tritium_kernels.dense.kernels.norm import add_both, distances, normalized, spread
 
 
 @tritium.jit
@@ -122,6 +123,44 @@ def group_norm_by_channels(
 
 
 @tritium.jit
+def group_tile(
+    group, positions, CHANNELS: tl.constexpr, POSITIONS: tl.constexpr, EVEN: tl.constexpr
+):
+    """(offsets, mask) of a whole group, one channel a row; EVEN: the tile has no more."""
+    r = tl.arange(0, CHANNELS)[:, None]
+    c = tl.arange(0, POSITIONS)[None, :]
+    if EVEN:
+        return r * positions + c, tl.full((CHANNELS, POSITIONS), True, tl.int1)
+    else:
+        return r * positions + c, (r < group) & (c < positions)
+
+
+@tritium.jit
+def group_norm_whole(
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, group, positions, eps: tl.float64,
+    CHANNELS: tl.constexpr, POSITIONS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """`group_norm_forward` of a group of `group` channels that is held in registers."""
+    pid = tl.program_id(0).to(tl.int64)
+    size = group * positions
+    at, mask = group_tile(group, positions, CHANNELS, POSITIONS, EVEN)
+    x = wide(tl.load(x_ptr + pid * size + at, mask=mask, other=0.0))
+    mean = tl.sum(tl.sum(x, 1), 0) / size
+    x = tl.where(mask, x - mean, 0.0)
+    totals, squares = tl.reduce((x, x * x), 1, add_both)
+    shift, rstd = spread(tl.sum(totals, 0), tl.sum(squares, 0), size, eps)
+    store_statistics(mean_ptr, rstd_ptr, pid, mean, shift, rstd)
+    c = tl.arange(0, CHANNELS)
+    channel = (pid % groups) * group + c
+    y = x * rstd - shift
+    if w_ptr is not None:
+        y *= wide(tl.load(w_ptr + channel, mask=c < group, other=0.0))[:, None]
+    if b_ptr is not None:
+        y += wide(tl.load(b_ptr + channel, mask=c < group, other=0.0))[:, None]
+    tl.store(y_ptr + pid * size + at, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
 def channel_sums(
     x_ptr, dy_ptr, mean_ptr, sum_ptr, product_ptr, group, positions, BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
@@ -185,6 +224,35 @@ def group_gradients(
 
 
 @tritium.jit
+def group_gradients_whole(
+    x_ptr, dy_ptr, w_ptr, mean_ptr, rstd_ptr, sum_ptr, product_ptr, dx_ptr, groups, group,
+    positions, CHANNELS: tl.constexpr, POSITIONS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """`group_gradients` of a group that is held in registers, in the type that it has in memory."""
+    pid = tl.program_id(0).to(tl.int64)
+    start = pid * group * positions
+    at, mask = group_tile(group, positions, CHANNELS, POSITIONS, EVEN)
+    x = tl.load(x_ptr + start + at, mask=mask, other=0.0)
+    dy = tl.load(dy_ptr + start + at, mask=mask, other=0.0)
+    mean, rstd = tl.load(mean_ptr + pid), tl.load(rstd_ptr + pid)
+    shift = tl.load(mean_ptr + tl.num_programs(0) + pid)
+    total, product = tl.reduce((wide(dy), wide(dy) * (wide(x) - mean)), 1, add_both)
+    c = tl.arange(0, CHANNELS)
+    inside_group = c < group
+    tl.store(sum_ptr + pid * group + c, total, mask=inside_group)
+    tl.store(product_ptr + pid * group + c, product, mask=inside_group)
+    channel = (pid % groups) * group
+    scale = tl.full((CHANNELS,), 1, total.dtype)
+    if w_ptr is not None:
+        scale = wide(tl.load(w_ptr + channel + c, mask=inside_group, other=0.0))
+    slope, offset = coefficients(
+        tl.sum(total * scale, 0), tl.sum(product * scale, 0), shift, rstd, group * positions
+    )
+    dx = (scale * rstd)[:, None] * wide(dy) + slope * (wide(x) - mean) + offset
+    tl.store(dx_ptr + start + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
 def coefficients(of_g, of_gh, shift, rstd, count):
     """(slope, offset) of dx = w * rstd * dy + slope * (x - mean) + offset, from the sums of
     g = w * dy and g * (x - mean): dx = rstd * (g - mean(g) - h * mean(g * h)), where h is
@@ -219,22 +287,28 @@ def group_coefficients(
 @tritium.jit
 def channel_gradients(
     sum_ptr, product_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, batch, channels, group,
-    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """dw = sum of dy * h and db = sum of dy over the batch, of some channels."""
+    """dw = sum of dy * h and db = sum of dy over the batch, of some channels; ROWS of the batch are
+    loaded at once."""
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = c < channels
-    dw = zeros_like_wide(rstd_ptr, (BLOCK,))
-    db = zeros_like_wide(rstd_ptr, (BLOCK,))
-    for b in range(batch):
-        sums = tl.load(sum_ptr + b * channels + c, mask=mask, other=0.0)
-        products = tl.load(product_ptr + b * channels + c, mask=mask, other=0.0)
-        at = (b * channels + c) // group
-        shift = tl.load(mean_ptr + batch * channels // group + at, mask=mask, other=0.0)
-        dw += products * tl.load(rstd_ptr + at, mask=mask, other=0.0) - sums * shift
+    groups = channels // group
+    dw = zeros_like_wide(rstd_ptr, (ROWS, BLOCK))
+    db = zeros_like_wide(rstd_ptr, (ROWS, BLOCK))
+    for start in range(0, batch, ROWS):
+        row = start + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        mask = (row < batch) & (c < channels)[None, :]
+        sums = tl.load(sum_ptr + row * channels + c[None, :], mask=mask, other=0.0)
         db += sums
-    tl.store(dw_ptr + c, dw, mask=mask)
-    tl.store(db_ptr + c, db, mask=mask)
+        if dw_ptr is not None:
+            products = tl.load(product_ptr + row * channels + c[None, :], mask=mask, other=0.0)
+            at = row * groups + (c // group)[None, :]
+            shift = tl.load(mean_ptr + batch * groups + at, mask=mask, other=0.0)
+            dw += products * tl.load(rstd_ptr + at, mask=mask, other=0.0) - sums * shift
+    if dw_ptr is not None:
+        tl.store(dw_ptr + c, tl.sum(dw, 0).to(dw_ptr.dtype.element_ty), mask=c < channels)
+    if db_ptr is not None:
+        tl.store(db_ptr + c, tl.sum(db, 0).to(db_ptr.dtype.element_ty), mask=c < channels)
 
 
 @tritium.jit
