@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from time import monotonic_ns
 from typing import Any, ClassVar
@@ -80,13 +80,27 @@ class AtomicOp(Op):
         return not ir.shape_of(self.ptr.type)
 
 
-class AtomicUpdate(AtomicOp):
-    """Base of the ops that combine memory with `val` where the mask is true."""
+class AtomicCombination(AtomicOp):
+    """Base of the ops that combine memory with a tile."""
 
     updates = changes_memory = True
+    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
+
+    @property
+    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "atomic sum" if self.atomic_rmw_op is AtomicKind.FADD else ""
+
+    def by_pointers(self, at: Any, operands: Sequence[Any]) -> list[Any]:
+        """The operands of `tt.atomic_rmw` (pointers, value, and the mask if there is one) for those
+        of this op. `at`: makes the ops that compute them, by its `value`."""
+        return [*operands]
+
+
+class AtomicUpdate(AtomicCombination):
+    """Base of the ops that combine memory with `val` where the mask is true."""
+
     val = operand()
     mask = optional()
-    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
     def exchange(self, ptr: SSAValue, expected: SSAValue, new: SSAValue) -> AtomicOp:
         """A compare-and-swap with the order of this op."""
@@ -100,11 +114,6 @@ class AtomicRMWOp(AtomicUpdate):
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
-
-    @property
-    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "atomic sum" if self.atomic_rmw_op is AtomicKind.FADD else ""
-
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
 
     @classmethod

@@ -24,6 +24,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, CmpFPredicate, MaxSIOp, MinSIOp
 from tritium.ops.base import Op
+from tritium.ops.ttir.atomic import AtomicRMWOp, AtomicUpdate
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced_along
 from tritium.sanitize.exact.atomic_sums import add_payloads, find_and_add
@@ -211,10 +212,19 @@ class _Compiled(Replacement):
         return self.known[value]
 
     def atomic_sum(self) -> SSAValue:
-        if self.op.results[0].uses:
-            return self.own.embed(find_and_add(self.op))
-        add_payloads(self.op)
-        return self.own.constant(0.0, self.own.embed(self.inputs[1]))  # for the unused result
+        op: Any = self.op
+        update = op if isinstance(op, AtomicUpdate) else self.at.make(
+            AtomicRMWOp, *op.by_pointers(self.at, self.inputs), atomic_rmw_op=op.atomic_rmw_op,
+            sem=op.sem, scope=op.scope,
+        )  # fmt: skip
+        if op.results[0].uses:
+            found = self.own.embed(find_and_add(update))
+        else:
+            add_payloads(update)
+            found = self.own.constant(0.0, self.own.embed(self.inputs[1]))  # for the unused result
+        if update is not op:
+            erase(update)
+        return found
 
     def unembedded(self, own: Payloads, payload: SSAValue) -> SSAValue:
         """The float of the result's payload, which is known."""
