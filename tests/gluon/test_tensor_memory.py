@@ -129,6 +129,23 @@ def test_where_scales_are(shape: tuple[int, int], rows: int, columns: list[list[
         )
 
 
+@gluon.jit
+def rows_kernel(out, layout: gl.constexpr):
+    memory = allocate_tensor_memory(gl.float32, [128, 64], TensorMemoryLayout([128, 64], 1))
+    memory.store(gl.zeros([128, 64], gl.float32, layout))
+    gl.store(out, gl.max(gl.max(memory.load(layout), 1), 0))
+
+
+def test_layouts_that_no_instruction_has() -> None:
+    """The error names the layouts of the block and of the memory, and what gives others."""
+    layout = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    with pytest.raises(NotImplementedError, match=r"memory\.store") as caught:
+        compiled(rows_kernel, "*fp32", {"layout": layout}, 100)
+    text = str(caught.value)
+    assert "#ttg.blocked<" in text and "#ttng.tensor_memory_encoding<" in text
+    assert "layouts that get_tmem_reg_layout gives are allowed" in text
+
+
 def kernel_of(case: str, commit: bool = False, arch: int = 100) -> Any:
     layouts, shapes, constants = pair_programs.arguments(case)
     a, b = (f"tensordesc<fp16[{m},{n}],{layout!r}>"
