@@ -79,7 +79,7 @@ class Access:
     """The checked arguments of one atomic operation."""
 
     prefix = "atomic"
-    """What the function's name begins with."""
+    """The first part of the function's name."""
 
     def __init__(
         self, name: str, pointer: TensorLike, val: TensorLike, mask: Mask, sem: Word, scope: Word

@@ -95,6 +95,15 @@ class AtomicCombination(AtomicOp):
         of this op. `at`: makes the ops that compute them, by its `value`."""
         return [*operands]
 
+    def as_update(self, at: Any) -> AtomicUpdate:
+        """The op as one that takes pointers; a new one, before it, where it is none."""
+        if isinstance(self, AtomicUpdate):
+            return self
+        return at.make(
+            AtomicRMWOp, *self.by_pointers(at, self.operands), atomic_rmw_op=self.atomic_rmw_op,
+            sem=self.sem, scope=self.scope,
+        )  # fmt: skip
+
 
 class AtomicUpdate(AtomicCombination):
     """Base of the ops that combine memory with `val` where the mask is true."""

@@ -95,10 +95,11 @@ class ScaledDot(Pass):
         return bool(found or changed)
 
 
-def _name_floats(op: Any) -> bool:
+def _name_floats(op: TileProduct) -> bool:
     """Give operands that are bytes the type of the 8-bit floats that they hold; True if any is."""
+    product: Any = op
     changed = False
-    for index, form in enumerate((op.a_elem_type, op.b_elem_type)):
+    for index, form in enumerate((product.a_elem_type, product.b_elem_type)):
         tile, held = op.operands[index], _BYTES.get(form)
         if held is not None and ir.is_integer(tile.type):
             type = ir.tensor_of(ir.shape_of(tile.type), held)

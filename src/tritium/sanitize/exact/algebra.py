@@ -24,7 +24,6 @@ from xdsl.ir import Block, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, CmpFPredicate, MaxSIOp, MinSIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.atomic import AtomicRMWOp, AtomicUpdate
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced_along
 from tritium.sanitize.exact.atomic_sums import add_payloads, find_and_add
@@ -213,10 +212,7 @@ class _Compiled(Replacement):
 
     def atomic_sum(self) -> SSAValue:
         op: Any = self.op
-        update = op if isinstance(op, AtomicUpdate) else self.at.make(
-            AtomicRMWOp, *op.by_pointers(self.at, self.inputs), atomic_rmw_op=op.atomic_rmw_op,
-            sem=op.sem, scope=op.scope,
-        )  # fmt: skip
+        update = op.as_update(self.at)
         if op.results[0].uses:
             found = self.own.embed(find_and_add(update))
         else:
