@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gluon.support import launcher
+from tests.gluon.support import compiled, launcher
 from tritium.errors import InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
@@ -105,3 +105,26 @@ def test_lanes_with_elements_of_the_other_block() -> None:
     )
     with pytest.raises(InterpreterError, match="a race for shared memory"):
         crossing("", LANES, LANES)  # the next store comes while the other block may still read
+
+
+@gluon.jit
+def slice_kernel(out, START: gl.constexpr, AXIS: gl.constexpr, shared: gl.constexpr,
+                 layout: gl.constexpr):  # fmt: skip
+    memory = gl.allocate_shared_memory(gl.float32, [64, 64], shared)
+    x = memory.slice(START, 16, dim=AXIS).load(layout)
+    gl.store(out, gl.sum(gl.sum(x, 1), 0))
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize(("start", "axis"), [(0, 0), (16, 0), (48, 1), (32, 0), (48, 0)])
+def test_slices_begin_in_the_first_block(start: int, axis: int) -> None:
+    """Of memory whose rows 32 to 63 the second block has."""
+    layout = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[1, 0]])
+    shared = gl.SwizzledSharedLayout(1, 1, 1, [1, 0], [[1, 0]])
+    constants = {"START": start, "AXIS": axis, "shared": shared, "layout": layout}
+    if axis == 1 or start < 32:
+        assert compiled(slice_kernel, "*fp32", constants, num_ctas=2).asm["cubin"]
+        return
+    with pytest.raises(NotImplementedError, match=r"another block of the cluster") as caught:
+        compiled(slice_kernel, "*fp32", constants, num_ctas=2)
+    assert "memory.slice(START" in str(caught.value)
