@@ -108,6 +108,44 @@ def test_registers_hold_what_instructions_reach(
     assert seen == have.in_size(REGISTER)
 
 
+@pytest.mark.parametrize(("shape", "rows", "columns"), [
+    ((128, 4), 32, [[0, 1], [0, 2], [32, 0], [64, 0]]),
+    ((256, 2), 32, [[0, 1], [0, 0], [32, 0], [64, 0], [128, 0]]),
+    ((128, 1), 32, [[0, 0], [0, 0], [32, 0], [64, 0]]),
+    ((64, 8), 32, [[0, 1], [0, 2], [32, 0], [0, 4]]),
+    ((32, 8), 32, [[0, 1], [0, 2], [0, 0], [0, 4]]),
+    ((16, 4), 16, [[0, 1], [0, 2], [0, 0]]),
+])  # fmt: skip
+def test_where_scales_are(shape: tuple[int, int], rows: int, columns: list[list[int]]) -> None:
+    """Those of 32 rows begin at a column of their own, as tcgen05.mma reads them (PTX ISA, "Scale
+    factor A"), however few a row has. (Facts that Triton 3.9 prints of its layout.)"""
+    layout = linear(TensorMemoryScalesLayout().to_encoding(), shape)
+    lanes = [[x if x < rows else 0, 0] for x in (1, 2, 4, 8, 16)]
+    assert [list(b) for b in layout.bases(ROW)] == [*lanes, [0, 0], [0, 0]]
+    assert [list(b) for b in layout.bases(COLUMN)] == columns
+    for warps in (4, 8):
+        test_registers_hold_what_instructions_reach(
+            gl.int8, ir.i8, shape, TensorMemoryScalesLayout(), warps, "32x32b"
+        )
+
+
+@gluon.jit
+def rows_kernel(out, layout: gl.constexpr):
+    memory = allocate_tensor_memory(gl.float32, [128, 64], TensorMemoryLayout([128, 64], 1))
+    memory.store(gl.zeros([128, 64], gl.float32, layout))
+    gl.store(out, gl.max(gl.max(memory.load(layout), 1), 0))
+
+
+def test_layouts_that_no_instruction_has() -> None:
+    """The error names the layouts of the block and of the memory, and what gives others."""
+    layout = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    with pytest.raises(NotImplementedError, match=r"memory\.store") as caught:
+        compiled(rows_kernel, "*fp32", {"layout": layout}, 100)
+    text = str(caught.value)
+    assert "#ttg.blocked<" in text and "#ttng.tensor_memory_encoding<" in text
+    assert "layouts that get_tmem_reg_layout gives are allowed" in text
+
+
 def kernel_of(case: str, commit: bool = False, arch: int = 100) -> Any:
     layouts, shapes, constants = pair_programs.arguments(case)
     a, b = (f"tensordesc<fp16[{m},{n}],{layout!r}>"

@@ -107,6 +107,8 @@ class GlobalMemory:
 class Buffers:
     """A buffer is its start and its size."""
 
+    atomics = ("i32", "i64", "f32", "f64")
+
     def resource(self, e: Emitter, start: Value, size: int) -> tuple[Value, int]:
         return start, size
 

@@ -3,6 +3,7 @@ use that memory before a product has ended. `test_async_dots` has attention and 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tritium.language as tl
 from tests.ir.test_reference_runs import floats
 from tests.ttgir.test_async_dots import kernel
 from tritium.ops.memory import EvaluationError
+from tritium.target import GPUTarget
 
 SIZE, LENGTH = 64, 192
 
@@ -90,13 +92,13 @@ FORMATS = {"e4m3": (ml_dtypes.float8_e4m3fn, 32), "e2m1": (np.uint8, 32), "nvfp4
 @tritium.jit
 def scaled(
     a_ptr, b_ptr, x_ptr, y_ptr, out_ptr, length, FORMAT: tl.constexpr, PACK: tl.constexpr,
-    RUN: tl.constexpr,
+    RUN: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Both operands have K, in bytes, along their rows."""
     i, j = tl.arange(0, 128), tl.arange(0, 64)
-    at, runs = tl.arange(0, 128 // PACK), tl.arange(0, 128 // RUN)
+    at, runs = tl.arange(0, K // PACK), tl.arange(0, K // RUN)
     acc = tl.zeros((128, 64), tl.float32)
-    for k in range(0, length, 128):
+    for k in range(0, length, K):
         a = tl.load(a_ptr + i[:, None] * (length // PACK) + k // PACK + at[None, :])
         b = tl.load(b_ptr + j[:, None] * (length // PACK) + k // PACK + at[None, :])
         x = tl.load(x_ptr + i[:, None] * (length // RUN) + k // RUN + runs[None, :])
@@ -116,8 +118,10 @@ def decoded(codes: Any) -> Any:
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("k", [128, 64, 32])
 @pytest.mark.parametrize("name", FORMATS)
-def test_scaled_products(name: str, stages: int, fresh_cache: Path) -> None:
+def test_scaled_products(name: str, k: int, stages: int, fresh_cache: Path) -> None:
+    """Of 32 elements along K at least, or 64 of 4 bits: fewer are multiplied as wider floats."""
     dtype, run_length = FORMATS[name]
     rng, size, pack = np.random.default_rng(3), 384, 1 if name == "e4m3" else 2
     if pack == 1:
@@ -133,14 +137,41 @@ def test_scaled_products(name: str, stages: int, fresh_cache: Path) -> None:
         factors = [x.astype(np.float64) for x in scales]
     kind, scale = ("*fp8e4nv" if pack == 1 else "*u8"), "*u8" if run_length == 32 else "*fp8e4nv"
     made = kernel(scaled, stages, arch=100, a_ptr=kind, b_ptr=kind, x_ptr=scale, y_ptr=scale,
-                  FORMAT="e4m3" if pack == 1 else "e2m1", PACK=pack, RUN=run_length)  # fmt: skip
-    assert any(op.name == "ttng.tc_gen5_mma_scaled" for op in made.module.walk())
+                  FORMAT="e4m3" if pack == 1 else "e2m1", PACK=pack, RUN=run_length,
+                  K=k)  # fmt: skip
+    names = {op.name for op in made.module.walk()}
+    assert ("ttng.tc_gen5_mma_scaled" in names) == (pack == 1 or k > 32)
     out = np.zeros((128, 64), np.float32)
     made(*stored, *scales, out, size)
     left, right = (
         v * np.repeat(f, run_length, 1) for v, f in zip(values, factors, strict=True)
     )
     np.testing.assert_allclose(out, left @ right.T, 1e-5, 1e-4)
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize("arch", [100, 103])
+@pytest.mark.parametrize("k", [32, 64, 128])
+def test_bytes_are_multiplied_as_the_floats_that_they_hold(
+    arch: int, k: int, fresh_cache: Path
+) -> None:
+    """As operands of a text of IR as well, which do not name the type."""
+    types = {"a_ptr": "*u8", "b_ptr": "*u8", "x_ptr": "*u8", "y_ptr": "*u8", "out_ptr": "*fp32",
+             "length": "i32"}  # fmt: skip
+    constants = {"FORMAT": "e4m3", "PACK": 1, "RUN": 32, "K": k}
+    target = GPUTarget("cuda", arch, 32)
+    made = tritium.compile(tritium.compiler.ASTSource(scaled, types, constants), target=target)
+    assert set(re.findall(r"kind::\w+", made.asm["ptx"])) == {"kind::mxf8f6f4"}
+    lines = made.asm["ttir"].splitlines()
+    casts = dict(re.findall(r"(%\w+) = arith.bitcast (%\w+) : tensor<\w+xi8>", made.asm["ttir"]))
+    assert len(casts) == 2
+    text = "\n".join(line for line in lines if "arith.bitcast" not in line)
+    for name, source in casts.items():
+        text = text.replace(f"{name} ", f"{source} ").replace(f"{name},", f"{source},")
+    file = fresh_cache / "scaled.ttir"
+    file.write_text(text.replace("f8E4M3FN", "i8"))
+    again = tritium.compile(file, target=target)
+    assert set(re.findall(r"kind::\w+", again.asm["ptx"])) == {"kind::mxf8f6f4"}
 
 
 def test_a_missing_wait_is_refused(fresh_cache: Path) -> None:

@@ -27,6 +27,7 @@ from xdsl.ir import SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, MaxSIOp, OrIOp, SubIOp
 from tritium.ops.base import Op
+from tritium.ops.ttgir.buffers import pointers_of
 from tritium.ops.ttir.numeric import PtrToIntOp
 from tritium.ops.ttir.sanitize import ReportOp
 from tritium.ops.ttir.shape import SplatOp
@@ -65,6 +66,8 @@ def _guard(
     op: Any, pointer: SSAValue, extents: Sequence[Extent], report: SSAValue, site: int
 ) -> None:
     at, size = Builder(op), accessed_bytes(pointer)
+    if "offsets" in op.operand_names():
+        pointer = pointers_of(at, pointer, op.offsets)
     addresses = at.value(PtrToIntOp, pointer)
 
     def like(scalar: SSAValue) -> SSAValue:

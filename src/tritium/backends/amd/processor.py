@@ -40,6 +40,11 @@ class Facts:
     cluster: int = 1
     registers: tuple[int, int] = (4 * 512 * 64, 512)
 
+    @property
+    def buffer_atomics(self) -> tuple[str, ...]:
+        """The element types of atomic operations on buffers."""
+        return ("i32", "i64", "f32", *(["f64"] if self.lanes == 64 else []))
+
 
 _RDNA3 = Facts(32, units=2, pairs=(), registers=(4 * 1536 * 32, 256))
 FACTS = {
@@ -93,6 +98,6 @@ def processor(arch: str) -> Processor:
         sum_widths=tuple((kind, 2) for kind in facts.pairs), banks=Banks(facts.banks),
         buffers=True, even_accesses=True, ahead_in_registers=True, transposes_in_threads=True,
         lane_copy_bytes=facts.copies, registers=facts.registers, bfloat_by_float=arch != "gfx1250",
-        buffer_atomics=("i32", "i64", "f32", *(["f64"] if facts.lanes == 64 else [])),
+        buffer_atomics=facts.buffer_atomics,
         least_k_bytes=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
     )  # fmt: skip

@@ -186,7 +186,8 @@ class Tcgen05Scaled(Tcgen05):
         kinds = {(ir.element_type(s.type), product.k // ir.shape_of(s.type)[-1]) for s in scales}
         if kinds != {(ir.i8, 32)} and not (packed and kinds == {(ir.f8e4m3fn, 16)}):
             return False
-        whole = part == ir.shape_of(product.results[0].type) and product.k % 128 == 0
+        step = 64 if packed else 32
+        whole = part == ir.shape_of(product.results[0].type) and product.k % step == 0
         return (
             whole and part[0] % 128 == 0 and part[1] % 16 == 0
             and ir.element_type(product.results[0].type) == ir.f32

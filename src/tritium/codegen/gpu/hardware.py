@@ -102,7 +102,13 @@ class GlobalMemory(Protocol):
 
 class Buffers(Protocol):
     """Accesses to global memory that check 32-bit offsets, unsigned, against the size of a buffer.
-    What lies beyond it reads as zero, and is not written. Elements are as in memory."""
+    What lies beyond it reads as zero, and is not written. Elements are as in memory.
+
+    Attributes:
+        atomics: the element types of `update`.
+    """
+
+    atomics: tuple[str, ...]
 
     def resource(self, e: Emitter, start: Value, size: int) -> Any:
         """A buffer of so many bytes, for the methods below."""

@@ -38,15 +38,18 @@ class _Places:
         """The bases at these places. Raises `KeyError` where the memory has none."""
         return [self.words.pop(n) if n in self.words else self.rows.pop(n) for n in names]
 
-    def rest(self, moved: int) -> tuple[list[list[int]], list[list[int]]]:
+    def rest(self, moved: int, copies: bool) -> tuple[list[list[int]], list[list[int]]]:
         """All that is left but the last `moved` bases, and these: columns, then the lower half of
-        every 32 rows, which of those that move is the first."""
+        every 32 rows, which of those that move is the first. `copies`: bases of none move where
+        there are not so many."""
         rows = [basis for basis in self.rows.values() if any(basis)]
         columns = [basis for basis in self.words.values() if any(basis)]
         taken = rows if moved else []
         split = len(columns) + len(taken) - moved
-        if split < 0:
+        if split < 0 and not copies:
             raise KeyError(moved)
+        if split < 0:
+            return [], taken + columns + [[0, 0]] * -split
         return columns[:split] + ([] if taken else rows), taken + columns[split:]
 
 
@@ -66,8 +69,9 @@ def register_bases(
     try:
         warps = places.take(["r32", "r64"])
         lanes, registers = (places.take(names) for names in ATOMS[variant])
-        halved = not any(lanes[4]) and isinstance(encoding, TensorMemoryEncoding)
-        rest, moved = places.rest(further + halved)
+        scales = not isinstance(encoding, TensorMemoryEncoding)
+        halved = not any(lanes[4]) and not scales
+        rest, moved = places.rest(further + halved, scales)
     except KeyError:
         raise ValueError(
             f"{variant} by {num_warps} warps for tensor memory of {list(shape)}"

@@ -125,16 +125,17 @@ class TensorMemoryEncoding(TensorEncoding):
 
 @irdl_attr_definition
 class TensorMemoryScalesEncoding(TensorEncoding):
-    """Scales of operands: four of a row in a column; rows 0, 32, 64, 96 side by side; a copy for
-    each warp."""
+    """Scales of operands: four of a row in a column (copies, where a row has fewer); rows 0, 32,
+    64, 96 side by side, two such columns at least; a copy for each warp."""
 
     name = "ttng.tensor_memory_scales_encoding"
     KEYS: ClassVar[tuple[str, ...]] = ("CGALayout",)
     DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": ()}
 
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
-        columns = [[0, 1 << i] for i in _bits(min(SCALES_OF_WORD, shape[1]))]
-        columns += [[32 << i, 0] for i in _bits(min(shape[0], ROWS) // 32)]
-        columns += [[ROWS << i, 0] for i in _bits(shape[0] // ROWS)]
-        columns += [[0, SCALES_OF_WORD << i] for i in _bits(shape[1] // SCALES_OF_WORD)]
-        return [*([1 << i, 0] for i in range(5)), [0, 0], [0, 0]], columns
+        rows, scales = shape
+        columns = [[0, x if x < scales else 0] for x in (1, 2)]
+        columns += [[32 if rows > 32 else 0, 0]]
+        columns += [[64 << i, 0] for i in _bits(rows // 64)]
+        columns += [[0, SCALES_OF_WORD << i] for i in _bits(scales // SCALES_OF_WORD)]
+        return [*([x if x < rows else 0, 0] for x in (1, 2, 4, 8, 16)), [0, 0], [0, 0]], columns

@@ -75,17 +75,21 @@ def _pointer(name: str, pointer: TensorLike) -> tuple[tensor, dtype]:
     return p, p.dtype.element_ty
 
 
-class _Access:
+class Access:
     """The checked arguments of one atomic operation."""
+
+    prefix = "atomic"
+    """The first part of the function's name."""
 
     def __init__(
         self, name: str, pointer: TensorLike, val: TensorLike, mask: Mask, sem: Word, scope: Word
     ):
-        p, element = _pointer(f"atomic_{name}", pointer)
+        function = f"{self.prefix}_{name}"
+        p, element = _pointer(function, pointer)
         if element in (float16, bfloat16) and name != "add":
-            raise ValueError(f"atomic_{name} does not support {element}")
+            raise ValueError(f"{function} does not support {element}")
         if element in _NARROW or element.is_bool() or element.is_fp8() or element.is_ptr():
-            raise ValueError(f"atomic_{name} does not support {element}")
+            raise ValueError(f"{function} does not support {element}")
         value = casts.as_element(val, element, p.type)
         m = None if mask is None else casts.to_tensor(mask)
         for part, what in ((value, "Value"), (m, "Mask")):
@@ -102,15 +106,67 @@ class _Access:
     ) -> tensor:
         """The operation, perhaps on the bits of another value of the same width."""
         value = self.value if value is None else value
-        mask = self.mask if mask is None else mask
-        pointer = self.pointer
-        if value.dtype != self.element:
-            assert isinstance(pointer.dtype, pointer_type)
-            as_value = pointer_type(value.dtype, pointer.dtype.address_space)
-            pointer = casts.cast(pointer, as_value)
+        return self.made(
+            self.to(self.pointer, value.dtype), value, self.mask if mask is None else mask, kind
+        )
+
+    def to(self, pointer: tensor, element: dtype) -> tensor:
+        """The pointer, as one to other elements."""
+        if element == self.element:
+            return pointer
+        assert isinstance(pointer.dtype, pointer_type)
+        return casts.cast(pointer, pointer_type(element, pointer.dtype.address_space))
+
+    def made(
+        self, pointer: tensor, value: tensor, mask: tensor | None, kind: AtomicKind
+    ) -> tensor:
+        """The op."""
         return build(
             ttir.AtomicRMWOp, pointer, value, mask, like=value, atomic_rmw_op=kind, **self.order
         )
+
+
+def _sum(access: Access) -> tensor:
+    return access.emit(AtomicKind.FADD if access.element.is_floating() else AtomicKind.ADD)
+
+
+def _bitwise(kind: AtomicKind, access: Access) -> tensor:
+    if not access.element.is_int():
+        raise ValueError(f"{access.prefix}_{access.name} does not support {access.element}")
+    return access.emit(kind)
+
+
+def _extremum(larger: bool, access: Access) -> tensor:
+    signed, unsigned = (
+        (AtomicKind.MAX, AtomicKind.UMAX) if larger else (AtomicKind.MIN, AtomicKind.UMIN)
+    )
+    if access.element.is_int():
+        return access.emit(signed if access.element.is_int_signed() else unsigned)
+    if access.element not in (float32, float64):
+        raise TypeError(f"{access.prefix}_{access.name} not supported for dtype {access.element}")
+    # Floats of one sign are ordered as their bits are: non-negative ones as signed integers, and
+    # negative ones (-0.0 too) the other way round as unsigned integers.
+    wide = access.element == float64
+    bits = casts.bitcast(access.value, int64 if wide else int32)
+    positive = arithmetic.compare("ge", bits, 0)
+    negative = arithmetic.invert(positive)
+    if access.mask is not None:
+        positive = arithmetic.and_(positive, access.mask)
+        negative = arithmetic.and_(negative, access.mask)
+    above = access.emit(signed, bits, positive)
+    unsigned_bits = casts.bitcast(bits, uint64 if wide else uint32)
+    opposite = AtomicKind.UMIN if larger else AtomicKind.UMAX
+    below = casts.bitcast(access.emit(opposite, unsigned_bits, negative), bits.dtype)
+    return casts.bitcast(arithmetic.where(positive, above, below), access.element)
+
+
+UPDATES: dict[str, Callable[[Access], tensor]] = {
+    "add": _sum, "xchg": lambda access: access.emit(AtomicKind.XCHG),
+    "and": partial(_bitwise, AtomicKind.AND), "or": partial(_bitwise, AtomicKind.OR),
+    "xor": partial(_bitwise, AtomicKind.XOR),
+    "max": partial(_extremum, True), "min": partial(_extremum, False),
+}  # fmt: skip
+"""Writes the ops of an access, by its name."""
 
 
 @tensor_member
@@ -129,75 +185,33 @@ def atomic_add(
 
     Raises `ValueError` for other dtypes and words.
     """
-    access = _Access("add", pointer, val, mask, sem, scope)
-    return access.emit(AtomicKind.FADD if access.element.is_floating() else AtomicKind.ADD)
+    return UPDATES["add"](Access("add", pointer, val, mask, sem, scope))
 
 
-def _operation(name: str, does: str, write: Callable[[_Access], tensor]) -> Callable[..., tensor]:
+def _operation(name: str, does: str) -> Callable[..., tensor]:
     """The function `atomic_NAME`, which takes what `atomic_add` does."""
 
     def operation(
         pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None,
         scope: Word = None,
     ) -> tensor:  # fmt: skip
-        return write(_Access(name, pointer, val, mask, sem, scope))
+        return UPDATES[name](Access(name, pointer, val, mask, sem, scope))
 
     operation.__name__ = operation.__qualname__ = f"atomic_{name}"
     operation.__doc__ = f"{does} See `atomic_add`."
     return tensor_member(builtin(operation))
 
 
-def _bitwise(kind: AtomicKind, access: _Access) -> tensor:
-    if not access.element.is_int():
-        raise ValueError(f"atomic_{access.name} does not support {access.element}")
-    return access.emit(kind)
-
-
-def _extremum(larger: bool, access: _Access) -> tensor:
-    signed, unsigned = (
-        (AtomicKind.MAX, AtomicKind.UMAX) if larger else (AtomicKind.MIN, AtomicKind.UMIN)
-    )
-    if access.element.is_int():
-        return access.emit(signed if access.element.is_int_signed() else unsigned)
-    if access.element not in (float32, float64):
-        raise TypeError(f"atomic_{access.name} not supported for dtype {access.element}")
-    # Floats of one sign are ordered as their bits are: non-negative ones as signed integers, and
-    # negative ones (-0.0 too) the other way round as unsigned integers.
-    wide = access.element == float64
-    bits = casts.bitcast(access.value, int64 if wide else int32)
-    positive = arithmetic.compare("ge", bits, 0)
-    negative = arithmetic.invert(positive)
-    if access.mask is not None:
-        positive = arithmetic.and_(positive, access.mask)
-        negative = arithmetic.and_(negative, access.mask)
-    above = access.emit(signed, bits, positive)
-    unsigned_bits = casts.bitcast(bits, uint64 if wide else uint32)
-    opposite = AtomicKind.UMIN if larger else AtomicKind.UMAX
-    below = casts.bitcast(access.emit(opposite, unsigned_bits, negative), bits.dtype)
-    return casts.bitcast(arithmetic.where(positive, above, below), access.element)
-
-
-atomic_and = _operation(
-    "and", "Bitwise and of integers in memory with `val`.", partial(_bitwise, AtomicKind.AND)
-)
-atomic_or = _operation(
-    "or", "Bitwise or of integers in memory with `val`.", partial(_bitwise, AtomicKind.OR)
-)
-atomic_xor = _operation(
-    "xor", "Bitwise exclusive or of integers in memory with `val`.",
-    partial(_bitwise, AtomicKind.XOR),
-)  # fmt: skip
-atomic_xchg = _operation(
-    "xchg", "Replace what is in memory by `val`.", lambda access: access.emit(AtomicKind.XCHG)
-)
+atomic_and = _operation("and", "Bitwise and of integers in memory with `val`.")
+atomic_or = _operation("or", "Bitwise or of integers in memory with `val`.")
+atomic_xor = _operation("xor", "Bitwise exclusive or of integers in memory with `val`.")
+atomic_xchg = _operation("xchg", "Replace what is in memory by `val`.")
 atomic_max = _operation(
-    "max", "The larger of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0.",
-    partial(_extremum, True),
-)  # fmt: skip
+    "max", "The larger of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0."
+)
 atomic_min = _operation(
-    "min", "The smaller of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0.",
-    partial(_extremum, False),
-)  # fmt: skip
+    "min", "The smaller of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0."
+)
 
 
 @tensor_member

@@ -4,6 +4,7 @@ used."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.effects import GLOBAL, SHARED, Queue, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import enum_attr, operand, optional
+from tritium.ops.fields import operand, optional
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import TOKEN, check_memory, check_own_block, check_same_tile
-from tritium.ops.ttir.atomic import AtomicKind, AtomicOp, combine, swapped
-from tritium.ops.ttir.memory import CachedOp
+from tritium.ops.ttir.atomic import AtomicCombination, AtomicOp, combine, swapped
+from tritium.ops.ttir.memory import AddPtrOp, CachedOp
+from tritium.ops.ttir.shape import SplatOp
 
 
 def _check(
@@ -46,6 +48,12 @@ def _check_other(
 def _addresses(ptr: Any, offsets: Any, size: int) -> np.ndarray:
     steps = np.asarray(offsets).astype(np.int64) * size
     return (np.asarray(ptr).astype(np.int64) + steps).astype(np.uint64)
+
+
+def pointers_of(at: Any, ptr: Any, offsets: Any) -> Any:
+    """The tile of pointers to what is accessed. `at`: makes the ops that compute it."""
+    tile = ir.with_element(offsets.type, ptr.type)
+    return at.value(AddPtrOp, at.value(SplatOp, ptr, result=tile), offsets)
 
 
 class BufferLoadOp(CachedOp):
@@ -152,12 +160,11 @@ class BufferLoadToLocalOp(CachedOp):
         state.own.issued.append(Copy(state.check_write(dest), values))
 
 
-class BufferAtomicRMWOp(AtomicOp):
+class BufferAtomicRMWOp(AtomicCombination):
     """Combine memory at `ptr + offsets` with `value` where the mask is true; the result is what
     memory held before (zero where the mask is false)."""
 
     name = "amdg.buffer_atomic_rmw"
-    updates = changes_memory = True
     placed_by = "offsets"
     syntax = (
         "$atomic_rmw_op, $sem, $scope, $value, $ptr ~ '[' $offsets ']' [, $mask] "
@@ -167,7 +174,6 @@ class BufferAtomicRMWOp(AtomicOp):
     offsets = operand()
     mask = optional()
     stride = optional()
-    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
     @classmethod
     def infer(
@@ -177,6 +183,11 @@ class BufferAtomicRMWOp(AtomicOp):
         if _check(cls.name, ptr, offsets, stride, mask, value) != value:
             raise OpError(f"{cls.name}: {describe(value)} through {describe(ptr)}")
         return value
+
+    def by_pointers(self, at: Any, operands: Sequence[Any]) -> list[Any]:
+        ptr, value, offsets, *rest = operands
+        mask = [v for v in rest if ir.element_type(v.type) == ir.i1]
+        return [pointers_of(at, ptr, offsets), value, *mask]
 
     def evaluate(
         self, context: Context, ptr: Any, value: Any, offsets: Any, mask: Any, stride: Any

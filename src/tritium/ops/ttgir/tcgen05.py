@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, prod
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -406,8 +406,9 @@ def sums_columns(product: TileProduct) -> int:
     found = max(rows // 128, 1) * columns
     if product.has_scales:
         values: Any = product
-        scales = [v for v in (values.a_scale, values.b_scale) if v is not None]
-        found += sum(max(prod(ir.shape_of(v.type)) // 128, 4) for v in scales)
+        scales = [v.type for v in (values.a_scale, values.b_scale) if v is not None]
+        found += sum(TensorMemoryScalesEncoding.make().columns_of(ir.shape_of(t), 8)
+                     for t in scales)  # fmt: skip
     return found
 
 

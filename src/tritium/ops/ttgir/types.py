@@ -254,20 +254,32 @@ def leaves_block(
         return False
     if axis is not None and any(basis[axis] for basis in kept):
         return True
-    rank = len((*parts, *kept)[0])
-    inverse = linear(memory.encoding, memory.allocation_shape()[-rank:]).inverse()
+    inside, owners = _owners(tile, memory, axis)
+    if any(inside):
+        return True
+    rank = len(places.out_dims)
+    for bit, (part, own) in enumerate(zip_longest(parts, kept, fillvalue=[0] * rank)):
+        found = owners[bit] if bit < len(owners) else 0
+        if found != (1 << bit if any(own) else 0) or (writes and any(part) and not any(own)):
+            return True
+    return False
+
+
+def _owners(
+    tile: ir.Type, memory: MemDescType, axis: int | None = None
+) -> tuple[list[int], list[int]]:
+    """The blocks whose memory has the elements of a tile, of those with copies the first: what each
+    register, lane and warp bit of the tile's layout adds to the number of the first element's, and
+    each bit of a block's number. `axis`: places along it do not count."""
+    places = linear(ir.encoding_of(tile), ir.shape_of(tile))
+    inverse = linear(memory.encoding, memory.allocation_shape()[-len(places.out_dims) :]).inverse()
 
     def owner(basis: Sequence[int]) -> int:
-        """The block that has the element at a place, of those with copies the first."""
         place = {f"dim{i}": 0 if i == axis else x for i, x in enumerate(basis)}
         return int(inverse.apply(place).get(BLOCK, 0))
 
-    if any(owner(basis) for name in (REGISTER, LANE, WARP) for basis in places.bases(name)):
-        return True
-    for bit, (part, own) in enumerate(zip_longest(parts, kept, fillvalue=[0] * rank)):
-        if owner(part) != (1 << bit if any(own) else 0) or (writes and any(part) and not any(own)):
-            return True
-    return False
+    inside = [owner(basis) for name in (REGISTER, LANE, WARP) for basis in places.bases(name)]
+    return inside, [owner(basis) for basis in blocks_of_tile(tile)]
 
 
 def check_own_block(name: str, tile: ir.Type, memory: MemDescType, *, writes: bool) -> None:
@@ -281,41 +293,35 @@ def check_own_block(name: str, tile: ir.Type, memory: MemDescType, *, writes: bo
 
 def route_of_stores(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks: one that has elements of a tile for the memory of the other. Of blocks with
-    copies the first has them."""
+    copies of elements the first has them; all blocks with copies of memory get them."""
     if blocks == 1:
         return [(0, 0)]
-    parts, kept = blocks_of_tile(tile), blocks_of_memory(memory)
-    return [
-        (source, target) for target in range(blocks) for source in range(blocks)
-        if all(any(b) for i, b in enumerate(parts) if source >> i & 1)
-        and _meet(parts, source, kept, target)
-    ]  # fmt: skip
+    places = linear(ir.encoding_of(tile), ir.shape_of(tile))
+    free, copies = places.free_variables().get(BLOCK, 0), copies_of(memory)
+    found = {pair for pair in _reached(tile, memory, blocks) if not pair[0] & free}
+    return [(source, target) for target in range(blocks) for source in range(blocks)
+            if (source, target & ~copies) in found]  # fmt: skip
 
 
 def route_of_loads(tile: ir.Type, memory: MemDescType, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks: one that needs elements of a tile, and the one whose memory it reads; of
     those with copies the one with its own bits in what tells them apart."""
-    parts, kept, copies = blocks_of_tile(tile), blocks_of_memory(memory), copies_of(memory)
-    return [
-        (reader, owner) for reader in range(blocks) for owner in range(blocks)
-        if not (reader ^ owner) & copies and _meet(parts, reader, kept, owner)
-    ]  # fmt: skip
+    copies = copies_of(memory)
+    return sorted({(r, owner | r & copies) for r, owner in _reached(tile, memory, blocks)})
 
 
-def _meet(
-    bases: Sequence[Sequence[int]], one: int, others: Sequence[Sequence[int]], other: int
-) -> bool:
-    """True if the parts of two blocks, by the coordinates that the bits of their numbers add, have
-    an element in common: they agree in the coordinates' bits that tell blocks apart in both."""
-    for axis in range(len(bases[0])):
-        columns, others_columns = ([b[axis] for b in all] for all in (bases, others))
-        starts = [
-            sum(column for i, column in enumerate(found) if block >> i & 1)
-            for found, block in ((columns, one), (others_columns, other))
-        ]
-        if (starts[0] ^ starts[1]) & sum(columns) & sum(others_columns):
-            return False
-    return True
+def _reached(tile: ir.Type, memory: MemDescType, blocks: int) -> set[tuple[int, int]]:
+    """Pairs of blocks: one that has elements of a tile, and the one whose memory has them, of those
+    with copies the first."""
+    inside, owners = _owners(tile, memory)
+    spread = {0}
+    for step in inside:
+        spread |= {block ^ step for block in spread}
+    firsts = [0]
+    for owner in owners:
+        firsts += [first ^ owner for first in firsts]
+    parts = (firsts[block & len(firsts) - 1] for block in range(blocks))
+    return {(block, first ^ other) for block, first in enumerate(parts) for other in spread}
 
 
 def told(route: Sequence[tuple[int, int]], barrier: Any) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from time import monotonic_ns
 from typing import Any, ClassVar
@@ -80,13 +80,36 @@ class AtomicOp(Op):
         return not ir.shape_of(self.ptr.type)
 
 
-class AtomicUpdate(AtomicOp):
-    """Base of the ops that combine memory with `val` where the mask is true."""
+class AtomicCombination(AtomicOp):
+    """Base of the ops that combine memory with a tile."""
 
     updates = changes_memory = True
+    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
+
+    @property
+    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "atomic sum" if self.atomic_rmw_op is AtomicKind.FADD else ""
+
+    def by_pointers(self, at: Any, operands: Sequence[Any]) -> list[Any]:
+        """The operands of `tt.atomic_rmw` (pointers, value, and the mask if there is one) for those
+        of this op. `at`: makes the ops that compute them, by its `value`."""
+        return [*operands]
+
+    def as_update(self, at: Any) -> AtomicUpdate:
+        """The op as one that takes pointers; a new one, before it, where it is none."""
+        if isinstance(self, AtomicUpdate):
+            return self
+        return at.make(
+            AtomicRMWOp, *self.by_pointers(at, self.operands), atomic_rmw_op=self.atomic_rmw_op,
+            sem=self.sem, scope=self.scope,
+        )  # fmt: skip
+
+
+class AtomicUpdate(AtomicCombination):
+    """Base of the ops that combine memory with `val` where the mask is true."""
+
     val = operand()
     mask = optional()
-    atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
 
     def exchange(self, ptr: SSAValue, expected: SSAValue, new: SSAValue) -> AtomicOp:
         """A compare-and-swap with the order of this op."""
@@ -100,11 +123,6 @@ class AtomicRMWOp(AtomicUpdate):
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
-
-    @property
-    def exact(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "atomic sum" if self.atomic_rmw_op is AtomicKind.FADD else ""
-
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
 
     @classmethod

@@ -81,16 +81,31 @@ class ScaledDot(Pass):
         known = processor.matrix_units if processor else ()
         units = [u.tuned(self.rows, 1) if self.rows else u for u in known if u.scaled]
         through_float = processor is not None and processor.bfloat_by_float
+        products = [op for op in module.walk() if isinstance(op, TileProduct) and op.has_scales]
+        changed = [op for op in products if _name_floats(op)]
         found = [
-            op for op in module.walk() if isinstance(op, TileProduct) and op.has_scales
-            and not any(
+            op for op in products
+            if not any(
                 u.takes(op, self.num_warps if u.from_shared else 1, ir.shape_of(op.c.type))
                 for u in units
             )
         ]  # fmt: skip
         for op in found:
             _Rewrite(op, self.tensor_cores, through_float).run()
-        return bool(found)
+        return bool(found or changed)
+
+
+def _name_floats(op: TileProduct) -> bool:
+    """Give operands that are bytes the type of the 8-bit floats that they hold; True if any is."""
+    product: Any = op
+    changed = False
+    for index, form in enumerate((product.a_elem_type, product.b_elem_type)):
+        tile, held = op.operands[index], _BYTES.get(form)
+        if held is not None and ir.is_integer(tile.type):
+            type = ir.tensor_of(ir.shape_of(tile.type), held)
+            op.operands[index] = Builder(op).value(numeric.BitcastOp, tile, result=type)
+            changed = True
+    return changed
 
 
 class _Rewrite(Builder):
@@ -161,14 +176,10 @@ class _Rewrite(Builder):
         if format is ScaleFormat.E2M1:
             return self.unpacked(tile, packed)
         if ir.is_integer(tile.type):
-            held = _BYTES.get(format)
-            if held is None:
-                built = ", ".join(f.name.lower() for f in (*_BYTES, ScaleFormat.E2M1))
-                raise unsupported_at(self.op.location, (
-                    f"tt.dot_scaled of {format.name.lower()} operands; bytes can be {built}"
-                ))
-            type = ir.tensor_of(ir.shape_of(tile.type), held)
-            tile = self.value(numeric.BitcastOp, tile, result=type)
+            built = ", ".join(f.name.lower() for f in (*_BYTES, ScaleFormat.E2M1))
+            raise unsupported_at(self.op.location, (
+                f"tt.dot_scaled of {format.name.lower()} operands; bytes can be {built}"
+            ))
         return self.converted(tile, self.type)
 
     def unpacked(self, tile: SSAValue, packed: int) -> SSAValue:

@@ -211,10 +211,16 @@ class _Compiled(Replacement):
         return self.known[value]
 
     def atomic_sum(self) -> SSAValue:
-        if self.op.results[0].uses:
-            return self.own.embed(find_and_add(self.op))
-        add_payloads(self.op)
-        return self.own.constant(0.0, self.own.embed(self.inputs[1]))  # for the unused result
+        op: Any = self.op
+        update = op.as_update(self.at)
+        if op.results[0].uses:
+            found = self.own.embed(find_and_add(update))
+        else:
+            add_payloads(update)
+            found = self.own.constant(0.0, self.own.embed(self.inputs[1]))  # for the unused result
+        if update is not op:
+            erase(update)
+        return found
 
     def unembedded(self, own: Payloads, payload: SSAValue) -> SSAValue:
         """The float of the result's payload, which is known."""

@@ -35,7 +35,7 @@ class _Interpreted(Replacement):
         return Evaluated(ir.tensor_of(tuple(kept), ir.element_type(value.type)), total)
 
     def atomic_sum(self) -> Any:
-        pointer, value, *mask = self.inputs
+        pointer, value, *mask = self.op.by_pointers(self.at, self.inputs)
         own: Any = self.own
         element = ir.element_type(value.type)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tritium.backends.amd.processor import facts_of
 from tritium.codegen.gpu.emitter import Emitter, bits_of, word_type
 from tritium.codegen.gpu.hardware import Caching, Order
 from tritium.codegen.llvm.writer import Value, const
@@ -28,6 +29,7 @@ class BufferAccess:
     """Buffer instructions of a processor. `copies`: whether there was a copy to LDS."""
 
     def __init__(self, arch: str):
+        self.atomics = facts_of(arch).buffer_atomics
         self._format = _by_prefix(_FORMATS, arch, 0)
         streaming, uncached = _by_prefix(_STREAMING, arch, 2), _by_prefix(_UNCACHED, arch, 0)
         self._policies = {CacheModifier.CG: streaming, CacheModifier.CS: streaming,

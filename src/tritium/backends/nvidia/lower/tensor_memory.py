@@ -159,7 +159,9 @@ class _Access:
     """
 
     def __init__(self, c: Context, op: Any, type: Any, memory: Memory):
-        self.failure = c.unsupported(op, f"with the layout {type.encoding}")
+        self.failure = c.unsupported(
+            op, f"of {type} in {memory.type}: layouts that get_tmem_reg_layout gives are allowed"
+        )
         self.size, self.tile = 8 * memory_bytes(type), layout_of(type)
         self.layout = linear(memory.type.encoding, memory.type.allocation_shape()[-2:])
         self.where, self.free = _inverse(self.layout), list[int]()

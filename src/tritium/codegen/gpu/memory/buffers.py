@@ -182,11 +182,31 @@ def copy(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
 @lowers(GPU, ttgir.BufferAtomicRMWOp, scratch=scratch_bytes)
 def update(c: Context, op: ttgir.BufferAtomicRMWOp) -> None:
     buffers, values, masks = _hardware(c, op), c.tile(op.value), _tile(c, op.mask)
+    if str(ir.element_type(op.value.type)) not in buffers.atomics:
+        _update_by_pointers(c, op, values, masks)
+        return
 
     def change(resource: Any, place: Value, register: int) -> Value:
         return buffers.update(c, op.atomic_rmw_op, resource, place, values[register])
 
     _each(c, op, masks, change)
+
+
+def _update_by_pointers(
+    c: Context, op: ttgir.BufferAtomicRMWOp, values: Sequence[Value], masks: Sequence[Value] | None
+) -> None:
+    """Update elements of a type for which there are no instructions with buffers."""
+    layout, offsets, start = layout_of(op.offsets.type), c.tile(op.offsets), c.scalar(op.ptr)
+    owner, order = c.owner(layout, of_program=True), Order(op.sem, op.scope)
+    element, found = memory_type(op.value.type), dict[int, Value]()
+    for register in distinct_registers(layout):
+        offset = c.f.cast("sext", offsets[register], "i64")
+        pointer = c.f.emit(start.type, f"getelementptr {element}, {start}, {offset}")
+        condition = _both(c, owner, masks, register)
+        found[register] = c.hardware.atomics.update(
+            c, op.atomic_rmw_op, order, pointer, values[register], condition
+        )
+    handed_on(c, op, layout, found, owner)
 
 
 @lowers(GPU, ttgir.BufferAtomicCASOp, scratch=scratch_bytes)

@@ -296,7 +296,12 @@ def subslice(c: Context, op: Any) -> None:
     if any(first):
         shape = source.allocation_shape()[-len(first) :]
         places = linear(source.encoding, shape).inverse()
-        origin ^= int(places.apply({f"dim{i}": start for i, start in enumerate(first)})[OFFSET])
+        place = places.apply({f"dim{i}": start for i, start in enumerate(first)})
+        if place.get(BLOCK, 0):
+            raise c.unsupported(op, f"at {list(first)} of {source}: another block of the cluster "
+                                    "has what begins there; slices begin in the first block's "
+                                    "part")  # fmt: skip
+        origin ^= int(place[OFFSET])
     offset = sum(op.offsets[axis] * _stride(source, axis) for axis in range(buffers))
     c.set(op.results[0], Memory(c.byte_offset(memory.address, c.i32(offset)), type, origin))
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tritium.language import core as tl
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.atomics import UPDATES, Access
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.memory import cache_options, check_pointer
 from tritium.language.decorators import builtin
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import int1, int32
 from tritium.ops import ttgir
+from tritium.ops.ttir import AtomicKind
 
 
 def checked_buffer(
@@ -64,15 +65,33 @@ def buffer_store(
     emit(ttgir.BufferStoreOp, value, pointer, at, chosen, **cache_options(cache, None))
 
 
-def _atomic(kind: str) -> Callable[..., Any]:
-    update = getattr(tl, f"atomic_{kind}")
+class _BufferAccess(Access):
+    """The checked arguments of an atomic operation."""
 
+    prefix = "buffer_atomic"
+
+    def __init__(
+        self, name: str, ptr: tensor, offsets: tensor, value: Any, mask: Any, sem: Any, scope: Any
+    ):
+        super().__init__(name, ptr + offsets, value, mask, sem, scope)
+        self.start, self.offsets = ptr, offsets
+
+    def made(
+        self, pointer: tensor, value: tensor, mask: tensor | None, kind: AtomicKind
+    ) -> tensor:
+        return build(
+            ttgir.BufferAtomicRMWOp, self.to(self.start, value.dtype), value, self.offsets, mask,
+            like=value, atomic_rmw_op=kind, **self.order,
+        )  # fmt: skip
+
+
+def _atomic(kind: str) -> Callable[..., Any]:
     def function(
         ptr: Any, offsets: Any, value: Any, mask: Any = None, sem: Any = None, scope: Any = None
     ) -> tensor:
         mask = None if mask is None else casts.cast(casts.to_tensor(mask), int1)
         pointer, at, chosen = checked_buffer(function.__name__, ptr, offsets, mask)
-        return update(pointer + at, value, mask=chosen, sem=sem, scope=scope)
+        return UPDATES[kind](_BufferAccess(kind, pointer, at, value, chosen, sem, scope))
 
     function.__name__ = f"buffer_atomic_{kind}"
     function.__doc__ = f"The atomic `{kind}` of a block to `ptr + offsets`; see `atomic_{kind}`."
