@@ -451,3 +451,16 @@ def loops_in_control(x, n, B: tl.constexpr):
 def test_loops_in_branches_and_loops(arch: str) -> None:
     kernel = compiled(loops_in_control, "*i32 i32", arch, constants={"B": 256})
     assert kernel.metadata.scratch_bytes == 0 and "s_cbranch" in code(kernel)
+
+
+POINTER_ACCESS = "%1 = load i32, ptr addrspace(1) %0, align 4\n"
+BUFFER_ACCESS = "%1 = call i32 @llvm.amdgcn.raw.ptr.buffer.load.i32(ptr addrspace(8) %0)\n"
+
+
+@pytest.mark.parametrize(("arch", "accesses", "shares"), [
+    ("gfx1200", POINTER_ACCESS * 3, True), ("gfx1200", POINTER_ACCESS + 2 * BUFFER_ACCESS, False),
+    ("gfx942", POINTER_ACCESS * 3, False),
+])  # fmt: skip
+def test_passes_that_share_addresses(arch: str, accesses: str, shares: bool) -> None:
+    """They compare all addresses of a block, for nothing where buffers are used."""
+    assert amdgcn._shares_addresses(accesses, amdgcn.How(arch)) is shares

@@ -22,7 +22,7 @@ from tests.amd.kernels import add
 from tritium.backends.active import driver as active
 from tritium.backends.amd import compiler, launcher, libhip, native_launch, output
 from tritium.backends.amd.driver import HIPDriver
-from tritium.backends.amd.lower.host import Records
+from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
 from tritium.sanitize.launch import SanitizerError
@@ -386,7 +386,7 @@ def test_more_than_there_is_room_for(hip: FakeHip, capfd: pytest.CaptureFixture[
 
 def test_the_code_that_writes_records() -> None:
     """On the CPU: two lines of a kernel, and one for which there is no room."""
-    module, host = Module(), Records()
+    module, host = Module(), Records("llvm.amdgcn.endpgm")
     f = Function(module, "write", [("i32", "x", ""), ("double", "y", "")], "void", linkage="")
     e: Any = SimpleNamespace(f=f)
     for form, value in (("x %u %%\n", f.arguments[0]), ("y %f\n", f.arguments[1])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,40 @@ def test_products_of_numbers_times_scales() -> None:
     np.testing.assert_array_equal(c, (a.astype(float) * left) @ (columns * right).T)
 
 
+def repacked(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes with two numbers along the rows, and along the columns."""
+    return codes[::2] | codes[1::2] << 4, codes[:, ::2] | codes[:, 1::2] << 4
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers_packed_along_the_other_axis(turned: bool, evaluated: bool, tmp_path: Path) -> None:
+    """`amdg.local_load_packed_transposed`, of the left operand, and (edited) of the right one."""
+    text = (FILES / "amd_repacked.ttgir").read_text()
+    codes = np.random.default_rng(6).integers(0, 16, (64, 64)).astype(np.uint8)
+    source, wanted = repacked(codes)
+    if turned:
+        head, start, body = text.partition("  tt.func")
+        body = re.sub(r"(?<![i\d])(32|64)(?!\d)", lambda m: str(96 - int(m[0])), body)
+        text = head + start + body.replace("opIdx = 0", "opIdx = 1")
+        source, wanted = (np.ascontiguousarray(x.T) for x in (source, wanted))
+    out = np.zeros_like(wanted)
+    run(text, tmp_path, [np.ascontiguousarray(source), out], evaluated, "gfx950")
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("-> tensor<64x32xi8, #ttg.dot_op", "-> tensor<64x64xi8, #ttg.dot_op",
+     "from 32x64 to .*64x64.*; 64x32 or 16x128: twice as many along the axis of the packing"),
+    ("-> tensor<64x32xi8, #ttg.dot_op", "-> tensor<64x32xi16, #ttg.dot_op",
+     r"bytes \(i8\) are required"),
+])  # fmt: skip
+def test_numbers_packed_otherwise(old: str, new: str, said: str) -> None:
+    text = (FILES / "amd_repacked.ttgir").read_text().replace(old, new, 1)
+    with pytest.raises(ParseError, match=said):
+        parse_module(text)
+
+
 def test_copies_of_blocks_of_tensors() -> None:
     assert "llvm.amdgcn.tensor.load.to.lds" in compiled(
         FILES / "amd_tensors.ttgir", "gfx1250"
@@ -91,12 +126,14 @@ module attributes {{"ttg.num-warps" = 1 : i32, "ttg.threads-per-warp" = 64 : i32
 """
 
 
-def run(text: str, folder: Path, arrays: list[np.ndarray], evaluated: bool) -> None:
+def run(
+    text: str, folder: Path, arrays: list[np.ndarray], evaluated: bool, arch: str = "gfx942"
+) -> None:
     """Evaluate a program, or execute what it is compiled to."""
     if not evaluated:
         path = folder / "program.ttgir"
         path.write_text(text)
-        execute(compiled(path, "gfx942"), (1,), arrays)
+        execute(compiled(path, arch), (1,), arrays)
         return
     memory = Memory([(a.ctypes.data, a.nbytes) for a in arrays])
     function: Any = next(op for op in parse_module(text).ops if op.name == "tt.func")

@@ -122,7 +122,7 @@ def lone_kernel(out, rows: gl.constexpr, PLAIN: gl.constexpr):
 
 @pytest.mark.parametrize(("kernel", "message"), [
     (shape_kernel, r"shared_to_global: .*; memory of its shape is required"),
-    (narrow_kernel, r"copies of 2 bytes a lane; they are 1, 4, 8, 16"),
+    (narrow_kernel, r"copies of 2 bytes a thread; they are 1, 4, 8, 16"),
     (lone_kernel, r"cluster.arrive with num_ctas=1; 2 or more are required"),
 ])  # fmt: skip
 def test_errors(kernel: Any, message: str) -> None:

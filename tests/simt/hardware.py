@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.simt import mma
 from tests.simt.machine import CLUSTERS, SHARED_BYTES, target_machine
+from tritium.codegen.gpu import hardware
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
@@ -201,7 +202,7 @@ class SharedMemory:
         raise Unsupported(CLUSTERS)
 
 
-class AsyncCopies:
+class AsyncCopies(hardware.AsyncCopies):
     """Copies that are done when their thread waits for them."""
 
     least_bytes = 4

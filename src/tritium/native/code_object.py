@@ -9,8 +9,11 @@ symbols of others is refused, as is one that needs a table of addresses.
 from __future__ import annotations
 
 import struct
+import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -123,6 +126,20 @@ def link(code: bytes) -> bytes:
     dynamic["dynsym"].data[:] = own.data
     _fill_dynamic(dynamic)
     return _write(parsed, groups, notes, dynamic["dynamic"], sections, end)
+
+
+def link_with(program: str, code: bytes) -> bytes:
+    """The code object that LLVM's linker, a program, makes of an object. Raises `RuntimeError`."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "kernel.o"), Path(folder, "kernel.hsaco")
+        source.write_bytes(code)
+        command = [program, "-flavor", "gnu", "-shared", str(source), "-o", str(target)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", "")
+            raise RuntimeError(f"TRITON_HIP_LLD_PATH: {error}\n{said}") from error
+        return target.read_bytes()
 
 
 def _parse(code: bytes) -> _Object:
@@ -316,3 +333,20 @@ def _segments(
     found.append((_STACK, 6, 0, 0, 0, 0, 0, 0))
     size = _SEGMENT.size * (len(found) + 1)
     return [(_PHDR, 4, _HEADER.size, _HEADER.size, _HEADER.size, size, size, 8), *found]
+
+
+_COUNTS = {"n_regs": ".vgpr_count", "n_spills": ".vgpr_spill_count",
+           "scratch_bytes": ".private_segment_fixed_size"}  # fmt: skip
+
+
+def resources(code: bytes) -> dict[str, int]:
+    """Registers of a thread, those spilled, and bytes of scratch memory, from the notes of an
+    object, a map in MessagePack."""
+    return {name: _number_behind(code, key) for name, key in _COUNTS.items()}
+
+
+def _number_behind(notes: bytes, key: str) -> int:
+    place = notes.rindex(bytes([0xA0 | len(key)]) + key.encode()) + 1 + len(key)
+    first = notes[place]
+    size = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(first, 0)
+    return int.from_bytes(notes[place + 1 : place + 1 + size], "big") if size else first

@@ -20,11 +20,13 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import AttrParser, Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.utils import exceptions as xdsl_errors
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from tritium.errors import TritonError
+from tritium.ir.lexer import IRLexer
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
 from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.declared import DeclaredOp
@@ -138,6 +140,7 @@ class IRParser(Parser):
 
     def __init__(self, text: str, filename: str, definitions: dict[str, tuple[str, int]]):
         super().__init__(default_context(), text, filename)
+        self._parser_state = ParserState(IRLexer(Input(text, filename)))
         self._definitions = definitions
         self._aliases: dict[str, LocationAttr] = {}
         self._resolving: list[str] = []

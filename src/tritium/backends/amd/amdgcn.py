@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Sequence
+import re
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium.codegen.llvm.bitcode import flags_set, link_files, make_internal, optimize, simplify
+from tritium.codegen.llvm.bitcode import flags_set, link_all, optimize, simplify
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -111,44 +112,23 @@ def _optimized(text: str, how: How) -> Generator[Any]:
     short = how.optimize and PLAIN in text and not (how.libraries or how.whole)
     with lock, flags_set(how.flags), llvm.create_context() as context, \
             parse(text, context) as module:  # fmt: skip
-        _link(module, how.libraries, context)
+        link_all(module, how.libraries, context)
         if short:
             simplify(module, how.machine())
         else:
             optimize(module, how.machine(), 1 if how.optimize else 0, packing=False)
-        # A tenth of LLVM's time: the offsets of buffers have been shared already. Other
-        # processors' kernels, of more pointers, would have a tenth more instructions.
-        sharing = int(not how.arch.startswith("gfx9"))
-        llvm.set_option("", f"-amdgpu-scalar-ir-passes={sharing}")
+        llvm.set_option("", f"-amdgpu-scalar-ir-passes={int(_shares_addresses(text, how))}")
         yield module
 
 
-def _link(module: Any, libraries: Sequence[str], context: Any) -> None:
-    own = {f.name for f in module.functions if not f.is_declaration}
-    link_files(module, libraries, context)
-    make_internal(module, own)
-    missing = sorted(
-        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
-    )
-    if missing:
-        raise RuntimeError(
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} in none of the libraries "
-            f"({', '.join(libraries) or 'there are none'}); extern_libs names them"
-        )
+_ACCESS = re.compile(r"addrspace\(1\) %[\w.]+, align")
+"""Loads and stores through pointers to global memory."""
 
 
-_COUNTS = {"n_regs": ".vgpr_count", "n_spills": ".vgpr_spill_count",
-           "scratch_bytes": ".private_segment_fixed_size"}  # fmt: skip
-
-
-def report(code: bytes) -> dict[str, int]:
-    """Registers of a thread, those spilled, and bytes of scratch memory, from the notes of an
-    object, a map in MessagePack."""
-    return {name: _number_behind(code, key) for name, key in _COUNTS.items()}
-
-
-def _number_behind(notes: bytes, key: str) -> int:
-    place = notes.rindex(bytes([0xA0 | len(key)]) + key.encode()) + 1 + len(key)
-    first = notes[place]
-    size = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(first, 0)
-    return int.from_bytes(notes[place + 1 : place + 1 + size], "big") if size else first
+def _shares_addresses(text: str, how: How) -> bool:
+    """Whether LLVM shares parts of addresses: up to a quarter of its time, as it compares all of a
+    block with each other. The offsets of buffers have been shared already; kernels that use
+    pointers in most places would have a tenth more instructions, but on gfx9."""
+    if how.arch.startswith("gfx9"):
+        return False
+    return len(_ACCESS.findall(text)) > text.count("raw.ptr.buffer.")

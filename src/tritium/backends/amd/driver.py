@@ -7,7 +7,8 @@ device and the default stream.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tritium.backends.amd import events
@@ -22,6 +23,7 @@ from tritium.backends.amd.libhip import (
 from tritium.backends.amd.libhip import properties as properties_of
 from tritium.backends.amd.output import connect
 from tritium.backends.base import DriverBase, c_type
+from tritium.backends.timing import benchmark
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
@@ -122,15 +124,7 @@ class HIPDriver(DriverBase):
         return events.Interface(self.get_current_stream) if torch is None else torch.cuda
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        return self._benchmark
-
-    def _benchmark(
-        self, kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
-    ) -> list[float]:
-        """Quantiles of a call's time on the device in milliseconds, the caches cold (see
-        `Benchmarker`). Keywords: `warmup` and `rep`, in milliseconds."""
-        cache, device = self.get_empty_cache_for_benchmark(), self.get_device_interface()
-        return events.benchmark(device, cache.zero_, kernel_call, quantiles, **kwargs)
+        return partial(benchmark, self)
 
     def get_empty_cache_for_benchmark(self) -> events.Cache:
         """A buffer larger than the caches."""

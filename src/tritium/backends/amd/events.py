@@ -1,12 +1,9 @@
-"""Time on an AMD GPU: events, and quantiles of what calls take; as `torch.cuda` has it."""
+"""Time on an AMD GPU: events, as `torch.cuda` has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import byref, c_float
-from typing import Any
-
-import numpy as np
 
 from tritium.backends.amd.libhip import check, library
 
@@ -75,28 +72,3 @@ class Cache:
 
     def __del__(self) -> None:
         self._hip.hipFree(self._address)
-
-
-def benchmark(
-    interface: Any, cold: Callable[[], None], kernel_call: Callable[[], Any],
-    quantiles: Sequence[float], warmup: float = 25, rep: float = 100, **others: Any,
-) -> list[float]:  # fmt: skip
-    """Quantiles of a call's time in milliseconds, after `cold`. `warmup`, `rep`: milliseconds of
-    calls that do not count, and that do."""
-
-    def timed(count: int) -> list[float]:
-        spans = [(interface.Event(enable_timing=True), interface.Event(enable_timing=True))
-                 for _ in range(count)]  # fmt: skip
-        for start, end in spans:
-            cold()
-            start.record()
-            kernel_call()
-            end.record()
-        interface.synchronize()
-        return [start.elapsed_time(end) for start, end in spans]
-
-    kernel_call()
-    estimate = max(sum(timed(5)) / 5, 1e-3)
-    timed(max(1, int(warmup / estimate)))
-    times = timed(max(1, int(rep / estimate)))
-    return np.quantile(times, list(quantiles)).tolist()

@@ -6,17 +6,14 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
-from math import prod
 from typing import Any
 
 from tritium.backends.amd import checked
 from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
 from tritium.backends.amd.output import report
-from tritium.launch.allocation import allocate
+from tritium.backends.gpu_launcher import GPULauncher
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, leaves, not_on_device, packer, parameters, rank_of
-from tritium.sanitize.checked import Checked
+from tritium.launch.packing import Pack, not_on_device, packer, rank_of
 
 
 def address_of(arg: Any, position: int) -> int:
@@ -69,22 +66,17 @@ def current_stream_function() -> tuple[Callable[[int], int] | None, int]:
     return torch._C._cuda_getCurrentRawStream, torch.cuda.current_device()
 
 
-class HIPLauncher:
-    """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
+class HIPLauncher(GPULauncher):
+    """Launches one compiled kernel on an AMD GPU."""
 
     def __init__(self, src: Any, metadata: Any, function: int):
-        self._name, self._metadata, self._function = metadata.name, metadata, function
         if metadata.num_ctas > 1:
             raise NotImplementedError(
                 f"kernel '{metadata.name}': num_ctas is {metadata.num_ctas}; clusters of "
                 "workgroups cannot be launched yet, only compiled for"
             )
-        self._params, self._types = parameters(src, metadata)
-        self._threads = metadata.warp_size * metadata.num_warps
-        data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
-        self._checked = Checked(checked, data, self._params, metadata.name) if data else None
-        if self._checked is not None:
-            self._params = [*self._params, *self._checked.parameters]
+        super().__init__(src, metadata, checked)
+        self._function, self._threads = function, metadata.warp_size * metadata.num_warps
         self._output = getattr(metadata, "output", ())
         self._packers: list[tuple[int, str, int, Pack]] = []
         self._count = 0
@@ -114,28 +106,8 @@ class HIPLauncher:
         params = [param for param in self._params if param is not None]
         return make_end(link, calls, self._function, params, self._metadata)
 
-    def __call__(
-        self, gx: int, gy: int, gz: int, stream: int, function: Any, packed_metadata: Any,
-        launch_metadata: Any, enter_hook: Callable[[Any], None] | None,
-        exit_hook: Callable[[Any], None] | None, *args: Any,
-    ) -> None:  # fmt: skip
-        if enter_hook:
-            enter_hook(launch_metadata)
-        if gx * gy * gz > 0:
-            flat = leaves(args, self._types) if self._types else args
-            launch = partial(self._launch, (gx, gy, gz), stream)
-            if self._checked is None:
-                launch(flat)
-            else:
-                self._checked.run(launch, flat, (gx, gy, gz), stream)
-        if exit_hook:
-            exit_hook(launch_metadata)
-
-    def _launch(self, grid: tuple[int, int, int], stream: int, args: Sequence[Any]) -> None:
-        if len(args) != len(self._params):
-            raise TypeError(
-                f"kernel '{self._name}' takes {len(self._params)} arguments; got {len(args)}"
-            )
+    def _launch(self, gx: int, gy: int, gz: int, stream: int, args: Sequence[Any]) -> None:
+        self._check_count(args)
         count = self._count + bool(self._metadata.global_scratch_size)
         values = ctypes.create_string_buffer(8 * max(count, 1))
         start = ctypes.addressof(values)
@@ -144,15 +116,13 @@ class HIPLauncher:
             try:
                 pack(values, offset, args[position])
             except (struct.error, OverflowError) as error:
-                raise TypeError(
-                    f"kernel '{self._name}': argument '{name}' is {args[position]!r:.80}: {error}"
-                ) from None
+                raise self._unpackable(name, args[position], error) from None
         memory = None
         if count > self._count:
-            memory, address = self._allocate(prod(grid), stream)
+            memory, address = self._allocate(gx * gy * gz, stream)
             struct.pack_into("Q", values, 8 * self._count, address)
         hip = library()
-        sizes = (*grid, self._threads, 1, 1, self._metadata.shared, stream, pointers)
+        sizes = (gx, gy, gz, self._threads, 1, 1, self._metadata.shared, stream, pointers)
         if self._metadata.launch_cooperative_grid:
             status = hip.hipModuleLaunchCooperativeKernel(self._function, *sizes)
         else:
@@ -161,8 +131,3 @@ class HIPLauncher:
         check(status, hip)
         if self._output:
             report(self._output, stream)
-
-    def _allocate(self, programs: int, stream: int) -> tuple[Any, int]:
-        """Global scratch memory for a launch, and its address."""
-        size = self._metadata.global_scratch_size * programs
-        return allocate(size, self._metadata.global_scratch_align, stream)

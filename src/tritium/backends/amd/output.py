@@ -1,31 +1,18 @@
-"""Output of kernels and failed assertions: the records of `lower.host` in a buffer of each
-device, whose address a code object has in a variable. Launches of kernels that have such ops wait
-for the kernel, and read the buffer."""
+"""Output of kernels and failed assertions: records in a buffer of each device, whose address a code
+object has in a variable. Launches of kernels that have such ops wait for the kernel, and read the
+buffer."""
 
 from __future__ import annotations
 
 import functools
-import re
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import byref, create_string_buffer
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium.backends.amd.libhip import check, library
-
-SYMBOL = "tritium.output"
-CAPACITY, HEAD_BYTES = 1 << 20, 8
-"""Bytes of the buffer, and of what is in front of the records."""
-_CONVERSION = re.compile(r"%(\d*)(?:ll)?([dufxp%])")
-_STORED = {"d": "q", "u": "Q", "x": "Q", "p": "Q", "f": "d"}
-
-
-class Format(NamedTuple):
-    """A form of records: a format of C's `printf`, and whether it tells a failed assertion."""
-
-    text: str
-    fails: bool
+from tritium.codegen.gpu.memory.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format, lines
 
 
 @functools.cache
@@ -66,25 +53,3 @@ def report(formats: Sequence[Sequence[Any]], stream: int) -> None:
         print(line, end="", file=sys.stderr if form.fails else sys.stdout)
     if failed:
         raise RuntimeError(f"device-side assert: {failed[0].rstrip()}")
-
-
-def _python(conversion: re.Match[str]) -> str:
-    """Python's form of a conversion of C's."""
-    width, kind = conversion.groups()
-    return "%#x" if kind == "p" else f"%{width}{kind}"
-
-
-def lines(data: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
-    """The records in a copy of the buffer, as text."""
-    (used,) = struct.unpack_from("<Q", data)
-    place, end = HEAD_BYTES, HEAD_BYTES + used
-    while place < min(end, CAPACITY) and (number := struct.unpack_from("<Q", data, place)[0]):
-        form = formats[number - 1]
-        kinds = [kind for _, kind in _CONVERSION.findall(form.text) if kind != "%"]
-        codes = "".join(_STORED[kind] for kind in kinds)
-        values = struct.unpack_from(f"<{codes}", data, place + 8)
-        yield form, _CONVERSION.sub(_python, form.text) % values
-        place += 8 * (1 + len(kinds))
-    if place < end:
-        lost = f"{end - place} bytes of what kernels print are lost: {CAPACITY} have room\n"
-        yield Format("", False), lost

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from tritium import knobs
@@ -13,7 +10,6 @@ from tritium.backends.amd import amdgcn
 from tritium.backends.amd.lower import barriers as barriers  # registers its rules
 from tritium.backends.amd.lower import copies as copies
 from tritium.backends.amd.lower import hints as hints
-from tritium.backends.amd.lower import scaled as scaled
 from tritium.backends.amd.lower import tensors as tensors
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.options import HIPOptions
@@ -23,7 +19,7 @@ from tritium.backends.pipeline import make_ttir as make_ttir
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.codegen.llvm.bitcode import passes_asked_for
 from tritium.errors import OutOfResources
-from tritium.native.code_object import link
+from tritium.native.code_object import link, link_with, resources
 from tritium.ops.base import Op
 from tritium.passes import Pass, pipelines
 from tritium.passes.ttgir.warp_specialize import WarpSpecialize
@@ -98,12 +94,12 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
         libraries=(*libraries, *metadata.get("libraries", ())), flags=flags,
     )  # fmt: skip
     result = amdgcn.emit(text, how)
-    report = amdgcn.report(result.object)
+    report = resources(result.object)
     if report["scratch_bytes"] and amdgcn.WAVES not in text:
         warps = metadata.get("num_warps", options.num_warps)  # of llir from a file alone
         waves = waves_beside_lds(options.arch, warps, metadata.get("shared", 0))
         other = amdgcn.emit(text, replace(how, waves=waves, whole=True))
-        found = amdgcn.report(other.object)
+        found = resources(other.object)
         if found["scratch_bytes"] < report["scratch_bytes"]:
             result, report = other, found
     metadata.update(report, code=asdict(result.how))
@@ -120,17 +116,3 @@ def make_hsaco(code: Any, metadata: dict[str, Any]) -> bytes:
             "for AMD GPUs; replace llir, or hsaco"
         )
     return link_with(knobs.amd.lld_path, code.object) if knobs.amd.lld_path else link(code.object)
-
-
-def link_with(program: str, code: bytes) -> bytes:
-    """Code object that LLVM's linker makes of an object. Raises `RuntimeError`."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "kernel.o"), Path(folder, "kernel.hsaco")
-        source.write_bytes(code)
-        command = [program, "-flavor", "gnu", "-shared", str(source), "-o", str(target)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", "")
-            raise RuntimeError(f"TRITON_HIP_LLD_PATH: {error}\n{said}") from error
-        return target.read_bytes()

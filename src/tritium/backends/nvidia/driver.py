@@ -10,6 +10,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tritium import knobs
 from tritium.backends.base import DriverBase, c_type
 from tritium.backends.nvidia.contexts import cuda_torch, ensure_context, enter_device
 from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
+from tritium.backends.timing import benchmark
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
@@ -181,36 +183,8 @@ class CudaDriver(DriverBase):
             raise RuntimeError(f"{what} on a GPU needs torch with CUDA; `import torch` first")
         return torch
 
-    def get_benchmarker(self) -> Any:
-        return self._benchmark
-
-    def _benchmark(
-        self, kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
-    ) -> list[float]:
-        """Quantiles of a call's time on the device in milliseconds, the caches cold (see
-        `Benchmarker`). Keywords: `warmup` and `rep`, in milliseconds."""
-        torch = self._torch_cuda("benchmarking")
-        cache = self.get_empty_cache_for_benchmark()
-
-        def timed(count: int) -> list[float]:
-            events = [
-                [torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)
-            ]
-            for start, end in events:
-                cache.zero_()
-                start.record()
-                kernel_call()
-                end.record()
-            torch.cuda.synchronize()
-            return [start.elapsed_time(end) for start, end in events]
-
-        kernel_call()
-        torch.cuda.synchronize()
-        estimate = max(sum(timed(5)) / 5, 1e-3)
-        timed(max(1, int(kwargs.get("warmup", 25) / estimate)))
-        times = timed(max(1, int(kwargs.get("rep", 100) / estimate)))
-        ordered = torch.tensor(times, dtype=torch.float64)
-        return torch.quantile(ordered, torch.tensor(list(quantiles), dtype=torch.float64)).tolist()
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        return partial(benchmark, self)
 
     def get_empty_cache_for_benchmark(self) -> Any:
         """A buffer larger than the second-level cache (256 MB); writing it evicts what is there."""

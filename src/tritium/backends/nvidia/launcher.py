@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tritium.backends.gpu_launcher import GPULauncher
 from tritium.backends.nvidia import checked, tensormap
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
-from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, leaves, not_on_device, packer, parameters
+from tritium.launch.packing import Pack, not_on_device, packer
 from tritium.sanitize import ring
-from tritium.sanitize.checked import Checked
 
 PORTABLE_CLUSTER = 8
 """Blocks of a cluster that every device takes that has clusters."""
@@ -161,23 +159,16 @@ class _Slot:
         self.config.attrs, self.config.numAttrs = attributes, len(attributes)
 
 
-class CudaLauncher:
-    """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
+class CudaLauncher(GPULauncher):
+    """Launches one compiled kernel on an NVIDIA GPU."""
 
     def __init__(self, src: Any, metadata: Any, function: int):
+        super().__init__(src, metadata, checked)
         self._driver = library()
-        self._name, self._metadata = metadata.name, metadata
         self._function = self._driver.CUfunction(function)
         self._context = KernelContext()
-        self._params, self._types = parameters(src, metadata)
-        self._checked: Checked | None = None
-        data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
-        self._labels: list[str] | None = data.get("labels")
         if self._labels is not None:
             self._params = [*self._params, *((name, "i64") for name in ring.PARAMETERS)]
-        elif data:
-            self._checked = Checked(checked, data, self._params, metadata.name)
-            self._params = [*self._params, *self._checked.parameters]
         self._packers = self._make_packers()
         self._slots: list[_Slot] = []
         self._check_threads()
@@ -259,39 +250,13 @@ class CudaLauncher:
         self._size = offset + -(-size // 8) * 8
         return offset
 
-    def __call__(
-        self,
-        gx: int,
-        gy: int,
-        gz: int,
-        stream: int,
-        function: Any,
-        packed_metadata: Any,
-        launch_metadata: Any,
-        enter_hook: Callable[[Any], None] | None,
-        exit_hook: Callable[[Any], None] | None,
-        *args: Any,
-    ) -> None:
-        if enter_hook:
-            enter_hook(launch_metadata)
-        if gx * gy * gz > 0:
-            flat = leaves(args, self._types) if self._types else args
-            if self._labels is not None:
-                flat = [*flat, *ring.arguments(self._labels)]
-            if self._checked is None:
-                self._launch(gx, gy, gz, stream, flat)
-            else:
-                self._context.enter()
-                launch = partial(self._launch, gx, gy, gz, stream)
-                self._checked.run(launch, flat, (gx, gy, gz), stream)
-        if exit_hook:
-            exit_hook(launch_metadata)
+    def _enter(self) -> bool:
+        return self._context.enter()
 
     def _launch(self, gx: int, gy: int, gz: int, stream: int, args: Sequence[Any]) -> None:
-        if len(args) != len(self._params):
-            raise TypeError(
-                f"kernel '{self._name}' takes {len(self._params)} arguments; got {len(args)}"
-            )
+        if self._labels is not None:
+            args = [*args, *ring.arguments(self._labels)]
+        self._check_count(args)
         self._context.enter()  # first: addresses and tensor maps are asked of the driver as well
         slot = self._slots.pop() if self._slots else self._new_slot()
         values = slot.values
@@ -308,9 +273,7 @@ class CudaLauncher:
                 try:
                     pack(values, offset, arg)
                 except (struct.error, OverflowError, ValueError) as error:
-                    raise TypeError(
-                        f"kernel '{self._name}': argument '{name}' is {arg!r:.80}: {error}"
-                    ) from None
+                    raise self._unpackable(name, arg, error) from None
         memory = None
         if self._scratch is not None:
             memory, address = self._allocate(gx * gy * gz, stream)
@@ -323,11 +286,6 @@ class CudaLauncher:
         self._slots.append(slot)
         if status != 0:
             check((status,))
-
-    def _allocate(self, programs: int, stream: int) -> tuple[Any, int]:
-        """Global scratch memory for a launch, and its address."""
-        size = self._metadata.global_scratch_size * programs * self._blocks
-        return allocate(size, self._metadata.global_scratch_align, stream)
 
     def _new_slot(self) -> _Slot:
         return _Slot(self._layout, max(self._size, 8), self._metadata)

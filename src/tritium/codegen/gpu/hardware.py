@@ -245,6 +245,15 @@ class AsyncCopies(Protocol):
     """Copies from global to shared memory that each thread starts and waits for."""
 
     least_bytes: int
+    stored_bytes: ClassVar[tuple[int, ...]] = ()
+    """The bytes that a copy from shared to global memory may have; none: there are no such."""
+
+    def store(
+        self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
+    ) -> None:
+        """Start copying so many bytes of shared memory to global memory, where the condition
+        holds."""
+        raise Unsupported("asynchronous copies from shared to global memory")
 
     def copy(
         self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,

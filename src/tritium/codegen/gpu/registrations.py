@@ -18,7 +18,7 @@ from tritium.codegen.gpu import (
     shape,
 )
 from tritium.codegen.gpu.collective import gather, reduce, scan
-from tritium.codegen.gpu.matmul import fma
+from tritium.codegen.gpu.matmul import fma, scaled
 from tritium.codegen.gpu.memory import (
     access,
     async_copy,
@@ -28,6 +28,7 @@ from tritium.codegen.gpu.memory import (
     chip_races,
     convert_layout,
     local_gather,
+    repacked,
     shared,
 )
 from tritium.codegen.registry import RULES
@@ -35,7 +36,7 @@ from tritium.codegen.registry import RULES
 MODULES: tuple[ModuleType, ...] = (
     access, async_copy, atomic, atomic_access, buffers, calls, casts, chip_races, control,
     convert_layout, debug, elementwise, fma, functions, gather, local_gather, partitions, reduce,
-    regions, scan, scratch, shape, shared,
+    regions, repacked, scaled, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

@@ -77,6 +77,22 @@ def link_files(module: Any, paths: Iterable[str], context: Any) -> None:
             _link(module, Path(path).read_bytes(), context)
 
 
+def link_all(module: Any, libraries: Sequence[str], context: Any) -> None:
+    """Link files into a module, whose functions become internal. Raises `RuntimeError` for bad
+    bitcode, and for functions that are in none of them."""
+    own = {f.name for f in module.functions if not f.is_declaration}
+    link_files(module, libraries, context)
+    make_internal(module, own)
+    missing = sorted(
+        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
+    )
+    if missing:
+        raise RuntimeError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} in none of the libraries "
+            f"({', '.join(libraries) or 'there are none'}); extern_libs names them"
+        )
+
+
 def link_called(module: Any, path: Path, machine: Any, context: Any) -> None:
     """Link what a module declares and a large file defines, with what that calls in turn."""
     wanted = frozenset(f.name for f in module.functions if f.is_declaration)

@@ -19,6 +19,9 @@ from tritium.ops.ttgir.amd.barriers import InitLDSBarrierOp as InitLDSBarrierOp
 from tritium.ops.ttgir.amd.barriers import WaitLDSBarrierOp as WaitLDSBarrierOp
 from tritium.ops.ttgir.amd.pieces import ConcatOp as ConcatOp
 from tritium.ops.ttgir.amd.pieces import ExtractSliceOp as ExtractSliceOp
+from tritium.ops.ttgir.amd.repacked import (
+    LocalLoadPackedTransposedOp as LocalLoadPackedTransposedOp,
+)
 from tritium.ops.ttgir.amd.scaled import ScaledDowncastFp4Op as ScaledDowncastFp4Op
 from tritium.ops.ttgir.amd.scaled import ScaledDowncastFp8Op as ScaledDowncastFp8Op
 from tritium.ops.ttgir.amd.scaled import ScaledUpcastFp4Op as ScaledUpcastFp4Op

@@ -243,9 +243,13 @@ def _is_small(pointer: SSAValue) -> bool:
 
 def _within(offsets: Sequence[SSAValue], count: int) -> bool:
     """Whether the sum of offsets is in a range of 0 to `count - 1`."""
-    ranges = [range_of(v) for v in offsets]
-    lows, highs = ([r[end] for r in ranges if r is not None] for end in (0, 1))
-    return len(lows) == len(ranges) and sum(lows) >= 0 and sum(highs) < count
+    low = high = 0
+    for offset in offsets:
+        found = range_of(offset)
+        if found is None:  # often, and then the others do not matter
+            return False
+        low, high = low + found[0], high + found[1]
+    return low >= 0 and high < count
 
 
 def _repeated(at: Builder, scalar: SSAValue, tile: ir.Type) -> SSAValue:

@@ -17,10 +17,9 @@ from tritium.backends.amd.lower.memory import AsyncToLDS
 from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import to_memory
-from tritium.codegen.gpu.memory.async_copy import async_copy, both, copy_groups
+from tritium.codegen.gpu.memory.async_copy import async_copy, copy_groups
 from tritium.codegen.gpu.memory.buffers import copy as buffer_copy
 from tritium.codegen.gpu.memory.buffers import lane_groups, lane_places, memory_of
-from tritium.codegen.gpu.memory.shared import gaps_of, place_in, shared_pointers
 from tritium.codegen.gpu.types import memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
@@ -89,28 +88,6 @@ def copy_from_buffer(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
     if not isinstance(c.hardware.async_copies, AsyncToLDS):
         check_sizes(c, op, op.offsets.type, memory_of(op.dest))
     buffer_copy(c, op)
-
-
-@lowers(AMDGPU.name, ttgir.AsyncCopyLocalToGlobalOp)
-def copy_to_global(c: Context, op: ttgir.AsyncCopyLocalToGlobalOp) -> None:
-    """Each lane copies its elements, 1 to 16 bytes at a time."""
-    copies, memory = c.hardware.async_copies, c.memory(op.src)
-    if not isinstance(copies, AsyncToLDS):
-        raise c.unsupported(op)
-    tile, pointers = layout_of(op.dst.type), c.tile(op.dst)
-    masks = None if op.mask is None else c.tile(op.mask)
-    groups = copy_groups(c.axis_info, c.address_info, op.dst, op.mask, memory.type, op.contiguity)
-    kind, owner = memory.type.element_type, c.owner(tile, of_program=True)
-    size = memory_bytes(kind) * len(groups[0])
-    if size not in copies.STORED_BYTES:
-        allowed = ", ".join(map(str, copies.STORED_BYTES))
-        raise c.unsupported(op, f"copies of {size} bytes a lane; they are {allowed}")
-    places = shared_pointers(c, memory.address, place_in(tile, memory.type), [g[0] for g in groups],
-                             memory_type(kind), memory.origin, gaps_of(memory.type))  # fmt: skip
-    for group, source in zip(groups, places, strict=True):
-        chosen = both(c, None if masks is None else masks[group[0]], owner)
-        copies.store(c, pointers[group[0]], source, size, chosen)
-    c.set(op.results[0], None)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncWaitOp)

@@ -10,9 +10,7 @@ from tritium import knobs
 from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
-from tritium.backends.amd.lower.descriptors import define_arguments
 from tritium.backends.amd.lower.functions import AMDFunctions
-from tritium.backends.amd.lower.host import Records
 from tritium.backends.amd.lower.memory import (
     AsyncToLDS,
     GlobalAccess,
@@ -25,6 +23,8 @@ from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import check_cluster, facts_of, processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
+from tritium.codegen.gpu.memory.descriptors import define_arguments
+from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.ir import types as ir
 
@@ -224,7 +224,7 @@ class AMDGPU(Hardware):
         self.async_copies = AsyncToLDS() if arch == "gfx1250" else NoAsyncCopies()
         self.atomics = GlobalAtomics(facts)
         self.buffers, self.conversions = buffers, AMDConversions(arch)
-        self.host = self.records = Records()
+        self.host = self.records = Records("llvm.amdgcn.endpgm")
         self.functions = AMDFunctions()
         self.pairs = frozenset({"half", "i16"})
         if arch.startswith("gfx9") or arch == "gfx1250":

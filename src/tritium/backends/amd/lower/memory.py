@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
 from tritium.codegen.gpu.emitter import Emitter, word_type
-from tritium.codegen.gpu.hardware import Caching, Order, Unsupported
+from tritium.codegen.gpu.hardware import AsyncCopies, Caching, Order, Unsupported
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ops.ttir import CacheModifier, EvictionPolicy, MemScope
@@ -97,7 +97,7 @@ class LocalMemory:
         raise Unsupported("LDS of other workgroups")
 
 
-class NoAsyncCopies:
+class NoAsyncCopies(AsyncCopies):
     """Copies to LDS are those of whole warps, by buffers; `copies` has the waits for them."""
 
     least_bytes = 4
@@ -111,11 +111,11 @@ class NoAsyncCopies:
         pass
 
 
-class AsyncToLDS:
-    """Copies of gfx1250 to places of each lane, of 4 to 16 bytes, and from them, of `STORED_BYTES`;
+class AsyncToLDS(AsyncCopies):
+    """Copies of gfx1250 to places of each lane, of 4 to 16 bytes, and from them, of `stored_bytes`;
     `ASYNCcnt` counts instructions, not groups (see `copies`)."""
 
-    STORED_BYTES: ClassVar = (1, 4, 8, 16)
+    stored_bytes: ClassVar = (1, 4, 8, 16)
     least_bytes = 4
 
     def copy(
@@ -140,7 +140,6 @@ class AsyncToLDS:
     def store(
         self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
     ) -> None:
-        """Start copying so many bytes of LDS to global memory, where the condition holds."""
         name = f"llvm.amdgcn.global.store.async.from.lds.b{8 * size}"
 
         def start() -> list[Value]:

@@ -15,20 +15,20 @@ enough rows, several copy the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-from tritium.backends.amd.lower.descriptors import Descriptor
 from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.processor import facts_of
 from tritium.codegen.gpu.context import Context, Memory
+from tritium.codegen.gpu.memory.descriptors import Descriptor, at_least_0, element_bytes
 from tritium.codegen.gpu.memory.shared import padded
+from tritium.codegen.gpu.memory.warp_parts import Pieces, part_of, start_of_warp, takes_part
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.partitioned import PARTITION_BYTES, PartitionedSharedEncoding
 from tritium.ops import ttgir, ttir
 from tritium.ops.base import Op
 from tritium.ops.ttgir.amd.tensor_rows import MOST_ROWS, rows_of
@@ -45,14 +45,6 @@ _LINE = 256
 """Bytes that a read ahead brings."""
 
 
-class Part(NamedTuple):
-    """Part of a block that a warp copies: its shape, and its start for each bit of the number of
-    the warp among those that take part."""
-
-    shape: tuple[int, ...]
-    starts: tuple[tuple[int, ...], ...]
-
-
 def check(c: Context, op: Op) -> None:
     """Raise `NotImplementedError` for processors that have no such copies, and for clusters."""
     assert isinstance(c.hardware, AMDGPU)
@@ -65,61 +57,22 @@ def check(c: Context, op: Op) -> None:
 @lowers(AMDGPU.name, ttir.MakeTensorDescOp)
 def make(c: Context, op: ttir.MakeTensorDescOp) -> None:
     check(c, op)
-    extents, strides = ([c.scalar(v) for v in part] for part in (op.shape, op.strides))
-    address = c.f.cast("ptrtoint", c.scalar(op.base), "i64")
-    Descriptor(address, tuple(extents), tuple(strides), c.i32(1)).define(c, op.result)
+    Descriptor.made_of(c, op.base, op.shape, op.strides).define(c, op.result)
 
 
 @lowers(AMDGPU.name, ttgir.UpdateTensorDescOp)
 def update(c: Context, op: ttgir.UpdateTensorDescOp) -> None:
     check(c, op)
-    f, before = c.f, Descriptor.of(c, op.desc)
-    address, extents, made = before.address, before.extents, before.made
+    found = Descriptor.of(c, op.desc)
     if op.add_offsets:
         offsets = [c.scalar(v) for v in op.add_offsets]
-        address = _moved(c, op.desc.type, before, offsets)
-        if op.clamp_bounds:
-            extents = tuple(_left(c, n, o) for n, o in zip(extents, offsets, strict=True))
+        found = found.moved(c, element_bytes(op.desc), offsets, clamped=op.clamp_bounds)
     if op.set_bounds:
-        extents = tuple(_clamped(c, c.scalar(v)) for v in op.set_bounds)
+        extents = tuple(at_least_0(c, c.scalar(v)) for v in op.set_bounds)
+        found = replace(found, extents=extents)
     if op.pred is not None:
-        made = f.op("and", c.scalar(op.pred), c.i32(1))
-    Descriptor(address, extents, before.strides, made).define(c, op.result)
-
-
-def _element_bytes(desc: Any) -> int:
-    return memory_bytes(ir.element_type(desc.block))
-
-
-def _moved(c: Context, type: Any, desc: Descriptor, offsets: Sequence[Value]) -> Value:
-    """The address of the element that is so much further along the axes."""
-    total, size = desc.address, const("i64", _element_bytes(type))
-    for offset, stride in zip(offsets, desc.strides, strict=True):
-        step = c.f.op("mul", c.f.cast("sext", offset, "i64"), stride)
-        total = c.f.op("add", total, c.f.op("mul", step, size))
-    return total
-
-
-def _clamped(c: Context, extent: Value) -> Value:
-    return c.f.call("i32", "llvm.smax.i32", extent, c.i32(0))
-
-
-def _left(c: Context, extent: Value, offset: Value) -> Value:
-    """Rest of an extent behind an offset: nothing if the offset is negative."""
-    left = _clamped(c, c.f.op("sub", extent, offset))
-    return c.f.select(c.f.icmp("slt", offset, c.i32(0)), c.i32(0), left)
-
-
-def part_of(shape: tuple[int, ...], count: int, least: int) -> Part:
-    """Part of a block for each of `count` warps, which share it along its slowest axes; of `least`
-    elements or more."""
-    part, starts = list(shape), list[tuple[int, ...]]()
-    for axis in range(len(shape)):
-        while len(starts) < count.bit_length() - 1 and part[axis] % 2 == 0 \
-                and prod(part) // 2 >= least:  # fmt: skip
-            part[axis] //= 2
-            starts.append(tuple(part[axis] if i == axis else 0 for i in range(len(shape))))
-    return Part(tuple(part), tuple(starts))
+        found = replace(found, made=c.f.op("and", c.scalar(op.pred), c.i32(1)))
+    found.define(c, op.result)
 
 
 def _warp(c: Context) -> Value:
@@ -127,33 +80,6 @@ def _warp(c: Context) -> Value:
     name = "llvm.amdgcn.readfirstlane.i32"
     c.f.module.declare(name, "i32", ["i32"])
     return c.f.emit("i32", f"call i32 @{name}({c.warp}) {c.convergent}")
-
-
-def _along(
-    c: Context, number: Value, chosen: Sequence[int], starts: Sequence[int]
-) -> Value | None:
-    """A sum of `starts`, by the bits in which the numbers of the chosen warps differ; None for
-    0."""
-    bits = [bit for bit in range(chosen[-1].bit_length())
-            if any((warp ^ chosen[0]) >> bit & 1 for warp in chosen)]  # fmt: skip
-    total: Value | None = None
-    for bit, start in zip(bits, starts, strict=False):
-        if start:
-            here = c.f.op("and", c.f.op("lshr", number, c.i32(bit)), c.i32(1))
-            step = c.f.op("mul", here, c.i32(start))
-            total = step if total is None else c.f.op("add", total, step)
-    return total
-
-
-def _takes_part(c: Context, number: Value, chosen: Sequence[int]) -> Value | None:
-    """True if the warp is among the chosen ones; None: all are."""
-    if len(chosen) == c.num_warps:
-        return None
-    free = 0
-    for warp in chosen:
-        free |= warp ^ chosen[0]
-    kept = c.f.op("and", number, c.i32(~free))
-    return c.f.icmp("eq", kept, c.i32(chosen[0] & ~free))
 
 
 Words = list[Value]
@@ -219,35 +145,6 @@ def _halves(c: Context, words: Sequence[Value]) -> tuple[list[Value], list[Value
     return upper, [c.f.op("shl", word, c.i32(16)) for word in words]
 
 
-class Pieces(NamedTuple):
-    """The pieces of a block, each of which lies in one place: their shape, the axis along which
-    they are, how many there are, in how many partitions, and the bytes of one."""
-
-    shape: tuple[int, ...]
-    axis: int
-    total: int
-    partitions: int
-    size: int
-
-    @staticmethod
-    def of(type: Any) -> Pieces:
-        """Pieces of memory of a type."""
-        encoding, shape = type.encoding, type.get_shape()
-        size = memory_bytes(type.element_type)
-        if not isinstance(encoding, PartitionedSharedEncoding):
-            return Pieces(shape, 0, 1, 1, 0)
-        piece, partitions = encoding.piece(shape), encoding.get("numPartitions")
-        own = encoding.get("partitionLayout").elements_of_block(piece) * size
-        return Pieces(piece, encoding.get("partitionDim"), encoding.pieces, partitions, own)
-
-    def place(self, c: Context, number: Value) -> Value:
-        """The place of a piece in bytes: pieces are in the partitions in turn."""
-        partition = c.f.op("and", number, c.i32(self.partitions - 1))
-        group = c.f.op("lshr", number, c.i32(self.partitions.bit_length() - 1))
-        before = c.f.op("mul", group, c.i32(self.size))
-        return c.f.op("add", c.f.op("mul", partition, c.i32(PARTITION_BYTES)), before)
-
-
 def blocks_of_warp(
     c: Context, op: Op, desc: Any, memory: Memory, chosen: Sequence[int], store: bool
 ) -> list[Block]:
@@ -260,10 +157,10 @@ def blocks_of_warp(
     at_once = min(pieces.total, len(chosen))
     part = part_of(pieces.shape, len(chosen) // at_once, gap[0] if gap else 1)
     found, warp, bits = Descriptor.of(c, desc), _warp(c), at_once.bit_length() - 1
-    number = _along(c, warp, chosen, [1 << bit for bit in range(bits)]) or c.i32(0)
-    inner = [_along(c, warp, chosen, [0] * bits + [s[axis] for s in part.starts])
+    number = start_of_warp(c, warp, chosen, [1 << bit for bit in range(bits)]) or c.i32(0)
+    inner = [start_of_warp(c, warp, chosen, [0] * bits + [s[axis] for s in part.starts])
              for axis in range(len(shape))]  # fmt: skip
-    taken, made = _takes_part(c, warp, chosen), found.made
+    taken, made = takes_part(c, warp, chosen), found.made
     if taken is not None:
         made = c.f.select(taken, made, c.i32(0))
     here = Descriptor(found.address, found.extents, found.strides, made)
@@ -276,9 +173,9 @@ def blocks_of_warp(
             place = c.f.op("add", place, pieces.place(c, piece))
             along = c.f.op("mul", piece, c.i32(pieces.shape[pieces.axis]))
             starts[pieces.axis] = c.f.op("add", starts[pieces.axis], along)
-        extents = [_clamped(c, c.f.op("sub", n, s))
+        extents = [at_least_0(c, c.f.op("sub", n, s))
                    for n, s in zip(here.extents, starts, strict=True)]  # fmt: skip
-        address = _moved(c, desc.type, here, starts)
+        address = here.address_at(c, element_bytes(desc), starts)
         moved = Descriptor(address, tuple(extents), here.strides, made)
         blocks.append(_block(c, moved, part.shape, place, memory, gap, store))
     return blocks
@@ -361,7 +258,7 @@ def load_fused(c: Context, op: ttgir.AsyncTDMFusedCopyOp) -> None:
         if len(blocks) > 1:
             raise c.unsupported(op, f"of {pieces_of(target.type)} pieces by {len(chosen)} warps")
         words = blocks[0].words(c, None)
-        taken = _takes_part(c, _warp(c), chosen)
+        taken = takes_part(c, _warp(c), chosen)
         if found is not None and taken is not None:
             words = [c.f.select(taken, a, b) for a, b in zip(words, found, strict=True)]
         found = words
@@ -378,7 +275,7 @@ def _copy_rows(c: Context, op: Any, name: str, memory: Memory) -> None:
     bits, size = ir.bit_width(ir.element_type(op.rows.type)), memory_bytes(memory.type.element_type)
     rows, desc, warp = rows_of(op.name, op.rows.type), Descriptor.of(c, op.desc), _warp(c)
     chosen = tuple(range(c.num_warps))
-    first = _along(c, warp, chosen, rows.warps)
+    first = start_of_warp(c, warp, chosen, rows.warps)
     gap = gaps(op.name, memory.type, name == _STORE)
     for start, registers in rows.groups:
         row = c.i32(start) if first is None else c.f.op("add", first, c.i32(start))
@@ -427,7 +324,7 @@ def prefetch(c: Context, op: ttgir.TDMPrefetchOp) -> None:
     """Each thread reads some lines of the block's rows."""
     check(c, op)
     type, desc = op.desc.type, Descriptor.of(c, op.desc)
-    shape, size = type.block.get_shape(), _element_bytes(type)
+    shape, size = type.block.get_shape(), element_bytes(op.desc)
     lines = (*shape[:-1], max(shape[-1] * size // _LINE, 1))
     threads = c.num_warps * c.hardware.lanes
     offsets = [c.scalar(v) for v in op.offsets]
@@ -446,5 +343,6 @@ def prefetch(c: Context, op: ttgir.TDMPrefetchOp) -> None:
             for place, extent in zip(places, desc.extents, strict=True):
                 condition = c.f.op("and", condition, c.f.icmp("ult", place, extent))
         with c.f.when(condition, "ahead", "read"):
-            address = c.f.cast("inttoptr", _moved(c, type, desc, places), "ptr addrspace(1)")
+            address = desc.address_at(c, size, places)
+            address = c.f.cast("inttoptr", address, "ptr addrspace(1)")
             c.f.call("void", "llvm.amdgcn.global.prefetch", address, c.i32(cache))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.processor import COPY_BYTES
 from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import AsyncCopies
 from tritium.codegen.llvm.writer import Value
 
 
-class CpAsync:
+class CpAsync(AsyncCopies):
     """Copies of 4 to 16 bytes."""
 
     least_bytes = COPY_BYTES[0]

@@ -101,6 +101,28 @@ def both(c: Context, a: Value | None, b: Value | None) -> Value | None:
     return c.f.op("and", a, b)
 
 
+@lowers(GPU, ttgir.AsyncCopyLocalToGlobalOp)
+def copy_to_global(c: Context, op: ttgir.AsyncCopyLocalToGlobalOp) -> None:
+    """Each thread copies its elements, of as many bytes at a time as the hardware can."""
+    copies, memory = c.hardware.async_copies, c.memory(op.src)
+    if not copies.stored_bytes:
+        raise c.unsupported(op)
+    tile, pointers = layout_of(op.dst.type), c.tile(op.dst)
+    masks = None if op.mask is None else c.tile(op.mask)
+    groups = copy_groups(c.axis_info, c.address_info, op.dst, op.mask, memory.type, op.contiguity)
+    kind, owner = memory.type.element_type, c.owner(tile, of_program=True)
+    size = memory_bytes(kind) * len(groups[0])
+    if size not in copies.stored_bytes:
+        allowed = ", ".join(map(str, copies.stored_bytes))
+        raise c.unsupported(op, f"copies of {size} bytes a thread; they are {allowed}")
+    places = shared_pointers(c, memory.address, place_in(tile, memory.type), [g[0] for g in groups],
+                             memory_type(kind), memory.origin, gaps_of(memory.type))  # fmt: skip
+    for group, source in zip(groups, places, strict=True):
+        chosen = both(c, None if masks is None else masks[group[0]], owner)
+        copies.store(c, pointers[group[0]], source, size, chosen)
+    c.set(op.results[0], None)
+
+
 @lowers(GPU, ttgir.AsyncCommitGroupOp)
 def commit(c: Context, op: Any) -> None:
     c.hardware.async_copies.commit(c)

@@ -1,5 +1,5 @@
 """Messages of a kernel to the host: records in a buffer on the device that the launch reads
-(`backends.amd.output`).
+(`record_format`).
 
     used: i64, the bytes of all records, also of those that there was no room for
     record: i64, one more than the number of its format; 8 bytes for each value
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tritium.backends.amd.output import CAPACITY, HEAD_BYTES, SYMBOL, Format
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Grid
+from tritium.codegen.gpu.memory.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format
 from tritium.codegen.llvm.writer import Value, const
 
 _POINTER = "ptr addrspace(1)"
@@ -22,10 +22,12 @@ _DEFINITION = f"protected addrspace(1) externally_initialized global {_POINTER} 
 
 
 class Records:
-    """The records of one compilation; `formats`: what they are printed by."""
+    """The records of one compilation; `formats`: what they are printed by; `end`: the intrinsic
+    that ends a wave."""
 
-    def __init__(self) -> None:
+    def __init__(self, end: str) -> None:
         self.formats: list[Format] = []
+        self._end = end
 
     def print(self, e: Emitter, format: str, values: Sequence[Value]) -> None:
         self._write(e, Format(format, False), values)
@@ -37,7 +39,7 @@ class Records:
         text = f"{file}:{line}: {e.f.name}: Assertion `{message}` failed.".replace("%", "%%")
         where = "pid (%u, %u, %u) thread %u: "
         self._write(e, Format(where + text + "\n", True), [*place, thread])
-        e.f.call("void", "llvm.amdgcn.endpgm")
+        e.f.call("void", self._end)
 
     def _write(self, e: Emitter, format: Format, values: Sequence[Value]) -> None:
         if format not in self.formats:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.codegen.gpu.casts import e2m1_numbers, float_from, shared_registers
 from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.types import GPU
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -19,7 +19,7 @@ from tritium.ops.ttgir.amd.scaled import E2M1_BOUNDS
 _NAN = const("float", float("nan"))
 
 
-@lowers(AMDGPU.name, ttgir.ScaledUpcastFp4Op)
+@lowers(GPU, ttgir.ScaledUpcastFp4Op)
 def upcast_fp4(c: Context, op: Any) -> None:
     axis: int = op.axis
     count = ir.shape_of(op.results[0].type)[axis] // ir.shape_of(op.scale.type)[axis]
@@ -27,13 +27,13 @@ def upcast_fp4(c: Context, op: Any) -> None:
     _set(c, op, e2m1_numbers(c, op, op.input, "fp32"), [scales[r] for r in registers])
 
 
-@lowers(AMDGPU.name, ttgir.ScaledDowncastFp8Op)
+@lowers(GPU, ttgir.ScaledDowncastFp8Op)
 def downcast_fp8(c: Context, op: Any) -> None:
     target = FORMATS[ir.element_type(op.results[0].type)]
     c.set(op.results[0], [float_from(c, v, "fp32", target) for v in _quotients(c, op)])
 
 
-@lowers(AMDGPU.name, ttgir.ScaledDowncastFp4Op)
+@lowers(GPU, ttgir.ScaledDowncastFp4Op)
 def downcast_fp4(c: Context, op: Any) -> None:
     """A thread has both numbers of each of its bytes."""
     axis: int = op.axis
@@ -76,7 +76,7 @@ def _e2m1_code(c: Context, number: Value) -> Value:
     return c.f.op("or", code, c.f.op("and", sign, c.i32(8)))
 
 
-@lowers(AMDGPU.name, ttgir.ScaledUpcastFp8Op)
+@lowers(GPU, ttgir.ScaledUpcastFp8Op)
 def upcast_fp8(c: Context, op: Any) -> None:
     format = FORMATS[ir.element_type(op.input.type)]
     numbers = [float_from(c, value, format, "fp32") for value in c.tile(op.input)]
