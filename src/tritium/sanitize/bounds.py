@@ -66,7 +66,8 @@ from tritium.sanitize.intervals import (
     computed_anew,
     offsets_of,
 )
-from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 
 _LOWEST, _HIGHEST = 1 - (1 << 31), (1 << 31) - 1
 

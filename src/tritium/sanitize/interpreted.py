@@ -32,7 +32,7 @@ from tritium.sanitize.chip.interpreted import (
 from tritium.sanitize.exact.interpreted import exact_result
 from tritium.sanitize.extents import Memory as Extent
 from tritium.sanitize.extents import pooled
-from tritium.sanitize.kinds import EXACT
+from tritium.sanitize.kinds import EXACT, Origin, Site
 from tritium.sanitize.launch import (
     CheckFailed,
     Checks,
@@ -45,7 +45,6 @@ from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering, a
 from tritium.sanitize.origins import BAD, Origins
 from tritium.sanitize.races import access_of, is_volatile, orders, releases
 from tritium.sanitize.shadow import SITE_BITS, Launch, Noted, Shadow, watchers
-from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
 _LIBRARY = ("tritium.", "functools")

@@ -12,9 +12,8 @@ import numpy as np
 from tritium.errors import TritonError
 from tritium.ops.ttir.sanitize import Access, Order
 from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of, pooled
-from tritium.sanitize.kinds import NAN
+from tritium.sanitize.kinds import NAN, Origin
 from tritium.sanitize.shadow import Launch, Noted, Shadow, watchers
-from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
 """The beginning of the message of a fault that is the number of a check."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tritium.ops.ttir.sanitize import Access, Order
+from tritium.sanitize.kinds import Site
 from tritium.sanitize.shadow import (
     ATOMIC,
     EPOCH_SHIFT,
@@ -22,7 +23,6 @@ from tritium.sanitize.shadow import (
     Shadow,
     epoch_of,
 )
-from tritium.sanitize.sites import Site
 
 Known = Mapping[int, int]
 """The last epoch that is known of each program, by its number."""

@@ -43,7 +43,8 @@ from tritium.ops.ttir.sanitize import Access, Clocking, Order, RaceCheckOp, Race
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
 from tritium.sanitize.bounds import access_name, accessed, accessed_bytes
-from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 
 
 @dataclass(frozen=True)
