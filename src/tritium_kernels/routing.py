@@ -40,7 +40,7 @@ class GatherIndx:
 
 @dataclass(frozen=True)
 class ScatterIndx:
-    """As `GatherIndx`, the other way round."""
+    """The inverse of a `GatherIndx`."""
 
     src_indx: Tensor
     dst_indx: Tensor

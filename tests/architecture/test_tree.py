@@ -320,7 +320,9 @@ def test_signatures_say_their_types():
 
 
 RIDDLES = re.compile('"""' + r"What\b")
-FRAGMENTS = re.compile('"""' + r"(What|Of|By|Those|That|Which|Whose|How|Where|Beside)\b")
+FRAGMENTS = re.compile(
+    '"""' + r"(As|Beside|By|How|Nothing|Of|That|Those|To|Until|What|Where|Whether|Which|Whose)\b"
+)
 
 
 def test_docstrings_say_what_a_thing_is():

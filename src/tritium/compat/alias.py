@@ -206,7 +206,7 @@ class AliasFinder(MetaPathFinder):
 
 
 def is_installed() -> bool:
-    """Whether `triton` names Tritium in this process."""
+    """True if `triton` names Tritium in this process."""
     return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
 
 

@@ -26,7 +26,7 @@ def value_name(name: str) -> str:
 
 
 def _is_single(op: Op) -> bool:
-    """Whether an attribute of the op is about its one result, and stays with it: those of calls go
+    """True if an attribute of the op is about its one result, and stays with it: those of calls go
     when the function is inlined."""
     return len(op.results) == 1 and not op.regions and not op.is_call
 

@@ -42,7 +42,7 @@ class Evaluated:
     unsigned: bool = False
 
     def read_as(self, type: dtype) -> Evaluated:
-        """This handle, of a tensor of that type of the language from now on."""
+        """Treat the handle, from now on, as a tensor of that type of the language."""
         scalar = type.scalar
         unsigned = scalar.is_int_unsigned() and not scalar.is_bool()
         if unsigned != self.unsigned:  # in place: the sanitizer knows handles by their identity
@@ -176,12 +176,12 @@ class Emitter(Protocol):
         ...
 
     def needs_carrier(self, handle: Handle) -> bool:
-        """Whether no op has `handle` as its only result, so that a hint about it needs an op of its
+        """True if no op has `handle` as its only result, so that a hint about it needs an op of its
         own: an argument of a block, or one result of several."""
         ...
 
     def is_of_block(self, handle: Handle) -> bool:
-        """Whether the block that ops are emitted into defines `handle`."""
+        """True if the block that ops are emitted into defines `handle`."""
         ...
 
     def warn(self, message: str) -> None:
@@ -206,7 +206,7 @@ _state = _State()
 
 
 def active() -> bool:
-    """Whether a kernel is being compiled or interpreted on this thread."""
+    """True if a kernel is being compiled or interpreted on this thread."""
     return bool(_state.stack)
 
 

@@ -182,7 +182,7 @@ def _elementwise_min(a, b):
 
 @device_function
 def _wins(before, not_after, a, i, b, j, tie_break_left: constexpr):
-    """Whether `a` is chosen: it is `before` b, or b alone is NaN, or neither is before the other
+    """True if `a` is chosen: it is `before` b, or b alone is NaN, or neither is before the other
     and a is further left (`tie_break_left`)."""
     if a.dtype.is_floating():
         before = before | ((a == a) & (b != b))
@@ -383,7 +383,7 @@ def _other_axes(rank: int, bit: int) -> list[int]:
 
 @device_function
 def _bit_of_position(rank: constexpr, bit: constexpr):
-    """Whether a position's `bit` is set."""
+    """True if a position's `bit` is set."""
     index = core.arange(0, 2) != 0
     return core.expand_dims(index, _other_axes(rank, bit)) if rank > 1 else index
 

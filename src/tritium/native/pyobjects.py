@@ -48,7 +48,7 @@ EXPORT_SLOT = 40  # of dltensor_from_py_object_no_sync in DLPack 1.3's exchange 
 
 
 def supported() -> bool:
-    """Whether an object's head is as native code expects it."""
+    """True if an object's head is as native code expects it."""
     probe = 1.5
     kind = ctypes.c_uint64.from_address(id(probe) + HEAD - 8).value
     # By the flag, which a free-threaded build has: sysconfig would take milliseconds to load.
@@ -114,7 +114,7 @@ def known_types() -> KnownTypes:
 
 
 def _array_struct_is_as_expected() -> bool:
-    """Whether an array's struct is laid out as `ARRAY` says (another NumPy may change it)."""
+    """True if an array's struct is laid out as `ARRAY` says (another NumPy may change it)."""
     for writable in (True, False):
         array = np.empty((3, 5), np.float32)
         array.flags.writeable = writable

@@ -58,13 +58,13 @@ def shape_of(type: Attribute) -> tuple[int, ...]:
 
 
 def unknown(type: Attribute) -> AxisInfo:
-    """Nothing is known."""
+    """The facts of a value of which nothing is known."""
     ones = (1,) * len(shape_of(type))
     return AxisInfo(ones, ones, ones)
 
 
 def repeated(type: Attribute, number: int) -> AxisInfo:
-    """All elements are one number."""
+    """The facts of a tile whose elements are all one number."""
     shape = shape_of(type)
     ones = (1,) * len(shape)
     divisor = power_of_two_in(number)

@@ -111,7 +111,7 @@ class Builder:
 
 
 def reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
-    """All elements of a tile in one, by an op of two scalars; a scalar as it is."""
+    """Combine all elements of a tile by an op of two scalars; a scalar stays as it is."""
     shape, element = ir.shape_of(value.type), ir.element_type(value.type)
     if not shape:
         return value

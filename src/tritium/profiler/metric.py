@@ -26,7 +26,7 @@ def transform_tensor_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def is_metric(value: Any) -> bool:
-    """Whether a value of `launch_metadata` is a metric and no other fact."""
+    """True if a value of `launch_metadata` is a metric and no other fact."""
     return isinstance(value, Number) or hasattr(value, "tolist")
 
 

@@ -214,7 +214,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return self._launch(grid, *args, **kwargs)
 
     def _launch_latest(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
-        """In Python until there is a native launcher: `kernel[grid]` may be kept from before."""
+        """Launch in Python until there is a native launcher: `kernel[grid]` may be kept from
+        before."""
         latest = self._launch
         if latest == self._launch_latest:
             return self.launch_in_python(grid, *args, **kwargs)

@@ -247,7 +247,7 @@ class _Check:
     def _whole(
         self, at: Builder, start: SSAValue, offsets: Interval, ends: Ends
     ) -> SSAValue:
-        """Whether all elements of a tile, masked off or not, are in bounds, by its lowest and its
+        """True if all elements of a tile, masked off or not, are in bounds, by its lowest and its
         highest address; `ends`: what the interval of the offsets was found by."""
         formulas, address = Formulas(at), at.value(PtrToIntOp, start)
         low, high = (

@@ -132,7 +132,7 @@ class _Unchanged(Memory):
         return super().load(addresses, dtype, mask)
 
     def store(self, addresses: Any, value: Any, mask: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Stored(Exception):

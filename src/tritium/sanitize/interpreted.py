@@ -363,12 +363,12 @@ class Watch:
 
 
 def _is_number(handle: Any) -> bool:
-    """Whether a handle has floats; sums of asynchronous products are none before they are done."""
+    """True if a handle has floats; sums of asynchronous products are none before they are done."""
     return ir.is_float(handle.type) and isinstance(handle.array, np.ndarray | np.generic)
 
 
 def _leads(type: ir.Type) -> bool:
-    """Whether a value leads to memory: a pointer, a tile of them, a descriptor."""
+    """True if a value leads to memory: a pointer, a tile of them, a descriptor."""
     return ir.is_pointer(type) or not (ir.is_float(type) or ir.is_integer(type))
 
 

@@ -244,7 +244,7 @@ _NOTHING: Known = {}
 
 
 def _later(one: Known, other: Known) -> Known:
-    """All that either knows."""
+    """The union of what either knows."""
     if all(other.get(number, 0) >= epoch for number, epoch in one.items()):
         return other
     return {n: max(one.get(n, 0), other.get(n, 0)) for n in {*one, *other}}

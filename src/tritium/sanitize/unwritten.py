@@ -90,6 +90,6 @@ def _reads(op: Op) -> bool:
 
 
 def holds_pattern(element: ir.Type) -> bool:
-    """Whether elements of a type are checked."""
+    """True if elements of a type are checked."""
     width = 64 if ir.is_pointer(element) else ir.bit_width(element)
     return not ir.is_pointer(element) and width >= (16 if ir.is_float(element) else 32)

@@ -64,7 +64,7 @@ def _tensors(*values: Any) -> Iterator[Tensor]:
 
 
 def wants_gradient(*values: Any) -> bool:
-    """Whether one of the values is a tensor, or the storage of one, that is to get a gradient."""
+    """True if one of the values is a tensor, or the storage of one, that is to get a gradient."""
     return torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(*values))
 
 

@@ -81,7 +81,7 @@ class Tensor:
         return self.storage.data
 
     def stride(self, dim: int | None = None) -> int | tuple[int, ...]:
-        """In words of the storage."""
+        """The strides in words of the storage."""
         return self.data.stride() if dim is None else self.data.stride(dim)
 
     def data_ptr(self) -> int:

@@ -106,7 +106,8 @@ class HIPBackend(BaseBackend):
 
     @staticmethod
     def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
-        """As of any backend; "S" for a small tensor, which buffer instructions reach."""
+        """The key of an argument as for any backend, with "S" for a small tensor, which buffer
+        instructions reach."""
         found = BaseBackend.get_tensor_specialization(arg, **kwargs)
         return found + "S" if knobs.amd.use_buffer_ops and is_small(arg) else found
 

@@ -531,7 +531,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Call(function, [ast.Constant(name), ast.Name(name, ast.Load())], [])
 
     def _used_outside(self, name: str, node: ast.stmt) -> bool:
-        """Whether the function has the name anywhere but in this statement."""
+        """True if the function has the name anywhere but in this statement."""
         inside = {id(n) for n in ast.walk(node)}
         return any(
             isinstance(n, ast.Name) and n.id == name and id(n) not in inside

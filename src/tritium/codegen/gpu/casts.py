@@ -81,7 +81,7 @@ def _between_large(c: Context, a: Value, source: str, target: str, toward_zero: 
 
 @lowers(ELEMENTWISE, arith.SIToFPOp, arith.UIToFPOp)
 def integer_to_float(c: Context, op: Op, a: Value) -> Value:
-    """To nearest even."""
+    """Round integers to floating-point numbers, to nearest even."""
     signed = isinstance(op, arith.SIToFPOp)
     opcode, target = "sitofp" if signed else "uitofp", value_type(op.results[0].type)
     twice = target == "bfloat" and not c.hardware.conversions.integer_to_bfloat

@@ -293,7 +293,8 @@ class NvidiaMmaEncoding(MatrixEncoding):
         return layout * LinearLayout.identity(2, REGISTER, k)
 
     def warp_order(self, rank: int) -> tuple[int, ...]:
-        """For wgmma the rows first, because the four warps of a warpgroup hold 64 rows."""
+        """The order of warps: for wgmma the rows first, because the four warps of a warpgroup hold
+        64 rows."""
         order = list(reversed(range(rank)))
         if self.version == 3:
             order[0], order[1] = order[1], order[0]

@@ -209,12 +209,12 @@ def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
 
 
 def can_halve(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether `halved` gives an encoding."""
+    """True if `halved` gives an encoding."""
     return isinstance(encoding, UndecidedEncoding) or _has_pairs(encoding, shape)
 
 
 def _has_pairs(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether each thread has both elements of the pairs along the last axis of which it has
+    """True if each thread has both elements of the pairs along the last axis of which it has
     one."""
     last, layout = len(shape) - 1, linear(encoding, shape)
     pair = (*[0] * last, 1)
@@ -223,7 +223,7 @@ def _has_pairs(encoding: Encoding, shape: tuple[int, ...]) -> bool:
 
 
 def in_order(layout: LinearLayout, axis: int) -> bool:
-    """Whether the elements along an axis are, in order, a thread's registers, then a run of lanes,
+    """True if the elements along an axis are, in order, a thread's registers, then a run of lanes,
     then one of warps, of one block: as scans take them."""
     found: list[int] = []
     for name in (REGISTER, LANE, WARP, BLOCK):

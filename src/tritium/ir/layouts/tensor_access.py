@@ -39,7 +39,7 @@ class _Places:
         return [self.words.pop(n) if n in self.words else self.rows.pop(n) for n in names]
 
     def rest(self, moved: int) -> tuple[list[list[int]], list[list[int]]]:
-        """All that is left but the last `moved` bases, and these: columns, then the lower half of
+        """The bases that are left but the last `moved`, and those: columns, then the lower half of
         every 32 rows, which of those that move is the first."""
         rows = [basis for basis in self.rows.values() if any(basis)]
         columns = [basis for basis in self.words.values() if any(basis)]

@@ -516,7 +516,7 @@ def invert(value: TensorLike) -> tensor:
 
 
 def truth(value: TensorLike) -> tensor:
-    """Whether each element is not zero, as int1."""
+    """True if each element is not zero, as int1."""
     x = to_tensor(value)
     return x if x.dtype.is_int1() else cast(x, int1)
 

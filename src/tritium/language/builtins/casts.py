@@ -96,7 +96,7 @@ def plain(value: object) -> Any:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a Python number."""
+    """True if it is a Python number."""
     return isinstance(value, (bool, int, float))
 
 
@@ -277,7 +277,7 @@ def _e4b15_to_half(value: tensor) -> tensor:
 
 
 def _half_to_e4b15(value: tensor) -> tensor:
-    """To nearest even; what is too large (or NaN) becomes the largest number, 1.875."""
+    """Round to nearest even; what is too large (or NaN) becomes the largest number, 1.875."""
     bits = bitcast(value, int16)
     magnitude = _bits(AndIOp, bits, 0x7FFF)
     odd = _bits(AndIOp, _bits(ShRUIOp, magnitude, 7), 1)

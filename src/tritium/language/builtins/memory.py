@@ -71,7 +71,7 @@ def cache_options(
 
 
 def is_block_pointer(value: tensor) -> bool:
-    """Whether it is a scalar that `make_block_ptr` made."""
+    """True if it is a scalar that `make_block_ptr` made."""
     return isinstance(value.type, pointer_type) and value.type.element_ty.is_block()
 
 

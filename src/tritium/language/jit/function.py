@@ -315,7 +315,7 @@ class JITCallable:
         return constexpr_type(self)
 
     def is_gluon(self) -> bool:
-        """Whether the function is written in the explicit-layout language."""
+        """True if the function is written in the explicit-layout language."""
         return False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

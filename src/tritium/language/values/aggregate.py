@@ -55,8 +55,8 @@ class aggregate_type(base_type):
         return f"{self.cls.__name__}<{', '.join(f'{n}: {t}' for n, t in self.fields)}>"
 
     def carries(self, other: object) -> bool:
-        """Also where fields have other types of the same values: a product in flight is a block
-        after it is waited for."""
+        """True also where fields have other types of the same values: a product in flight is a
+        block after it is waited for."""
         if not isinstance(other, aggregate_type) or self.cls is not other.cls:
             return False
         pairs = zip((t for _, t in self.fields), (t for _, t in other.fields), strict=True)
@@ -267,7 +267,7 @@ mark_builtin(aggregate_replace)
 
 
 def is_mutable(value: object) -> bool:
-    """Whether a value is an aggregate, whose fields can be assigned."""
+    """True if a value is an aggregate, whose fields can be assigned."""
     # A constexpr has the attributes of what it holds, which may be an aggregate's class.
     return isinstance(value, base_value) and hasattr(builtins.type(value), "_fork")
 

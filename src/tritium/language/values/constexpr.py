@@ -49,7 +49,7 @@ _ASSIGNED = (AssignedInt, AssignedFloat)
 
 
 def is_assigned(value: object) -> bool:
-    """Whether it is a number that a kernel assigned to a name, or was computed from one."""
+    """True if it is a number that a kernel assigned to a name, or was computed from one."""
     return isinstance(value, _ASSIGNED)
 
 
@@ -108,7 +108,7 @@ def _computed(function: Operation, *operands: object) -> constexpr:
 
 
 def _identical(left: Any, right: Any) -> bool:
-    """Whether two compile-time values are the same: equal and of one type, in tuples too; 0.0 and
+    """True if two compile-time values are the same: equal and of one type, in tuples too; 0.0 and
     -0.0 differ, NaN is itself. Whether they were assigned to names does not matter."""
     left, right = unassigned(left), unassigned(right)
     if type(left) is not type(right):

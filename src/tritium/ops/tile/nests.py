@@ -49,7 +49,7 @@ _WORDS = {"along": "axis", "lane": "lane", "width": "width", "unroll": "unroll",
 
 
 def is_tile(value: SSAValue) -> bool:
-    """Whether a value is a tile."""
+    """True if a value is a tile."""
     return value.type.__class__ is TensorType
 
 
@@ -221,7 +221,7 @@ class NestOp(Op, traits=[NoTerminator()]):
             raise VerifyException(f"tile.nest cannot transpose blocks along {block}")
 
     def _verify_order(self) -> None:
-        """All nests of a block (this is the first) come after what they use."""
+        """Check that all nests of a block (this is the first) come after what they use."""
         block, seen = self.parent, set[Operation]()
         for op in () if block is None else block.ops:
             if isinstance(op, NestOp):

@@ -28,7 +28,7 @@ from tritium.ops.ttir.memory import CachedOp, check_access
 
 
 def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
-    """All must be async tokens."""
+    """Check that all are async tokens."""
     if any(not isinstance(t, AsyncTokenType) for t in types):
         raise OpError(f"{name}: operands are {describe(*types)}; async tokens are required")
 
@@ -173,7 +173,7 @@ class CopyWaitOp(Op):
 
 
 class AsyncWaitOp(CopyWaitOp):
-    """Until all but the `num` newest groups are done."""
+    """Wait until all but the `num` newest groups are done."""
 
     name = "ttg.async_wait"
     effects = (waits(SHARED, Queue.COPY_GROUP),)

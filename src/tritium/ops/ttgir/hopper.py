@@ -99,8 +99,8 @@ class WarpGroupDotOp(MatrixProduct):
 
 
 class WarpGroupDotWaitOp(Op):
-    """Until all but the `pendings` newest dots are done. Results are the inputs: accumulators, and
-    operands' memory that must live until then."""
+    """Wait until all but the `pendings` newest dots are done. Results are the inputs: accumulators,
+    and operands' memory that must live until then."""
 
     name = "ttng.warp_group_dot_wait"
     capabilities = 90, 90

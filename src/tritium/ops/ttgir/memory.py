@@ -442,7 +442,7 @@ def is_padded(type: Any) -> bool:
 
 
 def _has_plain_rows(type: Any) -> bool:
-    """Whether elements of a row of a matrix fill a row of tensor memory from its start on."""
+    """True if elements of a row of a matrix fill a row of tensor memory from its start on."""
     encoding, shape = type.encoding, type.get_shape()
     if not isinstance(encoding, TensorEncoding) or len(shape) != 2:
         return False
@@ -453,7 +453,7 @@ def _has_plain_rows(type: Any) -> bool:
 
 
 def _in_same_order(before: Any, after: Any) -> bool:
-    """Whether arrays in row-major order show where each element of one is in the other: both are
+    """True if arrays in row-major order show where each element of one is in the other: both are
     in that order in memory, or permuted in the same way."""
     shapes = [t.get_shape()[-t.encoding.rank :] for t in (before, after)]
     flat = [

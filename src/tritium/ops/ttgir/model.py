@@ -167,7 +167,7 @@ class Barrier:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the phase ends when its copies do."""
+        """True if the phase ends when its copies do."""
         return self.arrivals >= self.count and self.expected == self.copied
 
     def settle(self) -> bool:

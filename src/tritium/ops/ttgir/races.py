@@ -76,7 +76,7 @@ class Races:
                 join(self._clock(Actor(partition, block)), begun)
 
     def end(self) -> None:
-        """All partitions but the default one have ended, which comes after them."""
+        """Record that all partitions but the default one have ended: it comes after them."""
         for block in range(self.blocks):
             for partition in range(1, self.partitions):
                 join(self._clock(Actor(0, block)), self.release(partition, block))

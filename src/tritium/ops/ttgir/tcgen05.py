@@ -170,7 +170,7 @@ def route_of_commits(
 
 
 def is_of_pair(type: Any) -> bool:
-    """Whether a type is of tensor memory with the results of products of two blocks."""
+    """True if a type is of tensor memory with the results of products of two blocks."""
     encoding = getattr(type, "encoding", None)
     return isinstance(encoding, TensorMemoryEncoding) and encoding.get("twoCTAs")
 

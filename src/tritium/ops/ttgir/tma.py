@@ -185,7 +185,7 @@ class ArriveBarrierOp(RoutedArrival):
 
 
 class WaitBarrierOp(Op):
-    """Until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
+    """Wait until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
     what the barrier stands for until then."""
 
     name = "ttng.wait_barrier"
@@ -428,8 +428,8 @@ class AsyncTMAReduceOp(Op):
 
 
 class AsyncTMAStoreWaitOp(Op):
-    """Until all but the `pendings` newest stores have read their shared memory; with `complete`,
-    until what they wrote can be loaded."""
+    """Wait until all but the `pendings` newest stores have read their shared memory; with
+    `complete`, until what they wrote can be loaded."""
 
     name = "ttng.async_tma_store_wait"
     capabilities = 90, 999

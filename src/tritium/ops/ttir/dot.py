@@ -62,7 +62,7 @@ class TileProduct(Op):
 
     exact = "none"
     has_scales: ClassVar[bool] = False
-    """Whether operands have scales, `a_scale` and `b_scale`."""
+    """True if operands have scales, `a_scale` and `b_scale`."""
 
     in_tensor_memory: ClassVar[bool] = False
     """True if the sums of such a product are in tensor memory while it runs."""
@@ -80,7 +80,7 @@ class MatrixProduct(TileProduct):
     maxNumImpreciseAcc = i32_attr(0)
 
     asynchronous: ClassVar[bool] = False
-    """Whether matrix units read operands from shared memory while threads go on."""
+    """True if matrix units read operands from shared memory while threads go on."""
 
     takes_registers: ClassVar[bool] = False
     """True if the left operand of such a product may be in registers."""

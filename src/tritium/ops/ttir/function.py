@@ -60,7 +60,7 @@ class FuncOp(Op):
 
     @property
     def noinline(self) -> bool:
-        """Whether calls stay calls."""
+        """True if calls stay calls."""
         flag: Any = self.attributes.get("noinline")
         return flag is not None and bool(flag.value.data)
 

@@ -128,6 +128,6 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
 
 
 def in_block(tile: Any, memory: Any) -> bool:
-    """Whether each block of a cluster has in its own memory what it has of the tile."""
+    """True if each block of a cluster has in its own memory what it has of the tile."""
     kept = blocks_of(memory.encoding, tuple(memory.get_shape())[-len(ir.shape_of(tile)) :])
     return not any(map(any, kept)) or kept == blocks_of(tile.encoding, ir.shape_of(tile))

@@ -239,7 +239,7 @@ def _loop_around(op: Operation) -> tuple[ForOp | None, bool]:
 
 
 def has_stores_in_loops(module: ModuleOp) -> bool:
-    """Whether there are stores by descriptors in loops."""
+    """True if there are stores by descriptors in loops."""
     return any(
         isinstance(op, ttir.BlockAccess) and not op.is_load and _loop_around(op)[0] is not None
         for op in module.walk()

@@ -57,12 +57,12 @@ def retype(value: SSAValue, encoding: Attribute) -> None:
 
 
 def is_tile(value: SSAValue) -> bool:
-    """Whether a value is a tile."""
+    """True if a value is a tile."""
     return value.type.__class__ is ir.TensorType
 
 
 def is_source(op: Operation) -> bool:
-    """Whether the op makes a tile of nothing, or of scalars."""
+    """True if the op makes a tile of nothing, or of scalars."""
     return isinstance(op, Op) and op.tile_source
 
 
@@ -72,7 +72,7 @@ def keeps_places(op: Operation) -> bool:
 
 
 def is_follower(op: Operation) -> TypeGuard[Op]:
-    """Whether the encodings of operands and result determine each other."""
+    """True if the encodings of operands and result determine each other."""
     follows = isinstance(op, Op) and (op.follows_layout or op.is_elementwise)
     return follows and any(is_tile(r) for r in op.results)
 
@@ -184,7 +184,7 @@ BULK_ALIGNMENT = 128
 
 
 def fills_buffers(access: DescriptorAccess) -> bool:
-    """Whether each of several buffers, one after the other, for the tile of an access begins where
+    """True if each of several buffers, one after the other, for the tile of an access begins where
     the engine may copy to, and where the pattern of a swizzle begins."""
     encoding = memory_encoding(access)
     tile = access.tile

@@ -228,7 +228,7 @@ def _by_matrix_unit(encoding: Encoding) -> bool:
 
 
 def _stays_in_memory(load: Operation) -> bool:
-    """Whether a product reads what is loaded from shared memory, while the next iteration begins:
+    """True if a product reads what is loaded from shared memory, while the next iteration begins:
     its buffer cannot be filled again at the end of the iteration."""
     pending = list(load.results)
     while pending:
@@ -241,7 +241,7 @@ def _stays_in_memory(load: Operation) -> bool:
 
 
 def _feeds_product(load: Operation) -> bool:
-    """Whether what is loaded becomes, perhaps after computing, an operand of a product."""
+    """True if what is loaded becomes, perhaps after computing, an operand of a product."""
     pending, seen = list(load.results), set[int]()
     while pending:
         for use in pending.pop().uses:
@@ -278,7 +278,7 @@ def copy_width(
 
 
 def _along_rows(load: Operation, encoding: object) -> bool:
-    """Whether what lies together in global memory does in shared memory too: a wgmma of 8-bit
+    """True if what lies together in global memory does in shared memory too: a wgmma of 8-bit
     numbers reads its right operand by columns."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)

@@ -138,7 +138,7 @@ class _Found:
 
 
 def _mean_the_same(a: Attribute, b: Attribute, shape: tuple[int, ...]) -> bool:
-    """Whether two encodings, of which one may have come through a reshape, are one layout."""
+    """True if two encodings, of which one may have come through a reshape, are one layout."""
     if not isinstance(a, Encoding) or not isinstance(b, Encoding):
         return a == b
     return a == b or linear(a, shape) == linear(b, shape)

@@ -159,7 +159,7 @@ class WarpSpecialize(Pass):
 
 
 def may_split(module: ModuleOp) -> bool:
-    """Whether there may be loops, in ttir too, that are split though they do not ask."""
+    """True if there may be loops, in ttir too, that are split though they do not ask."""
     bodies = [list(loop.body.ops) for loop in counted_loops(module)]
     return any(
         sum(isinstance(op, MatrixProduct) for op in ops) > 1

@@ -89,7 +89,7 @@ def _is_float8(type: ir.Type) -> bool:
 
 
 def _fits(op: MatrixProduct, least_k_bytes: int) -> bool:
-    """Whether matrix units take products of this shape; others are computed without rounding."""
+    """True if matrix units take products of this shape; others are computed without rounding."""
     size = 4 if op.inputPrecision is InputPrecision.TF32X3 else 2
     shallow = op.k * size < least_k_bytes or len(ir.shape_of(op.c.type)) != 2
     return ir.element_type(op.a.type) == ir.f32 and not shallow

@@ -57,7 +57,7 @@ class ChildCrash(ChildError):
 
 
 def available() -> bool:
-    """Whether children can be forked here."""
+    """True if children can be forked here."""
     return knobs.system().forks
 
 

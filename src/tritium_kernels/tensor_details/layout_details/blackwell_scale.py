@@ -144,7 +144,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
 
     @property
     def added_leading_batch_dim(self) -> bool:
-        """Whether a dimension of one batch is put before the given ones."""
+        """True if a dimension of one batch is put before the given ones."""
         return len(self.shape) == 2
 
     def swizzle_data(self, data: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class TileSweep(Sweep):
         self, f: Function, a: _Registers, b: _Registers, a_at: Value, b_at: Value,
         accs: list[Value],
     ) -> list[Value]:  # fmt: skip
-        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
+        """Emit all cells of one iteration, `a_at` and `b_at` bytes from the addresses on."""
         cells = static(self.cells)
         assert cells is not None and cells % _SIDE == 0
         if cells == _SIDE:
@@ -106,7 +106,7 @@ class _Registers:
     step: Value
 
     def load(self, f: Function, at: Value) -> list[Value]:
-        """All of them, `at` bytes from the start."""
+        """Load all tile registers, from `at` bytes behind the start on."""
         found: list[Value] = []
         for pointer, offset in self.places:
             base = pointer if static(at) == 0 else f.gep("i8", pointer, at)

@@ -141,7 +141,7 @@ class Method(Enum):
 
     @property
     def word(self) -> str:
-        """Its name in texts."""
+        """The method's name in texts."""
         return self.name.lower()
 
     @property
@@ -422,7 +422,7 @@ def _converts(operand: Operand, compute: str) -> bool:
 
 
 def _rows_apart(operand: Operand) -> bool:
-    """Whether AMX cannot read rows of A where they are, or would from few sets of the cache."""
+    """True if AMX cannot read rows of A where they are, or would from few sets of the cache."""
     step = None if operand.outer_step is None else static(operand.outer_step)
     return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _LONG_ROW
 

@@ -223,7 +223,7 @@ def _streams(
     f: Function, kernel: TileFunction, host: CPU, grid: tuple[Value, ...],
     arguments: dict[SSAValue, Value],
 ) -> Value:  # fmt: skip
-    """Whether the whole launch writes so much that, with as much read, it fills the last cache, and
+    """True if the whole launch writes so much that, with as much read, it fills the last cache, and
     overwrites nothing that it has just read."""
     size = stored_bytes(kernel.op)
     if not size:

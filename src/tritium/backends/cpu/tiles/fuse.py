@@ -49,7 +49,7 @@ from tritium.passes.base import Pass
 
 
 def _is_sum(op: MatrixProduct) -> bool:
-    """Whether a product is the only one of a loop, which sums along K."""
+    """True if a product is the only one of a loop, which sums along K."""
     block: Any = op.parent
     products = (inner for inner in block.ops if isinstance(inner, MatrixProduct))
     return block.parent_op().is_loop and list(products) == [op]
@@ -217,8 +217,8 @@ class _Builder:
             self.fusion.reads(op)
 
     def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
-        """Whether each operand is read where it is: a load from memory that nothing changes in
-        between, without masks but for ends of rows and columns, and the end of K in both."""
+        """For each operand, whether it is read where it is: a load from memory that nothing changes
+        in between, without masks but for ends of rows and columns, and the end of K in both."""
         masks = [self._masks(value, axis, op) for value, axis in ((op.a, 1), (op.b, 0))]
         ends = [mask is not None and any(prefix.along_k for prefix in mask) for mask in masks]
         a, b = (
@@ -259,7 +259,7 @@ class _Builder:
         return buffer, False
 
     def _owned(self, value: SSAValue, op: Operation) -> bool:
-        """Whether a buffered value belongs to this iteration of the block, so may be
+        """True if a buffered value belongs to this iteration of the block, so may be
         overwritten."""
         owner: Any = value.owner
         if isinstance(owner, Block):

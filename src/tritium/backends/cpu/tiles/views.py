@@ -83,7 +83,7 @@ def conjuncts(mask: SSAValue, axes: Axes) -> Generator[tuple[SSAValue, Axes]]:
 
 
 def is_stored_within(value: SSAValue, prefix: Prefix, axis: int) -> bool:
-    """Whether of a tile only elements are used for which a prefix holds that runs along `axis`: in
+    """True if of a tile only elements are used for which a prefix holds that runs along `axis`: in
     stores whose masks contain its condition, after elementwise ops."""
     values, seen = [value], set[SSAValue]()
     while values:

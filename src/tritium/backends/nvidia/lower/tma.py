@@ -28,7 +28,7 @@ from tritium.ops.ttgir.types import blocks_of_barrier
 
 
 def _first(c: Context, condition: Value | None = None) -> Value:
-    """Whether this is the thread that acts for the block, and a condition holds."""
+    """True if this is the thread that acts for the block, and a condition holds."""
     first = c.f.icmp("eq", c.thread, c.i32(0))
     return first if condition is None else c.f.op("and", first, condition)
 
@@ -68,7 +68,7 @@ def _shared_barrier(c: Context, value: Any) -> Value:
 
 
 def _leads(c: Context, value: Any, condition: Value | None = None) -> Value | None:
-    """Whether a barrier is this block's, and a condition holds; None: always."""
+    """True if a barrier is this block's, and a condition holds; None: always."""
     shared = blocks_of_barrier(value.type)
     if not shared:
         return condition

@@ -380,7 +380,7 @@ class AsyncTDMCopyLocalToGlobalOp(TensorCopyOp):
 
 
 class AsyncTDMWaitOp(CopyWaitOp):
-    """Until all but the `num` newest copies of tensors' blocks are done."""
+    """Wait until all but the `num` newest copies of tensors' blocks are done."""
 
     name = "amdg.async_tdm_wait"
     effects = (waits(SHARED, Queue.TENSOR_COPY),)

@@ -149,7 +149,7 @@ def _is_source(value: SSAValue) -> bool:
 
 
 def _can_reload(value: SSAValue) -> bool:
-    """Whether a tile is a matrix unit's operand that was brought into its layout before."""
+    """True if a tile is a matrix unit's operand that was brought into its layout before."""
     encoding = ir.encoding_of(value.type)
     if not isinstance(encoding, DotOperandEncoding) or not isinstance(
         encoding.get("parent"), MatrixEncoding

@@ -89,7 +89,7 @@ def _stage(op: Any, processor: Processor) -> bool:
 
 
 def _can_be_later(load: Operation, op: Operation) -> bool:
-    """Whether nothing between the load and the product, which alone uses it, writes memory that
+    """True if nothing between the load and the product, which alone uses it, writes memory that
     was there before."""
     if not load.results[0].has_one_use() or load.parent is not op.parent:
         return False

@@ -178,7 +178,7 @@ class _Chunk:
         _leave_unchanged(f, found, new, active, done)
 
     def _begins(self, address: Value) -> Value:
-        """Whether sixteen bytes begin at an address."""
+        """True if sixteen bytes begin at an address."""
         odd = self.f.op("and", self.f.cast("ptrtoint", address, "i64"), const("i64", _WIDE - 1))
         return self.f.icmp("eq", odd, const("i64", 0))
 
@@ -232,7 +232,7 @@ class _Chunk:
         f.branch_if(f.icmp("ult", following, const("i64", self.width)), head, done)
 
     def _fits(self, address: Value, at: Value) -> Value:
-        """Whether sixteen bytes begin here, all of them of active elements of this chunk."""
+        """True if sixteen bytes begin here, all of them of active elements of this chunk."""
         f = self.f
         inside = f.icmp("ule", at, const("i64", self.width - self.count))
         fits = f.op("and", self._begins(address), inside)

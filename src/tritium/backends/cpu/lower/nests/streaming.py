@@ -63,7 +63,8 @@ class Lines(NamedTuple):
 
 
 def may_stream(c: Context, part: Slice) -> tuple[Value, Lines]:
-    """Whether stores past the caches pay and are possible (i1), and where the lines begin."""
+    """A condition (i1), that stores past the caches pay and are possible, and where the lines
+    begin."""
     f, holds, zero = c.f, c.program["stream"], const("i64", 0)
     lead: Value | None = None
     for root in part.stores:
