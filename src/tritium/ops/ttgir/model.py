@@ -328,7 +328,7 @@ class AsyncState:
     def blocks_meet(self) -> None:
         """The blocks of the cluster wait for each other."""
         if self.races is not None:
-            self.races.meet(self._partition)
+            self.races.synchronize(self._partition)
 
     def blocks_come(self) -> None:
         """The blocks arrive at the barrier of the cluster. Raises `EvaluationError` where they have

@@ -142,7 +142,7 @@ class Races:
                 if of_copy and mine and id(access.data) in targets:
                     join(own, {access.actor: access.step})
 
-    def meet(self, partition: int) -> None:
+    def synchronize(self, partition: int) -> None:
         """The blocks of a partition wait for each other."""
         self.leave(partition, self.come(partition))
 

@@ -90,7 +90,7 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
     narrow = (v for one in found.index_ops for v in one.numbers)
     if not all(resolve(value, _is_static, static) for value in narrow):
         yield "linear"
-    if not nest.is_sequential and found.meetings:
+    if not nest.is_sequential and found.overlaps:
         yield "apart"
     if all(signed_compares(mask) is not None for mask in found.masks):
         if may_be_unmasked(nest) and masks_of(found):

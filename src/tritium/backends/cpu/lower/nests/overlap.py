@@ -57,7 +57,7 @@ def apart(c: Context, part: Slice) -> Value | None:
             extents[pointer] = _extent(c, steps, pointer)
         return extents[pointer]
 
-    pairs = [(access.ptr, store.ptr) for access, store in part.meetings]
+    pairs = [(access.ptr, store.ptr) for access, store in part.overlaps]
     many = len(pairs) > _PAIRS * max(len({pointer for pair in pairs for pointer in pair}), 16)
     for first, second in pairs:
         a, b = extent(first), extent(second)
