@@ -166,10 +166,7 @@ class AliasFinder(MetaPathFinder):
     """Says to `backends.base`, which looks for this, that `triton` is Tritium."""
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == ALIAS:
             spec = ModuleSpec(fullname, _TopLoader(), is_package=True)

@@ -285,9 +285,7 @@ def check_loop(iterator: Any) -> None:
     if isinstance(iterator, tl.static_range):
         bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
         if not all(isinstance(b, int) for b in bounds):
-            raise TypeError(
-                f"the bounds of `static_range` must be compile-time ints; got {bounds}"
-            )
+            raise TypeError(f"the bounds of `static_range` must be compile-time ints; got {bounds}")
     elif not isinstance(iterator, tl.range):
         raise TypeError(
             f"Only `range` and `static_range` iterators are currently supported; got {iterator!r}"

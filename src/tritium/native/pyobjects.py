@@ -85,9 +85,7 @@ class KnownTypes:
             if not self._numpy_checked:
                 self._numpy_checked = True
                 if _array_struct_is_as_expected():
-                    TYPES.write(
-                        self.address, item_size=_item_size_offset(), ndarray=id(np.ndarray)
-                    )
+                    TYPES.write(self.address, item_size=_item_size_offset(), ndarray=id(np.ndarray))
             return
         torch: Any = sys.modules.get("torch")
         if torch is None or TYPES.read(self.address, "export") or not isinstance(obj, torch.Tensor):

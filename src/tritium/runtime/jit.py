@@ -384,7 +384,6 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._preloaded[data["key"]] = kernel
         return kernel
 
-
     def _restored(self, value: Any, what: str) -> Any:
         try:
             return from_json(value)
@@ -489,9 +488,7 @@ def jit(
         if not inspect.isfunction(fn):
             raise TypeError(f"@jit can only be applied to a function; got {fn!r}")
         if knobs.runtime.interpret:
-            return InterpretedFunction(
-                fn, debug, do_not_specialize, do_not_specialize_on_alignment
-            )
+            return InterpretedFunction(fn, debug, do_not_specialize, do_not_specialize_on_alignment)
         return JITFunction(
             fn,
             version=version,

@@ -244,9 +244,7 @@ class _Check:
         at.make(IfOp, outside, result=(), regions=[Region(block), Region()])
         return end
 
-    def _whole(
-        self, at: Builder, start: SSAValue, offsets: Interval, ends: Ends
-    ) -> SSAValue:
+    def _whole(self, at: Builder, start: SSAValue, offsets: Interval, ends: Ends) -> SSAValue:
         """True if all elements of a tile, masked off or not, are in bounds, by its lowest and its
         highest address; `ends`: what the interval of the offsets was found by."""
         formulas, address = Formulas(at), at.value(PtrToIntOp, start)

@@ -160,9 +160,7 @@ class Watch:
         pointers = [self._roots.get(h) for h in operands if _leads(h.type)]
         now.roots = None if None in pointers or not pointers else frozenset().union(*pointers)  # pyright: ignore
 
-    def evaluate(
-        self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]
-    ) -> Any:
+    def evaluate(self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]) -> Any:
         """Evaluate an op on the values of these handles. Raises `SanitizerError` for an access of
         on-chip memory that comes before the wait for an asynchronous one."""
         if EXACT in self._checks and not self._now.replacing:
@@ -287,9 +285,7 @@ class Watch:
                               size=size)  # fmt: skip
             raise self._error(site, address)
 
-    def _check_race(
-        self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow
-    ) -> None:
+    def _check_race(self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow) -> None:
         op, ordering = self._now.op, self._ordering
         access, program = access_of(op), ordering.of(shadow.number(self._now.program))
         site = self._site("races", access=access.words, size=size,

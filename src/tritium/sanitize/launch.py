@@ -91,9 +91,7 @@ class Checks:
         return [*("report" for _ in self.reports), *extents, *("shadow" for _ in self.granules),
                 *("chip" for _ in self.chip)]  # fmt: skip
 
-    def shadow(
-        self, arguments: Sequence[Any], grid: Sequence[int], **device: Any
-    ) -> Shadow | None:
+    def shadow(self, arguments: Sequence[Any], grid: Sequence[int], **device: Any) -> Shadow | None:
         """The shadow memory of a launch with these arguments (by slot); None without one.
         `device`: as of `Shadow`."""
         if not self.granules:

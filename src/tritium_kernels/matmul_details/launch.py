@@ -181,7 +181,6 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     return flags
 
 
-
 def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) -> kernels.Form:
     """The facts for which the kernel is compiled; equal forms are one object."""
     x, w = call.x, call.w

@@ -129,9 +129,7 @@ def wrap_torch_tensor(
     return Tensor(storage, dtype, shape, shape if shape_max is None else tuple(shape_max))
 
 
-def convert_layout(
-    tensor: Tensor, layout: Layout, **layout_transformation_kwargs: Any
-) -> Tensor:
+def convert_layout(tensor: Tensor, layout: Layout, **layout_transformation_kwargs: Any) -> Tensor:
     """The tensor in another layout.
 
     `layout_transformation_kwargs`: further arguments of the layout's `make_transformation`.

@@ -226,9 +226,7 @@ class _Rewriter(ast.NodeTransformer):
         name, stop = ("both", "is_false") if isinstance(node.op, ast.And) else ("either", "is_true")
         return self._combined([self.visit(value) for value in node.values], name, stop, node)
 
-    def _combined(
-        self, values: Sequence[ast.expr], name: str, stop: str, at: ast.AST
-    ) -> ast.expr:
+    def _combined(self, values: Sequence[ast.expr], name: str, stop: str, at: ast.AST) -> ast.expr:
         """Rewritten expressions combined by `_tritium.name`; none is evaluated after one for
         which `_tritium.stop` is true."""
         result = values[0]

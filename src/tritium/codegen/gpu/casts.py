@@ -145,8 +145,7 @@ def shared_registers(
         for name in layout.in_names
     }  # fmt: skip
     sizes = {
-        name: layout.out_size(name) >> bits * (i == axis)
-        for i, name in enumerate(layout.out_names)
+        name: layout.out_size(name) >> bits * (i == axis) for i, name in enumerate(layout.out_names)
     }
     registers = source_registers(layout_of(source.type), LinearLayout.of(bases, sizes))
     if registers is None:

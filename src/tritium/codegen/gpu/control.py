@@ -64,9 +64,7 @@ class Carried:
     register of its own.
     """
 
-    def __init__(
-        self, c: Context, values: Sequence[SSAValue], used: Sequence[bool] | None = None
-    ):
+    def __init__(self, c: Context, values: Sequence[SSAValue], used: Sequence[bool] | None = None):
         parts = [c.flat(value) for value in values]
         self._forms = [c.values[value] for value in values]
         self._used = used or [True] * sum(map(len, parts))

@@ -62,8 +62,7 @@ class LinearLayout:
 
     @staticmethod
     def of(
-        bases: Mapping[str, Sequence[Sequence[int]]],
-        out_dims: Mapping[str, int] | Sequence[str],
+        bases: Mapping[str, Sequence[Sequence[int]]], out_dims: Mapping[str, int] | Sequence[str]
     ) -> LinearLayout:
         """The layout of bases: input dimension -> images of 1, 2, 4, ... as coordinates.
 

@@ -63,9 +63,7 @@ def flat(layout: LinearLayout) -> LinearLayout:
 
 
 @lru_cache(maxsize=1024)
-def reshaped(
-    encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
-) -> Encoding:
+def reshaped(encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]) -> Encoding:
     """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
     if isinstance(encoding, UndecidedEncoding):
         return encoding

@@ -91,9 +91,7 @@ class AsyncCopyLocalToGlobalOp(CachedOp):
     contiguity = i32_attr(1)
 
     @classmethod
-    def infer(
-        cls, src: ir.Type, dst: ir.Type, mask: ir.Type | None, **attrs: Any
-    ) -> ir.Type:
+    def infer(cls, src: ir.Type, dst: ir.Type, mask: ir.Type | None, **attrs: Any) -> ir.Type:
         accessed, memory = check_access(cls.name, dst, mask, None), check_memory(cls.name, src)
         check_same_tile(cls.name, accessed, memory)
         check_own_block(cls.name, accessed, memory, writes=False)

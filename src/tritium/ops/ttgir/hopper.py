@@ -179,7 +179,6 @@ class AsyncSharedStoreOp(Op):
         state.barrier(barrier, route).copies.append(copy)
 
 
-
 class FenceAsyncSharedOp(Op):
     """Fence: tensor cores and bulk copies see what threads wrote to shared memory."""
 

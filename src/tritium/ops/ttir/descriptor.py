@@ -309,12 +309,7 @@ class DescriptorReduceOp(BlockAccess):
 
     @classmethod
     def infer(
-        cls,
-        desc: ir.Type,
-        src: ir.Type,
-        indices: Sequence[ir.Type],
-        *,
-        kind: DescriptorReduceKind,
+        cls, desc: ir.Type, src: ir.Type, indices: Sequence[ir.Type], *, kind: DescriptorReduceKind
     ) -> None:
         check_indices(cls.name, desc, indices)
         check_value(cls.name, desc, src)

@@ -197,9 +197,7 @@ class DotScaledOp(TileProduct):
                 )
         return c
 
-    def evaluate(
-        self, context: Context, a: Any, b: Any, c: Any, a_scale: Any, b_scale: Any
-    ) -> Any:
+    def evaluate(self, context: Context, a: Any, b: Any, c: Any, a_scale: Any, b_scale: Any) -> Any:
         left, right = self._values(a, self.a_elem_type, -1 if self.lhs_k_pack else -2), None
         right = self._values(b, self.b_elem_type, -2 if self.rhs_k_pack else -1)
         size = left.shape[-1]

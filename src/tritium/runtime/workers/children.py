@@ -170,10 +170,7 @@ class ForkWorker:
     """
 
     def __init__(
-        self,
-        answer: Callable[..., Any],
-        limit: float,
-        prepare: Callable[[], None] | None = None,
+        self, answer: Callable[..., Any], limit: float, prepare: Callable[[], None] | None = None
     ):
         self.limit = limit
         self._ready = False

@@ -129,9 +129,7 @@ def _warp(c: Context) -> Value:
     return c.f.emit("i32", f"call i32 @{name}({c.warp}) {c.convergent}")
 
 
-def _along(
-    c: Context, number: Value, chosen: Sequence[int], starts: Sequence[int]
-) -> Value | None:
+def _along(c: Context, number: Value, chosen: Sequence[int], starts: Sequence[int]) -> Value | None:
     """A sum of `starts`, by the bits in which the numbers of the chosen warps differ; None for
     0."""
     bits = [bit for bit in range(chosen[-1].bit_length())

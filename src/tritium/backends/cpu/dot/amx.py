@@ -78,9 +78,7 @@ class TileSweep(Sweep):
             loop.next = [f.op("add", a_at, a.step), f.op("add", b_at, b.step), *accs]
         return loop.results[2:]
 
-    def _step(
-        self, f: Function, a: list[Value], b: list[Value], accs: list[Value]
-    ) -> list[Value]:
+    def _step(self, f: Function, a: list[Value], b: list[Value], accs: list[Value]) -> list[Value]:
         """One step along k: each register of A with each of B."""
         sizes = (*_SHAPE, _SHAPE[1])
         name = f"llvm.{self.plan.instruction}"

@@ -241,9 +241,7 @@ class VectorSweep(Sweep):
         return result
 
 
-def _walk(
-    f: Function, places: list[tuple[Value, int]], at: Value, skip: Step
-) -> list[Value]:
+def _walk(f: Function, places: list[tuple[Value, int]], at: Value, skip: Step) -> list[Value]:
     """The addresses of `places` after `at` + `skip` bytes, sharing what they have in common."""
     known = static(skip)
     moved: dict[str, Value] = {}

@@ -138,7 +138,6 @@ class TileFunction:
         """The buffers of an op's results."""
         return [self.buffers.get(result) for result in op.results]
 
-
     def touched(self, root: Operation) -> list[BufferOp | None]:
         """The buffers that a root names: those that it fills, then its source."""
         if isinstance(root, CopyOp):

@@ -198,9 +198,7 @@ class _Materialization:
         """True if `user` computes a value that has a buffer: the nest that fills it, or one that
         comes earlier."""
         filler = self.filler.get(value)
-        return filler is not None and (
-            user is filler or self.places[user] < self.places[filler]
-        )
+        return filler is not None and (user is filler or self.places[user] < self.places[filler])
 
     def _refill(self, load: Any) -> NestOp:
         """Have the buffer of a load filled at the load's own place."""

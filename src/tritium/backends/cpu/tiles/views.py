@@ -130,9 +130,7 @@ def slope(value: SSAValue, axis: int) -> int | None:
     return resolve((value, axis), _slope, {})
 
 
-def _slope(
-    place: tuple[SSAValue, int],
-) -> Generator[tuple[SSAValue, int], int | None, int | None]:
+def _slope(place: tuple[SSAValue, int]) -> Generator[tuple[SSAValue, int], int | None, int | None]:
     value, axis = place
     shape = ir.shape_of(value.type)
     if not shape or shape[axis] == 1:

@@ -118,9 +118,7 @@ def _arrive(c: Context, op: Any, how: str, count: str, condition: Value | None) 
     c.asm("void", text, "r,b,~{memory}", barrier(c, op.alloc), condition)
 
 
-def _arrive_in_blocks(
-    c: Context, op: Any, how: str, count: str, condition: Value | None
-) -> None:
+def _arrive_in_blocks(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
     """Arrive at the barriers of the blocks `t` of the cluster for which this is `t & fromCTA`: one
     thread for each."""
     if blocks_of_barrier(op.alloc.type):
@@ -182,9 +180,7 @@ def wait_barrier(c: Context, op: Any) -> None:
     c.asm("void", text, constraints, *arguments)
 
 
-def _wait_so_long(
-    c: Context, op: Any, ask: str, limit: int, arguments: Sequence[Value]
-) -> None:
+def _wait_so_long(c: Context, op: Any, ask: str, limit: int, arguments: Sequence[Value]) -> None:
     """Wait for so many milliseconds; then the kernel ends with the line of the wait."""
     skip = "@!$3 bra DONE; " if len(arguments) > 2 else ""
     text = (

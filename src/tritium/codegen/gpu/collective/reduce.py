@@ -191,5 +191,3 @@ def _first_lane(c: Context, parts: Split) -> Value | None:
     if not mask:
         return None
     return c.f.icmp("eq", c.f.op("and", c.lane, c.i32(mask)), c.i32(0))
-
-

@@ -73,9 +73,7 @@ def rmw_chunk(e: Emitter, op: AtomicUpdate, at: At) -> None:
     pointer, value = e.emit(op.ptr, at), e.vec(e.emit(op.val, at))
     mask = None if op.mask is None else e.emit(op.mask, at)
     lane = len(at) - 1
-    if not isinstance(pointer, Linear) and (
-        e.context.info(op.ptr).contiguity[lane] % e.width == 0
-    ):
+    if not isinstance(pointer, Linear) and (e.context.info(op.ptr).contiguity[lane] % e.width == 0):
         first = e.f.extract(e.vec(pointer), 0)
         pointer = Linear(first, size, None, 0, e.depth, e.depth, pinned=True)
     if private(e.context, op) and isinstance(pointer, Linear) and pointer.stride == size:
