@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -350,9 +350,7 @@ class MemDescSubsliceOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         type = self.result_types[0]
         assert isinstance(type, MemDescType)
-        part = tuple(
-            slice(o, o + n) for o, n in zip(self.offsets, type.get_shape(), strict=True)
-        )
+        part = tuple(slice(o, o + n) for o, n in zip(self.offsets, type.get_shape(), strict=True))
         return src.view(src.data[part])
 
 
@@ -464,3 +462,10 @@ def _in_same_order(before: Any, after: Any) -> bool:
         return True
     same = ir.bit_width(before.element_type) == ir.bit_width(after.element_type)
     return same and flat[0].columns == flat[1].columns
+
+
+def untransposed(value: SSAValue) -> SSAValue:
+    """The buffer that a transposed view is of."""
+    while isinstance(value.owner, MemDescTransOp):
+        value = value.owner.src
+    return value

@@ -41,7 +41,7 @@ from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, GLOBAL, SHARED, Action, Effect
 from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import MemDescTransOp, MemDescType, WarpGroupDotWaitOp
+from tritium.ops.ttgir import MemDescType, WarpGroupDotWaitOp
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
@@ -414,12 +414,5 @@ def _passed(branch: IfOp, value: SSAValue) -> SSAValue | None:
 def _memory_of(value: SSAValue) -> SSAValue:
     """The memory that views are of."""
     while isinstance(value.owner, MemDescView):
-        value = value.owner.src
-    return value
-
-
-def untransposed(value: SSAValue) -> SSAValue:
-    """The buffer that a transposed view is of."""
-    while isinstance(value.owner, MemDescTransOp):
         value = value.owner.src
     return value

@@ -31,7 +31,6 @@ time, so that narrow loads stay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -71,6 +70,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
     fills_buffers,
+    first_run,
     is_tile,
     memory_encoding,
     order_of,
@@ -159,10 +159,7 @@ def _by_lanes(
         return None
     layout, size = linear(encoding, shape), max(ir.bit_width(kind) // 8, 1)
     axis = order_of(encoding, shape)[0]
-    along = [tuple(1 << i if a == axis else 0 for a in range(len(shape))) for i in range(8)]
-    registers = layout.bases(REGISTER)
-    pairs = zip(registers, along, strict=False)
-    run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    registers, run = layout.bases(REGISTER), first_run(layout, axis)
     zeros = load.other is None or is_zero(load.other)
     enough = copy_width(load, analysis, size << run, per_thread=1 << run) == 1 << run
     if not zeros or not enough or size << run not in processor.lane_copy_bytes:

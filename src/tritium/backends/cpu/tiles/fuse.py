@@ -38,8 +38,7 @@ from tritium.backends.cpu.tiles.loop_carried import keeps_places
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_masks
 from tritium.ir import types as ir
 from tritium.ops import scf
-from tritium.ops.arith import ConstantOp
-from tritium.ops.base import Op
+from tritium.ops.base import Op, is_constant
 from tritium.ops.fields import integer_attr
 from tritium.ops.terminators import is_terminator
 from tritium.ops.tile.nests import OPERAND, VIEW_A, VIEW_B, ZERO, BufferOp, is_tile
@@ -248,7 +247,7 @@ class _Builder:
     def _accumulator(self, op: MatrixProduct) -> tuple[BufferOp, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""
         constant: Any = op.c.owner
-        if isinstance(constant, ConstantOp) and not any(bytes(constant.value.data.data)):
+        if is_constant(op.c) and not any(bytes(constant.value.data.data)):
             return self.function.buffer_for(op.result), True
         held = self.function.buffers.get(op.c)
         if held is not None and len(list(op.c.uses)) == 1 and self._owned(op.c, op):
