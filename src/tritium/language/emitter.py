@@ -142,9 +142,9 @@ class Emitter(Protocol):
         self,
         cls: type[Op],
         *operands: Handle | Sequence[Handle] | None,
-        result: Any = None,
+        result: object = None,
         regions: Sequence[Any] = (),
-        **attrs: Any,
+        **attrs: object,
     ) -> tuple[Any, ...]:
         """Build an op as `cls.build` would; returns the handles of its results.
 
@@ -153,10 +153,7 @@ class Emitter(Protocol):
         ...
 
     def region(
-        self,
-        types: Sequence[Type],
-        body: Callable[..., Sequence[Handle]],
-        terminator: type[Op],
+        self, types: Sequence[Type], body: Callable[..., Sequence[Handle]], terminator: type[Op]
     ) -> Any:
         """A region for an op such as `tt.reduce`: `body` is called with one handle for each of
         `types` and returns the handles that `terminator` yields. Pass the result in `regions`."""
@@ -188,7 +185,7 @@ class Emitter(Protocol):
         """Report a `UserWarning` at the user's line."""
         ...
 
-    def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:
+    def static_print(self, text: str, file: object = None, flush: bool = False) -> None:
         """Output of `tl.static_print`, at compile time."""
         ...
 

@@ -196,9 +196,7 @@ def _wins(before, not_after, a, i, b, j, tie_break_left: constexpr):
 @device_function
 def _argmax_combine(value1, index1, value2, index2, tie_break_left: constexpr):
     """The larger of two elements, with its index."""
-    left = _wins(
-        value1 > value2, value1 >= value2, value1, index1, value2, index2, tie_break_left
-    )
+    left = _wins(value1 > value2, value1 >= value2, value1, index1, value2, index2, tie_break_left)
     return core.where(left, value1, value2), core.where(left, index1, index2)
 
 
@@ -215,9 +213,7 @@ def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
 @device_function
 def _argmin_combine(value1, index1, value2, index2, tie_break_left: constexpr):
     """The smaller of two elements, with its index."""
-    left = _wins(
-        value1 < value2, value1 <= value2, value1, index1, value2, index2, tie_break_left
-    )
+    left = _wins(value1 < value2, value1 <= value2, value1, index1, value2, index2, tie_break_left)
     return core.where(left, value1, value2), core.where(left, index1, index2)
 
 

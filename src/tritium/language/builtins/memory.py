@@ -187,10 +187,7 @@ def load(
 
 
 def _load_pointers(
-    pointer: tensor,
-    mask: TensorLike | None,
-    other: TensorLike | None,
-    options: Mapping[str, Any],
+    pointer: tensor, mask: TensorLike | None, other: TensorLike | None, options: Mapping[str, Any]
 ) -> tensor:
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty

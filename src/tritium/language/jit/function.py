@@ -318,7 +318,7 @@ class JITCallable:
         """True if the function is written in the explicit-layout language."""
         return False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if not emitter.active():
             raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
         return emitter.current().call(self, args, kwargs)

@@ -304,9 +304,7 @@ def _fastest(value: SSAValue) -> int:
     return order_of(ir.encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
-def _from_registers(
-    op: TileProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
-) -> None:
+def _from_registers(op: TileProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster) -> None:
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
     encoding = unit.encoding(op, num_warps, cluster, chained)
     width = unit.neighbours(op, encoding)

@@ -423,9 +423,7 @@ def free_rings(after: Builder, rings: Sequence[SSAValue]) -> None:
         after.make(LocalDeallocOp, ring)
 
 
-def await_phase(
-    at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue
-) -> WaitBarrierOp:
+def await_phase(at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue) -> WaitBarrierOp:
     """Wait for the phase of one of several barriers."""
     return at.make(WaitBarrierOp, buffer(at, barriers, slot), phase, None, [])
 

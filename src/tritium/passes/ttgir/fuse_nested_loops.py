@@ -305,8 +305,7 @@ class _Fusion:
         state = [early[n] if n in early else final.pop(0) for n in range(count)]
         new_kept = [values[v] for v in self.kept]
         following = [
-            final.pop(0) if reset else value
-            for reset, value in zip(self.reset, after, strict=True)
+            final.pop(0) if reset else value for reset, value in zip(self.reset, after, strict=True)
         ]
         end.operands = [*state, next_i, next_j, *new_kept, *following]
 

@@ -252,9 +252,7 @@ def _feeds_product(load: Operation) -> bool:
     return False
 
 
-def copy_width(
-    load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None
-) -> int:
+def copy_width(load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None) -> int:
     """The number of elements that a thread can copy at once, in at most `most` bytes. `per_thread`:
     the number of neighbours that a thread has, if that is known."""
     kind = load.results[0].type

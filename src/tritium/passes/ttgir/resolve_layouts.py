@@ -164,9 +164,7 @@ def _related(value: SSAValue) -> Iterator[Operation]:
         yield owner
 
 
-def _follow(
-    op: Operation, value: SSAValue, encoding: Any
-) -> Iterator[tuple[SSAValue, Attribute]]:
+def _follow(op: Operation, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
     """The values whose encodings follow from one of an op's, and these."""
     if not isinstance(op, Op):
         return

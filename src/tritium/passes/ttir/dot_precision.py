@@ -209,9 +209,7 @@ class _Rewrite(Builder):
 
     def rounded_to_tf32(self, value: SSAValue) -> SSAValue:
         """A float32 rounded to the bits that tf32 has; a tie goes away from zero."""
-        bits = self.value(
-            BitcastOp, value, result=ir.tensor_of(ir.shape_of(value.type), ir.i32)
-        )
+        bits = self.value(BitcastOp, value, result=ir.tensor_of(ir.shape_of(value.type), ir.i32))
         raised = self.value(AddIOp, bits, self.constant(_TF32_HALF, bits.type))
         kept = self.value(AndIOp, raised, self.constant(_TF32_MASK, bits.type))
         near = self.value(BitcastOp, kept, result=value.type)

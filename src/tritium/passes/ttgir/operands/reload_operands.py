@@ -169,9 +169,7 @@ def _unconverted(value: SSAValue) -> SSAValue:
     return source if _bytes(source) < _bytes(value) else value
 
 
-def _reload(
-    operand: SSAValue, stored: SSAValue, loops: list[ForOp], processor: Processor
-) -> None:
+def _reload(operand: SSAValue, stored: SSAValue, loops: list[ForOp], processor: Processor) -> None:
     """Store a tile where it was converted, and load it where the loops use it."""
     owner, source = operand.owner, source_of(operand)
     assert isinstance(owner, Operation)

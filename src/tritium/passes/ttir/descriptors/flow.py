@@ -113,9 +113,7 @@ def descriptors(function: Operation) -> Iterator[Any]:
     return (v for op in function.walk() for v in defined(op) if is_descriptor(v))
 
 
-def flow(
-    module: ModuleOp, wanted: Callable[[SSAValue], bool] = is_descriptor
-) -> Iterator[Edge]:
+def flow(module: ModuleOp, wanted: Callable[[SSAValue], bool] = is_descriptor) -> Iterator[Edge]:
     """(from, to) of descriptors (or what else is wanted) that go through loops, branches, calls
     and choices."""
     named = {function.sym_name: function for function in functions(module)}
@@ -138,9 +136,7 @@ def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
 
 def _hands_on(op: Operation) -> bool:
     """True if the op only hands its operands on: `flow` follows them."""
-    return is_terminator(op) or (
-        isinstance(op, Op) and (op.is_call or any(op.forwarded_values()))
-    )
+    return is_terminator(op) or (isinstance(op, Op) and (op.is_call or any(op.forwarded_values())))
 
 
 def _accesses(op: object, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
