@@ -31,12 +31,12 @@ def private() -> Generator[None, None, None]:
 
 
 def shares() -> bool:
-    """Whether a fork that happens now makes a process that may share memory."""
+    """True if a fork that happens now makes a process that may share memory."""
     return not _private
 
 
 def started_to_share() -> bool:
-    """Whether this process was started by `multiprocessing`."""
+    """True if this process was started by `multiprocessing`."""
     process: Any = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
 

@@ -48,7 +48,7 @@ T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")
 
 propagate_env: bool = True
-"""Whether assigning to a setting also writes its environment variable."""
+"""True if assigning to a setting also writes its environment variable."""
 
 
 class Env:
@@ -624,7 +624,7 @@ class language_knobs(base_knobs):
     """Never fuse multiplications and additions, whatever a launch says."""
 
     def fp_fusion_enabled(self, requested: bool | None) -> bool:
-        """Whether a launch that asks for `requested` (None: for nothing) fuses."""
+        """True if a launch that asks for `requested` (None: for nothing) fuses."""
         wanted = self.default_fp_fusion if requested is None else requested
         return bool(wanted) and not self.force_disable_fp_fusion
 

@@ -68,11 +68,11 @@ class MatrixUnit(Protocol):
 
     @property
     def scaled(self) -> bool:
-        """Whether it takes products of operands with scales (`ops.ttir.DotScaledOp`)."""
+        """True if it takes products of operands with scales (`ops.ttir.DotScaledOp`)."""
         ...
 
     def takes(self, product: Any, num_warps: int, part: tuple[int, ...]) -> bool:
-        """Whether the product can be computed; `part` is what a thread block has of its result."""
+        """True if the product can be computed; `part` is what a thread block has of its result."""
         ...
 
     def encoding(
@@ -97,7 +97,7 @@ class MatrixUnit(Protocol):
         ...
 
     def rounds_sums(self, product: Any) -> bool:
-        """Whether the accumulator is added outside of the product, which would round it."""
+        """True if the accumulator is added outside of the product, which would round it."""
         ...
 
 

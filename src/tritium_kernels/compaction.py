@@ -82,7 +82,6 @@ def compaction_torch(
     keep = (index >= 0) & ((word >> (index.clamp(min=0) % 32)) & 1).bool()
     order = torch.argsort((~keep).to(torch.int8), dim=1, stable=True)
     values, columns = (
-        torch.gather(torch.where(keep, t, torch.full_like(t, sentinel)), 1, order)
-        for t in (yv, yi)
+        torch.gather(torch.where(keep, t, torch.full_like(t, sentinel)), 1, order) for t in (yv, yi)
     )
     return values, columns

@@ -66,7 +66,7 @@ class OutFlexData(BaseFlexData):
         return self.expected_scale is not None and self.expected_scale.numel() > 1
 
     def __iter__(self) -> Iterator[Tensor | None]:
-        """In the order in which kernels take them."""
+        """Iterate over the fields in the order in which kernels take them."""
         return iter((self.expected_scale, self.actual_scale, self.checksum_scale))
 
 

@@ -8,7 +8,7 @@ _allow_sync: bool | None = None
 
 
 def launch_metadata_allow_sync() -> bool:
-    """Whether counts of operations and bytes may be read from tensors on the device.
+    """True if counts of operations and bytes may be read from tensors on the device.
 
     Exact counts of ragged products need that, and it waits for the device. Without it counts that
     are not known are left out. `PROTON_LAUNCH_METADATA_NOSYNC=1` forbids it from the start.

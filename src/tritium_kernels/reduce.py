@@ -373,9 +373,7 @@ def reduce_backward(
     mask = _broadcast("mask", seen[1], dx, shape, _MASKS)
     scale = _broadcast("scale", _factors(seen[2], x_mxscale, x_mx_strides, shape), dx, shape,
                        _FLOATS)  # fmt: skip
-    terms, mask, scale = (
-        None if t is None else t.movedim(dim, 0) for t in (target, mask, scale)
-    )
+    terms, mask, scale = (None if t is None else t.movedim(dim, 0) for t in (target, mask, scale))
     assert terms is not None
     count, rows, columns = terms.shape
     if derivative is not None:

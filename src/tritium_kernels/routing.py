@@ -44,7 +44,7 @@ class GatherIndx:
 
 @dataclass(frozen=True)
 class ScatterIndx:
-    """As `GatherIndx`, the other way round."""
+    """The inverse of a `GatherIndx`."""
 
     src_indx: Tensor
     dst_indx: Tensor
@@ -141,9 +141,7 @@ def _route(
     used = by_expert >= 0
     gates = chosen.vals.reshape(-1)[by_expert.clamp(min=0).long()]
     metadata = make_ragged_tensor_metadata(order.col_sum, by_expert.shape[0])
-    data = RoutingData(
-        torch.where(used, gates, 0.0), order.col_sum, experts, n_expts_act, metadata
-    )
+    data = RoutingData(torch.where(used, gates, 0.0), order.col_sum, experts, n_expts_act, metadata)
     return data, GatherIndx(by_expert, by_token), ScatterIndx(by_token, by_expert)
 
 

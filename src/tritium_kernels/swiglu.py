@@ -143,9 +143,7 @@ def _swiglu(
     return y
 
 
-def swiglu_torch(
-    a: torch.Tensor, alpha: float, precision_config: PrecisionConfig
-) -> torch.Tensor:
+def swiglu_torch(a: torch.Tensor, alpha: float, precision_config: PrecisionConfig) -> torch.Tensor:
     """`swiglu` by torch's functions, for comparison."""
     flex, limit = precision_config.flex_ctx, precision_config.limit
     a = flex.inp_data.reinterpret(a)

@@ -51,7 +51,7 @@ from tritium_kernels.tensor_details.storage import wrap_torch_tensor as wrap_tor
 
 
 def is_tma_compliant(tensor: Tensor) -> bool:
-    """Whether bulk copies can read it: one dimension is adjacent, the address and other strides are
+    """True if bulk copies can read it: one dimension is adjacent, the address and other strides are
     multiples of 16 bytes, 1 to 5 dimensions, all with elements."""
     data = tensor.data
     if not 1 <= data.ndim <= 5 or not data.numel() or data.data_ptr() % 16:

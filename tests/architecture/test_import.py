@@ -36,6 +36,14 @@ def test_the_parts_import_neither_torch_nor_cuda(module: str):
     assert run(code).strip() == ""
 
 
+def test_launching_imports_nothing_that_compiles():
+    """A kernel that is in the cache is found and launched without the compiler's stages."""
+    launching = ("runtime", "backends.active", "backends.cpu.launcher", "backends.amd.driver")
+    loaded = run(f"import sys, {', '.join(f'tritium.{m}' for m in launching)}; print(*sys.modules)")
+    stages = {"analysis", "codegen", "frontend", "passes"}
+    assert not [m for m in loaded.split() if stages & {m.removeprefix("tritium.").split(".")[0]}]
+
+
 def test_every_public_name_is_there():
     missing = run(
         "import tritium\n"

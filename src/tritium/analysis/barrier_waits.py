@@ -121,7 +121,7 @@ def _barriers(kernel: Any, aliases: Mapping[SSAValue, Any]) -> dict[Any, _Barrie
 
 
 def _is_repeated(op: Operation) -> bool:
-    """Whether an op may run more than once, as far as is known."""
+    """True if an op may run more than once, as far as is known."""
     parent = op.parent_op()
     while parent is not None:
         once = "sym_name" in parent.properties or (isinstance(parent, Op) and parent.concurrent)

@@ -84,7 +84,7 @@ class _State:
         return sum(map(len, (self.reads, self.writes, self.stores))) + flying
 
     def synchronize(self) -> None:
-        """All threads have reached a barrier."""
+        """Record that all threads have reached a barrier."""
         self.reads.clear()
         self.writes.clear()
 
@@ -100,8 +100,8 @@ class _State:
             groups[-1].join(oldest)
 
     def wait(self, queue: Queue, left: int) -> None:
-        """This thread has waited for all but the newest `left` groups of its asynchronous accesses;
-        other threads may not have."""
+        """Record that this thread has waited for all but the newest `left` groups of its
+        asynchronous accesses; other threads may not have."""
         groups = self.flying.get(queue, [])
         if queue.has_groups:  # where a group ends is not followed here
             left = 0

@@ -31,7 +31,7 @@ def reverse_postorder(region: Region) -> list[Block]:
 
 
 def has_cycle(order: list[Block]) -> bool:
-    """Whether an edge goes backwards in a reverse postorder."""
+    """True if an edge goes backwards in a reverse postorder."""
     position = {block: i for i, block in enumerate(order)}
     return any(position[s] <= position[b] for b in order for s in successors(b))
 

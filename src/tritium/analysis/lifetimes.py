@@ -21,7 +21,7 @@ class Span(NamedTuple):
     last: int
 
     def overlaps(self, other: Span) -> bool:
-        """Whether the two have a position in common."""
+        """True if the two have a position in common."""
         return other.first <= self.last and self.first <= other.last
 
 

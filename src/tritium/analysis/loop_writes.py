@@ -50,7 +50,7 @@ def _writes(op: Op) -> bool:
 
 
 def _orders(op: Op) -> bool:
-    """Whether loads after an op that writes must stay after it: code that is not seen, and what
+    """True if loads after an op that writes must stay after it: code that is not seen, and what
     reads memory and gives what it read."""
     effects = op.own_effects()
     if any(e.action is Action.OPAQUE for e in effects):

@@ -42,17 +42,17 @@ def calls_in(op: Operation) -> Iterator[CallOp]:
 
 
 def is_removable(op: Operation) -> bool:
-    """Whether the op may go when nothing uses its results."""
+    """True if the op may go when nothing uses its results."""
     return may_go(op) and is_repeatable(op)
 
 
 def may_go(op: Operation) -> TypeGuard[Op]:
-    """Whether the op may go, as far as its kind tells."""
+    """True if the op may go, as far as its kind tells."""
     return isinstance(op, Op) and not is_terminator(op) and "sym_name" not in op.properties
 
 
 def is_repeatable(op: Op) -> bool:
-    """Whether the op neither changes anything nor must run exactly as often as it does."""
+    """True if the op neither changes anything nor must run exactly as often as it does."""
     return obstacle(op) is None
 
 
@@ -76,7 +76,7 @@ def defined(op: Operation) -> Iterator[SSAValue]:
 
 
 def defined_inside(value: SSAValue, op: Operation) -> bool:
-    """Whether the value is defined by an op or a block in the regions of `op`."""
+    """True if the value is defined by an op or a block in the regions of `op`."""
     owner = value.owner
     block = owner if isinstance(owner, Block) else owner.parent
     while block is not None:
@@ -88,7 +88,7 @@ def defined_inside(value: SSAValue, op: Operation) -> bool:
 
 
 def is_loop_invariant(value: SSAValue, op: Operation) -> bool:
-    """Whether the value, which `op` uses, is the same in all iterations of the innermost loop that
+    """True if the value, which `op` uses, is the same in all iterations of the innermost loop that
     `op` is in, also where it is computed anew; False outside of loops."""
     loop = op.parent_op()
     while loop is not None and not (isinstance(loop, Op) and loop.is_loop):
@@ -109,7 +109,7 @@ def is_loop_invariant(value: SSAValue, op: Operation) -> bool:
 
 
 def is_inside(op: Operation, outer: Operation) -> bool:
-    """Whether `op` is `outer` or in its regions."""
+    """True if `op` is `outer` or in its regions."""
     while op is not outer:
         parent = op.parent_op()
         if parent is None:

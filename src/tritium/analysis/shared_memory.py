@@ -77,7 +77,7 @@ def _parts(op: Operation) -> tuple[int, ...]:
 
 
 def allocates_memory(op: Operation) -> bool:
-    """Whether the op's result is new shared memory."""
+    """True if the op's result is new shared memory."""
     if not isinstance(op, Op) or not op.effects:
         return False
     return any(e.action is Action.ALLOCATE and e.resource is SHARED for e in op.effects)
@@ -132,7 +132,7 @@ def _pieces(
 
 
 def _bulk_copied(op: Operation) -> bool:
-    """Whether the op's scratch, a tensor map, is copied to global memory as a whole."""
+    """True if the op's scratch, a tensor map, is copied to global memory as a whole."""
     return isinstance(op, TensormapCreateOp)
 
 
@@ -201,7 +201,7 @@ def _read_until_the_end(op: Operation) -> bool:
 
 
 def _has_backward_edge(blocks: Sequence[Block]) -> bool:
-    """Whether a block may run after one that stands behind it."""
+    """True if a block may run after one that stands behind it."""
     index = {block: i for i, block in enumerate(blocks)}
     return any(
         index[successor] <= index[block]

@@ -158,7 +158,7 @@ def _opened(place: str) -> ctypes.CDLL:
 
 
 def _is_cut_off(data: bytes) -> bool:
-    """Whether a segment of an ELF file of 64 bits lies beyond the file's end."""
+    """True if a segment of an ELF file of 64 bits lies beyond the file's end."""
     if data[:5] != _ELF + b"\2":
         return False
     if len(data) < 64:

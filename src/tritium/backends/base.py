@@ -76,7 +76,7 @@ class BaseBackend(ABC):
     """
 
     supports_native_tensor_specialization = True
-    """Whether tensors are specialized for alignment, without asking `get_tensor_specialization`."""
+    """True if tensors are specialized for alignment, without asking `get_tensor_specialization`."""
     binary_ext: ClassVar[str] = "bin"
     make_ttir, make_llir = stage_method("ttir"), stage_method("llir")
 
@@ -87,7 +87,7 @@ class BaseBackend(ABC):
     @staticmethod
     @abstractmethod
     def supports_target(target: GPUTarget) -> bool:
-        """Whether this backend compiles for `target`."""
+        """True if this backend compiles for `target`."""
 
     @abstractmethod
     def hash(self) -> str:
@@ -383,13 +383,13 @@ class DriverBase(ABC):
     """Makes a kernel's launcher: (source, metadata)."""
 
     tensor_is_small: ClassVar[Callable[[Any], bool] | None] = None
-    """Whether a tensor is of the size for which the backend specializes kernels; None where it
+    """True if a tensor is of the size for which the backend specializes kernels; None where it
     specializes for no size."""
 
     @classmethod
     @abstractmethod
     def is_active(cls) -> bool:
-        """Whether the device can be used on this machine."""
+        """True if the device can be used on this machine."""
 
     @abstractmethod
     def map_python_to_cpp_type(self, ty: str) -> str:
@@ -647,7 +647,7 @@ def _changed(path: str) -> int:
 
 
 def _is_reference(entry: importlib.metadata.EntryPoint) -> bool:
-    """Whether an entry point is that of an installed Triton, whose backends are not ours."""
+    """True if an entry point is that of an installed Triton, whose backends are not ours."""
     return entry.dist is not None and entry.dist.name in ("triton", "pytorch-triton")
 
 

@@ -116,9 +116,7 @@ def reproducing() -> Generator[None]:
         _reproducing.reset(token)
 
 
-def instrument(
-    module: Any, metadata: dict[str, Any], mode: str, *, gluon: bool = False
-) -> None:
+def instrument(module: Any, metadata: dict[str, Any], mode: str, *, gluon: bool = False) -> None:
     """Put the checks or records of a mode into a kernel for a GPU."""
     if mode:
         from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with

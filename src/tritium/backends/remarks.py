@@ -25,7 +25,7 @@ said: set[tuple[str, str, frozenset[str]]] = set()
 
 
 def wanted() -> bool:
-    """Whether remarks are asked for."""
+    """True if remarks are asked for."""
     return "remarks" in _asked_for()
 
 
@@ -35,7 +35,7 @@ def _asked_for() -> frozenset[str]:
 
 
 def is_new(remarks: Iterable[tuple[str, str]]) -> bool:
-    """Whether one of some (place, text) was not written yet; all count as written from now on."""
+    """True if one of some (place, text) was not written yet; all count as written from now on."""
     told = {(place, re.sub(r"\d+", "#", text), _asked_for()) for place, text in remarks}
     new = not told <= said
     said.update(told)

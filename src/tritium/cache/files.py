@@ -135,7 +135,7 @@ class FileCacheManager(CacheManager):
         return os.path.join(self.cache_dir, filename)
 
     def has_file(self, filename: str) -> bool:
-        """Whether the entry has this file."""
+        """True if the entry has this file."""
         return self.get_file(filename) is not None
 
     def get_file(self, filename: str) -> str | None:

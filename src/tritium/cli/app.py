@@ -223,9 +223,7 @@ def explore(
 
     other = Other(against, target_b, set_b or []) if against or target_b or set_b else None
     try:
-        page, names = make(
-            program, output, kernel, target, signature, profile=profile, other=other
-        )
+        page, names = make(program, output, kernel, target, signature, profile=profile, other=other)
     except _REFUSED as error:
         raise fail(error) from None
     typer.echo(f"{page}: {', '.join(names)}")
@@ -236,8 +234,7 @@ def layout(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="TYPE|FILE",
-            help='"tensor<16x16xf16, #ttg.blocked<{...}>>", or a .ttgir file.',
+            metavar="TYPE|FILE", help='"tensor<16x16xf16, #ttg.blocked<{...}>>", or a .ttgir file.'
         ),
     ],
     aliases: Annotated[
@@ -412,9 +409,7 @@ def size() -> None:
 
 
 @cache_app.command()
-def clear(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
+def clear(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
     """Remove every compiled kernel, and what was compiled for its launches; nothing else."""
     from tritium.cli.cache import clear_all, describe
 

@@ -28,7 +28,7 @@ OPTIONS = ("--output", "-o", "--kernel", "--target", "--signature", "--profile",
 
 
 class ExploreError(TritonError):
-    """There is nothing to show, or a library is missing."""
+    """Error: there is nothing to show, or a library is missing."""
 
 
 def explore(

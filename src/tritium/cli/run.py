@@ -56,7 +56,7 @@ def run_program(arguments: Sequence[str]) -> None:
 
 
 def is_program(text: str) -> bool:
-    """Whether a text is a program and not the names of checks."""
+    """True if a text is a program and not the names of checks."""
     return text.startswith("-") or os.path.exists(text)
 
 

@@ -166,10 +166,7 @@ class AliasFinder(MetaPathFinder):
     """Says to `backends.base`, which looks for this, that `triton` is Tritium."""
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == ALIAS:
             spec = ModuleSpec(fullname, _TopLoader(), is_package=True)
@@ -206,7 +203,7 @@ class AliasFinder(MetaPathFinder):
 
 
 def is_installed() -> bool:
-    """Whether `triton` names Tritium in this process."""
+    """True if `triton` names Tritium in this process."""
     return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
 
 

@@ -33,7 +33,7 @@ _PROGRAMMING = (
 
 
 def is_fault(error: Exception, src: Any) -> bool:
-    """Whether an error that a stage of compiling `src` raised is a fault of the compiler."""
+    """True if an error that a stage of compiling `src` raised is a fault of the compiler."""
     frames = [frame for frame, _ in _frames(error.__traceback__)]
     modules = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
     names = [frame.f_code.co_name for frame in frames]

@@ -62,7 +62,7 @@ class LazyDict:
         self.extras: list[tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
 
     def get(self) -> dict[str, Any]:
-        """All entries."""
+        """The dictionary, with the entries of functions that are still to be called."""
         for function, args in self.extras:
             more = function(*args)
             if not isinstance(cast(Any, more), Mapping):

@@ -299,7 +299,7 @@ class IRSource:
 
     @property
     def is_launchable(self) -> bool:
-        """Whether the types of the kernel's arguments are known."""
+        """True if the types of the kernel's arguments are known."""
         return self._signature is not None
 
     @property

@@ -110,9 +110,7 @@ def _check_settings(options: Any, stages: Mapping[str, Stage]) -> None:
         warn_of_plugin(knobs.compilation.llvm_pass_plugin)
     chosen = getattr(options, "ir_override", None)
     if chosen is not None and Path(chosen).suffix[1:] not in stages:
-        raise ValueError(
-            f"ir_override is {chosen!r}; it must be a file of a stage: {list(stages)}"
-        )
+        raise ValueError(f"ir_override is {chosen!r}; it must be a file of a stage: {list(stages)}")
 
 
 class _Compilation:
@@ -183,9 +181,7 @@ class _Compilation:
         """The comment below a stage's text: what stages found out about the kernel."""
         if stage not in COMMENT or not isinstance(module, str):
             return ""
-        facts = {
-            n: v for n, v in self.metadata.items() if n == "name" or n not in self.known
-        }
+        facts = {n: v for n, v in self.metadata.items() if n == "name" or n not in self.known}
         return with_facts(stage, self.signature, facts)
 
 

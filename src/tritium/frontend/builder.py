@@ -26,7 +26,7 @@ def value_name(name: str) -> str:
 
 
 def _is_single(op: Op) -> bool:
-    """Whether an attribute of the op is about its one result, and stays with it: those of calls go
+    """True if an attribute of the op is about its one result, and stays with it: those of calls go
     when the function is inlined."""
     return len(op.results) == 1 and not op.regions and not op.is_call
 
@@ -89,13 +89,7 @@ class IRBuilder:
         regions: Sequence[Any] = (),
         **attrs: Any,
     ) -> tuple[SSAValue, ...]:
-        op = cls.build(
-            *operands,
-            result=result,
-            regions=regions,
-            location=self.location,
-            **attrs,
-        )
+        op = cls.build(*operands, result=result, regions=regions, location=self.location, **attrs)
         if cls.capabilities is not Op.capabilities:
             self._check_target(cls)
         self.insert(op)
@@ -118,10 +112,7 @@ class IRBuilder:
         self.block.add_op(op)
 
     def region(
-        self,
-        types: Sequence[Type],
-        body: Callable[..., Sequence[Any]],
-        terminator: type[Op],
+        self, types: Sequence[Type], body: Callable[..., Sequence[Any]], terminator: type[Op]
     ) -> Region:
         block = Block(arg_types=types)
         with self.inserting_into(block):
@@ -130,9 +121,7 @@ class IRBuilder:
             self.emit(terminator, *([tuple(values)] if terminator.operand_fields else []))
         return Region(block)
 
-    def call(
-        self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def call(self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert self.handle_call is not None, "no function is being compiled"
         return self.handle_call(function, args, kwargs)
 
@@ -167,4 +156,3 @@ class IRBuilder:
         from tritium.language.semantic import TritonSemantic  # which few kernels need
 
         return TritonSemantic()
-

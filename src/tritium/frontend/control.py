@@ -59,7 +59,7 @@ _NOTHING = constexpr(None)
 
 
 def is_valued(value: Any) -> bool:
-    """Whether a path's value is one at run time, or a number."""
+    """True if a path's value is one at run time, or a number."""
     return is_dynamic(value) or is_number(value)
 
 
@@ -543,7 +543,7 @@ def returns(nodes: Sequence[ast.AST]) -> Iterator[ast.Return]:
 
 
 def contains_return(nodes: Sequence[ast.AST]) -> bool:
-    """Whether any of the statements may return from the function."""
+    """True if any of the statements may return from the function."""
     return next(returns(nodes), None) is not None
 
 
@@ -557,7 +557,7 @@ def with_hint(node: ast.With) -> str | None:
 
 
 def always_returns(statements: Sequence[ast.stmt]) -> bool:
-    """Whether control never reaches what follows the statements."""
+    """True if control never reaches what follows the statements."""
     last = statements[-1] if statements else None
     if isinstance(last, ast.If):
         return always_returns(last.body) and always_returns(last.orelse)

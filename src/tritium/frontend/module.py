@@ -1,4 +1,4 @@
-"""From a kernel function to a module of `tt` functions: the frontend's entry point."""
+"""The frontend's entry point: a kernel function becomes a module of `tt` functions."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class ModuleGenerator:
 
 
 def is_constant(type_: base_type) -> bool:
-    """Whether values of the type are compile-time constants."""
+    """True if values of the type are compile-time constants."""
     return isinstance(type_, constexpr_type)
 
 

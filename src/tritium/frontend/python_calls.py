@@ -68,7 +68,7 @@ def _instead(function: Any) -> str:
 
 
 def calls_directly(function: Any) -> bool:
-    """Whether calling it with language values is meant: functions, types and values of the
+    """True if calling it with language values is meant: functions, types and values of the
     language, their methods."""
     if is_builtin(function) or isinstance(getattr(function, "__self__", None), base_value):
         return True

@@ -90,12 +90,12 @@ def name_of(*targets: ast.expr) -> str | None:
 
 
 def is_placeholder(node: ast.Expr) -> bool:
-    """Whether the statement is `...`, which does nothing."""
+    """True if the statement is `...`, which does nothing."""
     return isinstance(node.value, ast.Constant) and node.value.value is Ellipsis
 
 
 def is_constexpr_annotation(annotation: ast.expr) -> bool:
-    """Whether an annotation says `tl.constexpr`, as an expression or a string."""
+    """True if an annotation says `tl.constexpr`, as an expression or a string."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return annotation.value.split(".")[-1] == "constexpr"
     if isinstance(annotation, ast.Attribute):

@@ -39,7 +39,7 @@ def wrap(value: Any) -> Any:
 
 
 def is_of_language(value: Any) -> bool:
-    """Whether it is a language value, or a sequence with one somewhere."""
+    """True if it is a language value, or a sequence with one somewhere."""
     return any(map(is_of_language, value)) if is_sequence(value) else isinstance(value, base_value)
 
 
@@ -105,7 +105,7 @@ def declared(value: Any) -> constexpr:
 
 
 def is_dynamic(value: Any) -> bool:
-    """Whether any part of the value exists only when the kernel runs."""
+    """True if any part of the value exists only when the kernel runs."""
     if isinstance(value, constexpr):
         return False
     if is_sequence(value):
@@ -118,12 +118,12 @@ def is_dynamic(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether the value is a compile-time number, which a branch or loop may make dynamic."""
+    """True if the value is a compile-time number, which a branch or loop may make dynamic."""
     return isinstance(value, constexpr) and isinstance(value.value, (bool, int, float))
 
 
 def carriable(value: Any) -> bool:
-    """Whether a loop can carry the value from one iteration to the next."""
+    """True if a loop can carry the value from one iteration to the next."""
     if isinstance(value, tl.tuple):
         return all(carriable(v) for v in value.values)
     return is_number(value) or (isinstance(value, base_value) and not isinstance(value, constexpr))
@@ -147,14 +147,14 @@ def make_dynamic(value: Any, like: base_type | None = None) -> Any:
 
 
 def _represents(type_: dtype, number: Any) -> bool:
-    """Whether a Python number is of the type's kind, so that it may be taken as of the type."""
+    """True if a Python number is of the type's kind, so that it may be taken as of the type."""
     if isinstance(number, bool):
         return type_.is_int1()
     return type_.is_floating() or (type_.is_int() and isinstance(number, int))
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are known to be the same: equal constants, or the same IR values."""
+    """True if two values are known to be the same: equal constants, or the same IR values."""
     if left is right:
         return True
     if isinstance(left, constexpr) and isinstance(right, constexpr):
@@ -285,9 +285,7 @@ def check_loop(iterator: Any) -> None:
     if isinstance(iterator, tl.static_range):
         bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
         if not all(isinstance(b, int) for b in bounds):
-            raise TypeError(
-                f"the bounds of `static_range` must be compile-time ints; got {bounds}"
-            )
+            raise TypeError(f"the bounds of `static_range` must be compile-time ints; got {bounds}")
     elif not isinstance(iterator, tl.range):
         raise TypeError(
             f"Only `range` and `static_range` iterators are currently supported; got {iterator!r}"

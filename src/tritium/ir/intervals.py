@@ -30,17 +30,17 @@ class Interval(NamedTuple):
 
     @property
     def uniform(self) -> bool:
-        """Whether all elements are the same number."""
+        """True if all elements are the same number."""
         return self.low == self.high
 
     @property
     def non_negative(self) -> bool:
-        """Whether it is known when compiling that no element is negative."""
+        """True if it is known when compiling that no element is negative."""
         return isinstance(self.low, int) and self.low >= 0
 
     @property
     def positive_constant(self) -> bool:
-        """Whether all elements are one positive number that is known when compiling."""
+        """True if all elements are one positive number that is known when compiling."""
         return isinstance(self.low, int) and self.uniform and self.low > 0
 
 
@@ -135,14 +135,14 @@ def total(
 
 
 def _is_hopeless(type: ir.Type, *operands: Interval) -> bool:
-    """Whether nothing is known of one operand, and the other is a number of the run time."""
+    """True if nothing is known of one operand, and the other is a number of the run time."""
     limits = type_limits(type)
     full = any((i.low, i.high) == limits for i in operands)
     return full and not all(isinstance(end, int) for i in operands for end in (i.low, i.high))
 
 
 def fills_low_bits(algebra: Algebra, value: SSAValue, other: Interval) -> bool:
-    """Whether all elements are multiples of a power of two that is larger than the numbers of the
+    """True if all elements are multiples of a power of two that is larger than the numbers of the
     other interval, which are not negative: no carry of their sum leaves the type."""
     if not isinstance(other.low, int) or not isinstance(other.high, int) or other.low < 0:
         return False

@@ -125,11 +125,7 @@ def quoted(text: str) -> str:
 
 def unquoted(literal: str) -> str:
     """The text of an MLIR string literal."""
-    raw = re.sub(
-        rb"\\([0-9A-Fa-f]{2}|.)",
-        _unescape,
-        literal[1:-1].encode(),
-    )
+    raw = re.sub(rb"\\([0-9A-Fa-f]{2}|.)", _unescape, literal[1:-1].encode())
     return raw.decode(errors="surrogateescape")
 
 

@@ -357,7 +357,7 @@ class _Names:
         self.number = self.argument = self.conflict = 0
 
     def nested(self) -> _Names:
-        """For a region inside: names in use stay in use, counters go on."""
+        """The names for a region inside: those in use stay in use, counters go on."""
         inner = _Names(self.chosen, self.variables)
         inner.used, inner.named = set(self.used), self.named
         inner.number, inner.argument = self.number, self.argument

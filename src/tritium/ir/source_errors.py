@@ -24,6 +24,13 @@ def unsupported_at(location: Attribute | None, message: str) -> UnsupportedOpErr
     return _at(UnsupportedOpError, location, message)
 
 
+def assembly_error(location: Attribute, why: str) -> CompilationError:
+    """The error for an op's inline assembly, at the place in the user's program."""
+    found = source_position(location)
+    place = "" if found is None else ' at "{}":{}:{}'.format(*found)
+    return CompilationError(None, None, f"inline_asm_elementwise{place}: {why}")
+
+
 def _at(kind: type[_Error], location: Attribute | None, message: str) -> _Error:
     position = None if location is None else source_position(location)
     if position is None:

@@ -196,23 +196,23 @@ def with_shape(type: Type, shape: tuple[int, ...]) -> Type:
 
 
 def is_float(type: Type) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """True if the elements are floating-point numbers."""
     return element_type(type).__class__ in _FLOATS
 
 
 def is_integer(type: Type) -> bool:
-    """Whether the elements are integers (i1 and `index` included)."""
+    """True if the elements are integers (i1 and `index` included)."""
     kind = element_type(type).__class__
     return kind is IntegerType or kind is builtin.IndexType
 
 
 def is_pointer(type: Type) -> bool:
-    """Whether the elements are pointers."""
+    """True if the elements are pointers."""
     return element_type(type).__class__ is PointerType
 
 
 def is_block_pointer(type: Type) -> bool:
-    """Whether a type is that of pointers to tiles."""
+    """True if a type is that of pointers to tiles."""
     return type.__class__ is PointerType and type.pointee.__class__ is TensorType  # pyright: ignore
 
 

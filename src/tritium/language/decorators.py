@@ -44,7 +44,7 @@ def builtin(fn: F) -> F:
     wants_semantic = "_semantic" in named
 
     @functools.wraps(fn)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         current = emitter.current()
         given = {k: unwrap(v) for k, v in kwargs.items() if k not in ignored}
         if wants_semantic and given.get("_semantic") is None:
@@ -60,7 +60,7 @@ def tensor_member(fn: F) -> F:
         source = fn.fn
 
         @functools.wraps(source)
-        def method(*args: Any, **kwargs: Any) -> Any:
+        def method(*args: object, **kwargs: object) -> Any:
             return fn(*args, **kwargs)
 
         setattr(tensor, source.__name__, mark_builtin(method))

@@ -42,7 +42,7 @@ class Evaluated:
     unsigned: bool = False
 
     def read_as(self, type: dtype) -> Evaluated:
-        """This handle, of a tensor of that type of the language from now on."""
+        """Treat the handle, from now on, as a tensor of that type of the language."""
         scalar = type.scalar
         unsigned = scalar.is_int_unsigned() and not scalar.is_bool()
         if unsigned != self.unsigned:  # in place: the sanitizer knows handles by their identity
@@ -142,9 +142,9 @@ class Emitter(Protocol):
         self,
         cls: type[Op],
         *operands: Handle | Sequence[Handle] | None,
-        result: Any = None,
+        result: object = None,
         regions: Sequence[Any] = (),
-        **attrs: Any,
+        **attrs: object,
     ) -> tuple[Any, ...]:
         """Build an op as `cls.build` would; returns the handles of its results.
 
@@ -153,10 +153,7 @@ class Emitter(Protocol):
         ...
 
     def region(
-        self,
-        types: Sequence[Type],
-        body: Callable[..., Sequence[Handle]],
-        terminator: type[Op],
+        self, types: Sequence[Type], body: Callable[..., Sequence[Handle]], terminator: type[Op]
     ) -> Any:
         """A region for an op such as `tt.reduce`: `body` is called with one handle for each of
         `types` and returns the handles that `terminator` yields. Pass the result in `regions`."""
@@ -176,19 +173,19 @@ class Emitter(Protocol):
         ...
 
     def needs_carrier(self, handle: Handle) -> bool:
-        """Whether no op has `handle` as its only result, so that a hint about it needs an op of its
+        """True if no op has `handle` as its only result, so that a hint about it needs an op of its
         own: an argument of a block, or one result of several."""
         ...
 
     def is_of_block(self, handle: Handle) -> bool:
-        """Whether the block that ops are emitted into defines `handle`."""
+        """True if the block that ops are emitted into defines `handle`."""
         ...
 
     def warn(self, message: str) -> None:
         """Report a `UserWarning` at the user's line."""
         ...
 
-    def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:
+    def static_print(self, text: str, file: object = None, flush: bool = False) -> None:
         """Output of `tl.static_print`, at compile time."""
         ...
 
@@ -206,7 +203,7 @@ _state = _State()
 
 
 def active() -> bool:
-    """Whether a kernel is being compiled or interpreted on this thread."""
+    """True if a kernel is being compiled or interpreted on this thread."""
     return bool(_state.stack)
 
 

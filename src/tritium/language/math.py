@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build
@@ -17,7 +17,7 @@ _FLOATS = ["fp32", "fp64"]
 _WORDS = ["int32", "int64", "uint32", "uint64"]
 
 
-def check_dtypes(allowed: list[str], *values: Any) -> None:
+def check_dtypes(allowed: list[str], *values: object) -> None:
     """Raises `ValueError` for a tensor whose dtype is not among the allowed ones."""
     for value in values:
         if isinstance(value, tensor) and value.dtype.name not in allowed:

@@ -169,7 +169,7 @@ def _parameter(text: str) -> Parameter:
 def _method(name: str, parameters: str, function: Callable[..., Any]) -> Callable[..., Any]:
     signature = Signature([_parameter(text) for text in parameters.split()])
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: object, *args: object, **kwargs: object) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return function(*map(unwrap, bound.args))

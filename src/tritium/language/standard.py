@@ -182,7 +182,7 @@ def _elementwise_min(a, b):
 
 @device_function
 def _wins(before, not_after, a, i, b, j, tie_break_left: constexpr):
-    """Whether `a` is chosen: it is `before` b, or b alone is NaN, or neither is before the other
+    """True if `a` is chosen: it is `before` b, or b alone is NaN, or neither is before the other
     and a is further left (`tie_break_left`)."""
     if a.dtype.is_floating():
         before = before | ((a == a) & (b != b))
@@ -196,9 +196,7 @@ def _wins(before, not_after, a, i, b, j, tie_break_left: constexpr):
 @device_function
 def _argmax_combine(value1, index1, value2, index2, tie_break_left: constexpr):
     """The larger of two elements, with its index."""
-    left = _wins(
-        value1 > value2, value1 >= value2, value1, index1, value2, index2, tie_break_left
-    )
+    left = _wins(value1 > value2, value1 >= value2, value1, index1, value2, index2, tie_break_left)
     return core.where(left, value1, value2), core.where(left, index1, index2)
 
 
@@ -215,9 +213,7 @@ def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
 @device_function
 def _argmin_combine(value1, index1, value2, index2, tie_break_left: constexpr):
     """The smaller of two elements, with its index."""
-    left = _wins(
-        value1 < value2, value1 <= value2, value1, index1, value2, index2, tie_break_left
-    )
+    left = _wins(value1 < value2, value1 <= value2, value1, index1, value2, index2, tie_break_left)
     return core.where(left, value1, value2), core.where(left, index1, index2)
 
 
@@ -383,7 +379,7 @@ def _other_axes(rank: int, bit: int) -> list[int]:
 
 @device_function
 def _bit_of_position(rank: constexpr, bit: constexpr):
-    """Whether a position's `bit` is set."""
+    """True if a position's `bit` is set."""
     index = core.arange(0, 2) != 0
     return core.expand_dims(index, _other_axes(rank, bit)) if rank > 1 else index
 

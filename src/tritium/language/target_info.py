@@ -28,37 +28,37 @@ def _is(backend: str, *archs: str) -> bool:
 
 @constexpr_function
 def is_cuda() -> bool:
-    """Whether the target is a GPU of NVIDIA's."""
+    """True if the target is a GPU of NVIDIA's."""
     return _is("cuda")
 
 
 @constexpr_function
 def cuda_capability_geq(major: int, minor: int = 0) -> bool:
-    """Whether the target is a GPU of NVIDIA's of at least this capability."""
+    """True if the target is a GPU of NVIDIA's of at least this capability."""
     target = current_target()
     return _is("cuda") and target is not None and int(target.arch) >= major * 10 + minor
 
 
 @constexpr_function
 def is_hip() -> bool:
-    """Whether the target is a GPU of AMD's."""
+    """True if the target is a GPU of AMD's."""
     return _is("hip")
 
 
 @constexpr_function
 def is_hip_cdna3() -> bool:
-    """Whether the target is AMD's CDNA 3 (MI300)."""
+    """True if the target is AMD's CDNA 3 (MI300)."""
     return _is("hip", "gfx942")
 
 
 @constexpr_function
 def is_hip_cdna4() -> bool:
-    """Whether the target is AMD's CDNA 4 (MI350)."""
+    """True if the target is AMD's CDNA 4 (MI350)."""
     return _is("hip", "gfx950")
 
 
 @constexpr_function
 def is_hip_gfx1250() -> bool:
-    """Whether the target is an AMD GPU of the gfx1250 family."""
+    """True if the target is an AMD GPU of the gfx1250 family."""
     target = current_target()
     return _is("hip") and target is not None and str(target.arch).startswith("gfx1250")

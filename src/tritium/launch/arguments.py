@@ -67,7 +67,6 @@ class Param:
         return ELEMENT_NAMES.get(text, text)
 
 
-
 def _device_error(where: str, device: object) -> ValueError:
     return ValueError(
         f"{where} is in the memory of device {device}, which the CPU cannot reach; "

@@ -65,7 +65,7 @@ class Slot(NamedTuple):
     device: int = 1
     """The device that a pointer must point to: DLPack's number, 1 for the CPU, 2 for CUDA."""
     finite: bool = False
-    """Whether a number too large for fp32 is left to the careful path (else it is infinite)."""
+    """True if a number too large for fp32 is left to the careful path (else it is infinite)."""
     extent: int = 0
     """The number of the slot, behind those of the arguments, that takes the begin of the memory
     that a pointer's argument belongs to; the next one takes its end. 0 for none."""

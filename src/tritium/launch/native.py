@@ -268,7 +268,7 @@ def _global_guards(used: Watched) -> list[Guard] | None:
 
 
 def _hash(key: bytes) -> int:
-    """As `KernelWriter._find` computes it."""
+    """The hash of a launch's key, as `KernelWriter._find` computes it."""
     mask = (1 << 64) - 1
     digest = HASH_START
     for word in struct.unpack(f"{len(key) // 8}Q", key):
@@ -338,7 +338,7 @@ def _error_handler(end: End) -> Callable[[BaseException, int, dict[str, Any]], N
 
 
 def can_launch(function: Any) -> bool:
-    """Whether a kernel's function is one that native code can launch."""
+    """True if a kernel's function is one that native code can launch."""
     kinds = {p.kind for p in function.signature.parameters.values()}
     names = set(function.arg_names)
     return (

@@ -34,7 +34,7 @@ def type_name(obj: object) -> str:
 
 
 def type_is_bool(value: object) -> bool:
-    """Whether this is NumPy's truth value, which is no integer to Python."""
+    """True if this is NumPy's truth value, which is no integer to Python."""
     np: Any = sys.modules.get("numpy")  # which whoever has such a value has imported
     return np is not None and isinstance(value, np.bool_)
 

@@ -1,5 +1,5 @@
-"""When a kernel's launches become native: the second one in Python prepares that, and the native
-launcher is loaded then and not before, because it would make a program's first launches later."""
+"""The change of a kernel to native launches: the second launch in Python prepares it, and loads the
+native launcher then and not before, because it would make a program's first launches later."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def item_guard(where: dict[Any, Any], key: Any) -> Guard:
 
 
 def holds(guard: Guard) -> bool:
-    """Whether a guard holds now."""
+    """True if a guard holds now."""
     where, key, expected = guard
     return not where if key is None else where.get(key, ABSENT) is expected
 

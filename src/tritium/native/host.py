@@ -33,7 +33,7 @@ class CPU:
     l3: int
 
     def has(self, feature: str) -> bool:
-        """Whether the processor has a feature."""
+        """True if the processor has a feature."""
         return feature in self.features
 
     @property
@@ -57,7 +57,7 @@ class CPU:
         return f"{self.triple}-{self.cpu}-{self.feature_string}-{self.l2}-{self.l3}"
 
     def runs_code_of(self, other: CPU) -> bool:
-        """Whether this processor, under its operating system, runs code compiled for another."""
+        """True if this processor, under its operating system, runs code compiled for another."""
         return self.triple == other.triple and set(other.features) <= set(self.features)
 
 
@@ -68,7 +68,7 @@ def architecture_of(name: str) -> str:
 
 
 def is_macos(triple: str) -> bool:
-    """Whether code is for macOS."""
+    """True if code is for macOS."""
     return "darwin" in triple or "macos" in triple
 
 
@@ -98,5 +98,5 @@ def host() -> CPU:
 
 
 def is_x86() -> bool:
-    """Whether the processor is a 64-bit x86."""
+    """True if the processor is a 64-bit x86."""
     return architecture_of(platform.machine()) == "x86_64"

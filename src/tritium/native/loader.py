@@ -147,9 +147,7 @@ def _prepared(ir_text: str, opt: Opt, processor: CPU | None) -> Generator[tuple[
             llvm.set_option("", "-disable-lsr=0")
 
 
-def compile_ir(
-    ir_text: str, *, opt: Opt = None, processor: CPU | None = None
-) -> bytes:
+def compile_ir(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> bytes:
     """Compile a module for a processor, by default the host.
 
     Args:

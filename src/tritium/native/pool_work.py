@@ -158,9 +158,7 @@ class WorkWriter:
         """look(pool, job): between the launcher's programs, `poll` now and then."""
         f = self._code("look", "ptr pool,ptr job")
         pool, job = f.arguments
-        spent = f.sub(
-            f.call("i64", "ticks"), f.read(f.read(job, JOB, "entry"), ENTRY, "polled")
-        )
+        spent = f.sub(f.call("i64", "ticks"), f.read(f.read(job, JOB, "entry"), ENTRY, "polled"))
         with f.when(f.icmp("sgt", spent, self._thresholds(f, pool, POLL))):
             f.call("void", "poll", job)
         f.ret()

@@ -69,7 +69,7 @@ from tritium.native.pool_work import PART, WorkWriter
 from tritium.native.writer import NULL, Code, i32, i64
 
 DELAY = 1 / 48
-"""Until a worker that is awake has begun, in thresholds: about 0.1 us."""
+"""The time until a worker that is awake has begun, in thresholds: about 0.1 us."""
 
 SHORT = 16
 """A grid expected to take less than this many thresholds has its programs shared out at once, the

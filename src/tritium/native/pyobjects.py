@@ -48,7 +48,7 @@ EXPORT_SLOT = 40  # of dltensor_from_py_object_no_sync in DLPack 1.3's exchange 
 
 
 def supported() -> bool:
-    """Whether an object's head is as native code expects it."""
+    """True if an object's head is as native code expects it."""
     probe = 1.5
     kind = ctypes.c_uint64.from_address(id(probe) + HEAD - 8).value
     # By the flag, which a free-threaded build has: sysconfig would take milliseconds to load.
@@ -85,9 +85,7 @@ class KnownTypes:
             if not self._numpy_checked:
                 self._numpy_checked = True
                 if _array_struct_is_as_expected():
-                    TYPES.write(
-                        self.address, item_size=_item_size_offset(), ndarray=id(np.ndarray)
-                    )
+                    TYPES.write(self.address, item_size=_item_size_offset(), ndarray=id(np.ndarray))
             return
         torch: Any = sys.modules.get("torch")
         if torch is None or TYPES.read(self.address, "export") or not isinstance(obj, torch.Tensor):
@@ -114,7 +112,7 @@ def known_types() -> KnownTypes:
 
 
 def _array_struct_is_as_expected() -> bool:
-    """Whether an array's struct is laid out as `ARRAY` says (another NumPy may change it)."""
+    """True if an array's struct is laid out as `ARRAY` says (another NumPy may change it)."""
     for writable in (True, False):
         array = np.empty((3, 5), np.float32)
         array.flags.writeable = writable

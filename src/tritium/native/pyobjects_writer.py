@@ -15,7 +15,7 @@ def type_of(f: Code, obj: Value) -> Value:
 
 
 def is_type(f: Code, kind: Value, known: Value, *names: str) -> Value:
-    """Whether a type is one of those named, of the `TYPES` record `known` (i1)."""
+    """True if a type is one of those named, of the `TYPES` record `known` (i1)."""
     found = f.icmp("eq", kind, f.read(known, TYPES, names[0]))
     for name in names[1:]:
         found = f.op("or", found, f.icmp("eq", kind, f.read(known, TYPES, name)))
@@ -87,7 +87,7 @@ def tensor_address(f: Code, tensor: Value) -> Value:
 
 
 def has_no_elements(f: Code, tensor: Value) -> Value:
-    """Whether an extent of a DLTENSOR is zero (i1)."""
+    """True if an extent of a DLTENSOR is zero (i1)."""
     zeros, shape = f.variable("i64", i64(0)), f.read(tensor, DLTENSOR, "shape")
     with f.counted(f.cast("sext", f.read(tensor, DLTENSOR, "ndim"), "i64")) as (i, _):
         zero = f.icmp("eq", f.get("i64", f.gep("i64", shape, i)), i64(0))

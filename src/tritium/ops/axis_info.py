@@ -58,13 +58,13 @@ def shape_of(type: Attribute) -> tuple[int, ...]:
 
 
 def unknown(type: Attribute) -> AxisInfo:
-    """Nothing is known."""
+    """The facts of a value of which nothing is known."""
     ones = (1,) * len(shape_of(type))
     return AxisInfo(ones, ones, ones)
 
 
 def repeated(type: Attribute, number: int) -> AxisInfo:
-    """All elements are one number."""
+    """The facts of a tile whose elements are all one number."""
     shape = shape_of(type)
     ones = (1,) * len(shape)
     divisor = power_of_two_in(number)
@@ -193,9 +193,7 @@ def divide(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
     if b.known == 1:
         return a
     base = uniform(type, (a, b))
-    constancy = tuple(
-        max(c, _same_in_group(a, b, d)) for d, c in enumerate(base.constancy)
-    )
+    constancy = tuple(max(c, _same_in_group(a, b, d)) for d, c in enumerate(base.constancy))
     divisibility = base.divisibility
     if b.known is not None and b.known > 0 and b.known & (b.known - 1) == 0:
         divisibility = tuple(
@@ -238,9 +236,7 @@ def shift_right(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
     if b.known is None or not 0 <= b.known < 62:
         return base
     divisor = b._replace(divisibility=(1 << b.known,) * len(b.divisibility))
-    constancy = tuple(
-        max(c, _same_in_group(a, divisor, d)) for d, c in enumerate(base.constancy)
-    )
+    constancy = tuple(max(c, _same_in_group(a, divisor, d)) for d, c in enumerate(base.constancy))
     return base._replace(constancy=constancy, non_negative=a.non_negative)
 
 

@@ -81,10 +81,10 @@ class Op(DeclaredOp):
     effects may be moved, merged, dropped. `op.memory_effects()` adds those of regions."""
 
     recursive_effects: ClassVar[bool] = False
-    """Whether the op has the effects of the ops in its regions as well."""
+    """True if the op has the effects of the ops in its regions as well."""
 
     speculatable: ClassVar[bool] = True
-    """Whether a pure op may be executed where the program would not have executed it."""
+    """True if a pure op may be executed where the program would not have executed it."""
 
     commutative: ClassVar[bool] = False
 
@@ -93,11 +93,11 @@ class Op(DeclaredOp):
     vectors: what it takes to compute it again."""
 
     elementwise: ClassVar[bool] = False
-    """Whether each element of the results is computed from the elements of the operands at the same
+    """True if each element of the results is computed from the elements of the operands at the same
     place (and from scalars) alone; see `op.is_elementwise`, which knows attributes."""
 
     piecewise: ClassVar[bool] = False
-    """Whether aligned groups of neighbours may be equal or consecutive in the result where an
+    """True if aligned groups of neighbours may be equal or consecutive in the result where an
     operand's are, though all of the tile is not: quotients, remainders, bits, choices."""
 
     weights: ClassVar[tuple[int, ...]] = ()
@@ -125,7 +125,7 @@ class Op(DeclaredOp):
 
     loads_elements: ClassVar[bool] = False
     stores_elements: ClassVar[bool] = False
-    """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in
+    """True if the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in
     any order, and does no more."""
 
     changes_memory: ClassVar[bool] = False
@@ -146,22 +146,22 @@ class Op(DeclaredOp):
     """True if the result has the operand's elements in row-major order, in another shape."""
 
     is_loop: ClassVar[bool] = False
-    """Whether control may come back to the op's regions."""
+    """True if control may come back to the op's regions."""
 
     may_wait: ClassVar[bool] = False
     """True if it is not certain that the op, or a loop that it is part of, ends without another
     program."""
 
     is_call: ClassVar[bool] = False
-    """Whether the op runs another function of the module."""
+    """True if the op runs another function of the module."""
 
     concurrent: ClassVar[bool] = False
-    """Whether the op's regions run at the same time: the first one by the threads that run the
+    """True if the op's regions run at the same time: the first one by the threads that run the
     code around the op, the others by threads of their own."""
 
     @property
     def reaches_blocks(self) -> bool:
-        """Whether the op accesses the shared memory of other thread blocks of the cluster, which
+        """True if the op accesses the shared memory of other thread blocks of the cluster, which
         must not have ended then."""
         return False
 
@@ -178,10 +178,10 @@ class Op(DeclaredOp):
         return False
 
     scoped: ClassVar[bool] = True
-    """Whether what the op's regions define is known only inside of them."""
+    """True if what the op's regions define is known only inside of them."""
 
     tile_source: ClassVar[bool] = False
-    """Whether the op makes a tile of nothing, or of scalars."""
+    """True if the op makes a tile of nothing, or of scalars."""
 
     is_constant: ClassVar[bool] = False
     """True if the op only states its result, which is the same wherever and whenever it runs."""
@@ -193,13 +193,13 @@ class Op(DeclaredOp):
     """True if the op does the same for each of its operands, one after another."""
 
     interleaves: ClassVar[bool] = False
-    """Whether elements of the operands alternate along the last axis of the result."""
+    """True if elements of the operands alternate along the last axis of the result."""
 
     memory_operands: ClassVar[tuple[str, ...]] = ()
     """The operands whose memory the results stand for: results are pointers into it, or views."""
 
     follows_layout: ClassVar[bool] = False
-    """Whether the layouts of tile operands and results determine each other; those of elementwise
+    """True if the layouts of tile operands and results determine each other; those of elementwise
     ops do as well."""
 
     layouts_from: ClassVar[Literal["operands", "results"] | None] = None
@@ -211,13 +211,13 @@ class Op(DeclaredOp):
     instruction."""
 
     takes_any_layout: ClassVar[bool] = False
-    """Whether tile operands may have any layout, which says nothing about that of the results."""
+    """True if tile operands may have any layout, which says nothing about that of the results."""
 
     whole_operands: ClassVar[tuple[str, ...]] = ()
     """The operands any element of which an element of the results may depend on."""
 
     reads_operand_types: ClassVar[bool] = False
-    """Whether `evaluate` looks at the types of operands, which are then there in any case."""
+    """True if `evaluate` looks at the types of operands, which are then there in any case."""
 
     placed_by: ClassVar[str | None] = None
     """The operand whose layout the results have, while that of the other ones is free."""
@@ -252,8 +252,8 @@ class Op(DeclaredOp):
         return self.results[0]
 
     def walk(self, *, reverse: bool = False, region_first: bool = False) -> Iterator[Operation]:
-        """This op and all in its regions, as xDSL's `walk`; the time that each takes does not
-        depend on how deeply it is nested."""
+        """Iterate over this op and all in its regions, as xDSL's `walk`; the time that each takes
+        does not depend on how deeply it is nested."""
         if not region_first:
             yield self
         owner: Operation = self
@@ -304,7 +304,7 @@ class Op(DeclaredOp):
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether this op is elementwise; attributes may restrict what the class says."""
+        """True if this op is elementwise; attributes may restrict what the class says."""
         return self.elementwise
 
     @property
@@ -315,26 +315,26 @@ class Op(DeclaredOp):
 
     @property
     def is_speculatable(self) -> bool:
-        """Whether this op is speculatable; operands may allow more than the class says."""
+        """True if this op is speculatable; operands may allow more than the class says."""
         return self.speculatable
 
     @property
     def is_constant_memory(self) -> bool:
-        """Whether the op allocates memory, fills it, and nothing changes it afterwards."""
+        """True if the op allocates memory, fills it, and nothing changes it afterwards."""
         return False
 
     @property
     def is_pure(self) -> bool:
-        """Whether the op only computes its results."""
+        """True if the op only computes its results."""
         return not self.memory_effects()
 
     @property
     def only_reads(self) -> bool:
-        """Whether the op has no effects but reads."""
+        """True if the op has no effects but reads."""
         return only_read(self.memory_effects())
 
     def writes(self, resource: Resource) -> bool:
-        """Whether the op may write the resource."""
+        """True if the op may write the resource."""
         return any(
             effect.action is Action.WRITE and effect.resource is resource
             for effect in self.memory_effects()
@@ -377,7 +377,7 @@ class Op(DeclaredOp):
         return False
 
     def isolates(self, region: Region) -> bool:
-        """Whether a region of the op sees, of the values from outside, constants alone: what runs
+        """True if a region of the op sees, of the values from outside, constants alone: what runs
         it has no others."""
         return False
 
@@ -410,7 +410,7 @@ class Op(DeclaredOp):
 
     @property
     def has_interval(self) -> bool:
-        """Whether the op says of the interval of its result more than its type does."""
+        """True if the op says of the interval of its result more than its type does."""
         return self.movement is not None or type(self).interval is not Op.interval
 
     def interval(self, algebra: Algebra, operands: Sequence[Interval]) -> Interval:
@@ -564,7 +564,7 @@ def repeated(value: SSAValue) -> SSAValue | None:
 
 
 def permutes(op: object) -> TypeGuard[Op]:
-    """Whether an op only permutes the axes of a tile."""
+    """True if an op only permutes the axes of a tile."""
     return isinstance(op, Op) and op.permuted_axes is not None
 
 

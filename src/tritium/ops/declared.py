@@ -53,7 +53,7 @@ class DeclaredOp(Operation, metaclass=OpMeta):
     attr_fields: ClassVar[Mapping[str, AttrField[Any]]] = {}
     attr_defaults: ClassVar[Mapping[str, Any]] = {}
     segmented: ClassVar[bool] = False
-    """Whether the operand groups cannot be told from their number alone."""
+    """True if the operand groups cannot be told from their number alone."""
     takes_result: ClassVar[bool] = False
     _leading: ClassVar[Mapping[str, int]] = {}
     """The positions of the operands before the first optional or variadic one."""
@@ -171,7 +171,7 @@ class DeclaredOp(Operation, metaclass=OpMeta):
         successors: Sequence[Block] = (),
         regions: Sequence[Region] = (),
     ) -> OpT:
-        """As xDSL's, which takes twice as long for the setters that it goes through."""
+        """Make an op as xDSL's `create`, which takes twice as long for the setters it calls."""
         op = cls.__new__(cls)
         set_operands(op, operands)
         results = tuple([Result(type, op, i) for i, type in enumerate(result_types)])

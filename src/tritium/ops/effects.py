@@ -67,7 +67,7 @@ class Queue(Enum):
 
     @property
     def per_thread(self) -> bool:
-        """Whether a wait covers the waiting thread's own accesses alone. The phase of an mbarrier
+        """True if a wait covers the waiting thread's own accesses alone. The phase of an mbarrier
         ends for all threads at once."""
         return self not in (Queue.MBARRIER, Queue.TENSOR_DOT)
 
@@ -84,7 +84,7 @@ class Queue(Enum):
 
     @property
     def reads_by_async_proxy(self) -> bool:
-        """Whether operands in shared memory are read through the async proxy (PTX ISA, "Async
+        """True if operands in shared memory are read through the async proxy (PTX ISA, "Async
         proxy"): writes by threads become visible to it by `fence.proxy.async`."""
         return self in (Queue.WARP_GROUP_DOT, Queue.BULK_STORE, Queue.TENSOR_DOT)
 
@@ -107,7 +107,7 @@ class Effect:
 
     @property
     def is_read(self) -> bool:
-        """Whether the effect changes nothing and orders nothing."""
+        """True if the effect changes nothing and orders nothing."""
         return self.action is Action.READ
 
 
@@ -152,12 +152,12 @@ def opaque(resource: Resource = Resource.HOST, queue: Queue | None = None) -> Ef
 
 
 def only_read(effects: Effects) -> bool:
-    """Whether all effects are reads (also where there are none)."""
+    """True if all effects are reads (also where there are none)."""
     return not effects or all(effect.action is Action.READ for effect in effects)
 
 
 def observes(effects: Effects) -> bool:
-    """Whether an op sees what other programs write while this one runs: an atomic or volatile
+    """True if an op sees what other programs write while this one runs: an atomic or volatile
     access. Programs wait for each other with these."""
     actions = {effect.action for effect in effects if effect.resource is Resource.GLOBAL}
     return Action.OPAQUE in actions or {Action.READ, Action.WRITE} <= actions

@@ -36,7 +36,7 @@ def describe(*types: ir.Type | None) -> str:
 
 
 def check_same(name: str, *types: ir.Type) -> ir.Type:
-    """All operands must have one type, which is returned."""
+    """Check that all operands have one type, and return it."""
     if any(t != types[0] for t in types[1:]):
         raise OpError(f"{name}: operands have types {describe(*types)}; they must be the same")
     return types[0]
@@ -61,7 +61,7 @@ def check_condition(name: str, type: ir.Type) -> None:
 
 
 def check_same_shape(name: str, *types: ir.Type) -> tuple[int, ...]:
-    """All must have one shape, which is returned."""
+    """Check that all have one shape, and return it."""
     shapes = [ir.shape_of(t) for t in types]
     if any(s != shapes[0] for s in shapes[1:]):
         raise OpError(f"{name}: operands {describe(*types)} differ in shape")
@@ -74,7 +74,7 @@ class UnaryOp(Op):
     elementwise = True
     kind: ClassVar[str] = "float"
     involution: ClassVar[bool] = False
-    """Whether the op applied twice gives its operand."""
+    """True if the op applied twice gives its operand."""
     syntax = "$operand attrs : type(operand)"
     operand = operand()
 
@@ -96,11 +96,11 @@ class BinaryOp(Op):
     absorbing: ClassVar[int | None] = None
     """The number that the result is wherever an operand is that number."""
     associative: ClassVar[bool] = False
-    """Whether (a op b) op c is a op (b op c), exactly."""
+    """True if (a op b) op c is a op (b op c), exactly."""
     idempotent: ClassVar[bool] = False
-    """Whether a op a is a."""
+    """True if a op a is a."""
     cancels: ClassVar[bool] = False
-    """Whether a op a is 0."""
+    """True if a op a is 0."""
     extends: ClassVar[str] = ""
     """The extensions of integers, of signed numbers (s) or with zeros (u), for which
     extend(a) op extend(b) is extend(a op b)."""
@@ -131,9 +131,9 @@ class CastOp(Op):
     widens: ClassVar[bool | None] = None
     """True: the result is wider. False: it is narrower. None: any width."""
     composes: ClassVar[bool] = False
-    """Whether two such casts in a row are one."""
+    """True if two such casts in a row are one."""
     non_negative: ClassVar[bool] = False
-    """Whether no result is negative as a signed number."""
+    """True if no result is negative as a signed number."""
     operand = operand()
 
     @classmethod

@@ -160,7 +160,7 @@ class Evaluator:
         print(text)
 
     def record(self, starts: bool, label: str) -> None:
-        """Nothing: nobody profiles the reference semantics."""
+        """Do nothing: nobody profiles the reference semantics."""
 
     checks_fences = False
     num_ctas = 1

@@ -107,7 +107,7 @@ class AttrField(Generic[T]):
         self.words = words
         self.name = ""
         self.typed = True
-        """Whether a custom syntax shows the attribute's type (`1 : i32` rather than `1`)."""
+        """True if a custom syntax shows the attribute's type (`1 : i32` rather than `1`)."""
         self.joined = False
         """True if values are sets of bits, which a custom syntax spells `valu|salu`."""
 

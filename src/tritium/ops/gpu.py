@@ -42,4 +42,4 @@ class BarrierOp(Op):
         return ()
 
     def evaluate(self, context: Context) -> None:
-        """Nothing: a program is evaluated as one thread."""
+        """Do nothing: a program is evaluated as one thread."""

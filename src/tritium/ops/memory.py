@@ -158,7 +158,7 @@ class Context(Protocol):
 
     @property
     def checks_fences(self) -> bool:
-        """Whether the program itself has the fences between the writes of threads and the reads of
+        """True if the program itself has the fences between the writes of threads and the reads of
         copy engines and tensor cores; else they come later."""
         ...
 

@@ -248,7 +248,7 @@ class _BitsElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportP
 
 
 def _is_default_name(value: SSAValue) -> bool:
-    """Whether the name in the text is one that the printer makes up (`%cst`, `%c1_i32`)."""
+    """True if the name in the text is one that the printer makes up (`%cst`, `%c1_i32`)."""
     owner = value.owner
     if not isinstance(owner, Operation) or owner.name != "arith.constant":
         return value.name_hint is not None and re.fullmatch(r"arg\d+", value.name_hint) is not None

@@ -78,9 +78,7 @@ def _parse_assignment(parser: Parser) -> tuple[Any, Any]:
 
 def _parse_types(parser: Parser) -> list[Attribute]:
     """`(T, U)` or a single `T`."""
-    types = parser.parse_optional_comma_separated_list(
-        parser.Delimiter.PAREN, parser.parse_type
-    )
+    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
     return [parser.parse_type()] if types is None else list(types)
 
 
@@ -166,12 +164,7 @@ class ForOp(Op):
 
     @classmethod
     def infer(
-        cls,
-        lower: ir.Type,
-        upper: ir.Type,
-        step: ir.Type,
-        inits: Sequence[ir.Type],
-        **attrs: Any,
+        cls, lower: ir.Type, upper: ir.Type, step: ir.Type, inits: Sequence[ir.Type], **attrs: Any
     ) -> Sequence[ir.Type]:
         check_kind(cls.name, "integer", check_same(cls.name, lower, upper, step))
         if ir.shape_of(lower):

@@ -36,7 +36,7 @@ def terminator(block: Block) -> Operation:
 
 
 def is_terminator(op: Operation) -> bool:
-    """Whether the op ends its block."""
+    """True if the op ends its block."""
     return _ends_block(type(op))
 
 

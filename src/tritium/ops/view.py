@@ -26,7 +26,7 @@ def context() -> Context:
 
 
 def load_dialects(context: Context) -> None:
-    """Nothing is left to load: a context knows every dialect from the start."""
+    """Do nothing: a context knows every dialect from the start."""
 
 
 class value:
@@ -142,7 +142,7 @@ class module(operation):
             fn(module(op) if isinstance(op, ModuleOp) else operation(op))
 
     def verify(self) -> bool:
-        """Whether the module keeps the rules of all its operations."""
+        """True if the module keeps the rules of all its operations."""
         try:
             self._module.verify()
         except VerifyException:
@@ -150,7 +150,7 @@ class module(operation):
         return True
 
     def str_nodebug(self) -> str:
-        """Its text without source locations and names of variables."""
+        """The op's text without source locations and names of variables."""
         return print_module(self._module, locations=False, variables=False)
 
     def __str__(self) -> str:

@@ -51,7 +51,7 @@ class Pass(ABC, Generic[IR]):
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     keeps_analyses: ClassVar[bool] = False
-    """Whether results of analyses stay right (`analysis.results`)."""
+    """True if results of analyses stay right (`analysis.results`)."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

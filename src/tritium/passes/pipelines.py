@@ -44,7 +44,7 @@ def ttir() -> list[Pass]:
 
 
 def tiles() -> list[Pass]:
-    """From ttir to the ttir that the tile stage of the CPU backend is built from."""
+    """The passes from ttir to the ttir that the tile stage of the CPU backend is built from."""
     return [
         TensorPointers(),
         UniformAdvance(),
@@ -62,7 +62,7 @@ def ttgir(
     late: str = "none", rows: int = 0, pack: int = 1, direct: bool = False,
     registers: bool = False, reload: bool = True,
 ) -> list[Pass]:
-    """From ttir to the ttgir that `codegen/gpu` takes.
+    """The passes from ttir to the ttgir that `codegen/gpu` takes.
 
     Args:
         processor: what the code is for.

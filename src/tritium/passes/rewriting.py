@@ -75,7 +75,7 @@ class Builder:
         insert_before(self.before, op)
         return op
 
-    def value(self, cls: type[Op], *operands: Any, **attrs: Any) -> SSAValue:
+    def value(self, cls: type[Op], *operands: object, **attrs: object) -> SSAValue:
         """The first result of a new op."""
         return self.make(cls, *operands, **attrs).results[0]
 
@@ -111,7 +111,7 @@ class Builder:
 
 
 def reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
-    """All elements of a tile in one, by an op of two scalars; a scalar as it is."""
+    """Combine all elements of a tile by an op of two scalars; a scalar stays as it is."""
     shape, element = ir.shape_of(value.type), ir.element_type(value.type)
     if not shape:
         return value
@@ -404,10 +404,10 @@ class Rewriter:
     def insert(
         self,
         cls: type[OpT],
-        *operands: Any,
+        *operands: object,
         before: Operation,
         attributes: Mapping[str, Attribute] | None = None,
-        **attrs: Any,
+        **attrs: object,
     ) -> OpT:
         """Build an op before another one, at its source location."""
         op = Builder(before).make(cls, *operands, attributes=attributes, **attrs)

@@ -29,7 +29,7 @@ def advance_phase(session: int | None = 0) -> int | None:
 
 
 def is_phase_complete(session: int | None = 0, phase: int = 0) -> bool:
-    """Whether nothing is recorded in a phase any more: another one has begun, and what was
+    """True if nothing is recorded in a phase any more: another one has begun, and what was
     launched in this one is done (which is waited for)."""
     if session is None:
         return False

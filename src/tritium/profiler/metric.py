@@ -31,7 +31,7 @@ def set_metric_kernels() -> None:
 
 
 def is_metric(value: Any) -> bool:
-    """Whether a value of `launch_metadata` is a metric and no other fact."""
+    """True if a value of `launch_metadata` is a metric and no other fact."""
     return isinstance(value, Number) or hasattr(value, "tolist")
 
 

@@ -122,9 +122,7 @@ def _continue(number: int, open_one: Session, asked: Session, hooks: list[Hook])
         HookManager.register(hook, number)
 
 
-def _check(
-    argument: str, value: Any, built: tuple[Any, ...], others: tuple[str, ...] = ()
-) -> None:
+def _check(argument: str, value: Any, built: tuple[Any, ...], others: tuple[str, ...] = ()) -> None:
     if value in others:
         raise NotImplementedError(
             f"profiler.start: {argument}={value!r} is not built; use {built[1]!r}"

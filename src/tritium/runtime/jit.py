@@ -214,7 +214,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return self._launch(grid, *args, **kwargs)
 
     def _launch_latest(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
-        """In Python until there is a native launcher: `kernel[grid]` may be kept from before."""
+        """Launch in Python until there is a native launcher: `kernel[grid]` may be kept from
+        before."""
         latest = self._launch
         if latest == self._launch_latest:
             return self.launch_in_python(grid, *args, **kwargs)
@@ -383,7 +384,6 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._preloaded[data["key"]] = kernel
         return kernel
 
-
     def _restored(self, value: Any, what: str) -> Any:
         try:
             return from_json(value)
@@ -488,9 +488,7 @@ def jit(
         if not inspect.isfunction(fn):
             raise TypeError(f"@jit can only be applied to a function; got {fn!r}")
         if knobs.runtime.interpret:
-            return InterpretedFunction(
-                fn, debug, do_not_specialize, do_not_specialize_on_alignment
-            )
+            return InterpretedFunction(fn, debug, do_not_specialize, do_not_specialize_on_alignment)
         return JITFunction(
             fn,
             version=version,

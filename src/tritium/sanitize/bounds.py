@@ -66,7 +66,8 @@ from tritium.sanitize.intervals import (
     computed_anew,
     offsets_of,
 )
-from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 
 _LOWEST, _HIGHEST = 1 - (1 << 31), (1 << 31) - 1
 
@@ -243,10 +244,8 @@ class _Check:
         at.make(IfOp, outside, result=(), regions=[Region(block), Region()])
         return end
 
-    def _whole(
-        self, at: Builder, start: SSAValue, offsets: Interval, ends: Ends
-    ) -> SSAValue:
-        """Whether all elements of a tile, masked off or not, are in bounds, by its lowest and its
+    def _whole(self, at: Builder, start: SSAValue, offsets: Interval, ends: Ends) -> SSAValue:
+        """True if all elements of a tile, masked off or not, are in bounds, by its lowest and its
         highest address; `ends`: what the interval of the offsets was found by."""
         formulas, address = Formulas(at), at.value(PtrToIntOp, start)
         low, high = (

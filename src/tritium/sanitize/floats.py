@@ -42,9 +42,9 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced_along
 from tritium.sanitize.bounds import accessed
 from tritium.sanitize.extents import Copy
-from tritium.sanitize.kinds import INFINITE, NAN
+from tritium.sanitize.kinds import INFINITE, NAN, Origin, Site
 from tritium.sanitize.origins import BAD, Origins
-from tritium.sanitize.sites import Origin, Site, kernel_of, site_of
+from tritium.sanitize.sites import kernel_of, site_of
 
 Place = tuple[str, int]
 """A file and a line."""
@@ -132,7 +132,7 @@ class _Unchanged(Memory):
         return super().load(addresses, dtype, mask)
 
     def store(self, addresses: Any, value: Any, mask: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Stored(Exception):

@@ -34,7 +34,8 @@ from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 from tritium.sanitize.bounds import Extent, accessed_bytes, add_extents, bounded, described
-from tritium.sanitize.sites import Site, kernel_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import kernel_of
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from tritium.sanitize.chip.interpreted import (
 from tritium.sanitize.exact.interpreted import exact_result
 from tritium.sanitize.extents import Memory as Extent
 from tritium.sanitize.extents import pooled
-from tritium.sanitize.kinds import EXACT
+from tritium.sanitize.kinds import EXACT, Origin, Site
 from tritium.sanitize.launch import (
     CheckFailed,
     Checks,
@@ -45,7 +45,6 @@ from tritium.sanitize.meetings import Meeting, Noting, NotingShadow, Ordering, a
 from tritium.sanitize.origins import BAD, Origins
 from tritium.sanitize.races import access_of, is_volatile, orders, releases
 from tritium.sanitize.shadow import SITE_BITS, Launch, Noted, Shadow, watchers
-from tritium.sanitize.sites import Origin, Site
 from tritium.sanitize.unwritten import holds_pattern
 
 _LIBRARY = ("tritium.", "functools")
@@ -161,9 +160,7 @@ class Watch:
         pointers = [self._roots.get(h) for h in operands if _leads(h.type)]
         now.roots = None if None in pointers or not pointers else frozenset().union(*pointers)  # pyright: ignore
 
-    def evaluate(
-        self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]
-    ) -> Any:
+    def evaluate(self, op: Any, context: Any, handles: Sequence[Any], values: Sequence[Any]) -> Any:
         """Evaluate an op on the values of these handles. Raises `SanitizerError` for an access of
         on-chip memory that comes before the wait for an asynchronous one."""
         if EXACT in self._checks and not self._now.replacing:
@@ -288,9 +285,7 @@ class Watch:
                               size=size)  # fmt: skip
             raise self._error(site, address)
 
-    def _check_race(
-        self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow
-    ) -> None:
+    def _check_race(self, active: np.ndarray[Any, Any], size: int, shadow: NotingShadow) -> None:
         op, ordering = self._now.op, self._ordering
         access, program = access_of(op), ordering.of(shadow.number(self._now.program))
         site = self._site("races", access=access.words, size=size,
@@ -364,12 +359,12 @@ class Watch:
 
 
 def _is_number(handle: Any) -> bool:
-    """Whether a handle has floats; sums of asynchronous products are none before they are done."""
+    """True if a handle has floats; sums of asynchronous products are none before they are done."""
     return ir.is_float(handle.type) and isinstance(handle.array, np.ndarray | np.generic)
 
 
 def _leads(type: ir.Type) -> bool:
-    """Whether a value leads to memory: a pointer, a tile of them, a descriptor."""
+    """True if a value leads to memory: a pointer, a tile of them, a descriptor."""
     return ir.is_pointer(type) or not (ir.is_float(type) or ir.is_integer(type))
 
 

@@ -87,7 +87,7 @@ def offsets_of(pointer: SSAValue) -> Offsets | None:
 
 
 class NoEndsError(Exception):
-    """Nothing but the type is known of a value that an offset is computed from."""
+    """Error: nothing but the type is known of a value that an offset is computed from."""
 
 
 class Ends(Intervals):
@@ -269,13 +269,13 @@ class Sources:
         self._known: dict[SSAValue, bool] = {}
 
     def add(self, value: SSAValue) -> bool:
-        """Whether a value can be computed anew from scalars, which are noted."""
+        """True if a value can be computed anew from scalars, which are noted."""
         if value not in self._known:
             self._known[value] = self._add(value)
         return self._known[value]
 
     def add_all(self, values: Iterable[SSAValue]) -> bool:
-        """Whether all of some values can be, and the scalars of all of them are noted."""
+        """True if all of some values can be, and the scalars of all of them are noted."""
         return False not in [self.add(value) for value in values]
 
     def _add(self, value: SSAValue) -> bool:

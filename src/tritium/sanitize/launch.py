@@ -12,9 +12,8 @@ import numpy as np
 from tritium.errors import TritonError
 from tritium.ops.ttir.sanitize import Access, Order
 from tritium.sanitize.extents import UNKNOWN, Memory, extent_of, host_copy, memory_of, pooled
-from tritium.sanitize.kinds import NAN
+from tritium.sanitize.kinds import NAN, Origin
 from tritium.sanitize.shadow import Launch, Noted, Shadow, watchers
-from tritium.sanitize.sites import Origin
 
 PREFIX = "sanitizer:"
 """The beginning of the message of a fault that is the number of a check."""
@@ -92,9 +91,7 @@ class Checks:
         return [*("report" for _ in self.reports), *extents, *("shadow" for _ in self.granules),
                 *("chip" for _ in self.chip)]  # fmt: skip
 
-    def shadow(
-        self, arguments: Sequence[Any], grid: Sequence[int], **device: Any
-    ) -> Shadow | None:
+    def shadow(self, arguments: Sequence[Any], grid: Sequence[int], **device: Any) -> Shadow | None:
         """The shadow memory of a launch with these arguments (by slot); None without one.
         `device`: as of `Shadow`."""
         if not self.granules:

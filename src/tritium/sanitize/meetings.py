@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tritium.ops.ttir.sanitize import Access, Order
+from tritium.sanitize.kinds import Site
 from tritium.sanitize.shadow import (
     ATOMIC,
     EPOCH_SHIFT,
@@ -22,7 +23,6 @@ from tritium.sanitize.shadow import (
     Shadow,
     epoch_of,
 )
-from tritium.sanitize.sites import Site
 
 Known = Mapping[int, int]
 """The last epoch that is known of each program, by its number."""
@@ -244,7 +244,7 @@ _NOTHING: Known = {}
 
 
 def _later(one: Known, other: Known) -> Known:
-    """All that either knows."""
+    """The union of what either knows."""
     if all(other.get(number, 0) >= epoch for number, epoch in one.items()):
         return other
     return {n: max(one.get(n, 0), other.get(n, 0)) for n in {*one, *other}}

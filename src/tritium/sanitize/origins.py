@@ -16,8 +16,7 @@ import numpy as np
 
 from tritium.ir import types as ir
 from tritium.ops.effects import GLOBAL
-from tritium.sanitize.kinds import INFINITE, NAN
-from tritium.sanitize.sites import Origin, Site
+from tritium.sanitize.kinds import INFINITE, NAN, Origin, Site
 
 BAD: dict[int, Callable[[Any], Any]] = {NAN: np.isnan, INFINITE: np.isinf}
 """Tests of numbers by kind."""

@@ -15,9 +15,10 @@ from tritium.sanitize.chip.compiled import CheckChipRaces
 from tritium.sanitize.exact.algebra import ExactAlgebra
 from tritium.sanitize.floats import CheckFloats
 from tritium.sanitize.guards import GuardBounds
+from tritium.sanitize.kinds import Site
 from tritium.sanitize.races import CheckRaces
 from tritium.sanitize.records import WriteRecords
-from tritium.sanitize.sites import Site, add_arguments, kernel_of
+from tritium.sanitize.sites import add_arguments, kernel_of
 from tritium.sanitize.unwritten import CheckUnwritten
 
 RECORDS = "default"

@@ -43,7 +43,8 @@ from tritium.ops.ttir.sanitize import Access, Clocking, Order, RaceCheckOp, Race
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
 from tritium.sanitize.bounds import access_name, accessed, accessed_bytes
-from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _of_one_program(op: Any) -> bool:
 
 
 def orders(op: Op, *, used: bool) -> bool:
-    """Whether a program may wait for another one by an op, or learn how far that one is; `used`
+    """True if a program may wait for another one by an op, or learn how far that one is; `used`
     says whether the program looks at the result."""
     if not _meets_others(op) or getattr(op, "sem", None) is MemSemantic.RELAXED:
         return False
@@ -154,7 +155,7 @@ def orders(op: Op, *, used: bool) -> bool:
 
 
 def releases(op: Op) -> bool:
-    """Whether other programs may learn from an op how far this one is."""
+    """True if other programs may learn from an op how far this one is."""
     if not _meets_others(op):
         return False
     semantic = getattr(op, "sem", None)
@@ -164,7 +165,7 @@ def releases(op: Op) -> bool:
 
 
 def _some_ordered(orders_of: Mapping[Any, Order]) -> bool:
-    """Whether accesses that would else be races may be ordered."""
+    """True if accesses that would else be races may be ordered."""
     accesses = [(access_of(op), order) for op, order in orders_of.items()]
     return any(
         (a.writes or b.writes) and not (a.is_atomic and b.is_atomic)

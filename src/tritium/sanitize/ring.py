@@ -56,7 +56,6 @@ class Buffer:
         first = written & self.mask
         return np.concatenate([ring[first:], ring[:first]]), written - size
 
-
     def clear(self) -> None:
         """Forget all records."""
         self._memory[self._start : self._start + 8] = 0

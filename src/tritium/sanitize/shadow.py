@@ -269,7 +269,7 @@ def epoch_of(word: int) -> int:
 
 
 def may_be_ordered(one: int, other: int) -> bool:
-    """Whether of two accesses with these `Order`s one may happen before the other."""
+    """True if of two accesses with these `Order`s one may happen before the other."""
     return bool(one & Order.LATER and other & Order.BEFORE) or bool(
         other & Order.LATER and one & Order.BEFORE
     )

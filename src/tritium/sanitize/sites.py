@@ -1,12 +1,11 @@
-"""Kernels that get checks, and what their metadata says about these: for each the source line, and
-more by its kind. Plain data, because metadata is stored as JSON."""
+"""Kernels that get checks, and the description of a check."""
 
 from __future__ import annotations
 
 import linecache
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -16,25 +15,9 @@ from tritium.ir import types as ir
 from tritium.ir.locations import source_positions
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.inline import Inline
+from tritium.sanitize.kinds import Site
 
 _OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-
-Site = dict[str, Any]
-
-
-class Origin(NamedTuple):
-    """The op that gave the first NaN or infinity.
-
-    Attributes:
-        how: "made" or "loaded".
-        site: the op's description.
-        infinity: of a NaN that was made of an infinity, the origin of the first infinity.
-    """
-
-    how: str
-    site: Site
-    infinity: Origin | None = None
-
 
 def site_of(op: Operation, kind: str, **more: Any) -> Site:
     """The description of a check before `op`: the innermost line that is not the library's own."""

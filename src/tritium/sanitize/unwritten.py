@@ -31,7 +31,8 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
 from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import accessed
-from tritium.sanitize.sites import Site, kernel_of, site_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import kernel_of, site_of
 
 _INTEGERS = {16: ir.i16, 32: ir.i32, 64: ir.i64}
 
@@ -89,6 +90,6 @@ def _reads(op: Op) -> bool:
 
 
 def holds_pattern(element: ir.Type) -> bool:
-    """Whether elements of a type are checked."""
+    """True if elements of a type are checked."""
     width = 64 if ir.is_pointer(element) else ir.bit_width(element)
     return not ir.is_pointer(element) and width >= (16 if ir.is_float(element) else 32)

@@ -62,7 +62,7 @@ class System(Protocol):
         ...
 
     def may_use_amx(self) -> bool:
-        """Whether the process may use AMX's registers from now on."""
+        """True if the process may use AMX's registers from now on."""
         ...
 
     def free_memory(self) -> int | None:

@@ -45,7 +45,7 @@ class Linux:
         return "linux" if _machine() in FUTEX else "posix"
 
     def native_functions(self) -> dict[str, int]:
-        """No addresses: native code finds all C functions by name."""
+        """An empty dictionary: native code finds all C functions by name."""
         return {}
 
     def usable_cpus(self) -> list[int]:

@@ -45,16 +45,17 @@ class Portable:
         return "windows" if sys.platform == "win32" else "posix"
 
     def native_functions(self) -> dict[str, int]:
-        """On Windows, which has no table of all symbols of a process, those that code of ours
-        needs. (`_fltused` is for linkers alone: that code uses floating-point numbers.)"""
+        """The C functions that our native code needs, on Windows, where a process has no table of
+        all its symbols. (`_fltused` is for linkers alone: that code uses floating-point
+        numbers.)"""
         return _windows_functions() if sys.platform == "win32" else {}
 
     def usable_cpus(self) -> list[int]:
-        """All of the machine's: a mask is not known."""
+        """All processors of the machine: a mask is not known."""
         return list(range(os.cpu_count() or 1))
 
     def processor_name(self) -> str:
-        """As Python knows it."""
+        """The processor's name as Python's `platform` gives it."""
         return platform.processor() or platform.machine()
 
     def processor_flags(self) -> list[str]:
@@ -77,16 +78,16 @@ class Portable:
         return False
 
     def free_memory(self) -> int | None:
-        """Not known."""
+        """None: the number of free bytes is not known."""
         return None
 
     def loaded_files(self) -> list[str]:
-        """Not known."""
+        """An empty list: the files are not known."""
         return []
 
     @contextmanager
     def lock(self, directory: str) -> Generator[None]:
-        """A file in the directory that only one process can make."""
+        """Hold a lock: a file in the directory that only one process can make."""
         path = os.path.join(directory, _LOCK)
         held = _take(path)
         try:

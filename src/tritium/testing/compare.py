@@ -93,7 +93,7 @@ def _numbers(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def _needs_integers(*arrays: npt.NDArray[Any]) -> bool:
-    """Whether all are integers, and some are too large for a float64."""
+    """True if all are integers, and some are too large for a float64."""
     if not all(array.size and array.dtype.kind in "biuO" for array in arrays):
         return False
     return any(max(-int(array.min()), int(array.max())) > 2**53 for array in arrays)

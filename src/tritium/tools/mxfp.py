@@ -64,7 +64,7 @@ class _Codes(ABC):
         """The numbers of some codes."""
 
     def _wrap(self, array: np.ndarray) -> Any:
-        """As tensors of the kind that this one has."""
+        """Make tensors of the kind that this object has."""
         if not self._torch:
             return array
         torch: Any = importlib.import_module("torch")

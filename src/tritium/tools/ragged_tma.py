@@ -145,7 +145,7 @@ def atomic_add_ragged(
     batch_offset=None,
     batch_size=None,
 ):
-    """As `store_ragged`, adding to what is there."""
+    """Add to what is there, at the places to which `store_ragged` stores."""
     first, size = _one_of(slice_off, batch_offset), _one_of(slice_size, batch_size)
     block = tl.reshape(data, (1, 1, *data.shape))
     TMA.atomic_add(_indices(first, size, coords, ragged_dim), block)

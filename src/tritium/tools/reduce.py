@@ -48,7 +48,7 @@ Outcome = Callable[[str], str]
 
 
 class ReduceError(TritonError):
-    """There is nothing to reduce."""
+    """Error: there is nothing to reduce."""
 
 
 def reduce(text: str, outcome: Outcome, name: str = "<reduce>") -> tuple[str, str]:
@@ -159,7 +159,7 @@ def _constant(op: Operation, result: SSAValue) -> SSAValue:
 
 
 def _is_substitute(op: Any) -> bool:
-    """Whether an op is a constant, or an address that is one."""
+    """True if an op is a constant, or an address that is one."""
     if not isinstance(op, Operation):
         return False
     if ir.is_pointer(op.results[0].type):

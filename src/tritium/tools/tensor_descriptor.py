@@ -137,6 +137,6 @@ def _address(tensor: Any) -> int:
 
 
 def _is_floating(dtype: Any) -> bool:
-    """Whether a dtype of torch or of NumPy, in which ml_dtypes' are of kind V, is of floats."""
+    """True if a dtype of torch or of NumPy, in which ml_dtypes' are of kind V, is of floats."""
     floating = getattr(dtype, "is_floating_point", None)
     return dtype.kind in "fV" if floating is None else bool(floating)

@@ -66,9 +66,7 @@ def _shares_elements(x: Tensor) -> bool:
     return any(not step and n > 1 for n, step in zip(x.shape, x.stride(), strict=True))
 
 
-def check_operands(
-    op: str, name: str, parameter: Tensor, others: Mapping[str, Tensor]
-) -> None:
+def check_operands(op: str, name: str, parameter: Tensor, others: Mapping[str, Tensor]) -> None:
     """A parameter, and its gradient and moments, in this order, by their names."""
     check_tensor(op, name, parameter)
     for other, value in others.items():

@@ -140,7 +140,7 @@ class Call(NamedTuple):
         )  # fmt: skip
 
     def ragged(self, size: int, block: int) -> bool:
-        """Whether a sequence may end within a block."""
+        """True if a sequence may end within a block."""
         return self.q_offsets is not None or size % block != 0
 
 
@@ -177,7 +177,7 @@ def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tup
 
 
 def _adds_dq(tensors: Sequence[Tensor], dimension: int, call: Call) -> bool:
-    """Whether one kernel computes all gradients: dQ by sums whose order varies."""
+    """True if one kernel computes all gradients: dQ by sums whose order varies."""
     return (
         any(limit >= dimension for limit in _table(tensors[0].device, tensors[0].dtype).together)
         and call.q_offsets is None and all(map(is_readable, tensors))

@@ -158,9 +158,7 @@ def _is_added_by_torch(loss: Tensor) -> bool:
     return loss.shape[0] > MOST_SUMMED and not loss.is_cpu
 
 
-def _add_up(
-    loss: Tensor, target: Tensor, scale: Tensor | None, ignored: int, mean: bool
-) -> Tensor:
+def _add_up(loss: Tensor, target: Tensor, scale: Tensor | None, ignored: int, mean: bool) -> Tensor:
     """The sum or mean of the losses; its derivative by a loss is written where there is memory."""
     total = loss.new_empty(())
     with on("cross_entropy", "logits", loss):

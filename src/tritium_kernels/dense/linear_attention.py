@@ -64,7 +64,7 @@ def launch(
 def launch_gradients(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """All gradients at once: q has as many columns as v."""
+    """Launch all gradients at once: q has as many columns as v."""
     batch, heads, length, d = q.shape
     dq, dk, dv = (torch.empty(q.shape, dtype=q.dtype, device=q.device) for _ in range(3))
     if dq.numel() == 0:

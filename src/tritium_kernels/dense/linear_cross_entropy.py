@@ -152,9 +152,7 @@ def linear_cross_entropy_rows_backward_op(
     """(dx, dweight, dbias): the logits are computed again; dbias is empty without a bias."""
     found, target = _Gradients(x, weight, bias), target.contiguous()
     for rows, logits in _logits(x, weight, bias):
-        launch_backward(
-            logits, target[rows], lse[rows], dloss[rows], logits, ignored, smoothing, z
-        )
+        launch_backward(logits, target[rows], lse[rows], dloss[rows], logits, ignored, smoothing, z)
         found.add(rows, logits)
     return found.result()
 
@@ -165,9 +163,7 @@ def _(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 
 
 @linear_cross_entropy_rows_backward_op.register_fake
-def _(
-    x: Tensor, weight: Tensor, bias: Tensor | None, *_: Any
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     db = weight.new_empty(0) if bias is None else torch.empty_like(bias)
     return empty_like(x), weight.new_empty(weight.shape), db
 

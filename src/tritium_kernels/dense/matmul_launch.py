@@ -301,7 +301,7 @@ def _constants(
     blocks: Blocks, sums: torch.dtype, sizes: Sizes, a_strides: Strides, b_strides: Strides,
     activation: str | None, precision: str,
 ) -> dict[str, object]:  # fmt: skip
-    """All constants of the kernel of pointers."""
+    """The constants of the kernel of pointers."""
     known = _sizes_known(blocks, *sizes[1:], a_strides, b_strides)
     return {**known, **_options(blocks, activation, precision, sums)}
 

@@ -69,9 +69,7 @@ def _shared_files(mesh: Mesh, size: int) -> list[Tensor]:
         os.ftruncate(descriptor, size)
         names: list[Any] = [None] * mesh.world_size
         dist.all_gather_object(names, name, group=mesh.process_group)
-        found = [
-            torch.from_file(file, shared=True, size=size, dtype=torch.uint8) for file in names
-        ]
+        found = [torch.from_file(file, shared=True, size=size, dtype=torch.uint8) for file in names]
         dist.barrier(mesh.process_group)  # all have opened all files
     finally:
         os.close(descriptor)

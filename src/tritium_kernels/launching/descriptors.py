@@ -16,7 +16,7 @@ COPY_ENGINES = {"hopper"}
 
 
 def is_readable(x: Tensor) -> bool:
-    """Whether x's device has an engine that can read blocks of x: elements of at most 2 bytes,
+    """True if x's device has an engine that can read blocks of x: elements of at most 2 bytes,
     adjacent along the last axis; the address and the other strides are multiples of 16 bytes."""
     return _has_engine(x) and _is_regular(x.itemsize, x.shape, x.stride())
 

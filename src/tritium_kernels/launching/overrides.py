@@ -16,7 +16,7 @@ class InapplicableConstraint(ValueError):
 
 
 def all_constraints_satisfied(opt_flags: Any, constraints: Mapping[str, Any]) -> bool:
-    """Whether the configuration has the prescribed properties; None prescribes nothing."""
+    """True if the configuration has the prescribed properties; None prescribes nothing."""
     return all(v is None or getattr(opt_flags, name) == v for name, v in constraints.items())
 
 

@@ -170,9 +170,7 @@ class Record(TorchDispatchMode):
         numbers = ", ".join(map(repr, how))
         return f"{self._text(TensorDescriptor.unchecked)}({self._pointer(value.base)}, {numbers})"
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
         if self.paused:
             return found

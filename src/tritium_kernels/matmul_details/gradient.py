@@ -64,7 +64,7 @@ def _tensors(*values: Any) -> Iterator[Tensor]:
 
 
 def wants_gradient(*values: Any) -> bool:
-    """Whether one of the values is a tensor, or the storage of one, that is to get a gradient."""
+    """True if one of the values is a tensor, or the storage of one, that is to get a gradient."""
     return torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(*values))
 
 
@@ -212,9 +212,7 @@ def _through_functions(
     return dz.view(*dy.shape[:-1], z.shape[-1]), dgammas
 
 
-def _of_bias(
-    matmul: Callable[..., Tensor], options: Options, dz: Tensor, bias: Tensor
-) -> Tensor:
+def _of_bias(matmul: Callable[..., Tensor], options: Options, dz: Tensor, bias: Tensor) -> Tensor:
     dz = dz.float()
     if options.betas is not None:
         dz = dz * options.betas.float()[:, None]
@@ -250,9 +248,7 @@ def _of_b(
     config = _config(options, b.dtype)
     if options.b_ragged is not None:
         places = _places(b.shape[0], options.b_ragged, options.a_ragged or options.b_ragged)
-        return matmul(
-            a.mT, dz, None, options.b_ragged, gather_indx=places, precision_config=config
-        )
+        return matmul(a.mT, dz, None, options.b_ragged, gather_indx=places, precision_config=config)
     x = _rows(a, options.gather)
     if x.ndim > b.ndim:  # one matrix for all batches
         x, dz = x.flatten(0, 1), dz.flatten(0, 1)

@@ -39,21 +39,21 @@ _TILES = {"BLACKWELL_SCALE": (128, 128), "GFX1250_SCALE": (128, 128), "CDNA4_SCA
 
 
 def can_overflow_int32(tensor: Any) -> bool:
-    """Whether elements lie farther than 2**31 from the first."""
+    """True if elements lie farther than 2**31 from the first."""
     data = tensor.data
     reach = sum((n - 1) * abs(s) for n, s in zip(data.shape, data.stride(), strict=True) if n)
     return reach >= _LARGEST_OFFSET
 
 
 def should_upcast_indices(*args: Any) -> bool:
-    """Whether offsets into one of the tensors need 64 bits; None is no tensor."""
+    """True if offsets into one of the tensors need 64 bits; None is no tensor."""
     return any(t is not None and can_overflow_int32(t) for t in args)
 
 
 def get_swap_xw(
     precision_config: PrecisionConfig, opt_flags: OptFlags, lhs_dtype: Any, rhs_dtype: Any
 ) -> bool:
-    """Whether (b.T @ a.T).T is computed in place of a @ b."""
+    """True if (b.T @ a.T).T is computed in place of a @ b."""
     if not target_info.is_cuda():
         return False
     return compute_swap_xw(
@@ -179,7 +179,6 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     if flags.block_n % columns or flags.block_n // n // flags.epilogue_subtile < 1:
         flags = replace(flags, block_n=max(columns, 2 * n))
     return flags
-
 
 
 def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) -> kernels.Form:

@@ -410,5 +410,3 @@ def check_scales(size: Problem, batches: int, config: PrecisionConfig, a: torch.
     if not sizes <= {1} and not sizes <= {size.batch}:
         found = f"have {sorted(sizes)} elements"
         raise refuse(OP, "flex_ctx.out_data", found, f"1 or {size.batch}, all alike")
-
-

@@ -131,9 +131,7 @@ def _by_slices(
     slices = [(0, m)]
     if ragged is not None:
         firsts = ragged.slice_offs[:-1].tolist()
-        slices = [
-            (i, i + n) for i, n in zip(firsts, ragged.slice_sizes.tolist(), strict=True)
-        ]
+        slices = [(i, i + n) for i, n in zip(firsts, ragged.slice_sizes.tolist(), strict=True)]
     y = x.new_zeros((*x.shape[:-1], w.shape[-1]))
     used = torch.zeros(m, dtype=torch.bool, device=x.device)
     for number, (i, j) in enumerate(slices):

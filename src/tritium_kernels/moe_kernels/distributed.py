@@ -8,7 +8,7 @@ import tritium.language as tl
 
 @tritium.jit
 def has_expert(words_ptr, expert):
-    """Whether an expert's bit is set; -1 is no expert."""
+    """True if an expert's bit is set; -1 is no expert."""
     at = tl.maximum(expert, 0)
     word = tl.load(words_ptr + at // 32)
     return (expert >= 0) & (((word >> (at % 32)) & 1) != 0)

@@ -68,9 +68,7 @@ def make_bitmatrix_metadata(nonzero_indx: torch.Tensor, bitmatrix: Tensor) -> Bi
             kernels.count_columns[(blocks,)](
                 index, partial, count, columns, BLOCK=_BLOCK, COLUMNS=padded
             )
-            kernels.scan_columns[(1,)](
-                partial, col_sum, blocks, columns, BLOCK=16, COLUMNS=padded
-            )
+            kernels.scan_columns[(1,)](partial, col_sum, blocks, columns, BLOCK=16, COLUMNS=padded)
             kernels.place_elements[(blocks,)](
                 index, partial, by_column, by_row, count, columns, BLOCK=_BLOCK
             )

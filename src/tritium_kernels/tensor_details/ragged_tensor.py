@@ -133,9 +133,7 @@ def _with_blocks_torch(sizes: torch.Tensor, most: int) -> RaggedTensorMetadata:
     for block in RaggedTensorMetadata.block_sizes():
         counts = (sizes + block - 1) // block
         offsets.append(torch.cat([zero, counts.cumsum(0, dtype=torch.int32)]))
-        words = [
-            (b << 16) + i for i, count in enumerate(counts.tolist()) for b in range(count)
-        ]
+        words = [(b << 16) + i for i, count in enumerate(counts.tolist()) for b in range(count)]
         schedules.append(torch.tensor(words + [-1] * (most - len(words)), dtype=torch.int32))
     slice_offs = torch.cat([zero, sizes.cumsum(0, dtype=torch.int32)])
     schedule = torch.stack(schedules).to(sizes.device)

@@ -81,7 +81,7 @@ class Tensor:
         return self.storage.data
 
     def stride(self, dim: int | None = None) -> int | tuple[int, ...]:
-        """In words of the storage."""
+        """The strides in words of the storage."""
         return self.data.stride() if dim is None else self.data.stride(dim)
 
     def data_ptr(self) -> int:
@@ -136,9 +136,7 @@ def wrap_torch_tensor(
     return Tensor(storage, dtype, shape, shape if shape_max is None else tuple(shape_max))
 
 
-def convert_layout(
-    tensor: Tensor, layout: Layout, **layout_transformation_kwargs: Any
-) -> Tensor:
+def convert_layout(tensor: Tensor, layout: Layout, **layout_transformation_kwargs: Any) -> Tensor:
     """The tensor in another layout.
 
     `layout_transformation_kwargs`: further arguments of the layout's `make_transformation`.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tritium import knobs
+from tritium.backends.amd.libhip import is_small
 from tritium.backends.amd.options import HIPOptions, compiled_arch, make_options, warn_of_knobs
 from tritium.backends.amd.processor import facts_of
 from tritium.backends.base import BaseBackend, Language, Stage, stage_method, unchanged
@@ -27,18 +28,6 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
     """A function that gives the smallest (M, N, K) of a product: any, as products that matrix
     units do not take are computed without them."""
     return lambda lhs, rhs: (1, 1, 1)
-
-
-_LARGEST = (1 << 31) - 1
-
-
-def is_small(tensor: object) -> bool:
-    """Whether all of a tensor's memory, of which it may be a view, is known to be within 2 GiB."""
-    told = getattr(tensor, "ptr_range", None)
-    storage = getattr(tensor, "untyped_storage", None)
-    if told is not None:
-        return told() <= _LARGEST
-    return storage is not None and storage().size() <= _LARGEST
 
 
 class HIPBackend(BaseBackend):
@@ -117,7 +106,8 @@ class HIPBackend(BaseBackend):
 
     @staticmethod
     def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
-        """As of any backend; "S" for a small tensor, which buffer instructions reach."""
+        """The key of an argument as for any backend, with "S" for a small tensor, which buffer
+        instructions reach."""
         found = BaseBackend.get_tensor_specialization(arg, **kwargs)
         return found + "S" if knobs.amd.use_buffer_ops and is_small(arg) else found
 

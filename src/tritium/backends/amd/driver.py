@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from tritium.backends.amd import events
-from tritium.backends.amd.compiler import is_small
 from tritium.backends.amd.libhip import (
     FUNCTION_ATTRIBUTES,
     check,
     device_count,
     hip_torch,
+    is_small,
     library,
 )
 from tritium.backends.amd.libhip import properties as properties_of

@@ -118,3 +118,15 @@ def hip_torch() -> Any:
     if torch is None or not getattr(torch.version, "hip", None):
         return None
     return torch if torch.cuda.is_available() else None
+
+
+_LARGEST = (1 << 31) - 1
+
+
+def is_small(tensor: object) -> bool:
+    """True if all of a tensor's memory, of which it may be a view, is known to be within 2 GiB."""
+    told = getattr(tensor, "ptr_range", None)
+    storage = getattr(tensor, "untyped_storage", None)
+    if told is not None:
+        return told() <= _LARGEST
+    return storage is not None and storage().size() <= _LARGEST

@@ -286,8 +286,8 @@ class MatrixCores:
     def neighbours(
         self, product: TileProduct, encoding: AMDMfmaEncoding | AMDWmmaEncoding | None = None
     ) -> int:
-        """As many as an instruction takes, or several if K is long enough; 1 of products that none
-        computes."""
+        """The `kWidth`: what an instruction takes, or a multiple if K is long; 1 for products that
+        none computes."""
         if encoding is None:
             chosen = next(iter(self._fitting(product)), None)
         else:

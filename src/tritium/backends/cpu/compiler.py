@@ -204,6 +204,3 @@ def _located_assembly(
 ) -> str:
     """The assembly once more, with source lines."""
     return assembly(located(stages), processor=processor(arch))
-
-
-

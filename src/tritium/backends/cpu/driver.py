@@ -225,11 +225,11 @@ class CPUDeviceInterface:
             return (end.time - self.time) * 1e3
 
         def synchronize(self) -> None:
-            """Nothing to wait for."""
+            """Do nothing: launches on the CPU have ended when they return."""
 
     @staticmethod
     def synchronize(device: Any = None) -> None:
-        """Nothing to wait for."""
+        """Do nothing: launches on the CPU have ended when they return."""
 
     @staticmethod
     def current_device() -> int:
@@ -238,7 +238,7 @@ class CPUDeviceInterface:
 
     @staticmethod
     def set_device(device: int) -> None:
-        """There is only one device."""
+        """Do nothing: there is only one device."""
         if device != 0:
             raise ValueError(f"set_device: device is {device}; the CPU is device 0")
 
@@ -281,7 +281,7 @@ class CPUDriver(DriverBase):
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is only one device."""
+        """Do nothing: there is only one device."""
         CPUDeviceInterface.set_device(device)
 
     def native_device(self) -> None:

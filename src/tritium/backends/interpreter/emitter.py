@@ -84,7 +84,7 @@ class EagerEmitter:
         return other
 
     def begin(self, program_id: tuple[int, int, int]) -> None:
-        """From now on the ops are those of this program."""
+        """Run the ops from now on for this program."""
         self.program_id, self._states = program_id, {}
 
     # Emitter
@@ -299,7 +299,7 @@ def _built(
 
 
 def _runs_for_all_elements(op: Op, types: Sequence[Any]) -> bool:
-    """Whether an op in a region of scalars can be evaluated for all elements of tiles at once, each
+    """True if an op in a region of scalars can be evaluated for all elements of tiles at once, each
     scalar being an array. A tile of the region then has further axes, the last ones: an op may
     make one or compute with several, but not match its elements with scalars."""
     if op.memory_effects():

@@ -226,9 +226,7 @@ class _Rewriter(ast.NodeTransformer):
         name, stop = ("both", "is_false") if isinstance(node.op, ast.And) else ("either", "is_true")
         return self._combined([self.visit(value) for value in node.values], name, stop, node)
 
-    def _combined(
-        self, values: Sequence[ast.expr], name: str, stop: str, at: ast.AST
-    ) -> ast.expr:
+    def _combined(self, values: Sequence[ast.expr], name: str, stop: str, at: ast.AST) -> ast.expr:
         """Rewritten expressions combined by `_tritium.name`; none is evaluated after one for
         which `_tritium.stop` is true."""
         result = values[0]
@@ -531,7 +529,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Call(function, [ast.Constant(name), ast.Name(name, ast.Load())], [])
 
     def _used_outside(self, name: str, node: ast.stmt) -> bool:
-        """Whether the function has the name anywhere but in this statement."""
+        """True if the function has the name anywhere but in this statement."""
         inside = {id(n) for n in ast.walk(node)}
         return any(
             isinstance(n, ast.Name) and n.id == name and id(n) not in inside

@@ -77,7 +77,7 @@ class Truth:
         return value
 
     def forgets(self, name: str) -> bool:
-        """Whether only one branch gave the variable a value."""
+        """True if only one branch gave the variable a value."""
         return self.dynamic and name not in self._before
 
 
@@ -131,7 +131,7 @@ class Loop:
         return self.entered(name, kept) if getattr(kept, "type", None) == self._type else value
 
     def forgets(self, name: str) -> bool:
-        """Whether the variable exists only inside the loop's body."""
+        """True if the variable exists only inside the loop's body."""
         return self._dynamic and name not in self._before
 
     def holds(self, test: Any) -> bool:
@@ -164,7 +164,7 @@ class Semantics:
         return Scope(self.function, knobs.compilation.allow_non_constexpr_globals)
 
     def reads_itself(self, name: str) -> bool:
-        """Whether Python finds under a global name what the kernel language does."""
+        """True if Python finds under a global name what the kernel language does."""
         captured = self.function.get_capture_scope()
         try:
             return name in captured and self._scope().lookup(name) is captured[name]
@@ -321,12 +321,12 @@ class Semantics:
 
     @staticmethod
     def is_false(value: Any) -> bool:
-        """Whether `value and ...` is known at compile time to be `value`."""
+        """True if `value and ...` is known at compile time to be `value`."""
         return not is_dynamic(value) and not unwrap(value)
 
     @staticmethod
     def is_true(value: Any) -> bool:
-        """Whether `value or ...` is known at compile time to be `value`."""
+        """True if `value or ...` is known at compile time to be `value`."""
         return not is_dynamic(value) and bool(unwrap(value))
 
     @staticmethod

@@ -29,7 +29,7 @@ def device_count() -> int:
 
 
 def has_bindings() -> bool:
-    """Whether `cuda-bindings` is installed (the extra `cuda`)."""
+    """True if `cuda-bindings` is installed (the extra `cuda`)."""
     # Folders alone: all finders together take ten times as long to find out that it is not there,
     # and would run a user's `cuda.py` if there is one in its place.
     package = sys.modules.get("cuda") or importlib.machinery.PathFinder.find_spec("cuda")

@@ -80,7 +80,7 @@ def emit_ptx(
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
         linked = libdevice.link(module, libraries, machine, context)
         packing = optimize and _PACKABLE.search(text) is not None
-        if optimize and not packing and _is_alone(module):
+        if optimize and not packing and _is_one_function(module):
             optimize_function(module, machine)
         elif optimize or linked:  # what is linked must be inlined
             run_passes(module, machine, 1 if optimize else 0, packing)
@@ -90,7 +90,7 @@ def emit_ptx(
     return shift_factors(ptx) if optimize else ptx
 
 
-def _is_alone(module: Any) -> bool:
+def _is_one_function(module: Any) -> bool:
     """True of a module of one function, which calls nothing but intrinsics of LLVM."""
     others = [f for f in module.functions if not f.name.startswith("llvm.")]
     return len(others) == 1

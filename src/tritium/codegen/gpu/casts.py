@@ -81,7 +81,7 @@ def _between_large(c: Context, a: Value, source: str, target: str, toward_zero: 
 
 @lowers(ELEMENTWISE, arith.SIToFPOp, arith.UIToFPOp)
 def integer_to_float(c: Context, op: Op, a: Value) -> Value:
-    """To nearest even."""
+    """Round integers to floating-point numbers, to nearest even."""
     signed = isinstance(op, arith.SIToFPOp)
     opcode, target = "sitofp" if signed else "uitofp", value_type(op.results[0].type)
     twice = target == "bfloat" and not c.hardware.conversions.integer_to_bfloat
@@ -145,8 +145,7 @@ def shared_registers(
         for name in layout.in_names
     }  # fmt: skip
     sizes = {
-        name: layout.out_size(name) >> bits * (i == axis)
-        for i, name in enumerate(layout.out_names)
+        name: layout.out_size(name) >> bits * (i == axis) for i, name in enumerate(layout.out_names)
     }
     registers = source_registers(layout_of(source.type), LinearLayout.of(bases, sizes))
     if registers is None:

@@ -99,9 +99,7 @@ class Context(Emitter):
     demand: Callable[[SSAValue], int] = lambda value: -1
     line_of: Callable[[Any], str] = lambda op: ""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
-    vectors: dict[tuple[Value, ...], Value] = field(
-        default_factory=dict[tuple[Value, ...], Value]
-    )
+    vectors: dict[tuple[Value, ...], Value] = field(default_factory=dict[tuple[Value, ...], Value])
     libraries: set[str] = field(default_factory=set[str])
     iteration: Value | None = None
     tensor_columns: int = 0

@@ -64,9 +64,7 @@ class Carried:
     register of its own.
     """
 
-    def __init__(
-        self, c: Context, values: Sequence[SSAValue], used: Sequence[bool] | None = None
-    ):
+    def __init__(self, c: Context, values: Sequence[SSAValue], used: Sequence[bool] | None = None):
         parts = [c.flat(value) for value in values]
         self._forms = [c.values[value] for value in values]
         self._used = used or [True] * sum(map(len, parts))
@@ -135,7 +133,7 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
 
 
 def _dominates_rest(op: Op) -> bool:
-    """All that is written behind an op comes after it in each run of the function: it is in
+    """True if all that is written behind an op comes after it in each run of the function: it is in
     the only block of that."""
     region, around = op.parent_region(), op.parent_op()
     alone = region is not None and len(region.blocks) == 1
@@ -194,7 +192,7 @@ def while_loop(c: Context, op: Any) -> None:
 
 
 def reaches_blocks(op: Op) -> bool:
-    """Whether the op ends a kernel whose module accesses other blocks' shared memory."""
+    """True if the op ends a kernel whose module accesses other blocks' shared memory."""
     function: Any = op.parent_op()
     everything = function.parent_op().walk()
     return function.sym_visibility != "private" and any(

@@ -69,9 +69,7 @@ def print_(c: Context, op: Any) -> None:
             places = [list(place) for place in zip(*axes, strict=True)]
         index = ", ".join(f"%{len(str(size - 1))}u" for size in shape)
         for register, place in zip(registers, places, strict=True):
-            kind, value = _conversion(
-                c, op, tile[register], argument.type, bool(op.isSigned[n])
-            )
+            kind, value = _conversion(c, op, tile[register], argument.type, bool(op.isSigned[n]))
             format = f"pid (%u, %u, %u) idx ({index}){prefix}{which}{kind}\n"
             _print_line(c, format, [*_program(c), *place, value], owner)
 

@@ -195,5 +195,5 @@ def multiply_high(c: Context, op: Op, a: Value, b: Value) -> Value:
 
 @lowers(ELEMENTWISE, math.FmaOp)
 def fused_multiply_add(c: Context, op: Op, *values: Value) -> Value:
-    """In the operands' own precision, so that the result is rounded once."""
+    """Multiply and add in the operands' own precision, with one rounding of the result."""
     return c.f.intrinsic("fma", *values)

@@ -173,7 +173,7 @@ class Emitter(ABC):
         return result
 
     def owner(self, layout: LinearLayout, *, of_program: bool = False) -> Value | None:
-        """Whether this thread is the one that writes what it holds: of the threads of its block
+        """True if this thread is the one that writes what it holds: of the threads of its block
         (with `of_program`, of all blocks of the cluster) with copies of the same elements, the
         first. None where there are no copies."""
         free = layout.free_variables()
@@ -189,7 +189,7 @@ class Emitter(ABC):
 
     @property
     def first(self) -> Value:
-        """Whether this is the thread that acts for the whole program."""
+        """True if this is the thread that acts for the whole program."""
         first = self.f.icmp("eq", self.thread, self.i32(0))
         if self.num_ctas == 1:
             return first

@@ -199,7 +199,7 @@ class MatrixMoves(Protocol):
 
     loads: bool
     stores: bool
-    """Whether there are any."""
+    """True if there are any."""
 
     def find_load(self, place: LinearLayout, size: int) -> Any | None:
         """An instruction that reads a tile of elements of `size` bytes; None if there is none."""
@@ -225,7 +225,7 @@ class MatrixMoves(Protocol):
 
 
 class NoMatrixMoves:
-    """For processors without such instructions."""
+    """The answers of processors without instructions that move matrices."""
 
     loads = stores = False
 
@@ -349,7 +349,7 @@ class Conversions(Protocol):
     """Conversions of floats that some processors have instructions for."""
 
     integer_to_bfloat: bool
-    """Whether LLVM's conversion of i32 and i64 to bfloat rounds once."""
+    """True if LLVM's conversion of i32 and i64 to bfloat rounds once."""
 
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
         """A number in an 8-bit format, to nearest even; of one in such a format the same number,

@@ -1,4 +1,4 @@
-"""From a ttgir module to LLVM IR text."""
+"""Translation of a ttgir module to LLVM IR text."""
 
 from __future__ import annotations
 

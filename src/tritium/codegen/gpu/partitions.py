@@ -165,7 +165,7 @@ def _passed(op: WarpSpecializeOp) -> list[SSAValue]:
 
 
 def _is_argument(value: SSAValue) -> bool:
-    """Whether a value is an argument of a function."""
+    """True if a value is an argument of a function."""
     function = value.owner.parent_op() if isinstance(value.owner, Block) else None
     return function is not None and "sym_name" in function.properties
 
@@ -180,7 +180,7 @@ def capture_bytes(op: Any) -> int:
 
 
 def in_order(kernel: Any) -> bool:
-    """Whether the kernel runs each `ttg.warp_specialize` once, one after the other."""
+    """True if the kernel runs each `ttg.warp_specialize` once, one after the other."""
     blocks = kernel.regions[0].blocks
     ops = [op for op in kernel.walk() if isinstance(op, WarpSpecializeOp)]
     return all(op.parent is blocks[0] for op in ops) and (len(blocks) == 1 or not ops)
@@ -208,7 +208,7 @@ def with_memory(plan: Plan, kernel: Any, end: int) -> Plan:
 
 
 def hand_over(c: Context, plan: Plan) -> None:
-    """All warps that run code synchronize."""
+    """Let all warps that run code synchronize."""
     c.hardware.barriers.named(c, HAND_OVER, plan.active())
 
 

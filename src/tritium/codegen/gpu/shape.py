@@ -147,7 +147,7 @@ def _cut(layout: LinearLayout, bits: dict[str, int]) -> LinearLayout:
 
 
 def _matters(layout: LinearLayout, name: str, bit: int) -> bool:
-    """Whether a thread bit changes what the source holds."""
+    """True if a thread bit changes what the source holds."""
     columns = layout.columns_of(name)
     return bit < len(columns) and columns[bit] != 0
 

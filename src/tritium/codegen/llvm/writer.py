@@ -430,25 +430,18 @@ class Function:
     def op(self, opcode: str, left: Value, right: Value, flags: str = "") -> Value:
         """A binary instruction: `op("fadd", a, b, "fast")`, `op("add", a, b)`."""
         assert left.type == right.type, (opcode, left, right)
-        return self.emit(
-            left.type, f"{opcode} {flags + ' ' if flags else ''}{left}, {right.ref}"
-        )
+        return self.emit(left.type, f"{opcode} {flags + ' ' if flags else ''}{left}, {right.ref}")
 
     def fneg(self, value: Value) -> Value:
         return self.emit(value.type, f"fneg {value}")
 
     def icmp(self, predicate: str, left: Value, right: Value) -> Value:
         assert left.type == right.type, (predicate, left, right)
-        return self.emit(
-            vector("i1", lanes(left.type)), f"icmp {predicate} {left}, {right.ref}"
-        )
+        return self.emit(vector("i1", lanes(left.type)), f"icmp {predicate} {left}, {right.ref}")
 
     def fcmp(self, predicate: str, left: Value, right: Value) -> Value:
         assert left.type == right.type, (predicate, left, right)
-        return self.emit(
-            vector("i1", lanes(left.type)),
-            f"fcmp {predicate} {left}, {right.ref}",
-        )
+        return self.emit(vector("i1", lanes(left.type)), f"fcmp {predicate} {left}, {right.ref}")
 
     def select(self, condition: Value, then: Value, other: Value) -> Value:
         assert then.type == other.type, (then, other)

@@ -34,7 +34,7 @@ tma_dtypes = sorted(set(dtypes_with_bfloat16) - {"int64", "uint64", "float64"})
 
 
 def is_interpreter() -> bool:
-    """Whether kernels run in Python (`TRITON_INTERPRET=1`)."""
+    """True if kernels run in Python (`TRITON_INTERPRET=1`)."""
     return knobs.runtime.interpret
 
 
@@ -73,7 +73,7 @@ def is_xpu() -> bool:
 
 
 def is_cpu() -> bool:
-    """Whether kernels run natively on the CPU (of our own)."""
+    """True if kernels run natively on the CPU (of our own)."""
     return _backend() == "cpu"
 
 
@@ -214,12 +214,12 @@ def to_numpy(x: Any) -> npt.NDArray[Any]:
 
 
 def supports_tma(byval_only: bool = False) -> bool:
-    """Whether kernels with tensor descriptors in hardware can run: the interpreter or Hopper on."""
+    """True if kernels with tensor descriptors in hardware can run: the interpreter or Hopper on."""
     return is_interpreter() or is_hopper_or_newer()
 
 
 def supports_ws() -> bool:
-    """Whether warp specialization does something on the active device."""
+    """True if warp specialization does something on the active device."""
     return is_hopper_or_newer()
 
 

@@ -136,9 +136,7 @@ class Circle:
             self._broken = str(failure)
             raise failure from None
 
-    def _collect(
-        self, title: str, mine: Any, end: float
-    ) -> tuple[list[Any], Exception | None]:
+    def _collect(self, title: str, mine: Any, end: float) -> tuple[list[Any], Exception | None]:
         found: list[Any] = [mine] * self.size
         for rank in sorted(self._others):
             try:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium.ops.ttir.sanitize import Order
+from tritium.sanitize.kinds import Site
 from tritium.sanitize.launch import SanitizerError, place_of
 from tritium.sanitize.shadow import ATOMIC, SITE_BITS, Launch, may_be_ordered
-from tritium.sanitize.sites import Site
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 _FIRST_WRITE, _LAST_WRITE, _FIRST_READ, _LAST_READ = range(4)

@@ -99,7 +99,7 @@ def through_memory(
 
 
 def _stays_in_block(found: LinearLayout, source: LinearLayout) -> bool:
-    """Whether each block of the cluster has the elements itself that it needs."""
+    """True if each block of the cluster has the elements itself that it needs."""
     place, blocks = found_place(found, BLOCK), list(found.slice_of(BLOCK))
     copied = [c == 0 for c in source.columns_of(BLOCK)]
     for position, column in enumerate(found.columns):
@@ -144,7 +144,7 @@ def _without_bits(layout: LinearLayout, bits: int) -> LinearLayout:
 
 
 def _keeps(found: LinearLayout, source: LinearLayout, names: Sequence[str]) -> bool:
-    """Whether each element stays in its lane, warp or block, as `names` says: those inputs have an
+    """True if each element stays in its lane, warp or block, as `names` says: those inputs have an
     effect on themselves alone, and are affected by no other."""
     places = {name: found_place(found, name) for name in found.out_names}
     mask = sum(((1 << len(places[n])) - 1) << places[n].start for n in names)

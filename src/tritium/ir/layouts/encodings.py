@@ -293,7 +293,8 @@ class NvidiaMmaEncoding(MatrixEncoding):
         return layout * LinearLayout.identity(2, REGISTER, k)
 
     def warp_order(self, rank: int) -> tuple[int, ...]:
-        """For wgmma the rows first, because the four warps of a warpgroup hold 64 rows."""
+        """The order of warps: for wgmma the rows first, because the four warps of a warpgroup hold
+        64 rows."""
         order = list(reversed(range(rank)))
         if self.version == 3:
             order[0], order[1] = order[1], order[0]
@@ -353,9 +354,7 @@ class LinearEncoding(Encoding):
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         names = [dim(i) for i in range(len(shape))]
         layout = LinearLayout.of({k: self.get(k) for k in self.KEYS}, names)
-        layout = layout.resize_outs(
-            {n: max(1 << b, 1) for n, b in layout.out_dims}
-        )
+        layout = layout.resize_outs({n: max(1 << b, 1) for n, b in layout.out_dims})
         along = [i for basis in self.get(REGISTER) for i, c in enumerate(basis) if c]
         for i in dict.fromkeys([*along, *reversed(range(len(shape)))]):
             more = shape[i] >> layout.out_bits(dim(i))
@@ -436,9 +435,7 @@ class PermutedSharedEncoding(SharedEncoding):
         bases = [(1 << i, 0) for i in range(columns.bit_length() - 1)]
         for i in range(rows.bit_length() - 1):
             bases.append(((self.get("vec") * self.phase(1 << i)) % columns, 1 << i))
-        layout = LinearLayout.of(
-            {OFFSET: bases}, {dim(order[0]): columns, dim(order[1]): rows}
-        )
+        layout = LinearLayout.of({OFFSET: bases}, {dim(order[0]): columns, dim(order[1]): rows})
         for axis in order[2:]:
             layout *= LinearLayout.identity(shape[axis], OFFSET, dim(axis))
         return layout

@@ -62,10 +62,9 @@ class LinearLayout:
 
     @staticmethod
     def of(
-        bases: Mapping[str, Sequence[Sequence[int]]],
-        out_dims: Mapping[str, int] | Sequence[str],
+        bases: Mapping[str, Sequence[Sequence[int]]], out_dims: Mapping[str, int] | Sequence[str]
     ) -> LinearLayout:
-        """From bases: input dimension -> images of 1, 2, 4, ... as coordinates.
+        """The layout of bases: input dimension -> images of 1, 2, 4, ... as coordinates.
 
         Args:
             out_dims: names with sizes, or names alone: sizes are then just large enough.
@@ -102,7 +101,7 @@ class LinearLayout:
 
     @staticmethod
     def empty() -> LinearLayout:
-        """No inputs and no outputs: neutral for products."""
+        """The layout without inputs and outputs, neutral for products."""
         return LinearLayout((), (), ())
 
     # Sizes and access
@@ -189,12 +188,12 @@ class LinearLayout:
 
     @property
     def is_surjective(self) -> bool:
-        """Whether every coordinate is reached."""
+        """True if every coordinate is reached."""
         return self.rank == self.total_out_bits
 
     @property
     def is_injective(self) -> bool:
-        """Whether no two positions hold the same element."""
+        """True if no two positions hold the same element."""
         return self.rank == self.total_in_bits
 
     @property
@@ -346,7 +345,7 @@ class LinearLayout:
         return LinearLayout(self.in_dims, outs, _placed(self.columns, self.out_dims, outs))
 
     def flatten_outs(self, name: str = "dim0") -> LinearLayout:
-        """All outputs as one, the first in the lowest bits."""
+        """The layout with all outputs as one, the first in the lowest bits."""
         return LinearLayout(self.in_dims, ((name, self.total_out_bits),), self.columns)
 
     def reshape_outs(self, sizes: Mapping[str, int]) -> LinearLayout:

@@ -63,9 +63,7 @@ def flat(layout: LinearLayout) -> LinearLayout:
 
 
 @lru_cache(maxsize=1024)
-def reshaped(
-    encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
-) -> Encoding:
+def reshaped(encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]) -> Encoding:
     """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
     if isinstance(encoding, UndecidedEncoding):
         return encoding
@@ -209,12 +207,12 @@ def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
 
 
 def can_halve(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether `halved` gives an encoding."""
+    """True if `halved` gives an encoding."""
     return isinstance(encoding, UndecidedEncoding) or _has_pairs(encoding, shape)
 
 
 def _has_pairs(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether each thread has both elements of the pairs along the last axis of which it has
+    """True if each thread has both elements of the pairs along the last axis of which it has
     one."""
     last, layout = len(shape) - 1, linear(encoding, shape)
     pair = (*[0] * last, 1)
@@ -223,7 +221,7 @@ def _has_pairs(encoding: Encoding, shape: tuple[int, ...]) -> bool:
 
 
 def in_order(layout: LinearLayout, axis: int) -> bool:
-    """Whether the elements along an axis are, in order, a thread's registers, then a run of lanes,
+    """True if the elements along an axis are, in order, a thread's registers, then a run of lanes,
     then one of warps, of one block: as scans take them."""
     found: list[int] = []
     for name in (REGISTER, LANE, WARP, BLOCK):

@@ -47,9 +47,7 @@ class Side:
 
 
 @lru_cache(maxsize=64)
-def in_rounds(
-    source: LinearLayout, result: LinearLayout, count: int
-) -> tuple[Side, Side] | None:
+def in_rounds(source: LinearLayout, result: LinearLayout, count: int) -> tuple[Side, Side] | None:
     """The two sides of a change of layout in 2**count rounds; None if there is no such way."""
     result = result.transpose_outs(source.out_names)
     sides = source, result

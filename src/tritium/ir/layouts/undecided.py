@@ -18,7 +18,7 @@ class UndecidedEncoding(Encoding):
     """Base of the two; they have no parameters."""
 
     def print_parameters(self, printer: Printer) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

@@ -230,7 +230,7 @@ def ternary_operands(*operands: TensorLike) -> tuple[tensor, tensor, tensor]:
 # Shapes
 
 
-def splat(value: tensor, shape: tuple[int, ...], encoding: Any = None) -> tensor:
+def splat(value: tensor, shape: tuple[int, ...], encoding: object = None) -> tensor:
     """A scalar repeated in a block."""
     result = block(value.type, shape, encoding).to_ir()
     return build(ttir.SplatOp, value, like=value, result=result)
@@ -245,7 +245,7 @@ def expand_dims(value: tensor, axis: int) -> tensor:
     return build(ttir.ExpandDimsOp, value, like=value, axis=axis)
 
 
-def broadcast_shape(value: tensor, shape: tuple[int, ...], encoding: Any = None) -> tensor:
+def broadcast_shape(value: tensor, shape: tuple[int, ...], encoding: object = None) -> tensor:
     """`value` repeated along its axes of size 1; a scalar in a block of the encoding. Raises
     `OpError` where an extent differs."""
     if value.type.shape == shape:
@@ -516,7 +516,7 @@ def invert(value: TensorLike) -> tensor:
 
 
 def truth(value: TensorLike) -> tensor:
-    """Whether each element is not zero, as int1."""
+    """True if each element is not zero, as int1."""
     x = to_tensor(value)
     return x if x.dtype.is_int1() else cast(x, int1)
 

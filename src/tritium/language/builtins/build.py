@@ -35,7 +35,7 @@ def _handles(operand: Operand) -> Any:
     return tuple([v.handle for v in operand])
 
 
-def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:
+def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: object) -> tensor:
     """Emit an op; its only result as a tensor of the type that the op's `infer` gives.
 
     Args:
@@ -47,7 +47,7 @@ def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any)
 
 
 def build_many(
-    cls: type[Op], *operands: Operand, like: Sequence[tensor | dtype], **attrs: Any
+    cls: type[Op], *operands: Operand, like: Sequence[tensor | dtype], **attrs: object
 ) -> list[tensor]:
     """Emit an op with as many results as `like` has members. See `build`."""
     results = emit(cls, *operands, **attrs)

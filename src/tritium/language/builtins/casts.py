@@ -96,7 +96,7 @@ def plain(value: object) -> Any:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a Python number."""
+    """True if it is a Python number."""
     return isinstance(value, (bool, int, float))
 
 
@@ -145,7 +145,7 @@ def constant(value: object, type: dtype) -> tensor:
     return tensor(handle, type)
 
 
-def _convert(cls: type[Op], value: tensor, to: dtype, **attrs: Any) -> tensor:
+def _convert(cls: type[Op], value: tensor, to: dtype, **attrs: object) -> tensor:
     result = ir.with_element(value.handle.type, to.to_ir())
     return build(cls, value, like=to, result=result, **attrs)
 
@@ -277,7 +277,7 @@ def _e4b15_to_half(value: tensor) -> tensor:
 
 
 def _half_to_e4b15(value: tensor) -> tensor:
-    """To nearest even; what is too large (or NaN) becomes the largest number, 1.875."""
+    """Round to nearest even; what is too large (or NaN) becomes the largest number, 1.875."""
     bits = bitcast(value, int16)
     magnitude = _bits(AndIOp, bits, 0x7FFF)
     odd = _bits(AndIOp, _bits(ShRUIOp, magnitude, 7), 1)
@@ -294,7 +294,7 @@ def select(condition: tensor, x: tensor, y: tensor) -> tensor:
     return build(SelectOp, condition, x, y, like=x)
 
 
-def block(element: dtype, shape: tuple[int, ...], encoding: Any = None) -> dtype:
+def block(element: dtype, shape: tuple[int, ...], encoding: object = None) -> dtype:
     """The type of a block that a program makes (with shape () of a scalar), in the encoding that
     it asks for or else that of all blocks."""
     if not shape:
@@ -302,7 +302,7 @@ def block(element: dtype, shape: tuple[int, ...], encoding: Any = None) -> dtype
     return block_of(element, shape, encoding or emitter.current().features.encoding)
 
 
-def full(shape: tuple[int, ...], value: Any, type: dtype, encoding: Any = None) -> tensor:
+def full(shape: tuple[int, ...], value: object, type: dtype, encoding: object = None) -> tensor:
     """A block (or with shape () a scalar) filled with a number or a scalar tensor."""
     result = block(type, shape, encoding)
     if not isinstance(value, tensor):

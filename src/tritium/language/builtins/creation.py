@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tritium.ir import types as ir
 from tritium.language import emitter
 from tritium.language.builtins import casts
@@ -58,7 +56,7 @@ def arange(start: object, end: object) -> tensor:
     return make_range(start, end, emitter.current().features.encoding)
 
 
-def make_range(start: int, end: int, encoding: Any) -> tensor:
+def make_range(start: int, end: int, encoding: object) -> tensor:
     """`arange`, in an encoding if one is given."""
     result = None if encoding is None else ir.tensor_of((end - start,), ir.i32, encoding)
     return build(ttir.MakeRangeOp, like=int32, start=start, end=end, result=result)

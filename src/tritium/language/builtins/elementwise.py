@@ -122,7 +122,7 @@ def histogram(
 
 @builtin
 def sorts_whole(dtype: object) -> constexpr:
-    """Whether `sort_whole` can be used: the target has it, and the elements are not of 8 bits with
+    """True if `sort_whole` can be used: the target has it, and the elements are not of 8 bits with
     an exponent."""
     return constexpr(emitter.current().features.sorts and not unwrap(dtype).is_fp8())
 

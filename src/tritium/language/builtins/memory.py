@@ -71,7 +71,7 @@ def cache_options(
 
 
 def is_block_pointer(value: tensor) -> bool:
-    """Whether it is a scalar that `make_block_ptr` made."""
+    """True if it is a scalar that `make_block_ptr` made."""
     return isinstance(value.type, pointer_type) and value.type.element_ty.is_block()
 
 
@@ -187,10 +187,7 @@ def load(
 
 
 def _load_pointers(
-    pointer: tensor,
-    mask: TensorLike | None,
-    other: TensorLike | None,
-    options: Mapping[str, Any],
+    pointer: tensor, mask: TensorLike | None, other: TensorLike | None, options: Mapping[str, Any]
 ) -> tensor:
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty

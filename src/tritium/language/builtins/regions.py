@@ -53,7 +53,7 @@ def _combiner(
     count = len(types)
     _check_function(name, "combine_fn", combine_fn)
 
-    def body(*handles: Any) -> list[Any]:
+    def body(*handles: object) -> list[Any]:
         arguments = [tensor(h, types[i % count]) for i, h in enumerate(handles)]
         found = combine_fn(*arguments)
         if isinstance(found, constexpr):
@@ -79,7 +79,7 @@ def _typed(name: str, value: TensorLike, type: dtype) -> tensor:
 @tensor_member
 @builtin
 def reduce(
-    input: TensorLike | tl_tuple, axis: object, combine_fn: Any, keep_dims: bool = False
+    input: TensorLike | tl_tuple, axis: object, combine_fn: object, keep_dims: bool = False
 ) -> Any:
     """Combine the elements along an axis with an associative and commutative function.
 
@@ -109,7 +109,7 @@ def reduce(
     return tl_tuple(results) if several else results[0]
 
 
-def _reduce(values: Sequence[tensor], axis: int, combine_fn: Any) -> list[tensor]:
+def _reduce(values: Sequence[tensor], axis: int, combine_fn: object) -> list[tensor]:
     return _combined("reduce", ttir.ReduceOp, ttir.ReduceReturnOp, values, combine_fn, axis=axis)
 
 
@@ -129,7 +129,7 @@ def _combined(
 @tensor_member
 @builtin
 def associative_scan(
-    input: TensorLike | tl_tuple, axis: object, combine_fn: Any, reverse: bool = False
+    input: TensorLike | tl_tuple, axis: object, combine_fn: object, reverse: bool = False
 ) -> Any:
     """Running combination of the elements along an axis.
 

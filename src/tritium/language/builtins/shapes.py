@@ -97,7 +97,7 @@ def _dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
 
 @tensor_member
 @builtin
-def trans(input: TensorLike, *dims: Any) -> tensor:
+def trans(input: TensorLike, *dims: object) -> tensor:
     """The axes permuted as `permute` does; the last two swapped when no `dims` are given."""
     x, order = casts.to_tensor(input), _dims(dims)
     rank = len(x.type.shape)
@@ -110,7 +110,7 @@ def trans(input: TensorLike, *dims: Any) -> tensor:
 
 @tensor_member
 @builtin
-def permute(input: TensorLike, *dims: Any) -> tensor:
+def permute(input: TensorLike, *dims: object) -> tensor:
     """The axes in the order `dims`: result axis i is axis `dims[i]`.
 
     Raises `OpError` where `dims` is no permutation of the axes.

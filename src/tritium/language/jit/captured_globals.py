@@ -28,7 +28,7 @@ ABSENT: Any = _Absent()
 
 
 def is_stable(value: object) -> bool:
-    """Whether a value cannot change while it is the same object, as far as a kernel is concerned:
+    """True if a value cannot change while it is the same object, as far as a kernel is concerned:
     hashable values promise that."""
     if isinstance(value, tuple):
         return all(map(is_stable, value))  # pyright: ignore[reportUnknownArgumentType]
@@ -55,7 +55,7 @@ def as_now(value: object) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are the same to a kernel: 1, 1.0 and True are not."""
+    """True if two values are the same to a kernel: 1, 1.0 and True are not."""
     left, right = unwrap(left), unwrap(right)
     if left is right:
         return True

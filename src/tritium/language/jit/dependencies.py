@@ -68,12 +68,12 @@ class Callable(Protocol):
 
 
 def is_jit_callable(value: object) -> TypeGuard[Callable]:
-    """Whether a value is a function of the kernel language."""
+    """True if a value is a function of the kernel language."""
     return getattr(value, "__jit_callable__", False) is True
 
 
 def is_aggregate(value: object) -> bool:
-    """Whether a value is a class made by `_aggregate`."""
+    """True if a value is a class made by `_aggregate`."""
     return isinstance(value, type) and hasattr(value, "__aggregate_members__")
 
 
@@ -109,7 +109,7 @@ def digest_of_constexpr(function: ConstexprFunction) -> tuple[str, Watched]:
 
 
 def _is_language(value: object) -> bool:
-    """Whether a value is a module, a class or a function of the language's library."""
+    """True if a value is a module, a class or a function of the language's library."""
     if isinstance(value, ModuleType):
         return f"{value.__name__}.".startswith(_OWN + ".")
     defined = isinstance(value, (type, FunctionType)) or is_builtin(value) or is_jit_callable(value)
@@ -117,7 +117,7 @@ def _is_language(value: object) -> bool:
 
 
 def _is_value(value: object) -> bool:
-    """Whether a value is one to compare, not something that has or computes values."""
+    """True if a value is one to compare, not something that has or computes values."""
     plain = unwrap(value)
     if isinstance(plain, (*_VALUES, Enum)):
         return True
@@ -127,7 +127,7 @@ def _is_value(value: object) -> bool:
 
 
 def _has_attributes(value: object) -> bool:
-    """Whether a kernel may read attributes of a global: a module, a class, a member of an
+    """True if a kernel may read attributes of a global: a module, a class, a member of an
     enumeration, or an object of a user's class."""
     if isinstance(value, (ModuleType, type, Enum)):
         return True
@@ -183,7 +183,7 @@ class _Finder(ast.NodeVisitor):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def names_only_the_language(self, function: Callable) -> bool:
-        """Whether nothing is to be found in the source, by the names in its code: parsing it takes
+        """True if nothing is to be found in the source, by the names in its code: parsing it takes
         longer than all else that is done in Python for a kernel from the cache."""
         if function._unsafe_src_changed:  # pyright: ignore[reportPrivateUsage]  (the reference's name)
             return False

@@ -315,10 +315,10 @@ class JITCallable:
         return constexpr_type(self)
 
     def is_gluon(self) -> bool:
-        """Whether the function is written in the explicit-layout language."""
+        """True if the function is written in the explicit-layout language."""
         return False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if not emitter.active():
             raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
         return emitter.current().call(self, args, kwargs)

@@ -55,8 +55,8 @@ class aggregate_type(base_type):
         return f"{self.cls.__name__}<{', '.join(f'{n}: {t}' for n, t in self.fields)}>"
 
     def carries(self, other: object) -> bool:
-        """Also where fields have other types of the same values: a product in flight is a block
-        after it is waited for."""
+        """True also where fields have other types of the same values: a product in flight is a
+        block after it is waited for."""
         if not isinstance(other, aggregate_type) or self.cls is not other.cls:
             return False
         pairs = zip((t for _, t in self.fields), (t for _, t in other.fields), strict=True)
@@ -87,7 +87,7 @@ class _BoundMethod:
         self.must_use_result = function.must_use_result
         mark_builtin(self)  # pyright: ignore[reportArgumentType]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.__func__(self.__self__, *args, **kwargs)
 
 
@@ -167,7 +167,7 @@ def _value_class(
         __aggregate_fields__ = annotations
         __aggregate_members__ = members
 
-        def __init__(self, *args: Any, **kwargs: Any):
+        def __init__(self, *args: object, **kwargs: object):
             outermost = _BEGUN not in self.__dict__  # one of a base class may be called within
             object.__setattr__(self, _BEGUN, True)
             initialise(self, *args, **kwargs)
@@ -222,12 +222,10 @@ def _initialiser(
     return _from_fields(cls.__name__, list(annotations), defaults)
 
 
-def _from_fields(
-    cls: str, names: Sequence[str], defaults: dict[str, Any]
-) -> Callable[..., None]:
+def _from_fields(cls: str, names: Sequence[str], defaults: dict[str, Any]) -> Callable[..., None]:
     """An `__init__` that takes fields in order or by name."""
 
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+    def initialise(self: object, *args: object, **kwargs: object) -> None:
         if len(args) > len(names):
             listed = ", ".join(names)
             raise TypeError(f"{cls} takes {len(names)} values ({listed}); got {len(args)}")
@@ -247,7 +245,7 @@ def _from_fields(
     return initialise
 
 
-def aggregate_replace(instance: object, **changes: Any) -> Any:
+def aggregate_replace(instance: object, **changes: object) -> Any:
     """A new aggregate of the class of `instance`, made from its fields with some changed.
 
     Raises `TypeError` for what is no aggregate, and for names that are no fields.
@@ -267,7 +265,7 @@ mark_builtin(aggregate_replace)
 
 
 def is_mutable(value: object) -> bool:
-    """Whether a value is an aggregate, whose fields can be assigned."""
+    """True if a value is an aggregate, whose fields can be assigned."""
     # A constexpr has the attributes of what it holds, which may be an aggregate's class.
     return isinstance(value, base_value) and hasattr(builtins.type(value), "_fork")
 

@@ -40,7 +40,7 @@ class base_type:
         raise NotImplementedError(f"{type(self).__name__}.unflatten")
 
     def carries(self, other: object) -> bool:
-        """Whether a loop that begins with a value of this type may go on with one of the other."""
+        """True if a loop that begins with a value of this type may go on with one of the other."""
         return self == other
 
     def mangle(self) -> str:
@@ -66,7 +66,7 @@ def class_of(value: object) -> Any:
 
 
 def is_sequence(value: object) -> bool:
-    """Whether it is a Python tuple or list."""
+    """True if it is a Python tuple or list."""
     return isinstance(value, (tuple, list))
 
 
@@ -82,7 +82,7 @@ def mark_builtin(fn: F) -> F:
 
 
 def is_builtin(fn: object) -> bool:
-    """Whether kernels call `fn` itself, at compile time, with language values as arguments."""
+    """True if kernels call `fn` itself, at compile time, with language values as arguments."""
     return bool(getattr(fn, BUILTIN_MARK, False) or getattr(fn, REFERENCE_MARK, False))
 
 

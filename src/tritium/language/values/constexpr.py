@@ -49,7 +49,7 @@ _ASSIGNED = (AssignedInt, AssignedFloat)
 
 
 def is_assigned(value: object) -> bool:
-    """Whether it is a number that a kernel assigned to a name, or was computed from one."""
+    """True if it is a number that a kernel assigned to a name, or was computed from one."""
     return isinstance(value, _ASSIGNED)
 
 
@@ -59,7 +59,7 @@ def fits_float32(value: float) -> bool:
     return special or 2.0**-126 <= abs(value) <= (2 - 2.0**-23) * 2.0**127
 
 
-def as_assigned(value: Any, dtype: base_type | None = None) -> Any:
+def as_assigned(value: object, dtype: base_type | None = None) -> Any:
     """A number as one that a kernel assigned to a name, rounded to its dtype; other values (bools
     too) as they are."""
     if isinstance(value, (bool, *_ASSIGNED)):
@@ -76,7 +76,7 @@ def as_assigned(value: Any, dtype: base_type | None = None) -> Any:
     return found
 
 
-def unassigned(value: Any) -> Any:
+def unassigned(value: object) -> Any:
     """The same number as Python's own."""
     if isinstance(value, AssignedInt):
         return int(value)
@@ -108,7 +108,7 @@ def _computed(function: Operation, *operands: object) -> constexpr:
 
 
 def _identical(left: Any, right: Any) -> bool:
-    """Whether two compile-time values are the same: equal and of one type, in tuples too; 0.0 and
+    """True if two compile-time values are the same: equal and of one type, in tuples too; 0.0 and
     -0.0 differ, NaN is itself. Whether they were assigned to names does not matter."""
     left, right = unassigned(left), unassigned(right)
     if type(left) is not type(right):
@@ -224,7 +224,7 @@ class constexpr(base_value):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.value(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -287,11 +287,11 @@ class constexpr(base_value):
         return self._remainder(other)
 
 
-def _and(a: Any, b: Any) -> Any:
+def _and(a: object, b: object) -> Any:
     return a and b
 
 
-def _or(a: Any, b: Any) -> Any:
+def _or(a: object, b: object) -> Any:
     return a or b
 
 
@@ -326,13 +326,13 @@ class ConstexprFunction:
         self.fn = fn
         mark_builtin(self)
 
-    def __call__(self, *args: Any, _semantic: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, _semantic: object = None, **kwargs: object) -> Any:
         for name, value in kwargs.items():
             kwargs[name] = unwrap(value)
         result = self.fn(*map(unwrap, args), **kwargs)
         return result if _semantic is None else constexpr(result)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     @property

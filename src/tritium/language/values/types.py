@@ -82,7 +82,7 @@ class dtype(base_type):
     """The encoding of a block; scalars have none."""
 
     class SIGNEDNESS(Enum):
-        """Whether an integer has a sign."""
+        """True if an integer has a sign."""
 
         SIGNED = 0
         UNSIGNED = 1
@@ -144,7 +144,7 @@ class dtype(base_type):
 
     @staticmethod
     def is_dtype(type_str: str) -> bool:
-        """Whether `type_str` names a dtype."""
+        """True if `type_str` names a dtype."""
         return type_str in _IR or type_str in dtype.OTHER_TYPES
 
     @staticmethod
@@ -157,7 +157,7 @@ class dtype(base_type):
 
     @staticmethod
     def is_const() -> bool:
-        """Whether it is a pointer that the kernel must not store through."""
+        """True if it is a pointer that the kernel must not store through."""
         return False
 
     def kind(self) -> dtype.KIND:

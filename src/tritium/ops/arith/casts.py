@@ -88,7 +88,7 @@ class TruncIOp(CastOp):
 
 
 class FloatCastOp(CastOp):
-    """Between floating-point types."""
+    """A conversion between floating-point types."""
 
     syntax = "$operand flags(fastmath) attrs : type(operand) to type(result)"
     source = target = "float"
@@ -96,7 +96,7 @@ class FloatCastOp(CastOp):
 
 
 class ExtFOp(FloatCastOp):
-    """To a wider type, exactly."""
+    """Widen a floating-point number, exactly."""
 
     name = "arith.extf"
     exact = "resize"
@@ -108,7 +108,7 @@ class ExtFOp(FloatCastOp):
 
 
 class TruncFOp(FloatCastOp):
-    """To a narrower type, to nearest even unless `roundingmode` says otherwise."""
+    """Narrow a floating-point number, to nearest even unless `roundingmode` says otherwise."""
 
     name = "arith.truncf"
     exact = "resize"
@@ -221,8 +221,8 @@ def _low_bits(wide: Any, op: Op) -> Any:
 
 
 class FPToSIOp(CastOp):
-    """To a signed integer, toward zero; the smallest one where it does not fit (the low bits of
-    that of 32 bits, where the type has fewer). A GPU saturates, and gives 0 for NaN."""
+    """Truncate to a signed integer; the smallest one where it does not fit (the low bits of that
+    of 32 bits, where the type has fewer). A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptosi"
     exact = "bits"
@@ -233,7 +233,7 @@ class FPToSIOp(CastOp):
 
 
 class FPToUIOp(CastOp):
-    """To an unsigned integer, toward zero. Negative numbers and NaN become what they are as signed
+    """Truncate to an unsigned integer. Negative numbers and NaN become what they are as signed
     integers of the same width, with the same bits; what is too large becomes 0. Fewer than 32 bits
     are the low ones of a signed integer of 32. A GPU saturates, and gives 0 for NaN."""
 
@@ -260,7 +260,7 @@ class BitcastOp(SameBitsOp):
 
 
 class IndexCastOp(IntegerExtensionOp):
-    """Between `index` and an integer type, copying the sign."""
+    """Convert between `index` and an integer type, copying the sign."""
 
     name = "arith.index_cast"
     weights = (1,)

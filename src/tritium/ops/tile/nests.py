@@ -49,7 +49,7 @@ _WORDS = {"along": "axis", "lane": "lane", "width": "width", "unroll": "unroll",
 
 
 def is_tile(value: SSAValue) -> bool:
-    """Whether a value is a tile."""
+    """True if a value is a tile."""
     return value.type.__class__ is TensorType
 
 
@@ -221,7 +221,7 @@ class NestOp(Op, traits=[NoTerminator()]):
             raise VerifyException(f"tile.nest cannot transpose blocks along {block}")
 
     def _verify_order(self) -> None:
-        """All nests of a block (this is the first) come after what they use."""
+        """Check that all nests of a block (this is the first) come after what they use."""
         block, seen = self.parent, set[Operation]()
         for op in () if block is None else block.ops:
             if isinstance(op, NestOp):
@@ -248,9 +248,7 @@ class NestOp(Op, traits=[NoTerminator()]):
 
     @classmethod
     def parse(cls, parser: Parser) -> NestOp:
-        domain = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, parser.parse_integer
-        )
+        domain = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         nest = cls.of(tuple(domain))
         for word, name in _WORDS.items():
             if parser.parse_optional_keyword(word) is not None:
@@ -284,3 +282,8 @@ def domain_of(root: Any) -> tuple[int, ...]:
     if root.extracts:
         return ()
     return max((ir.shape_of(v.type) for v in tiles_of(root)), key=len)
+
+
+def nests_in(op: Operation) -> list[NestOp]:
+    """The loop nests in an op, in order."""
+    return [nest for nest in op.walk() if isinstance(nest, NestOp)]

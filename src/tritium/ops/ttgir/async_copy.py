@@ -28,7 +28,7 @@ from tritium.ops.ttir.memory import CachedOp, check_access
 
 
 def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
-    """All must be async tokens."""
+    """Check that all are async tokens."""
     if any(not isinstance(t, AsyncTokenType) for t in types):
         raise OpError(f"{name}: operands are {describe(*types)}; async tokens are required")
 
@@ -91,9 +91,7 @@ class AsyncCopyLocalToGlobalOp(CachedOp):
     contiguity = i32_attr(1)
 
     @classmethod
-    def infer(
-        cls, src: ir.Type, dst: ir.Type, mask: ir.Type | None, **attrs: Any
-    ) -> ir.Type:
+    def infer(cls, src: ir.Type, dst: ir.Type, mask: ir.Type | None, **attrs: Any) -> ir.Type:
         accessed, memory = check_access(cls.name, dst, mask, None), check_memory(cls.name, src)
         check_same_tile(cls.name, accessed, memory)
         check_own_block(cls.name, accessed, memory, writes=False)
@@ -173,7 +171,7 @@ class CopyWaitOp(Op):
 
 
 class AsyncWaitOp(CopyWaitOp):
-    """Until all but the `num` newest groups are done."""
+    """Wait until all but the `num` newest groups are done."""
 
     name = "ttg.async_wait"
     effects = (waits(SHARED, Queue.COPY_GROUP),)

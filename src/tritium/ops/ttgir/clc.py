@@ -52,7 +52,7 @@ class CLCTryCancelOp(Op):
         return -BYTES
 
     def evaluate(self, context: Context, result: Buffer, barrier: Buffer) -> None:
-        """There is never one: programs are evaluated in turn, and each is."""
+        """Find none: all programs are evaluated, one after the other."""
         state = state_of(context)
         data = state.check_write(result)
         state.barrier(barrier).copies.append(Copy(data, np.zeros(2, np.int64), BYTES))
@@ -82,7 +82,7 @@ def _check_loaded(name: str, type: ir.Type) -> None:
 
 
 class CLCIsCanceledOp(Op):
-    """Whether the answer names a program."""
+    """True if the answer names a program."""
 
     name = "ttng.clc_is_canceled"
     syntax = "$answer attrs : type(answer) -> type(results)"

@@ -99,8 +99,8 @@ class WarpGroupDotOp(MatrixProduct):
 
 
 class WarpGroupDotWaitOp(Op):
-    """Until all but the `pendings` newest dots are done. Results are the inputs: accumulators, and
-    operands' memory that must live until then."""
+    """Wait until all but the `pendings` newest dots are done. Results are the inputs: accumulators,
+    and operands' memory that must live until then."""
 
     name = "ttng.warp_group_dot_wait"
     capabilities = 90, 90
@@ -177,7 +177,6 @@ class AsyncSharedStoreOp(Op):
         data = state.check_write(dst, route=route)
         copy = Copy(data, np.array(src), bytes_of(self.dst.type), counted_by=barrier.data)
         state.barrier(barrier, route).copies.append(copy)
-
 
 
 class FenceAsyncSharedOp(Op):

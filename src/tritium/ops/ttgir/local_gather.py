@@ -165,9 +165,7 @@ class LocalAtomicScatterRMWOp(IndexedWrite):
             )
         return found
 
-    def evaluate(
-        self, context: Context, dst: Buffer, indices: Any, values: Any, mask: Any
-    ) -> Any:
+    def evaluate(self, context: Context, dst: Buffer, indices: Any, values: Any, mask: Any) -> Any:
         data = self.begin(context, dst)
         places, old = self.places(data, indices), np.zeros(np.shape(values), data.dtype)
         chosen = np.ones(old.shape, bool) if mask is None else np.asarray(mask)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -357,9 +357,7 @@ class MemDescSubsliceOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         type = self.result_types[0]
         assert isinstance(type, MemDescType)
-        part = tuple(
-            slice(o, o + n) for o, n in zip(self.offsets, type.get_shape(), strict=True)
-        )
+        part = tuple(slice(o, o + n) for o, n in zip(self.offsets, type.get_shape(), strict=True))
         return src.view(src.data[part])
 
 
@@ -449,7 +447,7 @@ def is_padded(type: Any) -> bool:
 
 
 def _has_plain_rows(type: Any) -> bool:
-    """Whether elements of a row of a matrix fill a row of tensor memory from its start on."""
+    """True if elements of a row of a matrix fill a row of tensor memory from its start on."""
     encoding, shape = type.encoding, type.get_shape()
     if not isinstance(encoding, TensorEncoding) or len(shape) != 2:
         return False
@@ -460,7 +458,7 @@ def _has_plain_rows(type: Any) -> bool:
 
 
 def _in_same_order(before: Any, after: Any) -> bool:
-    """Whether arrays in row-major order show where each element of one is in the other: both are
+    """True if arrays in row-major order show where each element of one is in the other: both are
     in that order in memory, or permuted in the same way."""
     shapes = [t.get_shape()[-t.encoding.rank :] for t in (before, after)]
     flat = [
@@ -471,3 +469,10 @@ def _in_same_order(before: Any, after: Any) -> bool:
         return True
     same = ir.bit_width(before.element_type) == ir.bit_width(after.element_type)
     return same and flat[0].columns == flat[1].columns
+
+
+def untransposed(value: SSAValue) -> SSAValue:
+    """The buffer that a transposed view is of."""
+    while isinstance(value.owner, MemDescTransOp):
+        value = value.owner.src
+    return value

@@ -167,7 +167,7 @@ class Barrier:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the phase ends when its copies do."""
+        """True if the phase ends when its copies do."""
         return self.arrivals >= self.count and self.expected == self.copied
 
     def settle(self) -> bool:
@@ -328,7 +328,7 @@ class AsyncState:
     def blocks_meet(self) -> None:
         """The blocks of the cluster wait for each other."""
         if self.races is not None:
-            self.races.meet(self._partition)
+            self.races.synchronize(self._partition)
 
     def blocks_come(self) -> None:
         """The blocks arrive at the barrier of the cluster. Raises `EvaluationError` where they have

@@ -76,7 +76,7 @@ class Races:
                 join(self._clock(Actor(partition, block)), begun)
 
     def end(self) -> None:
-        """All partitions but the default one have ended, which comes after them."""
+        """Record that all partitions but the default one have ended: it comes after them."""
         for block in range(self.blocks):
             for partition in range(1, self.partitions):
                 join(self._clock(Actor(0, block)), self.release(partition, block))
@@ -142,7 +142,7 @@ class Races:
                 if of_copy and mine and id(access.data) in targets:
                     join(own, {access.actor: access.step})
 
-    def meet(self, partition: int) -> None:
+    def synchronize(self, partition: int) -> None:
         """The blocks of a partition wait for each other."""
         self.leave(partition, self.come(partition))
 

@@ -37,7 +37,7 @@ class SchedBarrierOp(Op):
         pass
 
     def evaluate(self, context: Context) -> None:
-        """Nothing: ops are evaluated in order."""
+        """Do nothing: ops are evaluated in order."""
 
 
 class SchedGroupBarrierOp(Op):
@@ -57,7 +57,7 @@ class SchedGroupBarrierOp(Op):
             raise OpError(f"{cls.name}: size {size}, groupId {groupId}; 0 or more is required")
 
     def evaluate(self, context: Context) -> None:
-        """Nothing: ops are evaluated in order."""
+        """Do nothing: ops are evaluated in order."""
 
 
 class SetPriorityOp(Op):
@@ -74,7 +74,7 @@ class SetPriorityOp(Op):
             raise OpError(f"{cls.name}: priority is {priority}; 0 to {MOST_PRIORITY} are allowed")
 
     def evaluate(self, context: Context) -> None:
-        """Nothing: a program is evaluated as one thread."""
+        """Do nothing: a program is evaluated as one thread."""
 
 
 class WorkitemIdOp(Op):
@@ -104,7 +104,7 @@ class WaveBarrierOp(Op):
         pass
 
     def evaluate(self, context: Context) -> None:
-        """Nothing: a program is evaluated as one thread."""
+        """Do nothing: a program is evaluated as one thread."""
 
 
 class CondBarrierOp(Op):
@@ -121,4 +121,4 @@ class CondBarrierOp(Op):
         check_condition(cls.name, pred)
 
     def evaluate(self, context: Context, pred: Any) -> None:
-        """Nothing: a program is evaluated as one thread."""
+        """Do nothing: a program is evaluated as one thread."""

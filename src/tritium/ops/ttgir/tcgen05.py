@@ -105,9 +105,7 @@ class TensorCoreProduct(Op):
         return left, right, sums
 
     @classmethod
-    def check_parts(
-        cls, name: str, memory: MemDescType, wanted: Sequence[int], axis: int
-    ) -> None:
+    def check_parts(cls, name: str, memory: MemDescType, wanted: Sequence[int], axis: int) -> None:
         """The blocks of a cluster must have the rows (or columns) of an operand that belong to what
         they have of the result, and all along the other axis."""
         found = blocks_of_memory(memory)
@@ -155,9 +153,7 @@ def blocks_that_commit(memories: Sequence[Any], two_ctas: bool) -> int:
     return max(len(found), 1)
 
 
-def route_of_commits(
-    memories: Sequence[Any], two_ctas: bool, blocks: int
-) -> list[tuple[int, int]]:
+def route_of_commits(memories: Sequence[Any], two_ctas: bool, blocks: int) -> list[tuple[int, int]]:
     """Pairs of blocks of a cluster: one that commits to the barrier of the other, which has copies
     of what the first has in one of the memories. With `two_ctas` the first of each two commits, to
     both."""
@@ -170,7 +166,7 @@ def route_of_commits(
 
 
 def is_of_pair(type: Any) -> bool:
-    """Whether a type is of tensor memory with the results of products of two blocks."""
+    """True if a type is of tensor memory with the results of products of two blocks."""
     encoding = getattr(type, "encoding", None)
     return isinstance(encoding, TensorMemoryEncoding) and encoding.get("twoCTAs")
 

@@ -185,7 +185,7 @@ class ArriveBarrierOp(RoutedArrival):
 
 
 class WaitBarrierOp(Op):
-    """Until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
+    """Wait until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
     what the barrier stands for until then."""
 
     name = "ttng.wait_barrier"
@@ -377,15 +377,11 @@ class AsyncTMACopyLocalToGlobalOp(HintedOp):
     src = operand()
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, hints: str
-    ) -> None:
+    def infer(cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, hints: str) -> None:
         check_indices(cls.name, desc, coord)
         _check_block(cls.name, block_of(cls.name, desc), check_memory(cls.name, src))
 
-    def evaluate(
-        self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
-    ) -> None:
+    def evaluate(self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer) -> None:
         data = bulk_source(context, src)
         addresses, inside = _target(desc, coord, data)
         context.memory.store(addresses, data, inside)
@@ -415,9 +411,7 @@ class AsyncTMAReduceOp(Op):
         check_indices(cls.name, desc, coord)
         _check_block(cls.name, block_of(cls.name, desc), check_memory(cls.name, src))
 
-    def evaluate(
-        self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
-    ) -> None:
+    def evaluate(self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer) -> None:
         data = bulk_source(context, src)
         addresses, inside = _target(desc, coord, data)
         signed = not is_unsigned(self.desc.type)
@@ -428,8 +422,8 @@ class AsyncTMAReduceOp(Op):
 
 
 class AsyncTMAStoreWaitOp(Op):
-    """Until all but the `pendings` newest stores have read their shared memory; with `complete`,
-    until what they wrote can be loaded."""
+    """Wait until all but the `pendings` newest stores have read their shared memory; with
+    `complete`, until what they wrote can be loaded."""
 
     name = "ttng.async_tma_store_wait"
     capabilities = 90, 999

@@ -63,7 +63,7 @@ class MemDescType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def mutable(self) -> bool:
-        """Whether it may be written after its allocation."""
+        """True if it may be written after its allocation."""
         return bool(self.is_mutable.value.data)
 
     def print_parameters(self, printer: Printer) -> None:

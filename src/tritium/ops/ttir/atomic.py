@@ -70,7 +70,7 @@ class AtomicOp(Op):
 
     effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
     updates: ClassVar[bool] = False
-    """Whether what it writes depends on what it reads."""
+    """True if what it writes depends on what it reads."""
     ptr = operand()
     sem = enum_attr(MemSemantic, words=SEMANTIC_WORDS)
     scope = enum_attr(MemScope, words=SCOPE_WORDS)

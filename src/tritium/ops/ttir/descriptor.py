@@ -40,7 +40,7 @@ def signless(block: ir.TensorType[Any]) -> ir.TensorType[Any]:
 
 
 def check_indices(name: str, desc: ir.Type, indices: Sequence[ir.Type]) -> None:
-    """There must be one i32 for each axis."""
+    """Check that there is one i32 for each axis."""
     rank = len(block_of(name, desc).get_shape())
     if len(indices) != rank:
         raise OpError(f"{name}: expected {rank} offsets, but got {len(indices)}")
@@ -115,13 +115,13 @@ class DescriptorAccess(Op):
     """An access to memory through a tensor descriptor."""
 
     combines: ClassVar[bool] = False
-    """Whether a store combines what it writes with what memory holds."""
+    """True if a store combines what it writes with what memory holds."""
     desc: Any
     src: Any
 
     @property
     def is_load(self) -> bool:
-        """Whether it is a load."""
+        """True if it is a load."""
         return bool(self.results)
 
     @property
@@ -286,7 +286,7 @@ class DescriptorReduceKind(IntEnum):
 
 
 def is_unsigned(desc: Any) -> bool:
-    """Whether the elements of a type of descriptors are unsigned integers."""
+    """True if the elements of a type of descriptors are unsigned integers."""
     return "ui" in str(desc.block.element_type)
 
 
@@ -309,12 +309,7 @@ class DescriptorReduceOp(BlockAccess):
 
     @classmethod
     def infer(
-        cls,
-        desc: ir.Type,
-        src: ir.Type,
-        indices: Sequence[ir.Type],
-        *,
-        kind: DescriptorReduceKind,
+        cls, desc: ir.Type, src: ir.Type, indices: Sequence[ir.Type], *, kind: DescriptorReduceKind
     ) -> None:
         check_indices(cls.name, desc, indices)
         check_value(cls.name, desc, src)

@@ -63,7 +63,7 @@ class TileProduct(Op):
 
     exact = "none"
     has_scales: ClassVar[bool] = False
-    """Whether operands have scales, `a_scale` and `b_scale`."""
+    """True if operands have scales, `a_scale` and `b_scale`."""
 
     in_tensor_memory: ClassVar[bool] = False
     """True if the sums of such a product are in tensor memory while it runs."""
@@ -81,7 +81,7 @@ class MatrixProduct(TileProduct):
     maxNumImpreciseAcc = i32_attr(0)
 
     asynchronous: ClassVar[bool] = False
-    """Whether matrix units read operands from shared memory while threads go on."""
+    """True if matrix units read operands from shared memory while threads go on."""
 
     takes_registers: ClassVar[bool] = False
     """True if the left operand of such a product may be in registers."""
@@ -227,9 +227,7 @@ class DotScaledOp(TileProduct):
                 )
         return c
 
-    def evaluate(
-        self, context: Context, a: Any, b: Any, c: Any, a_scale: Any, b_scale: Any
-    ) -> Any:
+    def evaluate(self, context: Context, a: Any, b: Any, c: Any, a_scale: Any, b_scale: Any) -> Any:
         left, right = self._values(a, self.a_elem_type, -1 if self.lhs_k_pack else -2), None
         right = self._values(b, self.b_elem_type, -2 if self.rhs_k_pack else -1)
         size = left.shape[-1]

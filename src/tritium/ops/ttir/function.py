@@ -60,7 +60,7 @@ class FuncOp(Op):
 
     @property
     def noinline(self) -> bool:
-        """Whether calls stay calls."""
+        """True if calls stay calls."""
         flag: Any = self.attributes.get("noinline")
         return flag is not None and bool(flag.value.data)
 
@@ -107,9 +107,7 @@ class FuncOp(Op):
             printer.print_string(" attributes ")
             printer.print_attr_dict(dict(sorted(self.attributes.items())))
         printer.print_string(" ")
-        printer.print_region(
-            self.regions[0], print_entry_block_args=False, print_empty_block=False
-        )
+        printer.print_region(self.regions[0], print_entry_block_args=False, print_empty_block=False)
 
     def _print_results(self, printer: Printer) -> None:
         outputs: list[Attribute] = list(self.function_type.outputs)

@@ -87,7 +87,7 @@ def _rsqrt(x: Any) -> Any:
 
 
 def _round(x: Any) -> Any:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.where(np.abs(x - whole) >= 0.5, np.copysign(1.0, x), 0.0)
     return np.copysign(whole + away, x).astype(np.asarray(x).dtype)
@@ -214,7 +214,7 @@ def _one(operation: str, direction: str, dtype: Any, *values: Any) -> Any:
 
 
 def _nearest(exact: Fraction, dtype: Any) -> Any:
-    """To nearest, ties to even, as division of integers is in Python."""
+    """Round a fraction to nearest, ties to even, as the division of integers in Python does."""
     try:
         value = exact.numerator / exact.denominator
     except OverflowError:
@@ -228,7 +228,7 @@ def _nearest(exact: Fraction, dtype: Any) -> Any:
 
 
 def _same_zeros(operation: str, values: Any) -> bool:
-    """Whether what is added are zeros of one sign, which the sum has."""
+    """True if what is added are zeros of one sign, which the sum has."""
     if operation == "fma":
         terms = [float(values[0]) * float(values[1]), float(values[2])]
     else:

@@ -230,11 +230,11 @@ class ElementAccess(CachedOp):
     """The value that a store writes; only stores have it."""
     other: Any
     isVolatile: bool
-    """Whether a load is volatile; only loads have it, and `other`."""
+    """True if a load is volatile; only loads have it, and `other`."""
 
     @property
     def is_load(self) -> bool:
-        """Whether it is a load."""
+        """True if it is a load."""
         return self.loads_elements
 
 

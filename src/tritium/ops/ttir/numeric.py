@@ -37,7 +37,7 @@ class Rounding(IntEnum):
 
 
 class PropagateNan(IntEnum):
-    """Whether a NaN operand makes the result NaN (ALL) or is passed over (NONE)."""
+    """True if a NaN operand makes the result NaN (ALL) or is passed over (NONE)."""
 
     NONE = 0
     ALL = 0xFFFF
@@ -50,7 +50,7 @@ def saturated(value: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 class FpToFpOp(CastOp):
-    """To another floating-point type. To 8 bits, numbers beyond the largest finite one (and
+    """Convert to another floating-point type. To 8 bits, numbers beyond the largest finite one (and
     infinities) become that one, as GPUs convert; rounding is needed where the type narrows."""
 
     name = "tt.fp_to_fp"

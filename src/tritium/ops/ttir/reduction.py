@@ -64,13 +64,13 @@ class CombiningOp(Op):
 
     recursive_effects = True
     running: ClassVar[bool] = False
-    """Whether each element of the axis has a result: what is combined up to there."""
+    """True if each element of the axis has a result: what is combined up to there."""
     inputs = variadic()
     axis = i32_attr()
 
 
 def is_reduction(op: object) -> TypeGuard[CombiningOp]:
-    """Whether an op combines all elements along an axis in one."""
+    """True if an op combines all elements along an axis in one."""
     return isinstance(op, CombiningOp) and not op.running
 
 

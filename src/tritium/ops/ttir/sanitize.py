@@ -61,7 +61,7 @@ class Access(IntEnum):
 
     @property
     def words(self) -> str:
-        """Its name in reports."""
+        """The access's name in reports."""
         return _WORDS[self]
 
     @property
@@ -122,7 +122,7 @@ class RaceCheckOp(Op):
         _check_noted(cls.name, address, shadow)
 
     def evaluate(self, context: Context, address: Any, shadow: Any) -> None:
-        """Nothing is noted: programs run one after the other."""
+        """Note nothing: programs run one after the other."""
 
 
 class RaceOrderOp(Op):
@@ -148,7 +148,7 @@ class RaceOrderOp(Op):
         _check_noted(cls.name, address, shadow)
 
     def evaluate(self, context: Context, address: Any, shadow: Any) -> None:
-        """Nothing is noted: programs run one after the other."""
+        """Note nothing: programs run one after the other."""
 
 
 def _check_noted(name: str, address: ir.Type, shadow: ir.Type) -> None:
@@ -216,7 +216,7 @@ class ChipAccessOp(Op):
             raise OpError(f"{cls.name}: table is {describe(table)}; i64 is required")
 
     def evaluate(self, context: Context, *values: Any) -> None:
-        """Nothing is noted: the model of shared memory refuses such accesses."""
+        """Note nothing: the model of shared memory refuses such accesses."""
 
 
 class ChipEvent(IntEnum):
@@ -262,4 +262,4 @@ class ChipEventOp(Op):
             raise OpError(f"{cls.name}: table is {describe(table)}; i64 is required")
 
     def evaluate(self, context: Context, *values: Any) -> None:
-        """Nothing is noted."""
+        """Note nothing."""

@@ -25,12 +25,12 @@ NO_CONTEXT: Any = None
 
 
 def is_zero(number: object) -> bool:
-    """Whether a known integer is 0."""
+    """True if a known integer is 0."""
     return number is not None and number == 0
 
 
 def is_ones(number: object) -> bool:
-    """Whether all bits of a known integer are set."""
+    """True if all bits of a known integer are set."""
     if number is None:
         return False
     truth = np.asarray(number).dtype == np.bool_
@@ -111,7 +111,7 @@ def combine_sum(op: Op, rewriter: Rewriter) -> bool:
 
 
 def is_number(number: Any | None, wanted: float | int | None) -> bool:
-    """Whether a known number is the wanted one; of integers, -1 is the one whose bits are all set,
+    """True if a known number is the wanted one; of integers, -1 is the one whose bits are all set,
     and zeros of floating-point numbers have signs."""
     if number is None or wanted is None:
         return False
@@ -137,7 +137,7 @@ def absorbed(op: BinaryOp, rewriter: Rewriter) -> bool:
 
 
 def only_carried(op: Op) -> bool:
-    """Whether nothing but terminators uses the op's result, and it states no facts."""
+    """True if nothing but terminators uses the op's result, and it states no facts."""
     users = [use.operation for use in op.results[0].uses]
     return not is_stated(op) and bool(users) and all(map(is_terminator, users))
 

@@ -174,7 +174,7 @@ def source_of(value: SSAValue) -> SSAValue:
 
 
 def _computed_from_product(value: SSAValue) -> bool:
-    """Whether a tile is computed, element by element, from a product's result, which was transposed
+    """True if a tile is computed, element by element, from a product's result, which was transposed
     twice if at all: where it is computed is then where it is needed as a left operand."""
     pending, seen = [(value, False)], set[tuple[int, bool]]()
     while pending:
@@ -211,7 +211,7 @@ def _computed_from_loads(
 
 
 def is_computed(value: SSAValue) -> bool:
-    """Whether a tile is computed, neither as it was loaded nor as something else made it."""
+    """True if a tile is computed, neither as it was loaded nor as something else made it."""
     owner = source_of(value).owner
     if permutes(owner):
         return is_computed(owner.operands[0])
@@ -219,7 +219,7 @@ def is_computed(value: SSAValue) -> bool:
 
 
 def has_computed_operands(module: ModuleOp, processor: Processor) -> bool:
-    """Whether a product for a unit that reads shared memory may have a computed left operand."""
+    """True if a product for a unit that reads shared memory may have a computed left operand."""
     if not any(unit.from_shared for unit in processor.matrix_units):
         return False
     products = (op for op in module.walk() if isinstance(op, TileProduct))
@@ -304,9 +304,7 @@ def _fastest(value: SSAValue) -> int:
     return order_of(ir.encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
-def _from_registers(
-    op: TileProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
-) -> None:
+def _from_registers(op: TileProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster) -> None:
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
     encoding = unit.encoding(op, num_warps, cluster, chained)
     width = unit.neighbours(op, encoding)
@@ -324,7 +322,7 @@ def _from_registers(
 
 
 def _feeds_product(value: SSAValue) -> bool:
-    """Whether a product's result is, element by element, computed on to an operand of another."""
+    """True if a product's result is, element by element, computed on to an operand of another."""
     pending, seen = [value], set[int]()
     while pending:
         current = pending.pop()

@@ -274,7 +274,7 @@ class _Homes:
 
 
 def _places_results(op: Operation) -> TypeGuard[Op]:
-    """Whether the operands may have any one layout, which gives that of the results."""
+    """True if the operands may have any one layout, which gives that of the results."""
     return isinstance(op, Op) and op.takes_any_layout and op.layouts_from == "operands"
 
 
@@ -395,7 +395,7 @@ class _Rewrite:
 
 
 def _can_compute_again(op: Operation | Block) -> bool:
-    """Whether an op can be cloned with a result in another encoding."""
+    """True if an op can be cloned with a result in another encoding."""
     if isinstance(op, Block):
         return False
     return is_source(op) or (is_follower(op) and len(op.results) == 1 and is_removable(op))

@@ -41,7 +41,7 @@ from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, GLOBAL, SHARED, Action, Effect
 from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import MemDescTransOp, MemDescType, WarpGroupDotWaitOp
+from tritium.ops.ttgir import MemDescType, WarpGroupDotWaitOp
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
@@ -117,12 +117,12 @@ def end_of(dot: Any) -> tuple[Operation, bool]:
 
 
 def _can_start(loop: ForOp, dot: Any) -> bool:
-    """Whether a product of the loop itself can be made asynchronous, and is not yet."""
+    """True if a product of the loop itself can be made asynchronous, and is not yet."""
     return dot.asynchronous and dot.parent is loop.body and not dot.isAsync
 
 
 def _arrives(loop: ForOp) -> bool:
-    """Whether other warps are told in the loop what this one has read, by barriers that the loop
+    """True if other warps are told in the loop what this one has read, by barriers that the loop
     does not wait for: these warps do not see that a product still reads it."""
     told, awaited = set[SSAValue](), set[SSAValue]()
     for op in loop.body.walk():
@@ -289,14 +289,14 @@ class _Loop:
         self.oldest = max(self.oldest, newest + 1)
 
     def _is_before(self, value: SSAValue, place: Operation) -> bool:
-        """Whether an op of the loop's body may use a value."""
+        """True if an op of the loop's body may use a value."""
         owner = value.owner
         if not isinstance(owner, Operation) or owner.parent is not self.body:
             return True
         return owner.is_before_in_block(place)
 
     def _wait_in_branch(self, op: IfOp) -> bool:
-        """If only one branch of an op needs the newest product, wait there."""
+        """Wait for the newest product in the one branch of an op that needs it."""
         for value, order in list(self.flying.items()):
             if order != len(self.dots) - 1 or _only_branch(value) is not op:
                 continue
@@ -330,20 +330,20 @@ class _Loop:
         return {a: order for a, order in found.items() if order > max(ended, default=-1)}
 
     def _may_fly(self, dot: Any) -> bool:
-        """Whether a product may end in the next iteration, before that one changes its operands."""
+        """True if a product may end in the next iteration, before that one changes its operands."""
         if not all(map(self._is_outside, (dot.a, dot.b))):
             return False
         return isinstance(dot.a.type, MemDescType) or self._after_a_product(dot.a)
 
     def _is_outside(self, value: SSAValue) -> bool:
-        """Whether memory, if it is that, is allocated outside of the loop."""
+        """True if memory, if it is that, is allocated outside of the loop."""
         if not isinstance(value.type, MemDescType):
             return True
         owner = _memory_of(value).owner
         return not isinstance(owner, Operation) or owner.parent is not self.body
 
     def _after_a_product(self, value: SSAValue) -> bool:
-        """Whether what computes a tile waits for a product of its iteration first."""
+        """True if what computes a tile waits for a product of its iteration first."""
         pending, seen = [value], set[SSAValue]()
         while pending:
             value = pending.pop()
@@ -377,7 +377,7 @@ class _Loop:
 
 
 def _only_accumulates(value: SSAValue) -> bool:
-    """Whether a value is only another product's accumulator."""
+    """True if a value is only another product's accumulator."""
     users = [(use.operation, use.index) for use in value.uses]
     return all(isinstance(op, MatrixProduct) and op.operands[i] is op.c for op, i in users)
 
@@ -414,12 +414,5 @@ def _passed(branch: IfOp, value: SSAValue) -> SSAValue | None:
 def _memory_of(value: SSAValue) -> SSAValue:
     """The memory that views are of."""
     while isinstance(value.owner, MemDescView):
-        value = value.owner.src
-    return value
-
-
-def untransposed(value: SSAValue) -> SSAValue:
-    """The buffer that a transposed view is of."""
-    while isinstance(value.owner, MemDescTransOp):
         value = value.owner.src
     return value

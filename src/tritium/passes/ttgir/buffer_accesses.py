@@ -206,7 +206,7 @@ def _moved(op: Op, offset: SSAValue, at: Builder) -> SSAValue:
 
 
 def _is_uniform(value: SSAValue) -> bool:
-    """Whether a scalar is known to be the same in all threads: computed without memory."""
+    """True if a scalar is known to be the same in all threads: computed without memory."""
     pending, seen = [value], set[SSAValue]()
     while pending:
         value = pending.pop()
@@ -234,7 +234,7 @@ def _is_uniform(value: SSAValue) -> bool:
 
 
 def _is_small(pointer: SSAValue) -> bool:
-    """Whether all memory of an argument is within 2 GiB."""
+    """True if all memory of an argument is within 2 GiB."""
     function: Any = pointer.owner.parent_op()  # pyright: ignore[reportAttributeAccessIssue]
     attributes = function.arg_attrs
     stated = attributes[pointer.index].get(POINTER_RANGE) if attributes else None  # pyright: ignore
@@ -242,7 +242,7 @@ def _is_small(pointer: SSAValue) -> bool:
 
 
 def _within(offsets: Sequence[SSAValue], count: int) -> bool:
-    """Whether the sum of offsets is in a range of 0 to `count - 1`."""
+    """True if the sum of offsets is in a range of 0 to `count - 1`."""
     low = high = 0
     for offset in offsets:
         found = range_of(offset)

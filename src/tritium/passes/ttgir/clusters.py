@@ -21,6 +21,7 @@ from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import permutes
 from tritium.ops.terminators import is_terminator
+from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.ttgir.layout_propagation import keeps_places
 from tritium.target import Processor
@@ -127,7 +128,7 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
                 pending += user.results
 
 
-def in_block(tile: Any, memory: Any) -> bool:
-    """Whether each block of a cluster has in its own memory what it has of the tile."""
+def in_block(tile: ir.Type, memory: MemDescType) -> bool:
+    """True if each block of a cluster has in its own memory what it has of the tile."""
     kept = blocks_of(memory.encoding, tuple(memory.get_shape())[-len(ir.shape_of(tile)) :])
-    return not any(map(any, kept)) or kept == blocks_of(tile.encoding, ir.shape_of(tile))
+    return not any(map(any, kept)) or kept == blocks_of(ir.encoding_of(tile), ir.shape_of(tile))

@@ -200,7 +200,7 @@ def _summed(function: Operation) -> dict[int, tuple[int, TileProduct]]:
 
 
 def _is_operand(loaded: SSAValue) -> bool:
-    """Whether only products use what is loaded. The layouts of swizzled memory go along two axes
+    """True if only products use what is loaded. The layouts of swizzled memory go along two axes
     with one bit of a lane, as reductions do not take them."""
     pending = [loaded]
     while pending:

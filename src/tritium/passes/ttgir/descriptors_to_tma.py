@@ -142,9 +142,7 @@ def _load(op: Any) -> None:
     at = Builder(op)
     kind = op.results[0].type
     shape, element = ir.shape_of(kind), ir.element_type(kind)
-    memory = at.value(
-        LocalAllocOp, None, result=memdesc_of(shape, element, memory_encoding(op))
-    )
+    memory = at.value(LocalAllocOp, None, result=memdesc_of(shape, element, memory_encoding(op)))
     memory.name_hint = op.results[0].name_hint
     barrier = at.value(LocalAllocOp, None, result=barrier_memory())
     at.make(InitBarrierOp, barrier, count=1)
@@ -239,16 +237,14 @@ def _loop_around(op: Operation) -> tuple[ForOp | None, bool]:
 
 
 def has_stores_in_loops(module: ModuleOp) -> bool:
-    """Whether there are stores by descriptors in loops."""
+    """True if there are stores by descriptors in loops."""
     return any(
         isinstance(op, ttir.BlockAccess) and not op.is_load and _loop_around(op)[0] is not None
         for op in module.walk()
     )
 
 
-def _staged(
-    op: Any, loop: ForOp, pendings: int, shared: _Shared | None
-) -> SSAValue:
+def _staged(op: Any, loop: ForOp, pendings: int, shared: _Shared | None) -> SSAValue:
     """Memory outside of a loop that holds what the op stores, after the wait for the copy that has
     read it the last time. `shared`: the memory of stores before, if others may use it."""
     tile, at = op.src.type, Builder(op)

@@ -75,7 +75,7 @@ class Stage:
 
     @property
     def held(self) -> bool:
-        """Whether the loop carries what is loaded ahead in registers."""
+        """True if the loop carries what is loaded ahead in registers."""
         return self.encoding is None
 
     @property
@@ -86,7 +86,7 @@ class Stage:
 
     @property
     def bulk(self) -> bool:
-        """Whether the copy engine (TMA) does the copy, and a barrier tells when it is done."""
+        """True if the copy engine (TMA) does the copy, and a barrier tells when it is done."""
         return isinstance(self.load, ttir.BlockAccess)
 
     @property
@@ -344,7 +344,7 @@ def barrier_memory(count: int | None = None) -> MemDescType:
 
 
 def make_barriers(before: Builder, count: int, arrivals: int = 1) -> SSAValue:
-    """As many barriers, each for some arrivals (one: that of the thread that starts copies)."""
+    """Make so many barriers, each for some arrivals (one: of the thread that starts copies)."""
     barriers = before.value(LocalAllocOp, None, result=barrier_memory(count))
     for index in range(count):
         barrier = before.value(MemDescIndexOp, barriers, before.constant(index, ir.i32))
@@ -423,9 +423,7 @@ def free_rings(after: Builder, rings: Sequence[SSAValue]) -> None:
         after.make(LocalDeallocOp, ring)
 
 
-def await_phase(
-    at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue
-) -> WaitBarrierOp:
+def await_phase(at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue) -> WaitBarrierOp:
     """Wait for the phase of one of several barriers."""
     return at.make(WaitBarrierOp, buffer(at, barriers, slot), phase, None, [])
 
@@ -457,12 +455,12 @@ def slot_before(at: Builder, slot: SSAValue, count: int) -> SSAValue:
 
 
 def is_later(at: Builder, loop: ForOp) -> SSAValue:
-    """Whether an iteration of a loop, in its body, is not the first one."""
+    """True if an iteration of a loop, in its body, is not the first one."""
     return at.value(CmpIOp, loop.body.args[0], loop.lower, predicate=CmpIPredicate.NE)
 
 
 def has_run(after: Builder, loop: ForOp) -> SSAValue:
-    """Whether a loop had any iteration."""
+    """True if a loop had any iteration."""
     return after.value(CmpIOp, loop.lower, loop.upper, predicate=loop.less)
 
 
@@ -527,7 +525,7 @@ def use_buffer(
 
 
 def _reads_buffer(user: Operation, memory: Any) -> bool:
-    """Whether a user of a load can take its buffer instead."""
+    """True if a user of a load can take its buffer instead."""
     if isinstance(user, LocalAllocOp):
         wanted: Any = user.results[0].type
         return wanted.encoding == memory.encoding and not wanted.mutable

@@ -305,13 +305,12 @@ class _Fusion:
         state = [early[n] if n in early else final.pop(0) for n in range(count)]
         new_kept = [values[v] for v in self.kept]
         following = [
-            final.pop(0) if reset else value
-            for reset, value in zip(self.reset, after, strict=True)
+            final.pop(0) if reset else value for reset, value in zip(self.reset, after, strict=True)
         ]
         end.operands = [*state, next_i, next_j, *new_kept, *following]
 
     def _is_late(self, value: SSAValue) -> bool:
-        """Whether a value of the outer loop comes of the inner loop or after it."""
+        """True if a value of the outer loop comes of the inner loop or after it."""
         return value.owner is self.inner or value.owner in self.epilogue
 
     def _first_iteration(
@@ -382,7 +381,7 @@ def _in_registers(value: SSAValue) -> bool:
 
 
 def _is_small(value: SSAValue) -> bool:
-    """Whether a tile of numbers takes a thread few registers."""
+    """True if a tile of numbers takes a thread few registers."""
     kind = value.type
     if ir.encoding_of(kind) is None or ir.element_type(kind) == ir.i1:
         return False

@@ -11,6 +11,7 @@ Three kinds of ops matter to layouts:
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import takewhile
 from math import prod
 from typing import Any, NamedTuple, TypeGuard
 
@@ -21,6 +22,7 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     LEAST_ROWS,
+    REGISTER,
     BlockedEncoding,
     Cluster,
     DotOperandEncoding,
@@ -30,6 +32,7 @@ from tritium.ir.layouts.encodings import (
     linear,
     part_of,
 )
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.ops.ttgir.memory import without_axes
@@ -57,12 +60,12 @@ def retype(value: SSAValue, encoding: Attribute) -> None:
 
 
 def is_tile(value: SSAValue) -> bool:
-    """Whether a value is a tile."""
+    """True if a value is a tile."""
     return value.type.__class__ is ir.TensorType
 
 
 def is_source(op: Operation) -> bool:
-    """Whether the op makes a tile of nothing, or of scalars."""
+    """True if the op makes a tile of nothing, or of scalars."""
     return isinstance(op, Op) and op.tile_source
 
 
@@ -72,7 +75,7 @@ def keeps_places(op: Operation) -> bool:
 
 
 def is_follower(op: Operation) -> TypeGuard[Op]:
-    """Whether the encodings of operands and result determine each other."""
+    """True if the encodings of operands and result determine each other."""
     follows = isinstance(op, Op) and (op.follows_layout or op.is_elementwise)
     return follows and any(is_tile(r) for r in op.results)
 
@@ -184,7 +187,7 @@ BULK_ALIGNMENT = 128
 
 
 def fills_buffers(access: DescriptorAccess) -> bool:
-    """Whether each of several buffers, one after the other, for the tile of an access begins where
+    """True if each of several buffers, one after the other, for the tile of an access begins where
     the engine may copy to, and where the pattern of a swizzle begins."""
     encoding = memory_encoding(access)
     tile = access.tile
@@ -199,9 +202,17 @@ def order_of(encoding: Attribute | None, shape: tuple[int, ...]) -> tuple[int, .
     if isinstance(encoding, DotOperandEncoding):
         return tuple(reversed(range(len(shape))))
     rank = len(shape)
-    bases = linear(encoding, shape).bases("register")
+    bases = linear(encoding, shape).bases(REGISTER)
     neighbours = [any(b[a] == 1 and sum(b) == 1 for b in bases) for a in range(rank)]
     return tuple(sorted(range(rank), key=lambda a: (not neighbours[a], -a)))
+
+
+def first_run(layout: LinearLayout, axis: int) -> int:
+    """The number of register bits, from the lowest on, that go 1, 2, 4, ... further along an axis
+    and along no other."""
+    steps = enumerate(layout.bases(REGISTER))
+    leading = takewhile(lambda step: step[1][axis] == sum(step[1]) == 1 << step[0], steps)
+    return sum(1 for _ in leading)
 
 
 def num_warps_of(module: Operation) -> int:

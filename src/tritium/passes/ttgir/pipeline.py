@@ -31,7 +31,6 @@ time, so that narrow loads stay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -71,6 +70,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
     fills_buffers,
+    first_run,
     is_tile,
     memory_encoding,
     order_of,
@@ -159,10 +159,7 @@ def _by_lanes(
         return None
     layout, size = linear(encoding, shape), max(ir.bit_width(kind) // 8, 1)
     axis = order_of(encoding, shape)[0]
-    along = [tuple(1 << i if a == axis else 0 for a in range(len(shape))) for i in range(8)]
-    registers = layout.bases(REGISTER)
-    pairs = zip(registers, along, strict=False)
-    run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    registers, run = layout.bases(REGISTER), first_run(layout, axis)
     zeros = load.other is None or is_zero(load.other)
     enough = copy_width(load, analysis, size << run, per_thread=1 << run) == 1 << run
     if not zeros or not enough or size << run not in processor.lane_copy_bytes:
@@ -228,7 +225,7 @@ def _by_matrix_unit(encoding: Encoding) -> bool:
 
 
 def _stays_in_memory(load: Operation) -> bool:
-    """Whether a product reads what is loaded from shared memory, while the next iteration begins:
+    """True if a product reads what is loaded from shared memory, while the next iteration begins:
     its buffer cannot be filled again at the end of the iteration."""
     pending = list(load.results)
     while pending:
@@ -241,7 +238,7 @@ def _stays_in_memory(load: Operation) -> bool:
 
 
 def _feeds_product(load: Operation) -> bool:
-    """Whether what is loaded becomes, perhaps after computing, an operand of a product."""
+    """True if what is loaded becomes, perhaps after computing, an operand of a product."""
     pending, seen = list(load.results), set[int]()
     while pending:
         for use in pending.pop().uses:
@@ -255,9 +252,7 @@ def _feeds_product(load: Operation) -> bool:
     return False
 
 
-def copy_width(
-    load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None
-) -> int:
+def copy_width(load: Any, analysis: AxisAnalysis, most: int, per_thread: int | None = None) -> int:
     """The number of elements that a thread can copy at once, in at most `most` bytes. `per_thread`:
     the number of neighbours that a thread has, if that is known."""
     kind = load.results[0].type
@@ -278,7 +273,7 @@ def copy_width(
 
 
 def _along_rows(load: Operation, encoding: object) -> bool:
-    """Whether what lies together in global memory does in shared memory too: a wgmma of 8-bit
+    """True if what lies together in global memory does in shared memory too: a wgmma of 8-bit
     numbers reads its right operand by columns."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)

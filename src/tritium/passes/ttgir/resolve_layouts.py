@@ -138,7 +138,7 @@ class _Found:
 
 
 def _mean_the_same(a: Attribute, b: Attribute, shape: tuple[int, ...]) -> bool:
-    """Whether two encodings, of which one may have come through a reshape, are one layout."""
+    """True if two encodings, of which one may have come through a reshape, are one layout."""
     if not isinstance(a, Encoding) or not isinstance(b, Encoding):
         return a == b
     return a == b or linear(a, shape) == linear(b, shape)
@@ -164,9 +164,7 @@ def _related(value: SSAValue) -> Iterator[Operation]:
         yield owner
 
 
-def _follow(
-    op: Operation, value: SSAValue, encoding: Any
-) -> Iterator[tuple[SSAValue, Attribute]]:
+def _follow(op: Operation, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
     """The values whose encodings follow from one of an op's, and these."""
     if not isinstance(op, Op):
         return

@@ -100,7 +100,7 @@ class Rotation:
         return found
 
     def allowed(self) -> bool:
-        """Whether the loop has the form: a product, and one of what is computed from it, which sums
+        """True if the loop has the form: a product, and one of what is computed from it, which sums
         up what the loop carries; and whether the registers suffice."""
         if len(self.dots) != 2 or any(not d.asynchronous or d.isAsync for d in self.dots):
             return False
@@ -218,7 +218,7 @@ class Rotation:
 
 
 def pays_off(loop: ForOp) -> bool:
-    """Whether a loop is as much faster with copies by a warp of their own, as the rotation then
+    """True if a loop is as much faster with copies by a warp of their own, as the rotation then
     applies, that it should be split though nobody asks for it (1.2 times, of an attention with 128
     columns on an H200)."""
     rotation = Rotation(loop, ())
@@ -234,12 +234,12 @@ def _defined(block: Block) -> list[SSAValue]:
 
 
 def _is_view(op: Operation) -> bool:
-    """Whether an op makes a view of memory."""
+    """True if an op makes a view of memory."""
     return isinstance(op, Op) and op.is_pure and isinstance(op.results[0].type, MemDescType)
 
 
 def _is_scalar(op: Operation) -> bool:
-    """Whether an op computes scalars and no more."""
+    """True if an op computes scalars and no more."""
     values = [*op.results, *outside_values(op)]
     memory = any(is_tile(v) or isinstance(v.type, MemDescType) for v in values)
     return isinstance(op, Op) and op.is_pure and not memory

@@ -91,7 +91,7 @@ def _unconverted(value: SSAValue, user: Operation) -> Any:
     return None
 
 
-def axis_runs(reduce: Any) -> list[tuple[int, bool]]:
+def axis_runs(reduce: CombiningOp) -> list[tuple[int, bool]]:
     """The reduced axis as axes of its own, the slowest first: (size, whether each thread has all
     its elements)."""
     kind = reduce.inputs[0].type
@@ -107,7 +107,7 @@ def axis_runs(reduce: Any) -> list[tuple[int, bool]]:
     return [(1 << len(list(run)), is_local) for is_local, run in groupby(local)]
 
 
-def _move_out(loop: ForOp, index: int, reduce: Any, combine: BinaryOp) -> None:
+def _move_out(loop: ForOp, index: int, reduce: CombiningOp, combine: BinaryOp) -> None:
     axis, runs = reduce.axis, axis_runs(reduce)
     tile: SSAValue = reduce.inputs[0]
     shape, element = ir.shape_of(tile.type), ir.element_type(tile.type)

@@ -75,16 +75,12 @@ from tritium.ops.ttgir import (
     WarpYieldOp,
     bytes_of,
 )
+from tritium.ops.ttgir.memory import untransposed
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
-from tritium.passes.ttgir.async_dots import (
-    end_of,
-    hand_on_ended,
-    start_products,
-    untransposed,
-)
+from tritium.passes.ttgir.async_dots import end_of, hand_on_ended, start_products
 from tritium.passes.ttgir.expand_pipeline import (
     Stage,
     await_phase,
@@ -159,7 +155,7 @@ class WarpSpecialize(Pass):
 
 
 def may_split(module: ModuleOp) -> bool:
-    """Whether there may be loops, in ttir too, that are split though they do not ask."""
+    """True if there may be loops, in ttir too, that are split though they do not ask."""
     bodies = [list(loop.body.ops) for loop in counted_loops(module)]
     return any(
         sum(isinstance(op, MatrixProduct) for op in ops) > 1

@@ -81,6 +81,4 @@ def canonicalize(function: Op) -> bool:
 def _worth_another(function: Op) -> bool:
     """Loops, conditionals and blocks that lost something may now fold further."""
     body = function.regions[0]
-    return body.first_block is not body.last_block or any(
-        op.regions for op in body.blocks[0].ops
-    )
+    return body.first_block is not body.last_block or any(op.regions for op in body.blocks[0].ops)

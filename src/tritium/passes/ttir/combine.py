@@ -163,14 +163,14 @@ def reshape_to_store(op: Op, rewriter: Rewriter) -> bool:
 
 
 def _is_without_ones(block: SSAValue, matrix: SSAValue) -> bool:
-    """Whether a tile of two or more axes lacks of another only leading ones of size 1."""
+    """True if a tile of two or more axes lacks of another only leading ones of size 1."""
     whole, kept = ir.shape_of(block.type), ir.shape_of(matrix.type)
     missing = len(whole) - len(kept)
     return missing > 0 and len(kept) >= 2 and whole == (1,) * missing + kept
 
 
 def _adds(op: ReduceOp) -> bool:
-    """Whether a reduction sums floating-point numbers."""
+    """True if a reduction sums floating-point numbers."""
     block = op.regions[0].block
     first = block.first_op
     return (
@@ -192,7 +192,7 @@ def _stretched(value: SSAValue, axis: int) -> SSAValue | None:
 
 
 def _available(value: SSAValue, op: Op) -> bool:
-    """Whether `value` is defined before `op` (the load must stay where it is in memory order)."""
+    """True if `value` is defined before `op` (the load must stay where it is in memory order)."""
     owner: Any = value.owner
     if not isinstance(owner, Op) or owner.parent is not op.parent:
         return True

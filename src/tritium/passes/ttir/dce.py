@@ -108,7 +108,7 @@ class _Liveness:
         return id(value) in self._values
 
     def has(self, op: Operation) -> bool:
-        """Whether the op is needed."""
+        """True if the op is needed."""
         return id(op) in self._ops
 
     def _note(self, op: Operation) -> None:

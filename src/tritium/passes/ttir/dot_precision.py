@@ -89,7 +89,7 @@ def _is_float8(type: ir.Type) -> bool:
 
 
 def _fits(op: MatrixProduct, least_k_bytes: int) -> bool:
-    """Whether matrix units take products of this shape; others are computed without rounding."""
+    """True if matrix units take products of this shape; others are computed without rounding."""
     size = 4 if op.inputPrecision is InputPrecision.TF32X3 else 2
     shallow = op.k * size < least_k_bytes or len(ir.shape_of(op.c.type)) != 2
     return ir.element_type(op.a.type) == ir.f32 and not shallow
@@ -209,9 +209,7 @@ class _Rewrite(Builder):
 
     def rounded_to_tf32(self, value: SSAValue) -> SSAValue:
         """A float32 rounded to the bits that tf32 has; a tie goes away from zero."""
-        bits = self.value(
-            BitcastOp, value, result=ir.tensor_of(ir.shape_of(value.type), ir.i32)
-        )
+        bits = self.value(BitcastOp, value, result=ir.tensor_of(ir.shape_of(value.type), ir.i32))
         raised = self.value(AddIOp, bits, self.constant(_TF32_HALF, bits.type))
         kept = self.value(AndIOp, raised, self.constant(_TF32_MASK, bits.type))
         near = self.value(BitcastOp, kept, result=value.type)

@@ -47,7 +47,7 @@ def _matches(op: CombiningOp) -> bool:
     return signs in combine.extends and ir.bit_width(extension.operand.type) >= 8
 
 
-def _rewrite(op: Any) -> None:
+def _rewrite(op: CombiningOp) -> None:
     extension, kind = op.operands[0].owner, combining_op(op.regions[0].block)
     assert kind is not None
     narrow, at = extension.operand, Builder(op)

@@ -87,7 +87,7 @@ def _load(reshape: Any) -> bool:
 
 
 def _is_rearranged(value: SSAValue) -> bool:
-    """Whether a tile is a transposed one, or computed from one element by element."""
+    """True if a tile is a transposed one, or computed from one element by element."""
     stack, seen = [value], set[SSAValue]()
     while stack:
         value = stack.pop()
@@ -128,7 +128,7 @@ class _Unfolding(Builder):
         self._made: dict[tuple[SSAValue, Groups], SSAValue] = {}
 
     def can(self, value: SSAValue) -> bool:
-        """Whether a value is made of what has a form with more axes."""
+        """True if a value is made of what has a form with more axes."""
         return all(
             not isinstance(v.type, ir.TensorType)
             or isinstance(v.owner, (MakeRangeOp, ExpandDimsOp))

@@ -61,7 +61,7 @@ class TransposeProducts(Pass):
         return bool(found)
 
     def _pays(self, op: MatrixProduct, units: list[MatrixUnit]) -> bool:
-        """Whether the product as it is would not be for one of the units, but transposed would, as
+        """True if the product as it is would not be for one of the units, but transposed would, as
         is what takes its transposed result."""
         shape = ir.shape_of(op.results[0].type)
         if len(shape) != 2 or self._taken(op, units, shape) or not is_zero(op.c):
@@ -101,7 +101,7 @@ def _transposed(at: Builder, value: SSAValue) -> SSAValue:
 
 
 def _swaps(op: Operation | Block) -> TypeGuard[Op]:
-    """Whether an op swaps the axes of a matrix."""
+    """True if an op swaps the axes of a matrix."""
     if not isinstance(op, Op) or op.movement is not Movement.REORDERED:
         return False
     return tuple(op.source_axes() or ()) == _SWAPPED

@@ -121,7 +121,7 @@ def _step(loop: ForOp, argument: SSAValue, following: SSAValue) -> SSAValue | No
 
 
 def _invariant(value: SSAValue, loop: ForOp) -> bool:
-    """Whether a scalar is the same in every iteration: arithmetic on values from outside."""
+    """True if a scalar is the same in every iteration: arithmetic on values from outside."""
     stack, seen = [value], set[SSAValue]()
     while stack:
         value = stack.pop()

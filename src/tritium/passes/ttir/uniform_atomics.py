@@ -16,7 +16,7 @@ floats are added to memory is not defined, and changes here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -48,7 +48,7 @@ class UniformAtomics(Pass):
         return bool(found)
 
 
-def _matches(op: Any) -> bool:
+def _matches(op: AtomicUpdate) -> bool:
     return (
         splat_source(op.ptr) is not None
         and op.atomic_rmw_op in _COMBINE
@@ -57,7 +57,7 @@ def _matches(op: Any) -> bool:
     )
 
 
-def _rewrite(op: Any) -> None:
+def _rewrite(op: AtomicUpdate) -> None:
     at, value, mask, kind = Builder(op), op.val, op.mask, op.atomic_rmw_op
     if mask is not None:
         other = at.constant(_COMBINE[kind].identity_of(value.type), value)

@@ -221,7 +221,7 @@ class Autotuner(KernelInterface[Any]):
 
     @property
     def _measures_shortly(self) -> bool:
-        """Whether how long to measure is left to us."""
+        """True if how long to measure is left to us."""
         return self._do_bench is None and self.num_warmups is None and not self.num_reps
 
     def _unless_it_fails(
@@ -335,7 +335,7 @@ class Autotuner(KernelInterface[Any]):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether asking the kernel below to compile does just that: nobody has replaced `run`."""
+        """True if asking the kernel below to compile does just that: nobody has replaced `run`."""
         fn: Any = self.fn
         while type(fn) is Heuristics:
             fn = fn.fn

@@ -65,7 +65,7 @@ class Tuning:
         self._stop()
 
     def _trial(self, number: int, kernels: list[Mapping[str, str]]) -> Callable[[], None]:
-        """In a child process: what to try out."""
+        """Tasks of a child process: what to try out."""
         self.ahead.adopt(self.configs[number], kernels)
         return self.call(self.configs[number])
 

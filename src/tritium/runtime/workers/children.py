@@ -57,7 +57,7 @@ class ChildCrash(ChildError):
 
 
 def available() -> bool:
-    """Whether children can be forked here."""
+    """True if children can be forked here."""
     return knobs.system().forks
 
 
@@ -170,10 +170,7 @@ class ForkWorker:
     """
 
     def __init__(
-        self,
-        answer: Callable[..., Any],
-        limit: float,
-        prepare: Callable[[], None] | None = None,
+        self, answer: Callable[..., Any], limit: float, prepare: Callable[[], None] | None = None
     ):
         self.limit = limit
         self._ready = False

@@ -35,7 +35,8 @@ class Workers(Protocol):
 
 
 class NoWorkers:
-    """This process compiles, one after the other, when it is asked for the next."""
+    """Compilation without workers: this process compiles, one after the other, when it is asked for
+    the next."""
 
     def __init__(self) -> None:
         self._jobs: deque[tuple[Hashable, list[Compilation]]] = deque()
@@ -53,7 +54,7 @@ class NoWorkers:
         return len(self._jobs)
 
     def paused(self) -> Any:
-        """Nothing runs."""
+        """Do nothing: no worker runs."""
         return nullcontext()
 
     def close(self) -> None:

@@ -35,7 +35,8 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
 from tritium.sanitize.chip.footprint import common_unit
 from tritium.sanitize.chip.state import ACCESSES, Place, State
-from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
+from tritium.sanitize.kinds import Site
+from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 
 BY_PARTITION, BY_BARRIER = -1, -2
 MBARRIER_BYTES = 8

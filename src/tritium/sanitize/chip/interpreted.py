@@ -14,7 +14,7 @@ from tritium.ops.effects import Action, Resource
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Beside, Buffer, state_of
 from tritium.sanitize.chip.state import ACCESSES
-from tritium.sanitize.sites import Site
+from tritium.sanitize.kinds import Site
 
 _ON_CHIP = {Resource.SHARED: "shared", Resource.TENSOR: "tensor"}
 

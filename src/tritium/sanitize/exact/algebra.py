@@ -238,11 +238,11 @@ def _fused(own: Payloads, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
 
 
 def _cosine(own: Payloads, a: SSAValue) -> SSAValue:
-    return own.turn(a)[0]
+    return own.cosine_and_sine(a)[0]
 
 
 def _sine(own: Payloads, a: SSAValue) -> SSAValue:
-    return own.turn(a)[1]
+    return own.cosine_and_sine(a)[1]
 
 
 _Rule = Callable[[Replacement], SSAValue]

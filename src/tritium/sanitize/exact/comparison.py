@@ -47,9 +47,7 @@ def exact_numbers() -> Generator[None]:
             settings["instrumentation_mode"] = before
 
 
-def compare_exactly(
-    first: Callable[..., Any], second: Callable[..., Any], *arguments: Any
-) -> None:
+def compare_exactly(first: Callable[..., Any], second: Callable[..., Any], *arguments: Any) -> None:
     """Check that two functions, which launch kernels, compute the same up to the order of sums and
     products: both get copies of the arguments, and what is in these afterwards, and what the
     functions return, must have the same bits. Raises `ExactDifference`.

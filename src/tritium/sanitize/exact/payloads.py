@@ -136,7 +136,7 @@ class Payloads:
         """The stand-in for e to the power of a: `power(a * log2(e))`."""
         return self.power(self.product(a, self.constant(log2(e), a)))
 
-    def turn(self, a: SSAValue) -> tuple[SSAValue, SSAValue]:
+    def cosine_and_sine(self, a: SSAValue) -> tuple[SSAValue, SSAValue]:
         """The stand-ins for the cosine and the sine: the parts of the power of a complex unit whose
         norm is 1, so that the identities of angles hold."""
         modulus = 1 << self.ring.bits

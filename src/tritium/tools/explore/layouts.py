@@ -15,8 +15,9 @@ _MOST = 64
 
 
 def layouts_of(text: str) -> list[dict[str, Any]]:
-    """For each layout of tiles in the text, of one or two axes: its text, the largest tile that has
-    it, and for its first rows and columns the warp, the lane and the register (row by row)."""
+    """The layouts of tiles in the text, of one or two axes. For each: its text, the largest tile
+    that has it, and for its first rows and columns the warp, the lane and the register (row by
+    row)."""
     largest: dict[Encoding, tuple[int, ...]] = {}
     for op in parse_module(text, "<ttgir>").walk():
         for value in op.results:

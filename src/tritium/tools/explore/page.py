@@ -269,5 +269,3 @@ def facts(record: KernelRecord) -> list[tuple[str, str]]:
     total = sum(record.stages.values())
     found.append(("compiled in", f"{total * 1e3:.0f} ms"))
     return found
-
-

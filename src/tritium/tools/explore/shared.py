@@ -39,9 +39,9 @@ class Waves(NamedTuple):
 
 
 def shared_layouts_of(text: str) -> list[dict[str, Any]]:
-    """For each layout of tiles in shared memory, of one or two axes: its text, the largest tile
-    that has it, for the tile's first rows and columns the line of banks, the bank and the offset,
-    and the accesses of whole tiles to such memory with their passes."""
+    """The layouts of tiles in shared memory, of one or two axes. For each: its text, the largest
+    tile that has it, for the tile's first rows and columns the line of banks, the bank and the
+    offset, and the accesses of whole tiles to such memory with their passes."""
     largest: dict[Encoding, Any] = {}
     accesses: dict[Encoding, list[dict[str, Any]]] = {}
     for op in parse_module(text, "<ttgir>").walk():
@@ -99,7 +99,7 @@ def waves(tile: Any, memory: Any) -> Waves:
 
 
 def _together(at: Any, count: int, size: int) -> bool:
-    """Whether each `count` registers of a thread lie one after the other, and are aligned."""
+    """True if each `count` registers of a thread lie one after the other, and are aligned."""
     if len(at) % count:
         return False
     groups = at.reshape(-1, count, at.shape[1])

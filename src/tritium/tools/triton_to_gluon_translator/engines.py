@@ -39,7 +39,7 @@ _ROWS_SINCE = 100
 
 @gluon.constexpr_function
 def is_amd(desc: Any) -> bool:
-    """Whether a descriptor is one for gfx1250."""
+    """True if a descriptor is one for gfx1250."""
     return isinstance(desc, amd_descriptor)
 
 

@@ -16,12 +16,12 @@ from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
 
 
 def is_x_scale_swizzled(precision_config: Any) -> bool:
-    """Whether a's scales lie as Blackwell's tensor cores read them."""
+    """True if a's scales lie as Blackwell's tensor cores read them."""
     return isinstance(layout_of(precision_config.a_mx_scale), BlackwellActMXScaleLayout)
 
 
 def is_blackwell_mx_lhs_dense_rhs(precision_config: Any, lhs_dtype: Any, rhs_dtype: Any) -> bool:
-    """Whether Blackwell's tensor cores multiply an a of 8 bits with scales by a b without."""
+    """True if Blackwell's tensor cores multiply an a of 8 bits with scales by a b without."""
     return (
         target_info.cuda_capability_geq(10, 0) and precision_config.a_mx_scale is not None
         and precision_config.b_mx_scale is None and lhs_dtype.bitwidth <= 8
@@ -142,7 +142,7 @@ def compute_num_stages(
 def compute_swap_xw(
     precision_config: Any, block_m: int, is_persistent: bool, lhs_dtype: Any, rhs_dtype: Any
 ) -> bool:
-    """Whether (b.T @ a.T).T is computed: tensor cores of Blackwell have at least 128 rows, which b
+    """True if (b.T @ a.T).T is computed: tensor cores of Blackwell have at least 128 rows, which b
     fills where a tile has few rows of a."""
     scaled = precision_config.b_mx_scale is not None or (
         lhs_dtype.bitwidth == 8 and rhs_dtype.bitwidth == 8

@@ -48,7 +48,7 @@ class Layout(ABC):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The layout's name in messages."""
         return self.NAME
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Layout(ABC):
         return self.transformation(tuple(shape), is_fp4, *values)
 
     def can_preserve_storage_as(self, layout: Layout) -> bool:
-        """Whether a storage in this layout is one in the other as it is."""
+        """True if a storage in this layout is one in the other as it is."""
         return self == layout
 
 

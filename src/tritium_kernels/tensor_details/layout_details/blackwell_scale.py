@@ -144,7 +144,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
 
     @property
     def added_leading_batch_dim(self) -> bool:
-        """Whether a dimension of one batch is put before the given ones."""
+        """True if a dimension of one batch is put before the given ones."""
         return len(self.shape) == 2
 
     def swizzle_data(self, data: Tensor) -> Tensor:
@@ -166,9 +166,7 @@ class BlackwellActMXScaleLayoutTransformation(LayoutTransformation):
             x = unswizzle_blocks(data, math.prod(leading))
             return x[:, :rows, :k].reshape(self.shape).contiguous()
         (x,) = unswizzle_blocks(data, 1)
-        return unpad_segments_triton(
-            x, self.ragged_metadata, self.ALIGN_M, rows, k, x.shape[1]
-        )
+        return unpad_segments_triton(x, self.ragged_metadata, self.ALIGN_M, rows, k, x.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,7 +47,7 @@ def init(c: Context, op: ttgir.InitBarrierOp) -> None:
 
 @lowers(AMDGPU.name, ttgir.InvalBarrierOp)
 def invalidate(c: Context, op: ttgir.InvalBarrierOp) -> None:
-    """Nothing: any word is a barrier."""
+    """Do nothing: any word is a barrier."""
     _barrier(c, op, op.alloc)
 
 

@@ -37,7 +37,7 @@ _NEAREST_ONLY = frozenset(
 )  # fmt: skip
 """Functions of several instructions, for which LLVM does not know the rounding mode."""
 LDS_DONE = 0xC07F
-"""To wait, on gfx9, for accesses of LDS alone."""
+"""The operand of `s_waitcnt` that waits, on gfx9, for accesses of LDS alone."""
 _LDS_ALONE = '!{!"amdgpu-synchronize-as", !"local"}'
 """The tag of fences for which LLVM waits for accesses to LDS, not for loads from global memory."""
 _INPUTS = (
@@ -185,7 +185,7 @@ class WorkgroupBarriers:
         self.wait_for_cluster(e)
 
     def arrive_in_cluster(self, e: Emitter) -> None:
-        """When all waves of the workgroup are here, one arrives for them."""
+        """Arrive at the cluster's barrier by one wave, once all of the workgroup are here."""
         self.block(e, proxy=False, everything=True)
         e.f.line('fence syncscope("cluster") release')
         with e.f.when(e.f.icmp("eq", e.warp, e.i32(0)), "arrive", "arrived"):

@@ -37,5 +37,5 @@ def wave_barrier(c: Context, op: ttgir.WaveBarrierOp) -> None:
 
 @lowers(AMDGPU.name, ttgir.CondBarrierOp)
 def cond_barrier(c: Context, op: ttgir.CondBarrierOp) -> None:
-    """No barrier: all waves stay in phase, as accesses of LDS are kept apart by barriers between
+    """Emit nothing: all waves stay in phase, as accesses of LDS are kept apart by barriers between
     the same ops of all waves."""

@@ -14,8 +14,8 @@ _PINGPONG_WARPS = 8
 
 
 class ScheduledProducts(MatrixProducts):
-    """With `pingpong`, products in loops of eight waves have priority, and LLVM moves nothing into
-    them or out of them."""
+    """Priority for products: with `pingpong`, those in loops of eight waves have priority, and LLVM
+    moves nothing into them or out of them."""
 
     def __init__(self, unit: MatrixCores, *, pingpong: bool):
         super().__init__(unit)

@@ -66,7 +66,7 @@ class TileSweep(Sweep):
         self, f: Function, a: _Registers, b: _Registers, a_at: Value, b_at: Value,
         accs: list[Value],
     ) -> list[Value]:  # fmt: skip
-        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
+        """Emit all cells of one iteration, `a_at` and `b_at` bytes from the addresses on."""
         cells = static(self.cells)
         assert cells is not None and cells % _SIDE == 0
         if cells == _SIDE:
@@ -78,9 +78,7 @@ class TileSweep(Sweep):
             loop.next = [f.op("add", a_at, a.step), f.op("add", b_at, b.step), *accs]
         return loop.results[2:]
 
-    def _step(
-        self, f: Function, a: list[Value], b: list[Value], accs: list[Value]
-    ) -> list[Value]:
+    def _step(self, f: Function, a: list[Value], b: list[Value], accs: list[Value]) -> list[Value]:
         """One step along k: each register of A with each of B."""
         sizes = (*_SHAPE, _SHAPE[1])
         name = f"llvm.{self.plan.instruction}"
@@ -106,7 +104,7 @@ class _Registers:
     step: Value
 
     def load(self, f: Function, at: Value) -> list[Value]:
-        """All of them, `at` bytes from the start."""
+        """Load all tile registers, from `at` bytes behind the start on."""
         found: list[Value] = []
         for pointer, offset in self.places:
             base = pointer if static(at) == 0 else f.gep("i8", pointer, at)

@@ -149,7 +149,7 @@ def emit_dot_loop(
 
 
 def _and(f: Function, conditions: list[Value]) -> Value:
-    """All conditions hold (i1, a constant where that is known)."""
+    """The conjunction of conditions (i1, a constant where that is known)."""
     left = [condition for condition in conditions if condition.ref != "true"]
     known = next((condition for condition in left if condition.ref == "false"), None)
     if known is not None or not left:

@@ -121,4 +121,3 @@ def to_result(f: Function, plan: Plan, value: Value) -> Value:
         return float_to_half(f, value)
     short = f.cast("fptrunc", value, vector("half", plan.lanes))
     return f.cast("bitcast", short, vector(plan.result, plan.lanes))
-

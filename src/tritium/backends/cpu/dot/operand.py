@@ -67,9 +67,7 @@ def count(f: Function, stop: int, step: int) -> AbstractContextManager[Loop]:
     return f.loop(zero, const("i64", stop), const("i64", step), at_least_once=True)
 
 
-def prefetch(
-    f: Function, places: Sequence[tuple[Value, int]], size: int, ahead: Step
-) -> None:
+def prefetch(f: Function, places: Sequence[tuple[Value, int]], size: int, ahead: Step) -> None:
     """Have the lines of pieces of `size` bytes, `ahead` bytes behind `places`, read into L2."""
     hints = [const("i32", n) for n in (0, 2, 1)]  # a read, not for L1, of data
     moved, seen = dict[str, Value](), set[tuple[str, int]]()
@@ -181,9 +179,7 @@ class Operand:
     def size(self) -> int:
         return ELEMENT_BYTES[self.element]
 
-    def places(
-        self, f: Function, start: Value, offsets: Sequence[int]
-    ) -> list[tuple[Value, int]]:
+    def places(self, f: Function, start: Value, offsets: Sequence[int]) -> list[tuple[Value, int]]:
         """Addresses of (start + offset, 0) as (pointer, constant bytes) pairs that share pointers
         wherever the distance is known when compiling. `offsets` start with 0 and ascend."""
         step = None if self.outer_step is None else static(self.outer_step)

@@ -102,9 +102,7 @@ class Packing:
 
         return whole if self.width == self.outer else replace(whole, pointer=pointer)
 
-    def emit(
-        self, f: Function, target: Value, offset: Value, extent: Value | None = None
-    ) -> None:
+    def emit(self, f: Function, target: Value, offset: Value, extent: Value | None = None) -> None:
         """Copy the operand, all of its addresses moved on by `offset` bytes, to `target`; only the
         first `extent` elements along k if that is given."""
         if extent is not None:
@@ -273,9 +271,7 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
                 f.store(interleave(f, rows), place, min(width, 64))
 
 
-def _at(
-    f: Function, source: Operand, place: tuple[Value, int], k: Value, offset: Value
-) -> Value:
+def _at(f: Function, source: Operand, place: tuple[Value, int], k: Value, offset: Value) -> Value:
     """The address of (place, k) for an operand with a step along k."""
     return f.offset(f.gep("i8", place[0], _skip(f, source, k, offset)), place[1])
 

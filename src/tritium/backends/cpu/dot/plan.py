@@ -141,7 +141,7 @@ class Method(Enum):
 
     @property
     def word(self) -> str:
-        """Its name in texts."""
+        """The method's name in texts."""
         return self.name.lower()
 
     @property
@@ -233,9 +233,7 @@ class Plan:
         pack_b = self.pack_b or not is_readable(b, self.method, self.compute, self.lanes)
         if (pack_a, pack_b) == (self.pack_a, self.pack_b):
             return self
-        return replace(
-            self, pack_a=pack_a, pack_b=pack_b, prefetch=0 if pack_b else self.prefetch
-        )
+        return replace(self, pack_a=pack_a, pack_b=pack_b, prefetch=0 if pack_b else self.prefetch)
 
     def for_copies(self, a: Operand, b: Operand, rows: int) -> Plan:
         """The plan for dense copies of the operands, for where they cannot be read in place; those
@@ -254,9 +252,7 @@ def oriented(
     return (ob, oa) if swap else (oa, ob)
 
 
-def _types(
-    left: View | Chunks, right: View | Chunks, result: str
-) -> tuple[str, str]:
+def _types(left: View | Chunks, right: View | Chunks, result: str) -> tuple[str, str]:
     """The types to compute and to accumulate in."""
     floats = {FLOAT16, BFLOAT16, "float", "double"}
     a, b = left.element, right.element
@@ -332,9 +328,7 @@ def _tile_block(rows: int, columns: int) -> tuple[int, int]:
     return 16 * down, across
 
 
-def _instruction(
-    host: Host, method: Method, bits: int, a: View | Chunks, b: View | Chunks
-) -> str:
+def _instruction(host: Host, method: Method, bits: int, a: View | Chunks, b: View | Chunks) -> str:
     """The intrinsic of a method for vectors of so many bits."""
     signs = f"{'u' if a.unsigned else 's'}{'u' if b.unsigned else 's'}"
     return {
@@ -393,9 +387,7 @@ def _prefetch(host: Host, rows: int, columns: int, depth: int, b: Operand) -> in
     return min(depth, _STEPS_AHEAD)
 
 
-def _needs_pack(
-    operand: Operand, method: Method, compute: str, chunk: int, shared: bool
-) -> bool:
+def _needs_pack(operand: Operand, method: Method, compute: str, chunk: int, shared: bool) -> bool:
     """True if an operand is copied; `shared`: a converted copy would be read more than once."""
     if not is_readable(operand, method, compute, chunk):
         return True
@@ -422,7 +414,7 @@ def _converts(operand: Operand, compute: str) -> bool:
 
 
 def _rows_apart(operand: Operand) -> bool:
-    """Whether AMX cannot read rows of A where they are, or would from few sets of the cache."""
+    """True if AMX cannot read rows of A where they are, or would from few sets of the cache."""
     step = None if operand.outer_step is None else static(operand.outer_step)
     return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _LONG_ROW
 
@@ -492,9 +484,7 @@ def complete(
     )  # fmt: skip
 
 
-def types(
-    a: View | Chunks, b: View | Chunks, result: str, method: Method
-) -> tuple[str, str]:
+def types(a: View | Chunks, b: View | Chunks, result: str, method: Method) -> tuple[str, str]:
     """The types that a method computes and accumulates in."""
     compute, accumulate = _types(a, b, result)
     if method in (Method.BF16, Method.BFMMLA, Method.AMX_BF16):

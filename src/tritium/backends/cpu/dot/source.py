@@ -127,9 +127,7 @@ class Source:
         between = either(packing.between, advance)
         return cls(cells, between, packing, panel.target, advance, panel, True, is_copied)
 
-    def pack(
-        self, f: Function, iteration: Value, slot: Value, extent: Value | None = None
-    ) -> None:
+    def pack(self, f: Function, iteration: Value, slot: Value, extent: Value | None = None) -> None:
         """Copy the tile of an iteration to a slot of the copy."""
         if self.packing is not None:
             target = times(f, slot, self.packing.between)

@@ -174,7 +174,7 @@ class VectorSweep(Sweep):
         self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
         a_at: Value, b_at: Value, accs: list[Value],
     ) -> list[Value]:  # fmt: skip
-        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
+        """Emit all cells of one iteration, `a_at` and `b_at` bytes from the addresses on."""
         assert self.a.k_step is not None and self.b.k_step is not None
         a_step = scale(f, self.a.k_step, self.a.size)
         b_step = scale(f, self.b.k_step, self.b.size)
@@ -241,9 +241,7 @@ class VectorSweep(Sweep):
         return result
 
 
-def _walk(
-    f: Function, places: list[tuple[Value, int]], at: Value, skip: Step
-) -> list[Value]:
+def _walk(f: Function, places: list[tuple[Value, int]], at: Value, skip: Step) -> list[Value]:
     """The addresses of `places` after `at` + `skip` bytes, sharing what they have in common."""
     known = static(skip)
     moved: dict[str, Value] = {}

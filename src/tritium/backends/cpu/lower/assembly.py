@@ -15,10 +15,10 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.codegen.llvm.assembly import assembly_error
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const, escaped
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ir.source_errors import assembly_error
 from tritium.native.host import CPU
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
@@ -118,7 +118,7 @@ class _Snippet:
         """Raise `CompilationError` for assembly that this processor does not have."""
         if _PTX.search(self.op.asm_string):
             raise assembly_error(
-                self.op,
+                self.op.location,
                 f"this is PTX, which a CPU cannot run: {self.op.asm_string!r}; give assembly of "
                 f"this processor ({self.processor.architecture}, in AT&T syntax), or use the "
                 "language's own functions",
@@ -132,7 +132,7 @@ class _Snippet:
             f"  %r = {self.callee}({arguments})\n  ret {self.returned} %r\n}}\n"
         )
         if message := _trial(trial, self.processor):
-            raise assembly_error(self.op, f"not valid on this processor: {message}")
+            raise assembly_error(self.op.location, f"not valid on this processor: {message}")
 
 
 @functools.cache

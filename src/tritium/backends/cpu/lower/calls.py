@@ -44,9 +44,7 @@ def _call(
     if name is None:
         raise ValueError(f"tt.call: the module does not define '{op.callee}'")
     with c.temporary() as allocate:
-        places = [
-            tiles[i] if i in tiles else allocate(8) for i in range(len(op.results))
-        ]
+        places = [tiles[i] if i in tiles else allocate(8) for i in range(len(op.results))]
         grid = [c.program[n] for n in GRID]
         rest = [c.scratch_end, c.program["fault"], c.program[STREAM], c.program[EXCLUSIVE]]
         f.call("void", name, *arguments, *grid, *rest, *places)

@@ -24,9 +24,9 @@ from tritium.ops.tile import BufferOp
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
 STREAM = "stream"
-"""Whether the launch writes so much that stores should bypass the caches (i1)."""
+"""True if the launch writes so much that stores should bypass the caches (i1)."""
 EXCLUSIVE = "exclusive"
-"""Whether no other thread runs programs (i1)."""
+"""True if no other thread runs programs (i1)."""
 
 
 def class_of(op: object) -> type[Any]:
@@ -100,7 +100,7 @@ class Context:
     filled: dict[SSAValue, BufferOp] = field(default_factory=dict[SSAValue, BufferOp])
     temporary_bytes: int = 0
     exclusive: bool = False
-    """Whether what is being written runs only where `EXCLUSIVE` is true."""
+    """True if what is being written runs only where `EXCLUSIVE` is true."""
     assumed: Assumed = NOTHING_ASSUMED
     """The assumptions of the code that is being written."""
     kept: list[int] = field(default_factory=list[int])
@@ -109,7 +109,7 @@ class Context:
     line_of: Callable[[Any], str] | None = None
     """The debug metadata of an op's instructions (`DebugInfo.of_op`); None without lines."""
     copies_views: bool = False
-    """Whether dots copy the operands that they could read where they are."""
+    """True if dots copy the operands that they could read where they are."""
     _note: str | None = None
     _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
 
@@ -131,7 +131,7 @@ class Context:
         return self.filled
 
     def fill(self, value: SSAValue) -> None:
-        """From here on the tile can be read from its buffer."""
+        """Record that from here on the tile can be read from its buffer."""
         held = self.function.buffers.get(value)
         if held is not None:
             self.filled[value] = held

@@ -148,9 +148,7 @@ def check_scalar(c: Context, op: AssertOp, condition: Value) -> tuple[()]:
 
 
 @lowers("cpu.scalar", SanitizerCheckOp)
-def sanitizer_check(
-    c: Context, op: SanitizerCheckOp, condition: Value, detail: Value
-) -> tuple[()]:
+def sanitizer_check(c: Context, op: SanitizerCheckOp, condition: Value, detail: Value) -> tuple[()]:
     leave_unless(c, condition, f"{PREFIX}{op.site}", detail)
     return ()
 

@@ -77,7 +77,7 @@ def lower_dot(
 
 
 def _and(f: Function, *conditions: Value | None) -> Value | None:
-    """Whether all of some conditions hold (i1); None for none."""
+    """True if all of some conditions hold (i1); None for none."""
     given = [condition for condition in conditions if condition is not None]
     return reduce(partial(f.op, "and"), given) if given else None
 
@@ -249,7 +249,7 @@ def _batched(c: Context, step: Product, operands: Operands, scratch: Any) -> Non
 
 
 def _within(c: Context, prefixes: Iterable[Prefix]) -> Value | None:
-    """Whether the masks along other axes than K are true (i1); None if there are none."""
+    """True if the masks along other axes than K are true (i1); None if there are none."""
     tests: list[Value] = []
     for prefix in prefixes:
         shape = ir.shape_of(prefix.condition.type)

@@ -76,9 +76,9 @@ class Emitter:
         self.block: Value | None = None
         """Start position of the current transposed block; see `moves/transpose`."""
         self.streams = False
-        """Whether stores go past the caches."""
+        """True if stores go past the caches."""
         self.aligned = True
-        """Whether chunks begin at multiples of the width."""
+        """True if chunks begin at multiples of the width."""
         self.chunks: tuple[Value | None, int] = None, 0
         """The index of the loop over chunks of lanes, and its step."""
         self._sections: list[Section] = []

@@ -34,7 +34,7 @@ from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.native.host import CPU
-from tritium.ops.tile import NestOp
+from tritium.ops.tile.nests import nests_in
 
 RULE_MODULES = (
     accesses, arithmetic, assembly, calls, debug, join_split, numeric, operations, progressions,
@@ -60,7 +60,7 @@ def lower_to_llvm(
     """
     module = Module()
     kernel = kernel_of(tiles)
-    exclusive = any(isinstance(op, NestOp) and "exclusive" in op.versions for op in tiles.walk())
+    exclusive = any("exclusive" in nest.versions for nest in nests_in(tiles))
     functions = _Functions(module, tiles, host, fuse, lines)
     body, scratch = functions.lower(kernel.sym_name)
     _wrapper(module, functions.functions[kernel.sym_name], body, host, exclusive, functions.kept)
@@ -80,9 +80,7 @@ def _attributes(host: CPU) -> str:
 class _Functions:
     """Lowers a function after those that it calls."""
 
-    def __init__(
-        self, module: Module, tiles: ModuleOp, host: CPU, fuse: bool, lines: bool
-    ):
+    def __init__(self, module: Module, tiles: ModuleOp, host: CPU, fuse: bool, lines: bool):
         self.module, self.host, self.kernel = module, host, kernel_of(tiles)
         self.functions = {function.op.sym_name: function for function in functions_of(tiles)}
         self.fuse, self.lines = fuse, lines
@@ -223,7 +221,7 @@ def _streams(
     f: Function, kernel: TileFunction, host: CPU, grid: tuple[Value, ...],
     arguments: dict[SSAValue, Value],
 ) -> Value:  # fmt: skip
-    """Whether the whole launch writes so much that, with as much read, it fills the last cache, and
+    """True if the whole launch writes so much that, with as much read, it fills the last cache, and
     overwrites nothing that it has just read."""
     size = stored_bytes(kernel.op)
     if not size:

@@ -52,7 +52,7 @@ At = tuple[Index, ...]
 
 
 def differs_by_lane(at: At) -> bool:
-    """Whether a position has a number of its own for each lane: no other chunk's will do."""
+    """True if a position has a number of its own for each lane: no other chunk's will do."""
     return any(index.kind == Kind.VECTOR for index in at)
 
 

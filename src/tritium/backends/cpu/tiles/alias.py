@@ -31,7 +31,7 @@ def _is_fixed(value: SSAValue) -> bool:
 def in_step(
     load: Any, store: Any, rearranged: bool = False, regular: dict[SSAValue, bool] | None = None
 ) -> bool:
-    """Whether load and store may be done chunk by chunk instead of one whole after the other.
+    """True if load and store may be done chunk by chunk instead of one whole after the other.
 
     They may if both go through the same pointers, so that each element is read before it is
     written; unless what is loaded is `rearranged` on its way to where it is stored, so that a chunk
@@ -57,7 +57,7 @@ def in_step(
 
 
 def is_regular(pointer: SSAValue) -> bool:
-    """Whether a tile of pointers is sums and products of ranges and scalars."""
+    """True if a tile of pointers is sums and products of ranges and scalars."""
     seen: set[SSAValue] = set()
     stack = [pointer]
     while stack:
@@ -76,7 +76,7 @@ def is_regular(pointer: SSAValue) -> bool:
 
 
 def retypes_pointers(op: Any) -> bool:
-    """Whether the op gives pointers another type of elements of the same size, as it takes to
+    """True if the op gives pointers another type of elements of the same size, as it takes to
     store booleans: the same tile of memory."""
     if not isinstance(op, Op) or not op.is_elementwise or len(op.operands) != 1:
         return False

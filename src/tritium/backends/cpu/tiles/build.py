@@ -1,4 +1,4 @@
-"""From ttir to the tile stage."""
+"""Translation of ttir to the tile stage."""
 
 from __future__ import annotations
 

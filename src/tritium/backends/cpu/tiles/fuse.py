@@ -38,8 +38,7 @@ from tritium.backends.cpu.tiles.loop_carried import keeps_places
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_masks
 from tritium.ir import types as ir
 from tritium.ops import scf
-from tritium.ops.arith import ConstantOp
-from tritium.ops.base import Op
+from tritium.ops.base import Op, is_constant
 from tritium.ops.fields import integer_attr
 from tritium.ops.terminators import is_terminator
 from tritium.ops.tile.nests import OPERAND, VIEW_A, VIEW_B, ZERO, BufferOp, is_tile
@@ -49,7 +48,7 @@ from tritium.passes.base import Pass
 
 
 def _is_sum(op: MatrixProduct) -> bool:
-    """Whether a product is the only one of a loop, which sums along K."""
+    """True if a product is the only one of a loop, which sums along K."""
     block: Any = op.parent
     products = (inner for inner in block.ops if isinstance(inner, MatrixProduct))
     return block.parent_op().is_loop and list(products) == [op]
@@ -217,8 +216,8 @@ class _Builder:
             self.fusion.reads(op)
 
     def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
-        """Whether each operand is read where it is: a load from memory that nothing changes in
-        between, without masks but for ends of rows and columns, and the end of K in both."""
+        """For each operand, whether it is read where it is: a load from memory that nothing changes
+        in between, without masks but for ends of rows and columns, and the end of K in both."""
         masks = [self._masks(value, axis, op) for value, axis in ((op.a, 1), (op.b, 0))]
         ends = [mask is not None and any(prefix.along_k for prefix in mask) for mask in masks]
         a, b = (
@@ -248,7 +247,7 @@ class _Builder:
     def _accumulator(self, op: MatrixProduct) -> tuple[BufferOp, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""
         constant: Any = op.c.owner
-        if isinstance(constant, ConstantOp) and not any(bytes(constant.value.data.data)):
+        if is_constant(op.c) and not any(bytes(constant.value.data.data)):
             return self.function.buffer_for(op.result), True
         held = self.function.buffers.get(op.c)
         if held is not None and len(list(op.c.uses)) == 1 and self._owned(op.c, op):
@@ -259,7 +258,7 @@ class _Builder:
         return buffer, False
 
     def _owned(self, value: SSAValue, op: Operation) -> bool:
-        """Whether a buffered value belongs to this iteration of the block, so may be
+        """True if a buffered value belongs to this iteration of the block, so may be
         overwritten."""
         owner: Any = value.owner
         if isinstance(owner, Block):

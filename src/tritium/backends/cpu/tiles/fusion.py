@@ -105,7 +105,7 @@ class Fusion:
         self._scopes[-1].effects.append((self.times[op], op))
 
     def changed_since(self, start: int) -> bool:
-        """Whether something in this block may have written since a time."""
+        """True if something in this block may have written since a time."""
         return any(start < time and not op.only_reads for time, op in self._scopes[-1].effects)
 
     def value(self, op: Op) -> None:
@@ -201,7 +201,7 @@ class Fusion:
         return True
 
     def _before(self, load: Any, store: Any) -> bool:
-        """Whether a load can share loops with a store that follows it. (In one that it follows,
+        """True if a load can share loops with a store that follows it. (In one that it follows,
         it would read what the chunk is about to write.)"""
         return self.times[load] < self.times[store] and self._in_step(load, store)
 

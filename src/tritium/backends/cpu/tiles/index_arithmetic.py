@@ -79,7 +79,7 @@ def _ancestors(
 
 
 def is_inside(loop: Any, value: SSAValue) -> bool:
-    """Whether a value is defined in a loop."""
+    """True if a value is defined in a loop."""
     owner: Any = value.owner
     op = owner.parent_op() if isinstance(owner, Block) else owner
     while op is not None:
@@ -112,7 +112,7 @@ def _widened(op: Any) -> SSAValue | None:
 
 
 def _is_better_without_wraps(function: TileFunction, op: Any) -> bool:
-    """Whether more is known of a result where nothing wraps around or is negative."""
+    """True if more is known of a result where nothing wraps around or is negative."""
     result = op.results[0]
     sure, assumed = function.axes.of(result), function.address_axes.of(result)
     return (sure.contiguity, sure.constancy) != (assumed.contiguity, assumed.constancy)

@@ -146,7 +146,6 @@ class TileFunction:
         """The buffers of an op's results."""
         return [self.buffers.get(result) for result in op.results]
 
-
     def touched(self, root: Operation) -> list[BufferOp | None]:
         """The buffers that a root names: those that it fills, then its source."""
         if isinstance(root, CopyOp):
@@ -200,12 +199,12 @@ def kernel_of(module: ModuleOp) -> FuncOp:
 
 
 def is_inlined(op: Operation) -> bool:
-    """Whether an op has no place of its own: its elements are computed where they are needed."""
+    """True if an op has no place of its own: its elements are computed where they are needed."""
     return not (BUFFERS in op.attributes or op.regions) and _has_tiles(op)
 
 
 def is_scalar(op: Operation) -> bool:
-    """Whether an op neither takes nor makes tiles, nor controls others."""
+    """True if an op neither takes nor makes tiles, nor controls others."""
     return not (BUFFERS in op.attributes or op.regions or _has_tiles(op))
 
 
@@ -214,21 +213,21 @@ def _has_tiles(op: Operation) -> bool:
 
 
 def is_scalarized(root: Any) -> bool:
-    """Whether a root is done element by element, in row-major order (atomics, printing)."""
+    """True if a root is done element by element, in row-major order (atomics, printing)."""
     if root.stores_elements or root.extracts:
         return False
     return not isinstance(root, (CombiningOp, CopyOp))
 
 
 def runs_on_scalars(op: Any) -> bool:
-    """Whether a reduction or scan combines element by element, as its region has control flow or
+    """True if a reduction or scan combines element by element, as its region has control flow or
     effects."""
     ops = op.regions[0].blocks[0].ops
     return any(isinstance(o, Op) and (o.regions or o.memory_effects()) for o in ops)
 
 
 def views_of(product: Operation) -> tuple[bool, bool]:
-    """Whether each operand of a product is a view of memory."""
+    """For each operand of a product, whether it is a view of memory."""
     return VIEW_A in product.attributes, VIEW_B in product.attributes
 
 
@@ -247,7 +246,7 @@ class Shape(NamedTuple):
     block: int | None = None
 
     def in_order(self, nest: Nest) -> bool:
-        """Whether chunks come in the row-major order of their elements."""
+        """True if chunks come in the row-major order of their elements."""
         last = max(len(nest.domain) - 1, 0)
         return self.lane == last and self.block is None and nest.axis in (None, last)
 
@@ -273,17 +272,17 @@ class Nest(NamedTuple):
 
     @property
     def stores(self) -> bool:
-        """Whether a root stores to memory."""
+        """True if a root stores to memory."""
         return any(root.stores_elements for root in self.roots)
 
     @property
     def is_scalarized(self) -> bool:
-        """Whether roots are done element by element, in loops of their own."""
+        """True if roots are done element by element, in loops of their own."""
         return any(map(is_scalarized, self.roots))
 
     @property
     def is_sequential(self) -> bool:
-        """Whether elements depend on those before them: of scans, and of scalarized roots."""
+        """True if elements depend on those before them: of scans, and of scalarized roots."""
         return self.is_scalarized or self.scan is not None
 
     @property
@@ -294,6 +293,6 @@ class Nest(NamedTuple):
 
     @classmethod
     def of(cls, op: NestOp) -> Nest:
-        """All of a nest."""
+        """The domain of a whole nest."""
         shape = None if op.lane is None else Shape(op.lane, op.width, op.unroll, op.block)
         return cls(op.domain, op.axis, op.roots, shape, op.versions)

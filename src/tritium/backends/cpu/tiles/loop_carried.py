@@ -106,5 +106,5 @@ def _reads(function: TileFunction, value: SSAValue) -> dict[BufferOp, bool]:
 
 
 def keeps_places(op: Any) -> bool:
-    """Whether each element of an op's result depends on those at the same position only."""
+    """True if each element of an op's result depends on those at the same position only."""
     return op.is_elementwise or op.loads_elements

@@ -195,12 +195,10 @@ class _Materialization:
         return frozenset(here), frozenset(there)
 
     def _computes(self, user: User, value: SSAValue) -> bool:
-        """Whether `user` computes a value that has a buffer: the nest that fills it, or one that
+        """True if `user` computes a value that has a buffer: the nest that fills it, or one that
         comes earlier."""
         filler = self.filler.get(value)
-        return filler is not None and (
-            user is filler or self.places[user] < self.places[filler]
-        )
+        return filler is not None and (user is filler or self.places[user] < self.places[filler])
 
     def _refill(self, load: Any) -> NestOp:
         """Have the buffer of a load filled at the load's own place."""
@@ -278,7 +276,7 @@ class _Materialization:
         return 0
 
     def _is_read_again(self, load: Any, users: dict[User, bool]) -> bool:
-        """Whether users do a load each instead of keeping it: of floats, since two loads may find
+        """True if users do a load each instead of keeping it: of floats, since two loads may find
         different elements if another thread writes there, in runs, and without a mask, for which
         each nest would be compiled twice."""
         type_ = load.results[0].type
@@ -290,7 +288,7 @@ class _Materialization:
         return size * self.function.address_axes.of(load.ptr).contiguity[-1] >= _RUN
 
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool) -> bool:
-        """Whether one user alone would compute the value again and again."""
+        """True if one user alone would compute the value again and again."""
         if isinstance(user, MatrixProduct):
             loads = self.summaries[value].loads
             return bool(loads) and value not in _views(user)
@@ -305,7 +303,7 @@ class _Materialization:
         return prod(self.domains[user]) >= 2 * prod(ir.shape_of(value.type))
 
     def _pinned(self, load: Any, users: dict[User, bool]) -> bool:
-        """Whether a load must be done at its own place."""
+        """True if a load must be done at its own place."""
         block, start = load.parent, self.places[load]
         for user in users:
             if user.parent is not block:
@@ -332,12 +330,12 @@ class _Materialization:
 
 
 def _is_index(op: Any, number: int) -> bool:
-    """Whether an operand of an op that moves elements is needed at the result's own position."""
+    """True if an operand of an op that moves elements is needed at the result's own position."""
     return op.placed_by is not None and op.operand_names()[number] == op.placed_by
 
 
 def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:
-    """Whether a value is index arithmetic that is better computed than read: what is known of its
+    """True if a value is index arithmetic that is better computed than read: what is known of its
     form would be lost."""
     return ir.is_pointer(value.type) and not loads
 
@@ -355,7 +353,7 @@ def _views(product: MatrixProduct) -> list[SSAValue]:
 
 
 def _in_loop(inner: Block | None, outer: Any) -> bool:
-    """Whether a loop lies between a block and one around it."""
+    """True if a loop lies between a block and one around it."""
     while inner is not None and inner is not outer:
         parent = inner.parent_op()
         if isinstance(parent, Op) and parent.is_loop:

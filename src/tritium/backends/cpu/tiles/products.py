@@ -214,9 +214,7 @@ def advances(steps: Steps, product: Product) -> tuple[Step, Step] | None:
     return moves[0], moves[1]  # pyright: ignore[reportReturnType]
 
 
-def _advance(
-    steps: Steps, value: SSAValue, view: bool, filled: Container[SSAValue]
-) -> Step | None:
+def _advance(steps: Steps, value: SSAValue, view: bool, filled: Container[SSAValue]) -> Step | None:
     source, _ = peel(value, filled)
     if source in filled:
         return 0

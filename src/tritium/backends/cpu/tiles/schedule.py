@@ -93,7 +93,7 @@ def verify_schedules(function: TileFunction) -> None:
 
 
 def is_scalar_combine(root: Any) -> bool:
-    """Whether a root is a reduction or scan that combines element by element."""
+    """True if a root is a reduction or scan that combines element by element."""
     return isinstance(root, CombiningOp) and runs_on_scalars(root)
 
 
@@ -157,7 +157,7 @@ def _stored_bits(nest: Nest, most: int) -> int:
 
 
 def _in_runs(facts: Facts, nest: Nest, lane: int, width: int) -> bool:
-    """Whether all that a nest reads and stores are runs of `width` elements along the lanes, or the
+    """True if all that a nest reads and stores are runs of `width` elements along the lanes, or the
     same for them."""
     everywhere = tuple(range(len(nest.domain)))
     stores = [root for root in nest.roots if root.stores_elements]

@@ -71,8 +71,8 @@ class Slice:
         return found
 
     @cached_property
-    def meetings(self) -> list[tuple[Any, Any]]:
-        """The pairs (access, later store) through different pointers that may meet in memory, each
+    def overlaps(self) -> list[tuple[Any, Any]]:
+        """The pairs (access, later store) through different pointers whose memory may overlap, each
         pair of pointers once; and unless the chunks come in row-major order, each store with
         itself, which may have elements twice."""
         found = dict[tuple[SSAValue, SSAValue], tuple[Any, Any]]()

@@ -73,13 +73,13 @@ class Version(Pass):
 
 
 def may_wait(module: ModuleOp) -> bool:
-    """Whether it is not certain that a kernel ends without another one."""
+    """True if it is not certain that a kernel ends without another one."""
     ops = (op for function in functions_of(module) for op in function.order)
     return any(isinstance(op, Op) and op.may_wait for op in ops)
 
 
 def gains(root: object) -> bool:
-    """Whether a root is faster where no other thread runs programs."""
+    """True if a root is faster where no other thread runs programs."""
     if not isinstance(root, AtomicOp) or root.scope is not MemScope.GPU:
         return False
     return root.updates and is_tile(root.ptr)
@@ -90,7 +90,7 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
     narrow = (v for one in found.index_ops for v in one.numbers)
     if not all(resolve(value, _is_static, static) for value in narrow):
         yield "linear"
-    if not nest.is_sequential and found.meetings:
+    if not nest.is_sequential and found.overlaps:
         yield "apart"
     if all(signed_compares(mask) is not None for mask in found.masks):
         if may_be_unmasked(nest) and masks_of(found):
@@ -105,7 +105,7 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
 
 
 def _is_static(value: SSAValue) -> Generator[SSAValue, bool, bool]:
-    """Whether the bounds of an integer, or of a tile, are known or nothing is known of them."""
+    """True if the bounds of an integer, or of a tile, are compile-time numbers or unknown."""
     owner: Any = value.owner
     if is_tile(value):
         if owner.__class__ is Block or owner.memory_effects():
@@ -118,7 +118,7 @@ def _is_static(value: SSAValue) -> Generator[SSAValue, bool, bool]:
 
 
 def is_long(nest: Nest) -> bool:
-    """Whether a nest is worth versions that differ in masks and in how they store and reduce: one
+    """True if a nest is worth versions that differ in masks and in how they store and reduce: one
     of stores, or of a reduction, over one long dimension; the others have one element."""
     if nest.shape is None or prod(nest.domain) < _LONG:
         return False
@@ -139,7 +139,7 @@ def may_be_unmasked(nest: Nest) -> bool:
 
 
 def lines_fit(nest: Nest) -> bool:
-    """Whether a nest stores elements of one size, by chunks that lines of the caches consist of."""
+    """True if a nest stores elements of one size, by chunks that lines of the caches consist of."""
     if nest.shape is None or not all(root.stores_elements for root in nest.roots):
         return False
     sizes = {memory_bytes(root.value.type) for root in nest.roots}
@@ -191,7 +191,7 @@ def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
 
 
 def _is_consecutive(found: Slice) -> bool:
-    """Whether all stores are to consecutive addresses."""
+    """True if all stores are to consecutive addresses."""
     size, axes = prod(found.nest.domain), found.function.address_axes
     pointers = (s.ptr.owner.operands[0] if retypes_pointers(s.ptr.owner) else s.ptr
                 for s in found.stores)  # fmt: skip
@@ -199,13 +199,13 @@ def _is_consecutive(found: Slice) -> bool:
 
 
 def _is_in_place(found: Slice) -> bool:
-    """Whether a store is through a pointer that tiles are loaded through: the caches hold what it
+    """True if a store is through a pointer that tiles are loaded through: the caches hold what it
     overwrites."""
     return any(base_of(store.ptr) in found.function.read for store in found.stores)
 
 
 def _needs_alignment(found: Slice) -> bool:
-    """Whether some value is cheaper where chunks of a tile begin at multiples of the width."""
+    """True if some value is cheaper where chunks of a tile begin at multiples of the width."""
     shape, function = found.nest.shape, found.function
     assert shape is not None
     for value, op in found.values:

@@ -83,7 +83,7 @@ def conjuncts(mask: SSAValue, axes: Axes) -> Generator[tuple[SSAValue, Axes]]:
 
 
 def is_stored_within(value: SSAValue, prefix: Prefix, axis: int) -> bool:
-    """Whether of a tile only elements are used for which a prefix holds that runs along `axis`: in
+    """True if of a tile only elements are used for which a prefix holds that runs along `axis`: in
     stores whose masks contain its condition, after elementwise ops."""
     values, seen = [value], set[SSAValue]()
     while values:
@@ -130,9 +130,7 @@ def slope(value: SSAValue, axis: int) -> int | None:
     return resolve((value, axis), _slope, {})
 
 
-def _slope(
-    place: tuple[SSAValue, int],
-) -> Generator[tuple[SSAValue, int], int | None, int | None]:
+def _slope(place: tuple[SSAValue, int]) -> Generator[tuple[SSAValue, int], int | None, int | None]:
     value, axis = place
     shape = ir.shape_of(value.type)
     if not shape or shape[axis] == 1:

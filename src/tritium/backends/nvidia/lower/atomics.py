@@ -82,9 +82,7 @@ class PtxAtomics:
         pair = "x2" if bits_of(type) == 16 else ""
         operation, _, kind = _FLOAT_SUM[type].rpartition(".")
         vector = f".v{n}" if n > 1 else ""
-        former, added = (
-            braced([f"${i}" for i in range(start, start + n)]) for start in (0, n + 1)
-        )
+        former, added = (braced([f"${i}" for i in range(start, start + n)]) for start in (0, n + 1))
         text = (
             f"{_prefix('global', order)}.{operation}{vector}.{kind}{pair} "
             f"{former}, [ ${n} ], {added};"

@@ -25,7 +25,7 @@ class Hints:
 
     @staticmethod
     def of(text: str) -> Hints:
-        """From words such as `L1::no_allocate L2::128B L2::evict_last:0.5:evict_first`."""
+        """Parse words such as `L1::no_allocate L2::128B L2::evict_last:0.5:evict_first`."""
         found: dict[str, str] = {}
         for word in text.split():
             _, _, value = word.partition("::")

@@ -12,11 +12,11 @@ from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.memory.shared import first_address
 from tritium.codegen.gpu.types import value_type
-from tritium.codegen.llvm.assembly import assembly_error
 from tritium.codegen.llvm.writer import Value, escaped
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.source_errors import assembly_error
 from tritium.ops import ttgir
 from tritium.ops.ttgir.inline_asm import codes_of, registers
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
@@ -93,7 +93,7 @@ def _check_codes(op: Any, codes: Sequence[str], outputs: int) -> None:
         tied = _TIED.fullmatch(constraint) is not None and int(constraint) < outputs
         if not tied and not _REGISTER.fullmatch(constraint):
             raise assembly_error(
-                op,
+                op.location,
                 f"the constraint '{constraint}' in {op.constraints!r} is none of PTX: letters of "
                 "registers are b (predicate), h (16 bits), r (32), l (64), q (128), f (float) and "
                 "d (double), with '=' before those of outputs; a number is that of an output",
@@ -108,7 +108,7 @@ def _check(op: Any, outputs: int, inputs: int) -> None:
     found = sum(c.startswith("=") for c in given)
     if (found, len(given) - found) != (outputs, inputs):
         raise assembly_error(
-            op,
+            op.location,
             f"{op.constraints!r} has {found} outputs and {len(given) - found} inputs; the operands "
             f"(pack={op.packed_element}) are {outputs} registers of results and {inputs} of "
             "arguments",

@@ -127,13 +127,11 @@ class PtxSharedMemory:
             parts = [e.f.cast("trunc", p, word) for p in parts]
         return e.unpack(parts, element)
 
-
     def store_remote(
         self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
         condition: Value | None,
     ) -> None:  # fmt: skip
         _store(e, _mapped(e, place, block), parts, condition, "st.shared::cluster", "r")
-
 
     def remote(self, e: Emitter, place: Value, block: Value) -> Value:
         address = e.f.cast("zext", _mapped(e, place, block), "i64")

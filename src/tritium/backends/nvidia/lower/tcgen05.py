@@ -206,7 +206,7 @@ def commit_text(barrier: str, blocks: int, mask: str = "") -> str:
 
 
 def _starter(c: Context, blocks: int) -> Value:
-    """Whether this thread starts what the tensor cores do, for its block or for two."""
+    """True if this thread starts what the tensor cores do, for its block or for two."""
     first = c.f.icmp("eq", c.thread, c.i32(0))
     if blocks == 1:
         return first

@@ -89,5 +89,3 @@ def acquire(c: Context, op: Any) -> None:
     text = f"@$1 fence.proxy.tensormap::generic.acquire.gpu [$0], {BYTES};"
     place = c.f.cast("addrspacecast", c.scalar(op.desc_ptr), "ptr")
     c.asm("void", text, "l,b,~{memory}", place, c.f.icmp("eq", c.thread, c.i32(0)))
-
-

@@ -255,7 +255,7 @@ def _inverse(layout: LinearLayout) -> dict[tuple[int, ...], tuple[str, int]]:
 
 
 def _is_half(memory: Any) -> bool:
-    """Whether blocks have 64 rows: what lies between them is no copy."""
+    """True if blocks have 64 rows: what lies between them is no copy."""
     encoding = memory.encoding
     return isinstance(encoding, TensorMemoryEncoding) and encoding.get("blockM") < ROWS
 

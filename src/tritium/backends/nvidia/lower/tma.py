@@ -28,7 +28,7 @@ from tritium.ops.ttgir.types import blocks_of_barrier
 
 
 def _first(c: Context, condition: Value | None = None) -> Value:
-    """Whether this is the thread that acts for the block, and a condition holds."""
+    """True if this is the thread that acts for the block, and a condition holds."""
     first = c.f.icmp("eq", c.thread, c.i32(0))
     return first if condition is None else c.f.op("and", first, condition)
 
@@ -68,7 +68,7 @@ def _shared_barrier(c: Context, value: Any) -> Value:
 
 
 def _leads(c: Context, value: Any, condition: Value | None = None) -> Value | None:
-    """Whether a barrier is this block's, and a condition holds; None: always."""
+    """True if a barrier is this block's, and a condition holds; None: always."""
     shared = blocks_of_barrier(value.type)
     if not shared:
         return condition
@@ -118,9 +118,7 @@ def _arrive(c: Context, op: Any, how: str, count: str, condition: Value | None) 
     c.asm("void", text, "r,b,~{memory}", barrier(c, op.alloc), condition)
 
 
-def _arrive_in_blocks(
-    c: Context, op: Any, how: str, count: str, condition: Value | None
-) -> None:
+def _arrive_in_blocks(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
     """Arrive at the barriers of the blocks `t` of the cluster for which this is `t & fromCTA`: one
     thread for each."""
     if blocks_of_barrier(op.alloc.type):
@@ -182,9 +180,7 @@ def wait_barrier(c: Context, op: Any) -> None:
     c.asm("void", text, constraints, *arguments)
 
 
-def _wait_so_long(
-    c: Context, op: Any, ask: str, limit: int, arguments: Sequence[Value]
-) -> None:
+def _wait_so_long(c: Context, op: Any, ask: str, limit: int, arguments: Sequence[Value]) -> None:
     """Wait for so many milliseconds; then the kernel ends with the line of the wait."""
     skip = "@!$3 bra DONE; " if len(arguments) > 2 else ""
     text = (

@@ -186,10 +186,8 @@ def _row(
 
 
 def _first_lane(c: Context, parts: Split) -> Value | None:
-    """Whether this lane writes for those that hold the same after the shuffles."""
+    """True if this lane writes for those that hold the same after the shuffles."""
     mask = sum(parts.lanes)
     if not mask:
         return None
     return c.f.icmp("eq", c.f.op("and", c.lane, c.i32(mask)), c.i32(0))
-
-

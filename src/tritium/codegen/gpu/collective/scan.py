@@ -138,9 +138,7 @@ def _over_warps(
         rows[kept] = [_select(c, later, combine(before, row), row) for row in run]
 
 
-def _read(
-    c: Context, base: Value, position: Value, warps: int, warp: int, type: ir.Type
-) -> Value:
+def _read(c: Context, base: Value, position: Value, warps: int, warp: int, type: ir.Type) -> Value:
     element = memory_type(type)
     index = c.f.op("add", c.f.op("mul", position, c.i32(warps)), c.i32(warp))
     pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {index}")

@@ -52,14 +52,14 @@ def outer_bits(layout: LinearLayout, axis: int, block: int) -> list[int]:
 
 
 def feeds_blocks(c: Context, load: Any) -> bool:
-    """Whether what a `local_load` reads is read by a product instead."""
+    """True if what a `local_load` reads is read by a product instead."""
     use = load.results[0].first_use
     return use is not None and isinstance(use.operation, MatrixProduct) and \
         k_block(c, use.operation) > 0  # fmt: skip
 
 
 def _is_harmless(c: Context, op: Operation) -> bool:
-    """Whether the op may stand between the loads and the product: it writes no memory, and has no
+    """True if the op may stand between the loads and the product: it writes no memory, and has no
     scratch, which may lie where the operands do."""
     return isinstance(op, Op) and not op.regions and op.only_reads and op not in c.offsets
 

@@ -33,7 +33,7 @@ from tritium.ops.ttir import CacheModifier
 
 
 def are_zero(values: Sequence[Value]) -> bool:
-    """Whether values are known to have no bit set."""
+    """True if values are known to have no bit set."""
     return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
 
 
@@ -131,6 +131,6 @@ def commit(c: Context, op: Any) -> None:
 
 @lowers(GPU, ttgir.AsyncWaitOp)
 def wait(c: Context, op: Any) -> None:
-    """Until all but the `num` newest groups of this thread's copies are there."""
+    """Wait until all but the `num` newest groups of this thread's copies are there."""
     c.hardware.async_copies.wait(c, op.num)
     c.set(op.results[0], None)

@@ -58,7 +58,7 @@ def _poll(
     c: Context, op: Any, limit: tuple[Value, Value] | None, pointer: Value, values: list[Value],
     condition: Value | None,
 ) -> Value:  # fmt: skip
-    """Whether one element was seen to be as expected; `limit` is a start and the time from it."""
+    """True if one element was seen to be as expected; `limit` is a start and the time from it."""
     f, before = c.f, c.f.block
     look, wait, done = f.new_label("look"), f.new_label("wait"), f.new_label("seen")
     if condition is None:

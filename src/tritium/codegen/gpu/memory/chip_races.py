@@ -88,9 +88,7 @@ def _address(c: Context, value: Any) -> Value:
     return c.f.cast("ptrtoint", c.memory(value).address, "i64")
 
 
-def _index(
-    c: Context, state: State, part: Value, value: Any, places: Sequence[Place]
-) -> Value:
+def _index(c: Context, state: State, part: Value, value: Any, places: Sequence[Place]) -> Value:
     """The number (i32) of the first row, or of the barrier, of a piece of memory, which is in one
     of the places."""
     f, address = c.f, _address(c, value)

@@ -61,9 +61,7 @@ def convert(c: Context, op: Any) -> None:
         c.set(op.results[0], _in_rounds(c, op, c.rounds[op]))
         return
     matrices, type = c.hardware.matrices, op.src.type
-    found = conversion_of(
-        op, store=matrices.stores, load=matrices.loads, banks=c.hardware.banks
-    )
+    found = conversion_of(op, store=matrices.stores, load=matrices.loads, banks=c.hardware.banks)
     if found.written is None or found.found is None:
         c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of))
         return

@@ -108,5 +108,5 @@ class LLVMAtomics:
 
 
 def zero(type: str) -> Value:
-    """All bits zero, as any LLVM type."""
+    """The value of an LLVM type whose bits are all zero."""
     return Value(type, "zeroinitializer")

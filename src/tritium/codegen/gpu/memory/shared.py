@@ -161,9 +161,7 @@ def allocate(c: Context, op: Any) -> None:
             _store_to_blocks(c, c.tile(op.src), tile, memory, op.src.type)
             return
         place = place_in(tile, type)
-        store_tile(
-            c, c.tile(op.src), tile, place, memory.address, op.src.type, gaps=gaps_of(type)
-        )
+        store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type, gaps=gaps_of(type))
 
 
 @lowers(GPU, ttgir.LocalDeallocOp)
@@ -197,9 +195,7 @@ def local_store(c: Context, op: Any) -> None:
     store_tile(c, values, tile, place, memory.address, op.src.type, memory.origin, gaps)
 
 
-def _load_from_blocks(
-    c: Context, tile: LinearLayout, memory: Memory, type: ir.Type
-) -> list[Value]:
+def _load_from_blocks(c: Context, tile: LinearLayout, memory: Memory, type: ir.Type) -> list[Value]:
     """Read a tile's registers from the shared memory of the blocks that have them."""
     place, above = place_in_blocks(tile, memory_layout(memory.type))
     element, size = memory_type(type), memory_bytes(type)
@@ -311,4 +307,3 @@ def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) ->
     metadata = c.hardware.shared.read_metadata(c)
     parts = c.load_neighbours(pointer, element, count, "", metadata)
     return [from_memory(c, v, type) for v in parts]
-

@@ -74,7 +74,7 @@ class SmallFormat:
 
     @property
     def as_wide_as_float(self) -> bool:
-        """Whether the exponent is float's, so that subnormal numbers are no special case."""
+        """True if the exponent is float's, so that subnormal numbers are no special case."""
         return self.bias == 127
 
 
@@ -148,15 +148,15 @@ def fp(
 
 
 def _to_float(x: Lanes, src: str) -> Lanes:
-    """To float; of a double that has no such float the odd neighbour."""
+    """Round to float; a double that has no equal float becomes its odd neighbour."""
     if src == "fp64":
         return _from_double(x, "odd")
     return x if src == "fp32" else _widen(x, _SMALL[src])
 
 
 def _from_double(x: Lanes, rounding: str) -> Lanes:
-    """To float: "rtne", "rtz", or "odd" (towards the odd neighbour), which a second rounding to a
-    shorter format sees through (Boldo and Melquiond 2008)."""
+    """Round to float: "rtne", "rtz", or "odd" (towards the odd neighbour), which a second rounding
+    to a shorter format sees through (Boldo and Melquiond 2008)."""
     single = x.cast("fptrunc", "float")
     if rounding == "rtne":
         return single
@@ -174,7 +174,7 @@ def _has_half_conversions(features: Features) -> bool:
 
 
 def _widen(x: Lanes, s: SmallFormat) -> Lanes:
-    """To float; exact."""
+    """Widen to float, exactly."""
     if s.name == "bf16":
         return (x.cast("bitcast", "i16").cast("zext", "i32") << 16).as_float()
     if _has_half_conversions(x.features) and s.name in ("fp16", "fp8e5"):
@@ -196,7 +196,7 @@ def _widen(x: Lanes, s: SmallFormat) -> Lanes:
 
 
 def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: bool) -> Lanes:
-    """From float, held as `storage`."""
+    """Narrow a float to a format that is held as `storage`."""
     if s.name == "fp16" and rounding == "rtne" and _has_half_conversions(x.features):
         return x.cast("fptrunc", "half").cast("bitcast", storage)
     bits = x.bits()

@@ -49,7 +49,7 @@ FORMATS = {"float": FLOAT, "double": DOUBLE}
 
 
 def has_fma(features: Features) -> bool:
-    """Whether the host multiplies and adds in one instruction (llvm.fma is a call otherwise)."""
+    """True if the host multiplies and adds in one instruction (llvm.fma is a call otherwise)."""
     return any(name in features for name in ("fma", "avx512f", "neon"))
 
 
@@ -220,7 +220,7 @@ class EagerLanes(ABC, Lanes):
 
     @abstractmethod
     def any(self) -> bool:
-        """Whether a condition holds in some lane."""
+        """True if a condition holds in some lane."""
 
 
 def select(condition: Lanes, then: Lanes | float, other: Lanes | float) -> Lanes:

@@ -10,7 +10,7 @@ from tritium.codegen.llvm.vmath.registry import apply, function
 
 @function("round", float=0.5, double=0.5)
 def round(x: Lanes) -> Lanes:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return x.intrinsic("round")
 
 

@@ -267,7 +267,7 @@ def atan2(y: Lanes, x: Lanes) -> Lanes:
 
 
 def _asin_parts(a: Lanes) -> tuple[Lanes, Lanes]:
-    """Whether a > 1/2, and asin(a) or, there, asin(sqrt((1 - a) / 2))."""
+    """The condition a > 1/2, and asin(a) or, there, asin(sqrt((1 - a) / 2))."""
     far = a > 0.5
     z = select(far, (1.0 - a) * 0.5, a * a)
     s = select(far, z.sqrt(), a)

@@ -104,11 +104,11 @@ class Layout:
         return linear(self.to_encoding(), tuple(unwrap(list(shape))))
 
     def format_tensor_view(self, shape: Sequence[int]) -> str:
-        """For each element of a block of this shape, what holds it."""
+        """Text that gives, for each element of a block of this shape, what holds it."""
         return _views.tensor_view(self._linear(shape))
 
     def format_hardware_view(self, shape: Sequence[int]) -> str:
-        """For each register of each thread, or each place in memory, what it holds."""
+        """Text that gives what each register of each thread, or each place in memory, holds."""
         return _views.hardware_view(self._linear(shape))
 
     def to_svg(self, shape: Sequence[int]) -> str:

@@ -196,9 +196,7 @@ def allocate_shared_memory(
     """Shared memory for elements of the dtype, filled with the block `value` if one is given."""
     element = check_dtype("allocate_shared_memory", element_ty)
     if not isinstance(layout, SharedLayout):
-        raise TypeError(
-            f"allocate_shared_memory: layout is {layout!r}; a SharedLayout is required"
-        )
+        raise TypeError(f"allocate_shared_memory: layout is {layout!r}; a SharedLayout is required")
     type = shared_memory_descriptor_type(element, list(shape), layout)
     _check_rows(type)
     encoding: Any = layout.to_encoding()

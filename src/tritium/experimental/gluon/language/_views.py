@@ -48,7 +48,7 @@ def tensor_view(layout: LinearLayout) -> str:
 
 
 def hardware_view(layout: LinearLayout) -> str:
-    """For each warp (and block) a table: a row for each thread, and in it for each register the
+    """A table for each warp (and block): a row for each thread, and in it for each register the
     coordinates of the element; of shared memory a row for each offset."""
     lines: list[str] = []
     shared = OFFSET in layout.in_names

@@ -54,9 +54,7 @@ class TensorDescriptor:
         padding: str = "zero", round_f32_to_tf32: bool = False,
     ) -> TensorDescriptor:  # fmt: skip
         """A descriptor of all of a tensor (of torch, or with `stride()`) or NumPy array."""
-        found = plain.TensorDescriptor.from_tensor(
-            tensor, block_shape, padding, round_f32_to_tf32
-        )
+        found = plain.TensorDescriptor.from_tensor(tensor, block_shape, padding, round_f32_to_tf32)
         return TensorDescriptor(
             tensor, found.shape, found.strides, block_shape, layout, padding, round_f32_to_tf32
         )

@@ -104,7 +104,7 @@ class ClusterArriveOp(Op):
 
 
 class ClusterWaitOp(Op):
-    """Until all workgroups of the cluster have come to their `ClusterArriveOp`."""
+    """Wait until all workgroups of the cluster have come to their `ClusterArriveOp`."""
 
     name = "amdg.cluster_barrier_wait"
     effects = (reads(GLOBAL), writes(GLOBAL), waits(SHARED))

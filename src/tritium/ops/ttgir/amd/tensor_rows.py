@@ -176,4 +176,4 @@ class TDMPrefetchOp(Op):
         return ()
 
     def evaluate(self, context: Context, desc: Tile, offsets: tuple[Any, ...], pred: Any) -> None:
-        """Nothing that a program sees."""
+        """Do nothing that a program sees."""

@@ -176,9 +176,7 @@ class UpdateTensorDescOp(Op):
                     f"{cls.name}: {what} ({describe(*types)}); {rank} of i32 are required"
                 )
         if clamp_bounds and (bounds or not offsets):
-            raise OpError(
-                f"{cls.name}: clamp_bounds goes with add_offsets, and without set_bounds"
-            )
+            raise OpError(f"{cls.name}: clamp_bounds goes with add_offsets, and without set_bounds")
         if pred is not None and pred != ir.i32:
             raise OpError(f"{cls.name}: pred is {describe(pred)}; i32 is required")
         if not offsets and not bounds and pred is None:
@@ -365,22 +363,18 @@ class AsyncTDMCopyLocalToGlobalOp(TensorCopyOp):
         return max(self.warps, pieces_of(self.src.type))
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, src: ir.Type, barrier: ir.Type | None, **attrs: Any
-    ) -> ir.Type:
+    def infer(cls, desc: ir.Type, src: ir.Type, barrier: ir.Type | None, **attrs: Any) -> ir.Type:
         _check_copy(cls.name, desc, src, store=True)
         if barrier is not None:
             check_barrier(cls.name, barrier)
         return TOKEN
 
-    def evaluate(
-        self, context: Context, desc: Tile, src: Buffer, barrier: Buffer | None
-    ) -> None:
+    def evaluate(self, context: Context, desc: Tile, src: Buffer, barrier: Buffer | None) -> None:
         self.start(state_of(context), stored(context, Placed.of(desc), src), barrier)
 
 
 class AsyncTDMWaitOp(CopyWaitOp):
-    """Until all but the `num` newest copies of tensors' blocks are done."""
+    """Wait until all but the `num` newest copies of tensors' blocks are done."""
 
     name = "amdg.async_tdm_wait"
     effects = (waits(SHARED, Queue.TENSOR_COPY),)

@@ -21,7 +21,6 @@ not stored again. `accelerate-matmul` leaves left operands in registers for whic
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import takewhile
 from math import prod
 from typing import ClassVar, cast
 
@@ -30,7 +29,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import is_removable
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import REGISTER, DotOperandEncoding, Encoding, linear
+from tritium.ir.layouts.encodings import DotOperandEncoding, Encoding, linear
 from tritium.ops.base import changes_layout
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import TileProduct
@@ -39,6 +38,7 @@ from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import insert_after, insert_before, remove_unused
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert
 from tritium.passes.ttgir.layout_propagation import (
+    first_run,
     is_follower,
     is_source,
     is_tile,
@@ -184,9 +184,7 @@ def _is_read_at_once(op: Operation, wanted: Encoding) -> bool:
     kind = op.results[0].type
     shape = ir.shape_of(kind)
     axis = order_of(ir.encoding_of(kind), shape)[0]
-    along = [tuple(1 << i if a == axis else 0 for a in range(len(shape))) for i in range(8)]
-    pairs = zip(linear(wanted, shape).bases(REGISTER), along, strict=False)
-    run = 1 << sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    run = 1 << first_run(linear(wanted, shape), axis)
     return run * max(ir.bit_width(kind) // 8, 1) >= _LEAST_BYTES
 
 

@@ -149,7 +149,7 @@ def _is_source(value: SSAValue) -> bool:
 
 
 def _can_reload(value: SSAValue) -> bool:
-    """Whether a tile is a matrix unit's operand that was brought into its layout before."""
+    """True if a tile is a matrix unit's operand that was brought into its layout before."""
     encoding = ir.encoding_of(value.type)
     if not isinstance(encoding, DotOperandEncoding) or not isinstance(
         encoding.get("parent"), MatrixEncoding
@@ -169,9 +169,7 @@ def _unconverted(value: SSAValue) -> SSAValue:
     return source if _bytes(source) < _bytes(value) else value
 
 
-def _reload(
-    operand: SSAValue, stored: SSAValue, loops: list[ForOp], processor: Processor
-) -> None:
+def _reload(operand: SSAValue, stored: SSAValue, loops: list[ForOp], processor: Processor) -> None:
     """Store a tile where it was converted, and load it where the loops use it."""
     owner, source = operand.owner, source_of(operand)
     assert isinstance(owner, Operation)

@@ -55,15 +55,15 @@ class StageOperands(Pass):
         return changed
 
 
-def _is_large(op: Any) -> bool:
-    kind = op.results[0].type
-    if not isinstance(kind.encoding, BlockedEncoding) or kind.encoding.get("CGALayout"):
+def _is_large(op: MatrixProduct) -> bool:
+    encoding = ir.encoding_of(op.results[0].type)
+    if not isinstance(encoding, BlockedEncoding) or encoding.get("CGALayout"):
         return False
     kinds = op.a.type, op.b.type
-    return sum(linear(t.encoding, ir.shape_of(t)).in_size(REGISTER) for t in kinds) > FITS
+    return sum(linear(ir.encoding_of(t), ir.shape_of(t)).in_size(REGISTER) for t in kinds) > FITS
 
 
-def _stage(op: Any, processor: Processor) -> bool:
+def _stage(op: MatrixProduct, processor: Processor) -> bool:
     """All is stored before anything is loaded, so that threads synchronize once, and not
     between the loads and the product."""
     if not any(changes_layout(v.owner) for v in (op.a, op.b)):
@@ -89,7 +89,7 @@ def _stage(op: Any, processor: Processor) -> bool:
 
 
 def _can_be_later(load: Operation, op: Operation) -> bool:
-    """Whether nothing between the load and the product, which alone uses it, writes memory that
+    """True if nothing between the load and the product, which alone uses it, writes memory that
     was there before."""
     if not load.results[0].has_one_use() or load.parent is not op.parent:
         return False

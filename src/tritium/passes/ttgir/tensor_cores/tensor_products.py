@@ -109,17 +109,13 @@ Counts = dict[ForOp, SSAValue]
 def memory_type(tile: ir.Type) -> MemDescType:
     """The type of tensor memory for the sums of a product."""
     shape = ir.shape_of(tile)
-    return memdesc_of(
-        shape, ir.element_type(tile), sums_encoding(shape), space=TensorMemorySpace()
-    )
+    return memdesc_of(shape, ir.element_type(tile), sums_encoding(shape), space=TensorMemorySpace())
 
 
 def scales_type(tile: ir.Type) -> MemDescType:
     """The type of tensor memory for scales."""
     encoding = TensorMemoryScalesEncoding.make()
-    return memdesc_of(
-        ir.shape_of(tile), ir.element_type(tile), encoding, space=TensorMemorySpace()
-    )
+    return memdesc_of(ir.shape_of(tile), ir.element_type(tile), encoding, space=TensorMemorySpace())
 
 
 def scales_of(dot: TensorDotOp | TensorScaledDotOp) -> tuple[SSAValue, ...]:
@@ -244,9 +240,7 @@ class _Lowering:
             self.barriers[dot] = barriers, number
             free_barriers(Builder(after, loop.location), barriers, number)
 
-    def _barrier(
-        self, at: Builder, dot: Operation, count: SSAValue
-    ) -> tuple[SSAValue, SSAValue]:
+    def _barrier(self, at: Builder, dot: Operation, count: SSAValue) -> tuple[SSAValue, SSAValue]:
         """The barrier of a product in the iteration of this number, and its phase."""
         barriers, number = self.barriers[dot]
         one = at.constant(1, ir.i32)

@@ -38,7 +38,7 @@ def _is_block_pointer(value: SSAValue) -> bool:
 
 
 def _passes_on(op: Operation) -> bool:
-    """Whether the op hands values on unchanged: all branches, calls and choices but `for`."""
+    """True if the op hands values on unchanged: all branches, calls and choices but `for`."""
     if not isinstance(op, Op) or is_counted(op):
         return False
     return op.is_call or any(op.forwarded_values())

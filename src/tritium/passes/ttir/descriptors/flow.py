@@ -45,7 +45,7 @@ Edge: TypeAlias = "tuple[SSAValue, SSAValue]"
 
 
 def is_descriptor(value: SSAValue) -> bool:
-    """Whether a value is a tensor descriptor."""
+    """True if a value is a tensor descriptor."""
     return value.type.__class__ is ir.TensorDescType
 
 
@@ -92,7 +92,7 @@ def _kinds(group: list[SSAValue]) -> set[str]:
 
 
 def takes_bits(group: list[SSAValue]) -> bool:
-    """Whether bits of 64-bit integers are combined, which maps must call unsigned then."""
+    """True if bits of 64-bit integers are combined, which maps must call unsigned then."""
     kind: Any = group[0].type
     words = str(kind.block.element_type) in ("i64", "si64")
     return words and bool(_kinds(group) & {"AND", "OR", "XOR"})
@@ -113,9 +113,7 @@ def descriptors(function: Operation) -> Iterator[Any]:
     return (v for op in function.walk() for v in defined(op) if is_descriptor(v))
 
 
-def flow(
-    module: ModuleOp, wanted: Callable[[SSAValue], bool] = is_descriptor
-) -> Iterator[Edge]:
+def flow(module: ModuleOp, wanted: Callable[[SSAValue], bool] = is_descriptor) -> Iterator[Edge]:
     """(from, to) of descriptors (or what else is wanted) that go through loops, branches, calls
     and choices."""
     named = {function.sym_name: function for function in functions(module)}
@@ -137,14 +135,12 @@ def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
 
 
 def _hands_on(op: Operation) -> bool:
-    """Whether the op only hands its operands on: `flow` follows them."""
-    return is_terminator(op) or (
-        isinstance(op, Op) and (op.is_call or any(op.forwarded_values()))
-    )
+    """True if the op only hands its operands on: `flow` follows them."""
+    return is_terminator(op) or (isinstance(op, Op) and (op.is_call or any(op.forwarded_values())))
 
 
 def _accesses(op: object, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
-    """Whether the engine can do an access."""
+    """True if the engine can do an access."""
     if isinstance(op, RowAccess):
         bits = ir.bit_width(op.desc.type.block.element_type)
         count = ir.shape_of(op.x_offsets.type)[0]
@@ -166,7 +162,7 @@ def _accesses(op: object, axes: AxisAnalysis, engine: BulkCopies, rows: bool) ->
 
 
 def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
-    """Whether the engine knows the element type, and what the descriptor is made of."""
+    """True if the engine knows the element type, and what the descriptor is made of."""
     kind: Any = value.type
     element, shape = kind.block.element_type, tuple(kind.block.get_shape())
     if map_element(element) is None:
@@ -193,7 +189,7 @@ def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
 
 
 def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
-    """Whether something may need what the op made when it ran before. `edges`: see `flow`."""
+    """True if something may need what the op made when it ran before. `edges`: see `flow`."""
     op = made.owner
     assert isinstance(op, Operation)
     reached, pending = {made}, [made]
@@ -213,7 +209,7 @@ def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
 
 
 def _needed_after(value: SSAValue, op: Operation) -> bool:
-    """Whether a value that is defined before `op` may be used after it has run."""
+    """True if a value that is defined before `op` may be used after it has run."""
     owner = value.owner
     home = owner if isinstance(owner, Block) else owner.parent
     assert home is not None

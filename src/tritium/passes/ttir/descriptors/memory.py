@@ -46,7 +46,7 @@ class Threads:
         return memory_of(descriptors, self.roots)
 
     def touch(self, group: Iterable[SSAValue]) -> bool:
-        """Whether threads write what descriptors of a group access, or access what they store."""
+        """True if threads write what descriptors of a group access, or access what they store."""
         members = list(group)
         memory = self.memory_of(members)
         return bool(memory & self.written) or (is_stored(members) and bool(memory & self.read))
@@ -58,7 +58,7 @@ def memory_of(descriptors: Iterable[SSAValue], roots: PointerRoots) -> set[SSAVa
 
 
 def is_loaded(descriptors: Iterable[SSAValue]) -> bool:
-    """Whether blocks of any are loaded."""
+    """True if blocks of any are loaded."""
     return any(
         _acts(use, Action.READ) and not _acts(use, Action.WRITE)
         for value in descriptors for use in value.uses
@@ -66,12 +66,12 @@ def is_loaded(descriptors: Iterable[SSAValue]) -> bool:
 
 
 def is_stored(descriptors: Iterable[SSAValue]) -> bool:
-    """Whether blocks of any are stored, or combined with memory."""
+    """True if blocks of any are stored, or combined with memory."""
     return any(_acts(use, Action.WRITE) for value in descriptors for use in value.uses)
 
 
 def _acts(use: Use, action: Action) -> bool:
-    """Whether an op acts so on the global memory that one of its operands names."""
+    """True if an op acts so on the global memory that one of its operands names."""
     op = use.operation
     return isinstance(op, Op) and any(
         effect.action is action and effect.resource is GLOBAL

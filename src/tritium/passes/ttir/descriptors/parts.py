@@ -51,7 +51,7 @@ class Splitter(ABC):
 
     @abstractmethod
     def is_split(self, value: SSAValue) -> bool:
-        """Whether a value is passed on in parts."""
+        """True if a value is passed on in parts."""
 
     @abstractmethod
     def kinds(self, value: SSAValue) -> list[ir.Type]:
@@ -149,7 +149,7 @@ class Splitter(ABC):
 
 
 def _hands_on(op: Operation) -> TypeGuard[Op]:
-    """Whether an op hands values into and out of its regions, or of another function."""
+    """True if an op hands values into and out of its regions, or of another function."""
     return isinstance(op, Op) and (op.is_call or op.controls)
 
 

@@ -17,7 +17,7 @@ from tritium.ir import types as ir
 
 
 def unmasked(c: Context, masks: Sequence[SSAValue]) -> Value | None:
-    """Whether all masks are true (i1); None if that cannot be told from the ends of a tile."""
+    """True if all masks are true (i1); None if that cannot be told from the ends of a tile."""
     f, steps, bounds, holds = c.f, Strides(c), Bounds(c), const("i1", True)
     for mask in masks:
         conditions = _convex_if(steps, bounds, mask)

@@ -54,7 +54,7 @@ def known_in_order(op: Any) -> dict[SSAValue, bool]:
 
 
 def _increases(value: SSAValue, axis: int) -> bool:
-    """Whether each element of a tile is, as a signed number, larger than the one before it along an
+    """True if each element of a tile is, as a signed number, larger than the one before it along an
     axis. Sums are not looked into: they may wrap."""
     op: Any = value.owner
     if isinstance(op, Block):
@@ -72,7 +72,7 @@ def _increases(value: SSAValue, axis: int) -> bool:
 
 
 def _is_one_of(value: SSAValue, arguments: tuple[SSAValue, SSAValue]) -> bool:
-    """Whether a region's result is always one of two arguments."""
+    """True if a region's result is always one of two arguments."""
     if value in arguments:
         return True
     op = value.owner

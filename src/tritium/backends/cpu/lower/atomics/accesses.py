@@ -104,7 +104,7 @@ def _poll(
     c: Context, op: AtomicPollOp, pointer: Value, expected: Value,
     limit: tuple[Value, Value] | None,
 ) -> Value:  # fmt: skip
-    """Whether the element was seen to be as expected; `limit` is a start and the time from it."""
+    """True if the element was seen to be as expected; `limit` is a start and the time from it."""
     f = c.f
     look, wait, done = f.new_label("look"), f.new_label("wait"), f.new_label("seen")
     before = f.block

@@ -50,7 +50,7 @@ _RELEASING = frozenset({MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE})
 
 
 def private(c: Context, op: AtomicOp) -> bool:
-    """Whether only this program takes part, in the code that is being written: in exclusive
+    """True if only this program takes part, in the code that is being written: in exclusive
     launches, with the default scope, which covers the kernels of this process only (PTX ISA,
     "Scope": "the current program"); `scope="sys"`, which covers the host and other processes, is
     always locked."""
@@ -69,7 +69,7 @@ def combined(c: Context, kind: AtomicKind, old: Value, value: Value) -> Value:
 
 
 def settles(c: Context, op: AtomicUpdate) -> bool:
-    """Whether elements that would not change are to be looked at only (maxima, mostly): a locked
+    """True if elements that would not change are to be looked at only (maxima, mostly): a locked
     instruction takes ten times as long as a load.
 
     On x86 only: there a fence before the load stands for the barrier that a locked instruction is
@@ -80,13 +80,13 @@ def settles(c: Context, op: AtomicUpdate) -> bool:
 
 
 def looks_first(c: Context, op: AtomicUpdate) -> bool:
-    """Whether elements are to be looked at. Where no locked instruction is saved, that still saves
+    """True if elements are to be looked at. Where no locked instruction is saved, that still saves
     the branches of a mask, which is often as good as random."""
     return settles(c, op) and not (private(c, op) and op.mask is None)
 
 
 def fence(e: Emitter, op: AtomicUpdate) -> None:
-    """Before the whole tile, the barrier that elements which are only looked at are without."""
+    """Emit, before the whole tile, the memory barrier that plain reads of elements lack."""
     if private(e.context, op):
         return
     if op.sem in _RELEASING and e.known("atomic fence") is None:

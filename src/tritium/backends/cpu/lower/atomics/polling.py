@@ -18,7 +18,7 @@ FIRST_ITERATION = const("i32", 0)
 
 
 def polls(op: Operation) -> bool:
-    """Whether an op may wait for another program of the grid: a loop with an atomic or volatile
+    """True if an op may wait for another program of the grid: a loop with an atomic or volatile
     access or a call, or an op that polls by itself."""
     if isinstance(op, AtomicPollOp):
         return True
@@ -27,7 +27,7 @@ def polls(op: Operation) -> bool:
 
 
 def may_observe(op: Operation) -> bool:
-    """Whether an op may see or order what other programs do."""
+    """True if an op may see or order what other programs do."""
     if not isinstance(op, Op):
         return False
     effects = op.own_effects()

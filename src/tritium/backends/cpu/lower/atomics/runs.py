@@ -73,9 +73,7 @@ def rmw_chunk(e: Emitter, op: AtomicUpdate, at: At) -> None:
     pointer, value = e.emit(op.ptr, at), e.vec(e.emit(op.val, at))
     mask = None if op.mask is None else e.emit(op.mask, at)
     lane = len(at) - 1
-    if not isinstance(pointer, Linear) and (
-        e.context.info(op.ptr).contiguity[lane] % e.width == 0
-    ):
+    if not isinstance(pointer, Linear) and (e.context.info(op.ptr).contiguity[lane] % e.width == 0):
         first = e.f.extract(e.vec(pointer), 0)
         pointer = Linear(first, size, None, 0, e.depth, e.depth, pinned=True)
     if private(e.context, op) and isinstance(pointer, Linear) and pointer.stride == size:
@@ -178,7 +176,7 @@ class _Chunk:
         _leave_unchanged(f, found, new, active, done)
 
     def _begins(self, address: Value) -> Value:
-        """Whether sixteen bytes begin at an address."""
+        """True if sixteen bytes begin at an address."""
         odd = self.f.op("and", self.f.cast("ptrtoint", address, "i64"), const("i64", _WIDE - 1))
         return self.f.icmp("eq", odd, const("i64", 0))
 
@@ -232,7 +230,7 @@ class _Chunk:
         f.branch_if(f.icmp("ult", following, const("i64", self.width)), head, done)
 
     def _fits(self, address: Value, at: Value) -> Value:
-        """Whether sixteen bytes begin here, all of them of active elements of this chunk."""
+        """True if sixteen bytes begin here, all of them of active elements of this chunk."""
         f = self.f
         inside = f.icmp("ule", at, const("i64", self.width - self.count))
         fits = f.op("and", self._begins(address), inside)

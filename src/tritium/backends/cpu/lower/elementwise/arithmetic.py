@@ -280,12 +280,6 @@ def float_cast(c: Context, op: Op, a: Value) -> Value:
     return fp(c.f, a, source, target, features=c.features, rounding=rounding)
 
 
-@lowers("cpu", arith.BitcastOp)
-def bitcast(c: Context, op: Op, a: Value) -> Value:
-    to = vector(value_type(op.results[0].type), lanes(a.type))
-    return a if to == a.type else c.f.cast("bitcast", a, to)
-
-
 def _math(name: str) -> Callable[..., Value]:
     def rule(c: Context, op: Op, *values: Value) -> Value:
         return in_float(c, values, partial(call, c.f, name, features=c.features))

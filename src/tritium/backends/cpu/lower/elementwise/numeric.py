@@ -1,5 +1,5 @@
 """Elementwise ops of the `tt` dialect: conversions, clamping, precise division, high products,
-pointer arithmetic, functions of libdevice."""
+functions of libdevice."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise.arithmetic import directly
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import fp, value_type
-from tritium.backends.cpu.lower.values import Lanes, Linear, Origin, Uniform
+from tritium.backends.cpu.lower.values import Lanes, Linear
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ops import arith
 from tritium.ops.base import Op
 from tritium.ops.ttir.extern import ExternElementwiseOp
-from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import (
     ApproxDivFOp,
     BitcastOp,
@@ -35,7 +35,7 @@ def fp_to_fp(c: Context, op: FpToFpOp, a: Value) -> Value:
     return fp(c.f, a, source, target, features=c.features, rounding=rounding)
 
 
-@lowers("cpu", BitcastOp, PtrToIntOp, IntToPtrOp)
+@lowers("cpu", arith.BitcastOp, BitcastOp, PtrToIntOp, IntToPtrOp)
 def bitcast(c: Context, op: Op, a: Value) -> Value:
     to = vector(value_type(op.results[0].type), lanes(a.type))
     if to == a.type:
@@ -77,25 +77,6 @@ def high_product(c: Context, op: Op, a: Value, b: Value) -> Value:
     other = f.op("add", f.op("mul", a0, b1), f.op("and", middle, low))
     total = f.op("add", f.op("mul", a1, b1), f.op("lshr", middle, shift))
     return f.op("add", total, f.op("lshr", other, shift))
-
-
-@lowers("cpu", AddPtrOp)
-def addptr(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
-    """Offsets are signed numbers of elements."""
-    size = c.pointee_bytes(op.results[0].type)
-    if scalar(offset.type) != "i64":
-        offset = c.f.cast("sext", offset, vector("i64", lanes(offset.type)))
-    return c.f.gep({1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size], pointer, offset, flags="")
-
-
-@lowers("cpu.origin", AddPtrOp)
-def origin(e: Emitter, op: Op, arguments: list[Lanes]) -> Origin | None:
-    pointer, offset = arguments
-    if not isinstance(pointer, Uniform) or isinstance(offset, Uniform):
-        return None
-    offsets = e.vec(offset)
-    size = e.context.pointee_bytes(op.results[0].type)
-    return Origin(pointer.value, offsets, size) if scalar(offsets.type) == "i32" else None
 
 
 @lowers("cpu", ExternElementwiseOp)

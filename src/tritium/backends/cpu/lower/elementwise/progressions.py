@@ -1,4 +1,4 @@
-"""Index arithmetic on arithmetic progressions: what stays one, and what it becomes.
+"""Index arithmetic on arithmetic progressions, the results that are such, and addresses.
 
 Sums, differences and products with a scalar of progressions are progressions, which wrap around as
 the numbers do. Extensions are so only where nothing wraps around within a tile (`assume_no_wrap`).
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritium.backends.cpu.dot.operand import static
+from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.lower.values import Lanes, Linear, Uniform
-from tritium.codegen.llvm.writer import Value, const
+from tritium.backends.cpu.lower.values import Lanes, Linear, Origin, Uniform
+from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import lowers
 from tritium.ops.arith import AddIOp, ExtSIOp, ExtUIOp, IndexCastOp, MulIOp, ShLIOp, SubIOp
 from tritium.ops.base import Op
@@ -170,8 +171,27 @@ def extended(e: Emitter, value: Value, to: str, level: int, opcode: str = "sext"
     return e.once((opcode, value, to), level, e.f.cast, opcode, value, to)
 
 
+@lowers("cpu", AddPtrOp)
+def addptr(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
+    """Offsets are signed numbers of elements."""
+    size = c.pointee_bytes(op.results[0].type)
+    if scalar(offset.type) != "i64":
+        offset = c.f.cast("sext", offset, vector("i64", lanes(offset.type)))
+    return c.f.gep({1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size], pointer, offset, flags="")
+
+
+@lowers("cpu.origin", AddPtrOp)
+def origin(e: Emitter, op: Op, arguments: list[Lanes]) -> Origin | None:
+    pointer, offset = arguments
+    if not isinstance(pointer, Uniform) or isinstance(offset, Uniform):
+        return None
+    offsets = e.vec(offset)
+    size = e.context.pointee_bytes(op.results[0].type)
+    return Origin(pointer.value, offsets, size) if scalar(offsets.type) == "i32" else None
+
+
 @lowers("cpu.linear", AddPtrOp)
-def addptr(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
+def linear_address(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     pointer, offset = arguments
     size = e.context.pointee_bytes(op.results[0].type)
     if isinstance(offset, Linear):

@@ -58,7 +58,7 @@ def _lower(context: Context, part: Slice) -> None:
     context.assumed = found.then if linear else found.always
     fused, split = partial(_lower_fused, context, part), partial(_lower_split, context, part)
     holds = None
-    if not nest.is_sequential and part.meetings:
+    if not nest.is_sequential and part.overlaps:
         holds = apart(context, part) if "apart" in nest.versions else const("i1", False)
     first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
     if holds is not None:
@@ -314,11 +314,7 @@ class _Loops:
                 reduction.finish(self.e, one, tuple(at))
 
     def _accumulate(
-        self,
-        size: int,
-        step: int,
-        chunks: range,
-        place: Callable[[Value | None, int], At],
+        self, size: int, step: int, chunks: range, place: Callable[[Value | None, int], At]
     ) -> list[list[list[Value]]]:
         """Run over a dimension, accumulating; returns [reduction][chunk][operand]."""
         e = self.e

@@ -75,9 +75,7 @@ def lower_versions(c: Context, part: Slice, write: Write) -> None:
         _exactly_if_in_doubt(c, nest, results, write)
 
 
-def _exactly_if_in_doubt(
-    c: Context, nest: Nest, results: Sequence[SSAValue], write: Write
-) -> None:
+def _exactly_if_in_doubt(c: Context, nest: Nest, results: Sequence[SSAValue], write: Write) -> None:
     """A nest once more if a quick reduction found nothing."""
     doubtful = const("i1", False)
     for root in nest.roots:

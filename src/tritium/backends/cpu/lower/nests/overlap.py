@@ -46,7 +46,7 @@ class Extent:
 
 
 def apart(c: Context, part: Slice) -> Value | None:
-    """Whether a nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes to
+    """True if a nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes to
     the current position."""
     steps, extents = Strides(c), dict[SSAValue, Extent | None]()
     moved = {load.ptr for load in part.loads if load.results[0] in part.moved}
@@ -57,7 +57,7 @@ def apart(c: Context, part: Slice) -> Value | None:
             extents[pointer] = _extent(c, steps, pointer)
         return extents[pointer]
 
-    pairs = [(access.ptr, store.ptr) for access, store in part.meetings]
+    pairs = [(access.ptr, store.ptr) for access, store in part.overlaps]
     many = len(pairs) > _PAIRS * max(len({pointer for pair in pairs for pointer in pair}), 16)
     for first, second in pairs:
         a, b = extent(first), extent(second)
@@ -149,7 +149,7 @@ def _extent(c: Context, steps: Strides, pointer: SSAValue) -> Extent | None:
 
 
 def _pair(f: Function, a: Extent | None, b: Extent | None, keeps: bool) -> Value:
-    """Whether two tiles are apart, or the same element by element, which will do where each is read
+    """True if two tiles are apart, or the same element by element, which will do where each is read
     when the same one is written (`keeps` its place)."""
     if a is None or b is None:
         return const("i1", False)
@@ -170,7 +170,7 @@ def _pair(f: Function, a: Extent | None, b: Extent | None, keeps: bool) -> Value
 
 
 def _distinct(f: Function, tile: Extent | None) -> Value | None:
-    """Whether no element is there twice; None if that is certain. Along each dimension, neighbours
+    """True if no element is there twice; None if that is certain. Along each dimension, neighbours
     must be further apart than what all those together reach that have smaller distances."""
     if tile is None:
         return const("i1", False)

@@ -171,7 +171,7 @@ class Reduction:
         return chunks[0]
 
     def lanes(self, e: Emitter, values: list[Value]) -> list[Value]:
-        """All lanes in one scalar, by halves."""
+        """Combine all lanes in one scalar, by halves."""
         f, width = e.f, lanes(values[0].type)
         while width > 2:
             half = width // 2

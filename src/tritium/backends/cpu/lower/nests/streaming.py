@@ -25,7 +25,7 @@ from tritium.backends.cpu.tiles.version import LINE, is_long
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ir import types as ir
-from tritium.ops.tile import NestOp
+from tritium.ops.tile.nests import NestOp, nests_in
 from tritium.ops.ttir.function import FuncOp
 
 
@@ -50,8 +50,7 @@ def written_and_read(function: TileFunction) -> list[tuple[SSAValue, SSAValue]]:
 
 
 def _nests(function: FuncOp) -> list[NestOp]:
-    blocks = function.regions[0].blocks
-    return [op for block in blocks for op in block.ops if isinstance(op, NestOp)]
+    return [nest for nest in nests_in(function) if nest.parent_op() is function]
 
 
 class Lines(NamedTuple):
@@ -63,7 +62,8 @@ class Lines(NamedTuple):
 
 
 def may_stream(c: Context, part: Slice) -> tuple[Value, Lines]:
-    """Whether stores past the caches pay and are possible (i1), and where the lines begin."""
+    """A condition (i1), that stores past the caches pay and are possible, and where the lines
+    begin."""
     f, holds, zero = c.f, c.program["stream"], const("i64", 0)
     lead: Value | None = None
     for root in part.stores:

@@ -31,6 +31,6 @@ get_cache_invalidating_env_vars = cache_invalidating_env_vars
 
 
 def getenv_bool(key: str, default: bool) -> bool:
-    """Whether an environment variable says yes; `default` if it is not set."""
+    """True if an environment variable says yes; `default` if it is not set."""
     value = knobs.getenv(key)
     return default if value is None else value.lower() in knobs.TRUE_WORDS

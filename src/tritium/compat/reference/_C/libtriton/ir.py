@@ -36,7 +36,7 @@ class pass_manager:
         self.passes: list[Any] = []
 
     def enable_debug(self) -> bool:
-        """Nothing: `knobs.compilation` decides on dumps and times. Returns False."""
+        """Do nothing: `knobs.compilation` decides on dumps and times. Returns False."""
         return False
 
     def run(self, module: Any, repro_pipeline_tag: str = "pass_manager") -> None:

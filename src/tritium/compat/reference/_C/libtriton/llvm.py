@@ -64,11 +64,11 @@ class function:
         self.name: str = ref.name
 
     def is_declaration(self) -> bool:
-        """Whether the function has no body."""
+        """True if the function has no body."""
         return self._ref.is_declaration
 
     def is_external_linkage(self) -> bool:
-        """Whether other modules may call the function."""
+        """True if other modules may call the function."""
         return self._ref.linkage.name == "external"
 
     set_nvvm_maxnreg = _missing("function.set_nvvm_maxnreg")

@@ -10,4 +10,4 @@ __all__ = ["cublas", "load_dialects"]
 
 
 def load_dialects(context: Any) -> None:
-    """Nothing is left to load: a context knows every dialect from the start."""
+    """Do nothing: a context knows every dialect from the start."""

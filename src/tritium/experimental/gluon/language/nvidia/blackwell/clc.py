@@ -55,7 +55,7 @@ class clc_result(base_value):
 
     @builtin
     def is_canceled(self) -> tensor:
-        """Whether a program was found, which will not begin."""
+        """True if a program was found, which will not begin."""
         (handle,) = emit(ttgir.CLCIsCanceledOp, self)  # pyright: ignore[reportArgumentType]
         return tensor(handle, int1)
 

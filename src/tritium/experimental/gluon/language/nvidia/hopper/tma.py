@@ -68,7 +68,7 @@ def async_load(
 
 
 def is_shared(memory: shared_memory_descriptor) -> bool:
-    """Whether blocks of the cluster have copies of the same elements."""
+    """True if blocks of the cluster have copies of the same elements."""
     bases = linear(memory.layout.to_encoding(), tuple(memory.shape)).bases(BLOCK)
     return any(not any(basis) for basis in bases)
 
