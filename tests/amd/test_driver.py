@@ -20,7 +20,7 @@ import tritium
 import tritium.language as tl
 from tests.amd.kernels import add
 from tritium.backends.active import driver as active
-from tritium.backends.amd import compiler, launcher, libhip, native_launch, output
+from tritium.backends.amd import launcher, libhip, native_launch, output
 from tritium.backends.amd.driver import HIPDriver
 from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module
@@ -259,7 +259,7 @@ def test_kernels_for_tensors_of_less_than_2_gib(
     """Are launched natively, and never for larger tensors."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(launcher, "address_of", lambda arg, position: arg.data_ptr())
-    monkeypatch.setattr(compiler, "_LARGEST", 4096)
+    monkeypatch.setattr(libhip, "_LARGEST", 4096)
     hip.kinds = "QQQi"
     small, large = ([torch.zeros(size) for _ in range(3)] for size in (1024, 1025))
     made = [add[(1,)](*given, 1000, BLOCK=64) for given in (small, large) for _ in range(3)]
@@ -272,7 +272,7 @@ def test_kernels_for_tensors_of_less_than_2_gib(
         assert add[(1,)](*given, 1000, BLOCK=64) is made[0 if given is small else 3]
     assert all(hip.native[-2:])
     assert hip.launches[-1][2] == [*(x.data_ptr() for x in large), 1000]
-    monkeypatch.setattr(compiler, "_LARGEST", 4)
+    monkeypatch.setattr(libhip, "_LARGEST", 4)
     assert add[(1,)](*small, 1000, BLOCK=64) is made[3]
 
 

@@ -34,7 +34,7 @@ class MBarrier:
 
 
 def steps() -> list[int | None]:
-    """What the barrier's instructions do in order: arrive in a block, -1 its own; None: wait."""
+    """The barrier's instructions in order: arrive in a block, -1 its own; None: wait."""
     cga = [[1, 0], [2, 0]]
     a, b = (f"tensordesc<fp16[{m},{n}],{gl.NVMMASharedLayout(64, 16, 2, cga_layout=x)!r}>"
             for m, n, x in ((256, 32, cga), (32, 64, [[0, 0], [0, 0]])))  # fmt: skip

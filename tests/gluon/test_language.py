@@ -623,7 +623,7 @@ def narrow_kernel(x, layout: gl.constexpr):
 
 @pytest.mark.parametrize("cga", [[[0, 1]], [[0, 1], [0, 2]], [[1, 0], [0, 1]]])
 def test_rows_too_short_for_copies_are_an_error(cga: list[list[int]]) -> None:
-    """What each block of a cluster has of a row: 8 bytes are an illegal instruction."""
+    """Each block of a cluster has a part of a row; 8 bytes are an illegal instruction."""
     layout = gl.NVMMASharedLayout(0, 8, 2, cga_layout=cga)
     array, blocks = np.zeros((64, 64), np.int8), 1 << len(cga)
     if len(cga) == 1 or cga[0] == [1, 0]:  # 16 bytes

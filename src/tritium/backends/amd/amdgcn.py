@@ -126,8 +126,8 @@ _ACCESS = re.compile(r"addrspace\(1\) %[\w.]+, align")
 
 
 def _shares_addresses(text: str, how: How) -> bool:
-    """Whether LLVM shares parts of addresses: up to a quarter of its time, as it compares all of a
-    block with each other. The offsets of buffers have been shared already; kernels that use
+    """True if LLVM is to share parts of addresses: up to a quarter of its time, as it compares all
+    of a block with each other. The offsets of buffers have been shared already; kernels that use
     pointers in most places would have a tenth more instructions, but on gfx9."""
     if how.arch.startswith("gfx9"):
         return False

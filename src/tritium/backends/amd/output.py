@@ -12,7 +12,7 @@ from ctypes import byref, create_string_buffer
 from typing import Any
 
 from tritium.backends.amd.libhip import check, library
-from tritium.codegen.gpu.memory.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format, lines
+from tritium.system.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format, lines
 
 
 @functools.cache

@@ -13,9 +13,9 @@ from tests.amd.execution.workgroup import Kernel
 from tritium.backends.amd.processor import facts_of
 from tritium.backends.base import DriverBase, grid_sizes
 from tritium.backends.cpu.driver import CPUDriver, CPULauncher, CPUUtils
-from tritium.codegen.gpu.memory.record_format import CAPACITY, SYMBOL, Format, lines
 from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar
+from tritium.system.record_format import CAPACITY, SYMBOL, Format, lines
 from tritium.target import GPUTarget
 
 

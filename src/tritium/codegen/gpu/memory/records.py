@@ -1,5 +1,5 @@
 """Messages of a kernel to the host: records in a buffer on the device that the launch reads
-(`record_format`).
+(`tritium.system.record_format`).
 
     used: i64, the bytes of all records, also of those that there was no room for
     record: i64, one more than the number of its format; 8 bytes for each value
@@ -14,8 +14,8 @@ from typing import Any
 
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Grid
-from tritium.codegen.gpu.memory.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format
 from tritium.codegen.llvm.writer import Value, const
+from tritium.system.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format
 
 _POINTER = "ptr addrspace(1)"
 _DEFINITION = f"protected addrspace(1) externally_initialized global {_POINTER} null, align 8"

@@ -36,7 +36,7 @@ def load_shared_fp4_repacked(mem_desc: Any, layout: Any) -> tensor:
                          "required")  # fmt: skip
     shape[k], shape[-3 - k] = shape[k] // 2, 2 * shape[-3 - k]
     type = checked(layout, shape, mem_desc.dtype)
+    memory: Any = mem_desc
     return build(
-        ttgir.LocalLoadPackedTransposedOp, mem_desc, None, like=mem_desc.dtype,
-        result=type.to_ir(),
-    )  # fmt: skip
+        ttgir.LocalLoadPackedTransposedOp, memory, None, like=mem_desc.dtype, result=type.to_ir()
+    )

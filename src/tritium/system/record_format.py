@@ -1,5 +1,5 @@
-"""Records that kernels write for the host (`memory.records`), and their text; imported by launches,
-which need nothing else of code generation."""
+"""Records that kernels write for the host, and their text. Launches and code generation import
+this, so that launches import nothing that compiles."""
 
 from __future__ import annotations
 
