@@ -111,6 +111,10 @@ def test_slices_and_scales(monkeypatch):
     few = replace(metadata, expected_slice_size=100)
     flags = choose(monkeypatch, H200, 4096, 2880, 2880, ragged_metadata=few)
     assert flags.block_m == 128
+    few = replace(metadata, expected_slice_size=4)  # a product of warp groups has 64 rows
+    for machine, rows in ((H200, 64), (A100, 16)):
+        flags = choose(monkeypatch, machine, 512, 2880, 2880, ragged_metadata=few)
+        assert flags.block_m == rows
     monkeypatch.setattr(target_info, "cuda_capability_geq", lambda major, minor=0: True)
     assert nvidia.compute_swap_xw(Config(b_scale=1), 32, True, BF16, FP4)
     assert not nvidia.compute_swap_xw(Config(b_scale=1), 128, True, BF16, FP4)

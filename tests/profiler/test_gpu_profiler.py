@@ -109,8 +109,19 @@ def test_records_inside_kernels() -> None:
     assert all(m["scope_time (ns)"] >= 0 for m in scopes.values())
 
 
-def test_do_bench_proton_measures_kernels_alone() -> None:
+@pytest.mark.parametrize("whose", ["ours", "torch"])
+def test_do_bench_proton_measures_kernels_alone(whose: str) -> None:
+    if whose == "torch":
+        pytest.importorskip("cupti", reason="cupti-python is not installed")
     x = torch.ones(1 << 24, device="cuda")
-    took = tritium.testing.do_bench_proton(lambda: x.add_(1), rep=20)
-    plain = tritium.testing.do_bench(lambda: x.add_(1), rep=20)
+    out = torch.empty_like(x)
+
+    def call() -> None:
+        if whose == "torch":
+            x.add_(1)
+        else:
+            scaled[(1 << 14,)](x, out, 1 << 24, BLOCK=1024)
+
+    took = tritium.testing.do_bench_proton(call, rep=20)
+    plain = tritium.testing.do_bench(call, rep=20)
     assert 0 < took < 3 * plain

@@ -53,7 +53,7 @@ def _tile(
         return None
     return {
         "CHANNELS": channels, "POSITIONS": block, "EVEN": group * positions == channels * block,
-        "num_warps": min(max(channels * block // 1024, 1), 16),
+        "num_warps": min(max(channels * block // 1024, 1), 8),
     }  # fmt: skip
 
 

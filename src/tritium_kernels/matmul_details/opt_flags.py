@@ -126,8 +126,12 @@ def make_default_opt_flags_nvidia(
         m, batch_size, routing_data, enforce_bitwise_invariance
     )
     widened = nvidia.is_widened_in_registers(precision_config)
-    if widened and not constraints.get("block_m") and not enforce_bitwise_invariance:
-        block_m = nvidia.compute_widened_block_m(_expected_rows(m, routing_data))
+    if not constraints.get("block_m") and not enforce_bitwise_invariance:
+        if widened:
+            block_m = nvidia.compute_widened_block_m(_expected_rows(m, routing_data))
+        elif routing_data is not None and nvidia.has_warp_group_products(machine.arch):
+            # Rows past the end of a slice are not read, and products of warp groups have 64.
+            block_m = max(block_m, 64)
     narrow, wide = nvidia.compute_block_n(n, machine.arch, precision_config)
     tiles = nvidia.compute_grid_size(routing_data, batch_size, m, n, block_m, narrow)
     persistent = constraints.get("is_persistent")

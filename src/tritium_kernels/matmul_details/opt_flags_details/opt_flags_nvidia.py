@@ -34,6 +34,11 @@ def is_widened_in_registers(precision_config: Any) -> bool:
     return isinstance(layout_of(precision_config.b_mx_scale), HopperMXScaleLayout)
 
 
+def has_warp_group_products(arch: Any) -> bool:
+    """True for Hopper, whose products of warp groups (wgmma) have 64 rows or a multiple."""
+    return int(arch) in range(90, 100)
+
+
 def compute_widened_block_m(expected: int) -> int:
     """Rows of a tile for slices of `expected` rows on average, where to widen b costs more than
     the product: few slices have more (those of random sizes two standard deviations, the square
