@@ -63,7 +63,7 @@ def remarks(capfd: Any, no_ptxas: None) -> Any:
             for line, column in [(place[1], place[2]), *others]:
                 source = linecache.getline(__file__, int(line)).rstrip()
                 text = place[3][: more.start()] if more else place[3]
-                result.append((source[int(column) :], text))
+                result.append((source[int(column) - 1 :], text))
         return result
 
     return found
