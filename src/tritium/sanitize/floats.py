@@ -44,7 +44,7 @@ from tritium.sanitize.bounds import accessed
 from tritium.sanitize.extents import Copy
 from tritium.sanitize.kinds import INFINITE, NAN, Origin, Site
 from tritium.sanitize.origins import BAD, Origins
-from tritium.sanitize.sites import kernel_of, site_of
+from tritium.sanitize.sites import capture, kernel_of, site_of
 
 Place = tuple[str, int]
 """A file and a line."""
@@ -65,14 +65,16 @@ class CheckFloats(Pass):
     reports: list[SSAValue] = field(default_factory=list[SSAValue])
 
     def run(self, module: ModuleOp) -> bool:
+        kernel = kernel_of(module)
         found = [
             (op, value)
-            for op in kernel_of(module).walk() if isinstance(op, Op) and _writes(op)
+            for op in kernel.walk() if isinstance(op, Op) and _writes(op)
             for value in op.operands if ir.is_float(value.type)
         ]  # fmt: skip
         for op, value in found:
             _check(op, value, len(self.sites), self.reports)
             self.sites.append(site_of(op, "fp"))
+        capture(kernel)
         return bool(found)
 
 

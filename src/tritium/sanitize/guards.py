@@ -35,7 +35,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 from tritium.sanitize.bounds import Extent, accessed_bytes, add_extents, bounded, described
 from tritium.sanitize.kinds import Site
-from tritium.sanitize.sites import kernel_of
+from tritium.sanitize.sites import capture, kernel_of
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class GuardBounds(Pass):
         for op, pointer, roots in found:
             self.sites.append(described(op, pointer, roots))
             _guard(op, pointer, [extents[r] for r in roots], report, len(self.sites) - 1)
+        capture(kernel)
         return True
 
 

@@ -44,7 +44,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
 from tritium.sanitize.bounds import access_name, accessed, accessed_bytes
 from tritium.sanitize.kinds import Site
-from tritium.sanitize.sites import add_arguments, kernel_of, site_of
+from tritium.sanitize.sites import add_arguments, capture, kernel_of, site_of
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class CheckRaces(Pass):
         if not any(access_of(op).writes for op, _ in found):
             return False
         self._insert(kernel, found, acquires, [op for op in ops if releases(op)])
+        capture(kernel)
         return True
 
     def _insert(

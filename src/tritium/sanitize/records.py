@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium.ops.ttir.profile import RecordOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
-from tritium.sanitize.sites import add_arguments, kernel_of
+from tritium.sanitize.sites import add_arguments, capture, kernel_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class WriteRecords(Pass):
             record(Builder(op), op.starts, op.label, 1 + self.labels[1:].index(op.label))
             op.detach()
             op.erase()
+        capture(kernel)
         first: Any = kernel.body.first_op
         record(Builder(first), True, kernel.sym_name, 0)
         for block in kernel.regions[0].blocks:

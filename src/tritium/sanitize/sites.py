@@ -10,9 +10,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tritium.analysis.regions import calls_in, functions
+from tritium.analysis.regions import calls_in, defined_inside, functions
 from tritium.ir import types as ir
 from tritium.ir.locations import source_positions
+from tritium.ops.base import Op, is_constant
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.inline import Inline
 from tritium.sanitize.kinds import Site
@@ -58,3 +59,24 @@ def add_arguments(kernel: FuncOp, names: Sequence[str]) -> list[SSAValue]:
         kernel.set_arg_attrs(attributes)
     kernel.update_type()
     return added
+
+
+def capture(kernel: FuncOp) -> None:
+    """Hand to partitions of warps the kernel's values that checks in them use: they see captures
+    and constants alone."""
+    for op in kernel.walk():
+        if not isinstance(op, Op) or not op.concurrent:
+            continue
+        partitions = [region for region in op.regions if op.isolates(region)]
+        used = dict.fromkeys(
+            value for region in partitions for inner in region.walk() for value in inner.operands
+            if not defined_inside(value, op) and not is_constant(value)
+        )  # fmt: skip
+        for value in used:
+            op.operands = [*op.operands, value]
+            for region in partitions:
+                argument = region.block.insert_arg(value.type, len(region.block.args))
+                argument.name_hint = value.name_hint
+                value.replace_uses_with_if(
+                    argument, lambda use, region=region: region.is_ancestor(use.operation)
+                )

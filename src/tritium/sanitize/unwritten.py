@@ -32,7 +32,7 @@ from tritium.passes.rewriting import Builder, reduced
 from tritium.sanitize.allocations import PATTERN
 from tritium.sanitize.bounds import accessed
 from tritium.sanitize.kinds import Site
-from tritium.sanitize.sites import kernel_of, site_of
+from tritium.sanitize.sites import capture, kernel_of, site_of
 
 _INTEGERS = {16: ir.i16, 32: ir.i32, 64: ir.i64}
 
@@ -51,15 +51,17 @@ class CheckUnwritten(Pass):
     reports: list[SSAValue] = field(default_factory=list[SSAValue])
 
     def run(self, module: ModuleOp) -> bool:
+        kernel = kernel_of(module)
         found = [
             (op, pointer)
-            for op in kernel_of(module).walk() if isinstance(op, Op) and _reads(op)
+            for op in kernel.walk() if isinstance(op, Op) and _reads(op)
             for pointer in accessed(op) if holds_pattern(ir.element_type(op.results[0].type))
         ]  # fmt: skip
         for op, pointer in found:
             self._check(op, pointer)
             size = ir.bit_width(op.results[0].type) // 8
             self.sites.append(site_of(op, "unwritten", size=size))
+        capture(kernel)
         return bool(found)
 
     def _check(self, op: Any, pointer: SSAValue) -> None:
