@@ -13,7 +13,7 @@ import tritium
 import tritium.language as tl
 
 _BYTES = 1 << 35
-"""Of address space; only the pages that are accessed take memory."""
+"""Bytes of address space; only the pages that are accessed take memory."""
 _COUNT = 64
 _STRIDES = (3, 65536, 2**26, 2**27 - 1, 2**30, -(2**28))
 _ARCHS = (None, "haswell", "x86-64")

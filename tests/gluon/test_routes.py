@@ -118,7 +118,7 @@ def slice_kernel(out, START: gl.constexpr, AXIS: gl.constexpr, shared: gl.conste
 @pytest.mark.ptxas
 @pytest.mark.parametrize(("start", "axis"), [(0, 0), (16, 0), (48, 1), (32, 0), (48, 0)])
 def test_slices_begin_in_the_first_block(start: int, axis: int) -> None:
-    """Of memory whose rows 32 to 63 the second block has."""
+    """The second block has rows 32 to 63 of the memory."""
     layout = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[1, 0]])
     shared = gl.SwizzledSharedLayout(1, 1, 1, [1, 0], [[1, 0]])
     constants = {"START": start, "AXIS": axis, "shared": shared, "layout": layout}

@@ -57,7 +57,7 @@ def test_group_norm_where_means_are_large(shape):
     [((2, 6, 5, 7), 2, torch.float32), ((3, 4), 4, torch.bfloat16), ((5, 4, 64), 1, torch.float64)],
 )
 def test_groups_held_in_registers(monkeypatch: pytest.MonkeyPatch, shape, groups: int, dtype):
-    """As on GPUs, whose programs read a group once."""
+    """Programs read a group once, which is what they do on GPUs."""
     monkeypatch.setitem(group_norms._WHOLE, "cpu", 1 << 16)
     group_norms._tile.cache_clear()
     forget_records()  # which launch what the table had before

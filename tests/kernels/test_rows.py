@@ -64,7 +64,7 @@ def test_bfloat16():
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 128), (5, 100), (3, LONG)])
 def test_sums_in_registers(monkeypatch, shape):
-    """As on GPUs, whose tables have no sums in memory."""
+    """Sums stay in registers where the table has none in memory, as on GPUs."""
     monkeypatch.setitem(ROWS, "cpu", replace(ROWS["cpu"], walk=None))
     check_rows(*shape, torch.float32)
     check_large_means(*shape)

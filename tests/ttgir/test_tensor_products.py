@@ -121,7 +121,7 @@ def decoded(codes: Any) -> Any:
 @pytest.mark.parametrize("k", [128, 64, 32])
 @pytest.mark.parametrize("name", FORMATS)
 def test_scaled_products(name: str, k: int, stages: int, fresh_cache: Path) -> None:
-    """Of 32 elements along K at least, or 64 of 4 bits: fewer are multiplied as wider floats."""
+    """Products have 32 elements along K, or 64 of 4 bits; fewer are multiplied as wider floats."""
     dtype, run_length = FORMATS[name]
     rng, size, pack = np.random.default_rng(3), 384, 1 if name == "e4m3" else 2
     if pack == 1:
@@ -155,7 +155,7 @@ def test_scaled_products(name: str, k: int, stages: int, fresh_cache: Path) -> N
 def test_bytes_are_multiplied_as_the_floats_that_they_hold(
     arch: int, k: int, fresh_cache: Path
 ) -> None:
-    """As operands of a text of IR as well, which do not name the type."""
+    """Bytes take the float type that the product names, in IR text as well."""
     types = {"a_ptr": "*u8", "b_ptr": "*u8", "x_ptr": "*u8", "y_ptr": "*u8", "out_ptr": "*fp32",
              "length": "i32"}  # fmt: skip
     constants = {"FORMAT": "e4m3", "PACK": 1, "RUN": 32, "K": k}

@@ -531,6 +531,9 @@ WIDEST_ROW = 256
 """Elements along an axis that one bulk copy moves, at most."""
 LEAST_ROWS = 8
 """Rows after which a swizzle repeats."""
+LEAST_ROW_BYTES = 16
+"""Bytes of a row that one bulk copy moves at least: those of a box's first dimension are a multiple
+of it (CUDA driver API, `cuTensorMapEncodeTiled`)."""
 
 
 def _at(rank: int, axis: int, value: int, other: int = 0, more: int = 0) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tritium.ir.layouts.encodings import LEAST_ROW_BYTES
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.memory import choose, integers
@@ -73,10 +74,10 @@ def make(
         raise ValueError(f"Expected 1 <= ndim <= 5 but got {rank} dimensions")
     validate_block_shape(extents)
     size = element.primitive_bitwidth // 8
-    if extents[-1] * size < 16 and not on_host:
+    if extents[-1] * size < LEAST_ROW_BYTES and not on_host:
         raise ValueError(
-            "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
-            f"{extents[-1]} * {size} = {extents[-1] * size} bytes"
+            f"Descriptor block shape must have at least {LEAST_ROW_BYTES} bytes in the last "
+            f"dimension, but got {extents[-1]} * {size} = {extents[-1] * size} bytes"
         )
     if not _is_one(strides[-1]):
         raise ValueError(f"Tensor descriptor last dim must be 1 but got {strides[-1]}")

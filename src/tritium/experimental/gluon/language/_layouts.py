@@ -315,11 +315,6 @@ def _get_shape_per_cta(shape: Any, cga_layout: Any) -> list[int]:
     return [s // split for s, split in zip(shape, splits, strict=True)]
 
 
-COPIED_BYTES = 16
-"""Bytes of a row that the copy engine (TMA) takes at least: those of a box's first dimension are a
-multiple of it (CUDA driver API, `cuTensorMapEncodeTiled`)."""
-
-
 @dataclass(frozen=True)
 class NVMMASharedLayout(SharedLayout):
     """The shared memory that TMA fills and tensor cores read: rows of `swizzle_byte_width` bytes
@@ -367,12 +362,12 @@ class NVMMASharedLayout(SharedLayout):
         """Raise `ValueError` for a block, of elements of so many bits, of which a thread block has
         rows too short for the copy engine."""
         part = self._part(shape)
-        if part[-1] * bits < 8 * COPIED_BYTES:
+        if part[-1] * bits < 8 * ir.LEAST_ROW_BYTES:
             of_block = f", of which each thread block has {part}" if self.cga_layout else ""
             raise ValueError(
                 f"block_shape is {list(shape)}{of_block}, of {bits} bits an element; copies by "
-                f"descriptors take {COPIED_BYTES} bytes or more along the last axis, "
-                f"{8 * COPIED_BYTES // bits} elements"
+                f"descriptors take {ir.LEAST_ROW_BYTES} bytes or more along the last axis, "
+                f"{8 * ir.LEAST_ROW_BYTES // bits} elements"
             )
 
     def check_memory(self, shape: Any, bits: int) -> None:
