@@ -35,7 +35,7 @@ class GPULauncher(ABC):
         if enter_hook:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
-            flat = leaves(args, self._types) if self._types else args
+            flat = self._flat(args)
             if self._checked is None:
                 self._launch(gx, gy, gz, stream, flat)
             else:
@@ -44,6 +44,10 @@ class GPULauncher(ABC):
                 self._checked.run(launch, flat, (gx, gy, gz), stream)
         if exit_hook:
             exit_hook(launch_metadata)
+
+    def _flat(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with tuples spread out."""
+        return leaves(args, self._types) if self._types else args
 
     def _enter(self) -> bool:
         """Make the kernel's device current in this thread; whether that changes anything."""

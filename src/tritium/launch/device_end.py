@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.native.pyobjects_writer import call_object, is_null
 from tritium.native.records import Record
-from tritium.native.writer import NULL, Code, i32
+from tritium.native.writer import NULL, Code, i32, i64
 
 API = (
     "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
@@ -17,6 +17,11 @@ API = (
     "PyObject_CallFunctionObjArgs", "PyObject_IsTrue", "PyErr_Clear", "PyErr_Occurred", "Py_DecRef",
 )  # fmt: skip
 YES, NO = const("i1", 1), const("i1", 0)
+CHECKED = (("wait", "ptr"), ("report", "ptr"), ("found", "ptr"), ("running", "i64"))
+"""Fields of a kernel with checks. `wait`: the driver's function that waits for a stream, null for a
+kernel without checks; `report`: the record that the kernel writes where a check fails, whose first
+four bytes are not 0 then; `found`: a Python function that raises for it; `running`: 1 while a
+launch has the report."""
 
 
 class EndWriter:
@@ -24,7 +29,8 @@ class EndWriter:
     function from `device` to the current stream, or null for the default stream; `failed`: one that
     raises for a status; `allocate`: null, or one from the number of programs and the stream to the
     scratch memory that the kernel needs, an int that is its address: the kernel's last parameter,
-    behind `parameter_count` others."""
+    behind `parameter_count` others. Where kernels may have checks, there are those of `CHECKED`
+    as well."""
 
     state: ClassVar[Record]
 
@@ -87,6 +93,41 @@ class EndWriter:
             count = f.read(state, self.state, "parameter_count")
             f.put(f.gep("ptr", parameters, count), address)
         return memory
+
+    def take_report(self, f: Code, state: Value, stream: Value) -> None:
+        """Wait until no other thread's launch has the report of the kernel's checks."""
+        wait = f.read(state, self.state, "wait")
+        with f.when(f.icmp("ne", wait, NULL)):
+            with f.forever() as loop:
+                with f.when(f.icmp("eq", f.read(state, self.state, "running"), i64(0))):
+                    loop.leave()
+                self._wait(f, wait, stream)  # lets the other thread have Python's lock
+            f.write(state, self.state, "running", i64(1))
+
+    def read_report(self, f: Code, state: Value, stream: Value, result: Value) -> None:
+        """Wait for the kernel, if it has checks and was launched; return false where one failed.
+
+        Args:
+            result: where the driver's status is; gets that of the wait.
+        """
+        wait = f.read(state, self.state, "wait")
+        with f.when(f.icmp("ne", wait, NULL)):
+            with f.when(f.icmp("eq", f.get("i32", result), i32(0))):
+                f.put(result, self._wait(f, wait, stream))
+            raised = f.get("i32", f.read(state, self.state, "report"))
+            answer = f.variable("ptr", NULL)
+            with f.when(f.icmp("ne", raised, i32(0))):
+                f.put(answer, call_object(f, f.read(state, self.state, "found")))
+            f.write(state, self.state, "running", i64(0))
+            with f.when(f.icmp("ne", raised, i32(0))):
+                f.ret(NO)
+
+    @staticmethod
+    def _wait(f: Code, wait: Value, stream: Value) -> Value:
+        thread = f.call("ptr", "PyEval_SaveThread")
+        status = f.invoke("i32", wait, stream)
+        f.call("void", "PyEval_RestoreThread", thread)
+        return status
 
     @staticmethod
     def finish(f: Code, state: Value, memory: Value, status: Value) -> None:

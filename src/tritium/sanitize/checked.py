@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from tritium.sanitize.launch import Checks
-from tritium.sanitize.report import REPORT, run_checked
+from tritium.sanitize.launch import CheckFailed, Checks
+from tritium.sanitize.report import REPORT, clear, failed, run_checked
 
 
 class Device(Protocol):
@@ -27,6 +28,22 @@ class Device(Protocol):
     def wait(self, stream: int) -> None:
         """Wait for what has been given to a stream."""
         ...
+
+
+class NativeChecks(NamedTuple):
+    """Part of a native launch that kernels with checks need.
+
+    Attributes:
+        pointers: the slots of the arguments whose extents follow the address of the report.
+        report: that address; of the host's memory, which native launches alone use.
+        found: raises `CheckFailed` for what is in the report.
+        explain: raises the error to show for it, of a launch with a grid and arguments by name.
+    """
+
+    pointers: list[int]
+    report: int
+    found: Callable[[], NoReturn]
+    explain: Callable[[BaseException, tuple[int, int, int], dict[str, Any]], None]
 
 
 class Checked:
@@ -70,6 +87,24 @@ class Checked:
             zeros = self._device.zeros
             run_checked(self._checks, given, grid, self._report, wait, zeros=zeros)
 
+    def native(self, values: Callable[[Sequence[Any]], Sequence[Any]]) -> NativeChecks | None:
+        """The part of native launches for the checks; None where each launch has memory of its own or tells
+        watchers. `values`: the kernel's arguments among those of a launch."""
+        checks = self._checks
+        if checks.granules or checks.chip or checks.orders or not checks.reports:
+            return None
+        report = self._device.host_memory(REPORT.itemsize)
+        clear(report)
+
+        def explain(
+            error: BaseException, grid: tuple[int, int, int], arguments: dict[str, Any]
+        ) -> None:
+            if isinstance(error, CheckFailed):
+                given = list(self._given(values(tuple(arguments.values()))))
+                raise checks.error(error, given, grid, None) from None
+
+        return NativeChecks(checks.pointers, report, partial(_found, report), explain)
+
     def _given(self, args: Sequence[Any]) -> Iterator[Any]:
         """The kernel's parameters; a descriptor is several."""
         for rank, arg in zip(self._ranks, args, strict=True):
@@ -77,6 +112,14 @@ class Checked:
                 yield from (arg.base, *map(int, arg.shape), *map(int, arg.strides))
             elif rank is not None:
                 yield arg
+
+
+def _found(report: int) -> NoReturn:
+    """Raise for the failed check in a report, which is free then."""
+    record = failed(report)
+    assert record is not None, "native code has seen one"
+    clear(report)
+    raise record
 
 
 def _rank(kind: str) -> int:

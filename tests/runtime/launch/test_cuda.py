@@ -17,11 +17,15 @@ from tests.support.launching import StubDriver
 from tritium.backends.nvidia.native_launch import CONFIG, Calls, make_end
 from tritium.launch.packing import parameters
 from tritium.runtime import driver
+from tritium.sanitize.checked import Checked
+from tritium.sanitize.launch import SanitizerError
+from tritium.sanitize.report import REPORT
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
 )
+WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p,
     ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
@@ -48,7 +52,16 @@ class FakeCuda(StubDriver):
         self.contexts = threading.local()
         """Of each thread: `status`, what calls return until `enter` is called, and `entered`."""
         self.enters = True
-        self._launch, self._encode = LAUNCH(self._record), ENCODE(self._map)
+        self.checks: Any = None
+        self.reports: list[Any] = []
+        """Memory of reports of checks."""
+        self.fails: tuple[int, ...] | None = None
+        """Fields that launches write to the report: number of the check, program, address."""
+        self.waited: list[int] = []
+        self.waits: Callable[[], None] = int
+        self._launch, self._encode, self._wait = (
+            LAUNCH(self._record), ENCODE(self._map), WAIT(self._waited)
+        )  # fmt: skip
 
     def native_device(self) -> Callable[[], int]:
         return self.get_current_device
@@ -71,7 +84,20 @@ class FakeCuda(StubDriver):
             ctypes.string_at(parameters[i], size) for i, size in enumerate(self.sizes)
         ]
         self.recorded.append(values)
+        if self.fails is not None:
+            self.reports[-1][:] = (1, *self.fails[:4], 0, self.fails[4])
         return self.status
+
+    def _waited(self, stream: int | None) -> int:
+        self.waited.append(stream or 0)
+        self.waits()
+        return 0
+
+    def host_memory(self, size: int) -> int:
+        """Memory of a report (of `tritium.sanitize.checked.Device`)."""
+        assert size == REPORT.itemsize
+        self.reports.append(np.zeros(1, REPORT))
+        return self.reports[-1].ctypes.data
 
     def _map(
         self, out: int, kind: int, rank: int, address: int, sizes: Any, strides: Any, box: Any,
@@ -105,7 +131,8 @@ class FakeCuda(StubDriver):
 
     def _launcher(self, src: Any, metadata: Any, function: Any) -> Any:
         careful = super()._launcher(src, metadata, function)
-        params = [param for param in parameters(src, metadata)[0] if param is not None]
+        named, _ = parameters(src, metadata)
+        params = [param for param in named if param is not None]
         described = [
             {"block_size": [16, 64], "rank": kind.count(",") + 1, "is_im2col": False,
              "fp4_padded": False, "elem_type": 6, "elem_size": 2, "swizzle": 3}
@@ -121,16 +148,19 @@ class FakeCuda(StubDriver):
         calls = Calls(
             ctypes.cast(self._launch, ctypes.c_void_p).value or 0,
             ctypes.cast(self._encode, ctypes.c_void_p).value or 0,
+            ctypes.cast(self._wait, ctypes.c_void_p).value or 0,
             lambda device: self.stream + device, self.device, self._failed,
             self._enter, self._allocate,
         )  # fmt: skip
+
+        checks = self.checks and Checked(self, self.checks, named, "plain").native(tuple)
 
         class Launcher:
             def __call__(self, *args: Any) -> None:
                 careful(*args)
 
             def native_end(self, link: Any) -> Any:
-                end = make_end(link, calls, 1234, params, facts, attributes)
+                end = make_end(link, calls, 1234, params, facts, attributes, checks)
                 if end is None:
                     return None
                 return end._replace(slots=[s._replace(device=1) for s in end.slots])
@@ -336,3 +366,97 @@ def test_tensor_maps_in_a_thread_without_a_context(fake: FakeCuda) -> None:
 
     assert not _in_a_thread(work)
     assert len(fake.encoded) == before + 1
+
+
+SITE = {"kind": "bounds", "access": "load", "file": "k.py", "line": 7, "source": "tl.load(x)",
+        "size": 4, "arguments": [0]}  # fmt: skip
+
+
+def _checked(fake: FakeCuda) -> Any:
+    """An array of 64 float32, 16 behind the begin of its memory, with which `plain` has native
+    launches that check bounds."""
+    fake.checks = {"sites": [SITE], "pointers": [0], "report": True}
+    x = np.zeros(80, np.float32)[16:]
+    for _ in range(2):
+        plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    assert len(fake.launches) == 2
+    return x
+
+
+def test_a_launch_with_checks(fake: FakeCuda) -> None:
+    """Gets a report and the extents of memory, and waits for the kernel."""
+    x = _checked(fake)
+    fake.sizes = [8, 4, 8, 4, 1, 8, 8, 8]
+    plain[(3, 4)](x, 7, 2**41, 2.5, False, 1)
+    assert len(fake.launches) == 2 and fake.waited == [7000]
+    begin = x.base.ctypes.data
+    assert fake.recorded[-1]["parameters"][5:] == [
+        v.to_bytes(8, "little") for v in (fake.reports[-1].ctypes.data, begin, begin + 4 * 80)
+    ]
+
+
+def test_a_descriptor_with_checks(fake: FakeCuda) -> None:
+    """The report's address has its place behind the tensor maps."""
+    fake.checks = {"sites": [SITE], "pointers": [0], "report": True}
+    room = np.zeros(2 * 128 * 256 + 16, np.uint8)
+    x = room[-room.ctypes.data % 16 :][: 2 * 128 * 256].view(np.float16).reshape(128, 256)
+    tensor = TensorDescriptor.from_tensor(x, [16, 64])
+    for _ in range(2):
+        described[(1,)](tensor, 3)
+    fake.sizes = [128, 4, 4, 8, 8, 4, 8, 8, 8]
+    described[(1,)](tensor, 3)
+    call, begin = fake.recorded[-1], room.ctypes.data
+    assert call["parameters"][0] == b"\x40" * 128
+    assert call["parameters"][6:] == [
+        v.to_bytes(8, "little")
+        for v in (fake.reports[-1].ctypes.data, begin, begin + room.nbytes)
+    ]
+
+
+def test_a_check_that_fails(fake: FakeCuda) -> None:
+    x = _checked(fake)
+    fake.fails = (0, 2, 1, 0, x.base.ctypes.data + 4 * 80)
+    with pytest.raises(SanitizerError, match=r"program \(2, 1, 0\), at k.py:7") as caught:
+        plain[(3, 4)](x, 7, 2**41, 2.5, False, 1)
+    assert "index 64 of argument 'x'" in str(caught.value)
+    fake.fails = None
+    plain[(3, 4)](x, 7, 2**41, 2.5, False, 1)  # with the report cleared
+    fake.status, fake.fails = 700, (0, 2, 1, 0, x.ctypes.data - 80)
+    with pytest.raises(SanitizerError, match="out of bounds"):  # which is why the driver failed
+        plain[(3, 4)](x, 7, 2**41, 2.5, False, 1)
+    fake.fails = None
+    with pytest.raises(RuntimeError, match="status 700"):
+        plain[(3, 4)](x, 7, 2**41, 2.5, False, 1)
+    assert len(fake.launches) == 2
+
+
+def test_launches_with_checks_in_threads(fake: FakeCuda) -> None:
+    """A launch waits until no other one has the report."""
+    x, y = _checked(fake), np.zeros(16, np.float32)
+    inside, begun = threading.Event(), threading.Event()
+    first = threading.current_thread()
+    before, raised = len(fake.recorded), list[BaseException]()
+
+    def second() -> None:
+        begun.set()
+        try:
+            plain[(1,)](y, 7, 2**41, 2.5, False, 1)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=second)
+
+    def waits() -> None:
+        if threading.current_thread() is not first:
+            inside.set()  # in the loop that waits for the report
+        elif not begun.is_set():
+            thread.start()
+            assert inside.wait(30)
+            assert len(fake.recorded) == before + 1, "the other launch is not under way"
+            fake.fails = None
+
+    fake.waits, fake.fails = waits, (0, 0, 0, 0, x.base.ctypes.data + 4 * 80)
+    with pytest.raises(SanitizerError, match="index 64 of argument 'x'"):
+        plain[(1,)](x, 7, 2**41, 2.5, False, 1)
+    thread.join()
+    assert not raised and len(fake.recorded) == before + 2 and len(fake.launches) == 2

@@ -182,7 +182,7 @@ class CudaLauncher(GPULauncher):
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
-        if self._checked is not None or self._labels is not None:
+        if self._labels is not None:
             return None
         if not self._asked:
             # Here, because a program's first launches do not need it.
@@ -198,16 +198,22 @@ class CudaLauncher(GPULauncher):
             if metadata.num_ctas > 1:
                 dims = metadata.num_ctas, 1, 1
                 attributes[int(names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)] = dims
-            params = [param for param in self._params if param is not None]
+            self._asked = True
+            checks, own = None, self._params
+            if self._checked is not None:
+                checks = self._checked.native(self._flat)
+                if checks is None:
+                    return None
+                own = own[: -len(self._checked.parameters)]
+            params = [param for param in own if param is not None]
             handle = int(self._function)
             calls = driver_calls(self._context.enter)._replace(allocate=self._allocate)
-            self._end = make_end(link, calls, handle, params, metadata, attributes)
-            self._asked = True
+            self._end = make_end(link, calls, handle, params, metadata, attributes, checks)
         return self._end
 
     def unload(self) -> None:
         """Unload the kernel's module, unless native launches hold the function."""
-        if not self._asked:
+        if self._end is None:
             self._context.unload(self._function)
 
     def _check_threads(self) -> None:

@@ -17,12 +17,14 @@ from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.backends.nvidia.tensormap import data_type
 from tritium.codegen.llvm.writer import Module, Value
-from tritium.launch.device_end import API, NO, EndWriter, holder
+from tritium.launch.device_end import API, CHECKED, NO, EndWriter, holder
 from tritium.launch.ends import End, Link, Slot
 from tritium.native.pyobjects import api_addresses
 from tritium.native.pyobjects_writer import call_object, is_null
 from tritium.native.records import Record, allocate
 from tritium.native.writer import NULL, Code, i32, i64
+from tritium.sanitize.checked import NativeChecks
+from tritium.sanitize.extents import extent_of
 
 STATE = Record(
     ("function", "ptr"), ("launch", "ptr"), ("encode", "ptr"), ("stream", "ptr"),
@@ -30,11 +32,12 @@ STATE = Record(
     ("attributes", "ptr"), ("attribute_count", "i32"), ("blocks", "i32"),
     ("parameter_count", "i64"),
     ("parameters", "ptr"), ("map_count", "i64"), ("maps", "ptr"), ("allocate", "ptr"),
-    ("enter", "ptr"),
+    ("enter", "ptr"), *CHECKED,
 )  # fmt: skip
 """`stream`: a Python function from `device` to the current stream, or null for the default stream;
 `failed`: one that raises for a status; `parameters`: for each of the kernel's parameters its slot
-(i64), or -1 - m for the tensor map m; `blocks`: of a program; `allocate`: null, or a Python
+(i64), or -1 - m for the tensor map m, where the address of the report of checks counts as the map
+after the last one; `blocks`: of a program; `allocate`: null, or a Python
 function from the number of programs and the stream to the scratch memory that the kernel needs, an
 int that is its address: the kernel's last parameter, which has no entry; `enter`: a Python function
 that makes the kernel's context current in this thread, and returns whether it has done so."""
@@ -159,10 +162,12 @@ class _EndWriter(EndWriter):
         stream = self.stream(f, state)
         f.write(config, CONFIG, "stream", stream)
         memory = self.scratch(f, state, total, stream, parameters)
+        self.take_report(f, state, stream)
         result = f.variable("i32", f.call("i32", "launch", state, config, parameters))
         failed = f.get("i32", result)
         with f.when(f.icmp("ne", failed, i32(0))):
             f.put(result, f.call("i32", "launch_again", state, failed, config, parameters))
+        self.read_report(f, state, stream, result)
         self.finish(f, state, memory, f.get("i32", result))
 
     def _maps(self, f: Code, state: Value, slots: Value) -> Value:
@@ -184,6 +189,8 @@ class _EndWriter(EndWriter):
 
     def _parameters(self, f: Code, state: Value, slots: Value, maps: Value) -> Value:
         """The addresses of the kernel's parameters."""
+        report = f.op("mul", f.read(state, STATE, "map_count"), i64(MAP_BYTES))
+        f.put(f.gep("i8", maps, report), f.read(state, STATE, "report"))
         count = f.read(state, STATE, "parameter_count")
         pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
         with f.counted(count) as (i, _):
@@ -203,12 +210,13 @@ def native_ir() -> str:
 
 
 class Calls(NamedTuple):
-    """The functions that the launch end calls: two of the driver by address, and Python functions.
+    """The functions that the launch end calls: three of the driver by address, and Python's.
     `enter` makes the kernel's context current (see `KernelContext.enter`); `allocate` gives scratch
     memory for so many programs on a stream, and its address."""
 
     launch: int
     encode: int
+    wait: int
     stream: Callable[[int], int] | None
     device: int
     failed: Callable[[int], None]
@@ -221,24 +229,24 @@ def _failed(status: int) -> None:
 
 
 @functools.cache
-def _driver_addresses() -> tuple[int, int]:
+def _driver_addresses() -> tuple[int, int, int]:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     cuda = ctypes.CDLL(knobs.nvidia.libcuda_path or name)
-    launch, encode = (
+    launch, encode, wait = (
         ctypes.cast(getattr(cuda, function), ctypes.c_void_p).value or 0
-        for function in ("cuLaunchKernelEx", "cuTensorMapEncodeTiled")
+        for function in ("cuLaunchKernelEx", "cuTensorMapEncodeTiled", "cuStreamSynchronize")
     )
-    return launch, encode
+    return launch, encode, wait
 
 
 def driver_calls(enter: Callable[[], bool]) -> Calls:
     """The driver's functions, and the stream that torch has made current (else the default)."""
     torch: Any = sys.modules.get("torch")
-    launch, encode = _driver_addresses()
+    launch, encode, wait = _driver_addresses()
     if torch is None or not torch.cuda.is_available():
-        return Calls(launch, encode, None, 0, _failed, enter)
+        return Calls(launch, encode, wait, None, 0, _failed, enter)
     stream = torch._C._cuda_getCurrentRawStream
-    return Calls(launch, encode, stream, torch.cuda.current_device(), _failed, enter)
+    return Calls(launch, encode, wait, stream, torch.cuda.current_device(), _failed, enter)
 
 
 _links: dict[Any, int] = {}
@@ -258,13 +266,15 @@ def make_end(
     params: Sequence[tuple[str, str]],
     metadata: Any,
     attributes: Mapping[int, tuple[int, ...]],
+    checks: NativeChecks | None = None,
 ) -> End | None:
     """A kernel's end; None for parameters that it does not know.
 
     Args:
         function: the driver's handle.
-        params: (name, type) of the arguments that the kernel takes.
+        params: (name, type) of the arguments that the kernel takes, without those of its checks.
         attributes: of the launch: the driver's number -> value, of up to three ints.
+        checks: those in the kernel, if it has some.
     """
     slots: list[Slot] = []
     parameters: list[int] = []
@@ -296,7 +306,13 @@ def make_end(
             slots.append(Slot(kind, device=_CUDA, finite=True))
         else:
             return None
-    return _write(link, calls, function, metadata, attributes, slots, parameters, maps)
+    if checks is not None:
+        parameters.append(-1 - len(maps))
+        for number, pointer in enumerate(checks.pointers):
+            extent = len(slots) + 2 * number
+            slots[pointer] = slots[pointer]._replace(extent=extent)
+            parameters += [extent, extent + 1]
+    return _write(link, calls, function, metadata, attributes, slots, parameters, maps, checks)
 
 
 _CUDA = 2  # DLPack's number
@@ -306,6 +322,7 @@ def _write(
     link: Link, calls: Calls, function: int, metadata: Any,
     attributes: Mapping[int, tuple[int, ...]],
     slots: Sequence[Slot], parameters: Sequence[int], maps: Sequence[Mapping[str, int]],
+    checks: NativeChecks | None,
 ) -> End:  # fmt: skip
     state, memory = allocate(STATE.size, 64)
     listed, own = allocate(8 * max(len(parameters), 1), 64)
@@ -322,7 +339,7 @@ def _write(
     if metadata.global_scratch_size:
         assert calls.allocate is not None
         scratch = holder(calls.allocate)
-    keep = (memory, own, maps_memory, attributes_memory, calls, device, scratch)
+    keep = (memory, own, maps_memory, attributes_memory, calls, device, scratch, checks)
     STATE.write(
         state, function=function, launch=calls.launch, encode=calls.encode,
         stream=0 if calls.stream is None else id(calls.stream), device=id(device),
@@ -333,4 +350,7 @@ def _write(
         parameter_count=len(parameters), parameters=listed, map_count=len(maps), maps=table,
         allocate=0 if scratch is None else id(scratch),
     )  # fmt: skip
-    return End(_end_address(link), state, slots, keep)
+    if checks is None:
+        return End(_end_address(link), state, slots, keep)
+    STATE.write(state, wait=calls.wait, report=checks.report, found=id(checks.found))
+    return End(_end_address(link), state, slots, keep, extent_of, checks.explain)
