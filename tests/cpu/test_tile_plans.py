@@ -290,3 +290,29 @@ def test_a_plan_for_another_processor(
         return
     with pytest.raises(ValueError, match=message):
         emitted(tmp_path / "k.tile", tiles, arch)
+
+
+@tritium.jit
+def masked_near(a_ptr, b_ptr, c_ptr, n, K: tl.constexpr, OUT: tl.constexpr):
+    rows, columns, depth = tl.arange(0, 16), tl.arange(0, 32), tl.arange(0, 64)
+    used = rows[:, None] < n
+    acc = tl.zeros((16, 32), OUT)
+    for k in range(0, K, 64):
+        a = tl.load(a_ptr + rows[:, None] * K + (k + depth)[None, :], mask=used, other=0)
+        b = tl.load(b_ptr + (k + depth)[:, None] * 32 + columns[None, :])
+        acc = tl.dot(a, b, acc, out_dtype=OUT)
+    tl.store(c_ptr + rows[:, None] * 32 + columns[None, :], acc, mask=used)
+
+
+@pytest.mark.parametrize(("type", "out", "wanted"), [
+    ("bf16", tl.float32, "tdpbf16ps"), ("int8", tl.int32, "tdpbssd"),
+])  # fmt: skip
+def test_masked_rows_for_registers_of_rows(type: str, out: tl.dtype, wanted: str) -> None:
+    """AMX reads rows that are a fixed number of bytes apart: masked ones, of which all behind the
+    last are read as that one, are copied."""
+    x = np.zeros(32 * 256, TYPES[type])
+    kernel = masked_near.warmup(
+        x, x, np.zeros(512, np.float32 if type == "bf16" else np.int32), 9, K=256, OUT=out,
+        grid=(1,), arch="sapphirerapids",
+    )  # fmt: skip
+    assert "used_rows" in kernel.asm["tile"] and wanted in kernel.asm["llir"]

@@ -82,7 +82,11 @@ class Base:
 
 
 def bits(array: np.ndarray) -> Any:
-    """The bytes of an array, but -0 as 0."""
+    """The bytes of an array, but -0 as 0 and each NaN as one: conversions and sums of a signaling
+    NaN leave other bits on other processors, and in NumPy."""
     with np.errstate(invalid="ignore"):  # of a signaling NaN
         zeros = np.where(array == 0, np.zeros((), array.dtype), array)
+        nan = np.asarray(array != array)
+    if nan.any():
+        zeros[nan] = np.nan
     return np.ascontiguousarray(zeros).view(np.uint8)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.checking import Check
 from tritium.passes import PassManager, pipelines
+from tritium.passes.ttir import TensorPointers
 from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
 
 pytestmark = pytest.mark.cpu
@@ -34,6 +35,7 @@ class Rearranging(Check):
         module = self._frontend()
         PassManager(pipelines.ttir()).run(module)
         before = self._evaluated(module)
+        TensorPointers().run(module)
         self.changed = ReshapeAccesses().run(module)
         module.verify()
         self._compare("after", self._evaluated(module), "before", before)
@@ -70,3 +72,20 @@ def test_meaning(
     moved = [a for a in axes if shape[a] > 1]
     if moved != sorted(moved) and not rows:
         assert check.changed
+
+
+COLUMN = """
+def kernel(x, out, n):
+    column = tl.make_block_ptr(x, (n, n), (3, 1), (0, n - 12), (16, 1), (1, 0))
+    v = tl.load(column, boundary_check=(0, 1), padding_option="zero")
+    v = tl.permute(tl.reshape(v, (1, 4, 1, 4)), (3, 2, 0, 1))
+    tl.store(out + tl.arange(0, 16), tl.reshape(v, (16,)))
+"""
+
+
+def test_an_axis_of_size_1_for_which_there_is_none() -> None:
+    """The axes of the rearranged tile are all in that of the rows."""
+    x, out = np.arange(64, dtype=np.int32), np.zeros(16, np.int32)
+    check = Rearranging(COLUMN, {"x": x, "out": out, "n": 13}, 1, frozenset(), (None,))
+    check.run()
+    assert check.changed

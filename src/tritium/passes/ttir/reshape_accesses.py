@@ -52,10 +52,17 @@ class ReshapeAccesses(Pass):
         return any(changed)
 
 
+def _of_block(op: Operation) -> bool:
+    """True for an access by a block pointer, which `tensor-pointers` rewrites."""
+    return isinstance(op, ElementAccess) and ir.is_block_pointer(op.ptr.type)
+
+
 def _store(op: ElementAccess) -> bool:
     """store p, (reshape v) -> store p', v"""
     reshape: Any = op.value.owner
-    if isinstance(reshape, Block) or not reshape.reshapes or not _is_rearranged(reshape.src):
+    if _of_block(op) or isinstance(reshape, Block) or not reshape.reshapes:
+        return False
+    if not _is_rearranged(reshape.src):
         return False
     groups = _groups(ir.shape_of(op.value.type), ir.shape_of(reshape.src.type))
     unfold = _Unfolding(op)
@@ -70,7 +77,7 @@ def _store(op: ElementAccess) -> bool:
 def _load(reshape: Any) -> bool:
     """reshape (load p) -> load p'"""
     op: Any = reshape.src.owner
-    if not isinstance(op, ElementAccess) or len(list(op.results[0].uses)) != 1:
+    if not isinstance(op, ElementAccess) or _of_block(op) or len(list(op.results[0].uses)) != 1:
         return False
     if not any(permutes(use.operation) for use in reshape.results[0].uses):
         return False
@@ -166,6 +173,8 @@ class _Unfolding(Builder):
         if isinstance(op, ExpandDimsOp):
             axis: int = op.axis
             inner = self(op.src, (*groups[:axis], *groups[axis + 1 :]))
+            if not isinstance(inner.type, ir.TensorType):  # of an axis of size 1 that none is for
+                return self.repeated(inner, kind)
             first = sum(len(group) for group in groups[:axis])
             for _ in groups[axis]:
                 inner = self.value(ExpandDimsOp, inner, axis=first)

@@ -361,13 +361,13 @@ def _emit_loop(c: Context, steps: Strides, found: _Loop, trips: Value) -> None:
     with c.temporary() as scratch:
         operands = _Operands(c, steps)
         a, b = operands.of(found.dot, False), operands.of(found.dot, True)
-        plan = _plan(c, found.dot, (a, b))
         if found.rows is not None:
             rows = f.intrinsic("smin", _first_extent(c, found.rows), const("i64", shape[0]))
             none = f.icmp("slt", rows, const("i64", 1))
             trips = f.select(none, const("i64", 0), trips)
             tail = None if tail is None else f.select(none, const("i64", 0), tail)
             a = replace(a, rows=rows)
+        plan = _plan(c, found.dot, (a, b))
         emit_dot_loop(
             f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
             a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,
