@@ -13,7 +13,7 @@ from tools.tile_programs.memory import Guarded
 from tools.tile_programs.program import BFLOAT16, E4M3, E5M2, Program
 
 _TORCH = {BFLOAT16: "bfloat16", E4M3: "float8_e4m3fn", E5M2: "float8_e5m2"}
-_WRITES = re.compile(r"tl\.store\(|tl\.atomic_|\.store\(")
+_WRITES = re.compile(r"tl\.atomic_|\.(store|scatter)\(")
 MARGIN, _CANARY = 4096, 0xA5
 
 
