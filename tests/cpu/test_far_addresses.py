@@ -69,6 +69,7 @@ def _run_gather(
 @pytest.mark.parametrize("arch", _ARCHS)
 @pytest.mark.parametrize("dtype", (np.int8, np.int32, np.int64))
 @pytest.mark.parametrize("index", (np.int32, np.uint32, np.int64))
+@pytest.mark.every(5)
 def test_indices_in_memory(
     far: memoryview, index: type[np.integer], dtype: type[np.generic], arch: str | None
 ) -> None:
@@ -83,6 +84,7 @@ def test_indices_in_memory(
 @pytest.mark.parametrize("arch", _ARCHS)
 @pytest.mark.parametrize("stride", _STRIDES)
 @pytest.mark.parametrize("start", (0, 5, 2**20, -(2**28)))
+@pytest.mark.every(7)
 def test_rows_wrap_around(far: memoryview, start: int, stride: int, arch: str | None) -> None:
     """The product of two int32 numbers wraps around before it becomes an offset."""
     rows, columns = 8, 32

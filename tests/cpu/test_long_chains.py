@@ -75,6 +75,7 @@ def _expected(name: str, x: Any, n: int, length: int) -> Any:
     ("kernel", "length"), [(numbers, 600), (moves, 400), (indices, 300), (in_a_loop, 500)],
     ids=lambda v: getattr(v, "__name__", v),
 )  # fmt: skip
+@pytest.mark.every(3)
 def test_chains(kernel: Any, length: int) -> None:
     assert sys.getrecursionlimit() <= 3000
     x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
@@ -111,6 +112,7 @@ def test_a_chain_of_conditions() -> None:
 
 
 @pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.every(2)
 def test_a_chain_of_conditional_expressions(
     interpret: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def elements(layout: Any) -> dict[int, set[int]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.every(3)
 def test_routes_by_elements(seed: int) -> None:
     tile, memory = random_types(random.Random(seed))
     have = elements(linear(ir.encoding_of(tile), (SIZE,)))

@@ -211,6 +211,7 @@ def launch(fn, way):
 
 
 @pytest.mark.parametrize("body", EQUAL.values(), ids=EQUAL)
+@pytest.mark.every(2)
 def test_the_same_results(body):
     fn = kernel_of(body)
     native = launch(fn, "native")

@@ -83,6 +83,7 @@ def values(name: str, overload: Overload, count: int, seed: int = 0) -> tuple[li
 
 
 @pytest.mark.parametrize("name, overload", each_function_once(CASES), ids=label)
+@pytest.mark.every(2)
 def test_native(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
     check(name, overload, arrays, native(overload, *arrays, level="host"), wanted)
@@ -99,6 +100,7 @@ def test_in_narrow_vectors(name: str, overload: Overload) -> None:
 
 
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
+@pytest.mark.every(3)
 def test_as_interpreted(name: str, overload: Overload) -> None:
     arrays, wanted = values(name, overload, 120)
     check(name, overload, arrays, defined(overload, *arrays), wanted)

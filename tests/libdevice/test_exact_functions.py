@@ -46,6 +46,7 @@ def check(overload: Overload, arrays: list[Array], actual: Array, wanted: Array)
 
 
 @pytest.mark.parametrize("name, overload", each_function_once(CASES), ids=label)
+@pytest.mark.every(3)
 def test_native_is_as_defined(name: str, overload: Overload) -> None:
     arrays = arguments(name, overload, 150)
     wanted = defined(overload, *arrays)
@@ -54,6 +55,7 @@ def test_native_is_as_defined(name: str, overload: Overload) -> None:
 
 
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
+@pytest.mark.every(3)
 def test_one_number(name: str, overload: Overload) -> None:
     """Scalars give a scalar: what they give in an array."""
     arrays = arguments(name, overload, 2)
@@ -171,6 +173,7 @@ SPOTS: list[tuple[str, tuple[Any, ...], Any]] = [
 
 
 @pytest.mark.parametrize("name, values, wanted", SPOTS, ids=lambda v: str(v))
+@pytest.mark.every(3)
 def test_values(name: str, values: tuple[Any, ...], wanted: Any) -> None:
     overload = next(
         o for o in signatures()[name].overloads

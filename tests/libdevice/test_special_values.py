@@ -76,6 +76,7 @@ ORDERS = [(0, 0, 1), (1, 0, 0), (5, 0, 0), (-1, 1, NAN), (3, INF, 0), (3, NAN, N
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", VALUES)
+@pytest.mark.every(3)
 def test_values(name: str, dtype: str) -> None:
     overload = next(o for o in signatures()[name].overloads if set(o.arguments) == {dtype})
     rows = VALUES[name] + [((NAN,) * len(overload.arguments), NAN)]

@@ -152,6 +152,7 @@ def test_scaled_products(name: str, k: int, stages: int, fresh_cache: Path) -> N
 @pytest.mark.ptxas
 @pytest.mark.parametrize("arch", [100, 103])
 @pytest.mark.parametrize("k", [32, 64, 128])
+@pytest.mark.every(5)
 def test_bytes_are_multiplied_as_the_floats_that_they_hold(
     arch: int, k: int, fresh_cache: Path
 ) -> None:

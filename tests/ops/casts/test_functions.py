@@ -73,6 +73,7 @@ def test_between_wide_floats(source, target):
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(INTS, INTS)), ids=str)
+@pytest.mark.every(3)
 def test_between_integers(source, target):
     info = np.iinfo(NUMPY[source])
     given = np.array([0, 1, 100, info.max], NUMPY[source])
@@ -83,6 +84,7 @@ def test_between_integers(source, target):
 
 
 @pytest.mark.parametrize(("integer", "real"), list(itertools.product(INTS, WIDE)), ids=str)
+@pytest.mark.every(2)
 def test_between_integers_and_floats(integer, real):
     given = np.array([0, 1, 77, 127], NUMPY[integer])
     with eager():

@@ -90,6 +90,7 @@ REST = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not
 
 
 @pytest.mark.parametrize("name", [*ASSEMBLED, *REST])
+@pytest.mark.every(3)
 def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
     """Each op that makes a descriptor has a map of 128 bytes; what is computed is right."""
     case, kernel = CASES[name], kernel_of(name, 90)

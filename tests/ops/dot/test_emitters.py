@@ -221,6 +221,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.every(3)
 def test_fp32_shapes(engine: Engine, shape: tuple[int, int, int]) -> None:
     run_dot(engine, shape)
 
@@ -259,6 +260,7 @@ def test_types(
 
 @pytest.mark.parametrize("shape", [(16, 16, 32), (16, 32, 2), (8, 8, 1), (2, 4, 4)], ids=str)
 @pytest.mark.parametrize("element", ["i8", "i16"])
+@pytest.mark.every(3)
 def test_unsigned(engine: Engine, element: str, shape: tuple[int, int, int]) -> None:
     run_dot(engine, shape, (element, element, "i32"), unsigned=True)
 
@@ -348,6 +350,7 @@ def test_wrapped_rows_and_columns(
     [("float", "float"), (BFLOAT16, "float"), (FLOAT16, "float"), ("i8", "i32")],
     ids=str,
 )
+@pytest.mark.every(3)
 def test_k_extent_stops_early(engine: Engine, elements: tuple[str, str], order_b: str) -> None:
     shape = (16, 32, 16)
     a, b = sample((16, 16), elements[0], 1), stored(sample((16, 32), elements[0], 2), order_b)
@@ -413,6 +416,7 @@ def test_loop(engine: Engine, elements: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("zero_init", [True, False])
 @pytest.mark.parametrize("elements", [("float", "float"), (BFLOAT16, "float"), ("i8", "i32")])
+@pytest.mark.every(5)
 def test_loop_over_transposed_b(
     engine: Engine, elements: tuple[str, str], zero_init: bool
 ) -> None:
@@ -422,6 +426,7 @@ def test_loop_over_transposed_b(
 
 @pytest.mark.parametrize("shape", [(64, 16, 16), (32, 1, 16)], ids=str)
 @pytest.mark.parametrize("elements", [("float", "float"), (BFLOAT16, "float"), ("i8", "i32")])
+@pytest.mark.every(5)
 def test_loop_with_a_tail(
     engine: Engine, elements: tuple[str, str], shape: tuple[int, int, int]
 ) -> None:

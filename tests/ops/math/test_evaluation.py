@@ -115,6 +115,7 @@ INTEGER_OPS: dict[str, tuple[bool, Callable[[int, int, int], int | None]]] = {
 
 @pytest.mark.parametrize("type", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", INTEGER_OPS)
+@pytest.mark.every(3)
 def test_integer_arithmetic(name: str, type: Any) -> None:
     a, b, width = integers(type, 1), integers(type, 2), ir.bit_width(type)
     is_signed, expected = INTEGER_OPS[name]
@@ -213,6 +214,7 @@ def test_float_arithmetic(name: str, type: Any) -> None:
 
 @pytest.mark.parametrize("type", FLOATS, ids=str)
 @pytest.mark.parametrize("predicate", CmpFPredicate, ids=lambda p: p.name)
+@pytest.mark.every(3)
 def test_float_comparison(predicate: CmpFPredicate, type: Any) -> None:
     a, b = floats(type, 3), floats(type, 4)
     b[:8] = a[:8]
@@ -243,6 +245,7 @@ UNARY = {
 
 @pytest.mark.parametrize("type", FLOATS, ids=str)
 @pytest.mark.parametrize("name", UNARY)
+@pytest.mark.every(5)
 def test_elementary_functions(name: str, type: Any) -> None:
     a = np.linspace(0.1, 9.7, 37).astype(ir.numpy_dtype(type))
     if name not in ("math.log", "math.log2", "math.log10", "math.sqrt", "math.rsqrt",

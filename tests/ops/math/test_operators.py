@@ -42,6 +42,7 @@ def result_type(a, b, divides=False):
 
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(NUMBERS, NUMBERS)), ids=str)
+@pytest.mark.every(5)
 def test_values_of_every_pair_of_dtypes(a, b):
     left, right = [3, 7, 100, 12], [5, 2, 9, 4]
     with eager():
@@ -211,6 +212,7 @@ def test_shifts_follow_the_sign():
 
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product([tl.int1, *INTS], INTS)), ids=str)
+@pytest.mark.every(5)
 def test_a_shift_goes_by_the_sign_of_its_left_operand(a, b):
     """Not by the promoted type: int32 >> uint32 copies the sign."""
     low = 0 if a.is_int_unsigned() else -(2 ** (a.int_bitwidth - 1))

@@ -60,6 +60,7 @@ def test_stored_values_are_cast():
 
 @pytest.mark.parametrize("number", [float("-inf"), float("nan"), 1e30, -1.5e300, -2.0, 300.0])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.every(5)
 def test_numbers_that_an_integer_cannot_hold_are_converted_as_others_are(dtype, number):
     @jit
     def kernel(x, f, out, NUMBER: tl.constexpr):
@@ -114,6 +115,7 @@ BLOCKS = [(8,), (1,), (8, 1), (1, 8), (8, 8), (1, 1), (4, 8, 8)]
 
 @pytest.mark.parametrize("shape", BLOCKS, ids=str)
 @pytest.mark.parametrize("pointers", BLOCKS, ids=str)
+@pytest.mark.every(3)
 def test_a_write_has_an_address_for_each_element(pointers, shape):
     """A value or mask is repeated for the pointers, never the pointers for it."""
     with eager():

@@ -36,6 +36,7 @@ def registers_lanes_warps(layout: LinearLayout, axis: int) -> list[int]:
 
 @pytest.mark.parametrize("shape", [(8,), (1024,), (4, 64), (64, 4), (2, 2, 16), (1, 1)])
 @pytest.mark.parametrize(("warps", "lanes"), [(1, 32), (4, 32), (16, 32), (4, 64), (1, 16)])
+@pytest.mark.every(7)
 def test_scans_have_neighbours_in_order(shape: tuple[int, ...], warps: int, lanes: int):
     for axis in range(len(shape)):
         layout = linear(scan_encoding(shape, axis, Threads(warps, lanes)), shape)
