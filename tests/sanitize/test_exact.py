@@ -512,6 +512,7 @@ def test_programs_are_compared(tmp_path: Path):
     ]
 
 
+@pytest.mark.slow
 def test_programs_that_cannot_be_compared(tmp_path: Path):
     other = compared(tmp_path, {"out": "result"}, {"text": "v + tl.arange(0, 3)"})
     assert other.exit_code == 2 and "arange's range must be a power of 2" in other.stderr

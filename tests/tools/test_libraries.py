@@ -80,6 +80,7 @@ def run(tool: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_found_and_run(library: Path, tmp_path: Path):
     pytest.importorskip("torch")
     found = tmp_path / "found.jsonl"
