@@ -24,7 +24,8 @@ _EXTRA = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn,
           "float8_e5m2": torch.float8_e5m2}  # fmt: skip
 """Types that NumPy has from `ml_dtypes` alone."""
 
-_NAMES = sorted(set(dense.__all__) - {"AdamW", "adamw_", "adamw_foreach_"})
+_OPTIMIZERS = {"Adam", "AdamW", "adam_", "adam_foreach_", "adamw_", "adamw_foreach_"}
+_NAMES = sorted(set(dense.__all__) - _OPTIMIZERS)
 __all__ = _NAMES  # pyright: ignore[reportUnsupportedDunderAll]
 
 

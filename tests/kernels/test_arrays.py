@@ -45,7 +45,7 @@ def test_results_and_options():
     weight = np.full(8, 2, np.float32)
     right = x / np.sqrt((x * x).mean(1, keepdims=True)) * 2
     np.testing.assert_allclose(arrays.rms_norm(x, weight=weight), right, rtol=1e-5)
-    assert set(arrays.__all__) == set(dense.__all__) - {"AdamW", "adamw_", "adamw_foreach_"}
+    assert set(arrays.__all__) == {n for n in dense.__all__ if "adam" not in n.lower()}
 
 
 def test_arrays_of_jax(monkeypatch: pytest.MonkeyPatch):
