@@ -19,6 +19,7 @@ from tritium_kernels.errors import check_flag
 
 _NOT_BUILT = ("amsgrad", "differentiable")
 """torch's options that these optimizers lack, by their names in groups of parameters."""
+_Lists = tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]
 _DECOUPLED = "decoupled_weight_decay"
 
 
@@ -69,17 +70,17 @@ class Adam(torch.optim.Optimizer):
             options = {name: group[name] for name in self.OPTIONS}
             decoupled = group.get(_DECOUPLED, self.defaults[_DECOUPLED])
             one, all_of = (adamw_, adamw_foreach_) if decoupled else (adam_, adam_foreach_)
-            for step, many in self._by_step(group["params"]).items():
-                if group.get("foreach") is False or len(many[0]) == 1:
-                    for tensors in zip(*many, strict=True):
+            for step, (p, g, m, v) in self._by_step(group["params"]).items():
+                if group.get("foreach") is False or len(p) == 1:
+                    for tensors in zip(p, g, m, v, strict=True):
                         one(*tensors, step, **options)
                 else:
-                    all_of(*many, step, **options)
+                    all_of(p, g, m, v, step, **options)
         return loss
 
-    def _by_step(self, parameters: list[Tensor]) -> dict[int, tuple[list[Tensor], ...]]:
+    def _by_step(self, parameters: list[Tensor]) -> dict[int, _Lists]:
         """Parameters with gradients, their gradients and moments, by the number of this step."""
-        found: dict[int, tuple[list[Tensor], ...]] = {}
+        found: dict[int, _Lists] = {}
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None:
