@@ -43,6 +43,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tritium
+from benchmarks.common import machine as processor
 from benchmarks.published import fla_linear_attention, liger
 from tritium.runtime import driver
 from tritium_kernels import dense
@@ -485,7 +486,10 @@ def made_with(device: str) -> dict[str, str]:
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    name = torch.cuda.get_device_name() if device == "cuda" else f"{os.cpu_count()} processors"
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+    else:
+        name = f"{processor()['model']}, {torch.get_num_threads()} threads"
     return {
         "device": name, "torch": torch.__version__, "tritium": tritium.__version__,
         "commit": told.stdout.strip() or "unknown",

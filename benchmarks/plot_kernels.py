@@ -1,4 +1,4 @@
-"""Draw the figures of `benchmarks.kernels`: rates beside torch's, and shares of the floor.
+"""Draw the figures of `benchmarks.kernels` by dtype: rates beside torch's, and shares of the floor.
 
     python -m benchmarks.plot_kernels RESULTS.json PICTURE.png
 """
@@ -30,21 +30,27 @@ def draw(path: Path, out: Path) -> None:
     import matplotlib.pyplot as plt
 
     rows, machine = rows_of(path)
-    labels = [f"{r['kernel']}, {r['phase']}" for r in rows]
-    places = range(len(rows))
-    size = (12, 1.2 + 0.22 * len(rows))
+    names = [*dict.fromkeys(f"{r['kernel']}, {r['phase']}" for r in rows)]
+    kinds = [*dict.fromkeys(r["dtype"] for r in rows)]
+    height = 0.8 / len(kinds)
     figure: Any
-    figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True)  # pyright: ignore
-    left.barh(places, [r["ratio"] for r in rows], color="tab:blue")
+    figure, (left, right) = plt.subplots(  # pyright: ignore
+        1, 2, figsize=(12, 1.2 + (0.14 + 0.08 * len(kinds)) * len(names)), sharey=True
+    )
+    for number, kind in enumerate(kinds):
+        those = [r for r in rows if r["dtype"] == kind]
+        shift = (number - (len(kinds) - 1) / 2) * height
+        places = [names.index(f"{r['kernel']}, {r['phase']}") + shift for r in those]
+        for axes, what in ((left, "ratio"), (right, "floor")):
+            axes.barh(places, [r[what] for r in those], height, label=kind)
     left.axvline(1, color="black", linewidth=0.8)
     left.set_xlabel("times torch's rate")
-    right.barh(places, [r["floor"] for r in rows], color="tab:green")
     right.axvline(1, color="black", linewidth=0.8)
     right.set_xlabel("share of the floor: bandwidth of a copy, or torch's large products")
-    left.set_yticks(places, labels, fontsize=7)
+    figure.legend(*left.get_legend_handles_labels(), loc="upper right", ncols=len(kinds))
+    left.set_yticks(range(len(names)), names, fontsize=7)
     left.invert_yaxis()
-    kinds = ", ".join(sorted({r["dtype"] for r in rows}))
-    figure.suptitle(f"tritium_kernels, {kinds}{'; ' if machine else ''}{machine}")
+    figure.suptitle(f"tritium_kernels{': ' if machine else ''}{machine}")
     figure.tight_layout()
     figure.savefig(out, dpi=90)
 

@@ -1,14 +1,22 @@
-"""AdamW of many tensors by one launch, against NumPy in float64 and torch's optimizer."""
+"""Adam and AdamW of many tensors by one launch, against NumPy in float64 and torch's optimizers."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.kernels.support import close, is_op, normal, place, torch
-from tritium_kernels.dense import AdamW, adamw_, adamw_foreach_
+from tritium_kernels.dense import (
+    Adam,
+    AdamW,
+    adam_,
+    adam_foreach_,
+    adamw_,
+    adamw_foreach_,
+)
 from tritium_kernels.dense import adamw_step as many
 from tritium_kernels.errors import ArgumentError
 
@@ -25,13 +33,16 @@ def tensors(dtype: Any, moments: Any = None, seed: int = 0) -> list[list[Any]]:
     return [p, g, m, [x.abs() for x in v]]
 
 
-def exact(p: Any, g: Any, m: Any, v: Any, step: int, sign: float = 1.0) -> tuple[Any, Any, Any]:
-    """The step in float64."""
+def exact(
+    p: Any, g: Any, m: Any, v: Any, step: int, sign: float = 1.0, coupled: bool = False
+) -> tuple[Any, Any, Any]:
+    """The step in float64; `coupled`: Adam's."""
     p, g, m, v = (x.detach().cpu().double().numpy() for x in (p, g, m, v))
     (low, high), rate = NUMBERS["betas"], NUMBERS["lr"]
-    g = sign * g
+    decay = NUMBERS["weight_decay"]
+    g = sign * g + (decay * p if coupled else 0)
     m, v = low * m + (1 - low) * g, high * v + (1 - high) * g * g
-    p = p * (1 - rate * NUMBERS["weight_decay"])
+    p = p if coupled else p * (1 - rate * decay)
     root = np.sqrt(v / (1 - high**step)) + NUMBERS["eps"]
     return p - rate * m / (1 - low**step) / root, m, v
 
@@ -41,12 +52,22 @@ def exact(p: Any, g: Any, m: Any, v: Any, step: int, sign: float = 1.0) -> tuple
     [(torch.float32, None), (torch.float64, None), (torch.bfloat16, torch.float32),
      (torch.float16, torch.float32)],
 )  # fmt: skip
+@pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("maximize", [False, True])
-def test_one_step_of_many_tensors(dtype: Any, moments: Any, maximize: bool) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_one_step_of_many_tensors(
+    dtype: Any, moments: Any, maximize: bool, coupled: bool, together: bool
+) -> None:
     given = tensors(dtype, moments)
-    right = [exact(*one, 3, -1.0 if maximize else 1.0) for one in zip(*given, strict=True)]
+    sign = -1.0 if maximize else 1.0
+    right = [exact(*one, 3, sign, coupled) for one in zip(*given, strict=True)]
     gradients = [g.clone() for g in given[1]]
-    adamw_foreach_(*given, 3, **NUMBERS, maximize=maximize)
+    if together:
+        step = adam_foreach_ if coupled else adamw_foreach_
+        step(*given, 3, **NUMBERS, maximize=maximize)
+    else:
+        for one in zip(*given, strict=True):
+            (adam_ if coupled else adamw_)(*one, 3, **NUMBERS, maximize=maximize)
     found = zip(given[0], given[2], given[3], strict=True)
     for one, wanted in zip(found, right, strict=True):
         for x, y in zip(one, wanted, strict=True):
@@ -98,13 +119,25 @@ def test_unaligned_tensors() -> None:
         assert torch.equal(x[[0, 30]], y[[0, 30]]) and torch.equal(x[40:], y[40:])
 
 
+def test_no_decay_of_infinite_parameters() -> None:
+    """Adam without weight decay adds nothing to the gradient, as torch's; zero times infinity, NaN,
+    would stay in the moments."""
+    p, g, m, v = (normal(4, seed=i) for i in range(4))
+    p[1], p[2] = torch.inf, torch.nan
+    adam_(p, g, m, v.abs_(), 1)
+    assert m.isfinite().all() and v.isfinite().all() and p.isfinite().tolist() == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
 @pytest.mark.parametrize("foreach", [None, False])
-def test_optimizer(foreach: bool | None) -> None:
+def test_optimizer(foreach: bool | None, name: str) -> None:
     """Parameters without a gradient wait: their steps are others, as torch counts them."""
     starts = [normal(*shape) for shape in SHAPES]
     ours, theirs = ([torch.nn.Parameter(x) for x in xs]
                     for xs in ([s.clone() for s in starts], [s.double() for s in starts]))
-    steps = AdamW(ours, lr=0.1, foreach=foreach), torch.optim.AdamW(theirs, lr=0.1)
+    kinds = {"Adam": Adam, "AdamW": AdamW}[name], getattr(torch.optim, name)
+    options = {"lr": 0.1, "weight_decay": 0.3}
+    steps = kinds[0](ours, **options, foreach=foreach), kinds[1](theirs, **options)
     for number in range(4):
         for i, (p, q) in enumerate(zip(ours, theirs, strict=True)):
             if (i + number) % 3:
@@ -116,10 +149,43 @@ def test_optimizer(foreach: bool | None) -> None:
             optimizer.step()
     for p, q in zip(ours, theirs, strict=True):
         close(p.detach(), q.detach(), 2)
-    other = torch.optim.AdamW([torch.nn.Parameter(x) for x in starts], lr=0.1)
+    other = kinds[1]([torch.nn.Parameter(x) for x in starts], lr=0.1)
     other.load_state_dict(steps[0].state_dict())
     steps[0].load_state_dict(other.state_dict())
     steps[0].step()
+
+
+def test_states_of_torch_go_on() -> None:
+    """An optimizer of ours continues one of torch's: the kind of decay comes with its state."""
+    for ours, theirs in ((Adam, torch.optim.AdamW), (AdamW, torch.optim.Adam)):
+        p = torch.nn.Parameter(normal(40))
+        q = torch.nn.Parameter(p.detach().double())
+        before = theirs([q], lr=0.1, weight_decay=0.3)
+        q.grad = normal(40, seed=1).double()
+        before.step()
+        with torch.no_grad():
+            p.copy_(q)
+        after = ours([p], lr=0.2)
+        after.load_state_dict(copy.deepcopy(before.state_dict()))  # torch shares the step
+        p.grad = normal(40, seed=2)
+        q.grad = p.grad.double()
+        before.step()
+        after.step()
+        close(p.detach(), q.detach(), 2)
+
+
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+def test_options_that_are_not_built(kind: Any) -> None:
+    parameters = [torch.nn.Parameter(normal(4))]
+    with pytest.raises(NotImplementedError, match=f"{kind.__name__}: amsgrad is not built"):
+        kind(parameters, amsgrad=True)
+    with pytest.raises(ArgumentError, match=f"{kind.__name__}: amsgrad is 1; accepted: True or"):
+        kind(parameters, amsgrad=1)
+    state = getattr(torch.optim, kind.__name__)(parameters, amsgrad=True).state_dict()
+    optimizer = kind(parameters)
+    optimizer.load_state_dict(state)
+    with pytest.raises(NotImplementedError, match="amsgrad is not built"):
+        optimizer.step()
 
 
 def test_writes_are_known_to_autograd() -> None:
@@ -135,7 +201,7 @@ def test_writes_are_known_to_autograd() -> None:
 def test_many_tensors_are_arguments_of_an_op() -> None:
     given = [x[:2] for x in tensors(torch.float32)]
     op = torch.ops.tritium_kernels.adamw_foreach_.default
-    is_op(op, *given, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, False)
+    is_op(op, *given, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, False, True)
     step = torch.compile(lambda *xs: adamw_foreach_(*xs, 1), backend="aot_eager", fullgraph=True)
     right = [[x.clone() for x in xs] for xs in given]
     step(*given)

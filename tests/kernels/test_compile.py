@@ -62,7 +62,7 @@ def test_every_op():
     is_op(ops.linear_cross_entropy.default, x, x, None, integers(4, 4), -100, 0.0, 0.0, True, True)
     is_op(ops.matmul.default, x, x.mT, None, None, None, None, None, torch.float32, "ieee", False)
     plain = [normal(8) for _ in range(4)]
-    is_op(ops.adamw_.default, *plain, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, False)
+    is_op(ops.adamw_.default, *plain, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, False, False)
     pages, table = normal(4, 2, 1, 8), integers(4, 2, 2)
     lengths = torch.tensor([3, 1], device=x.device)
     is_op(ops.paged_attention.default, normal(2, 2, 8), pages, pages, table, lengths, 0.5, -1)

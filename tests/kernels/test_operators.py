@@ -106,6 +106,19 @@ def test_forward_mode_is_refused() -> None:
             softmax(dual)
 
 
+def test_transformations_are_refused_that_need_derivatives() -> None:
+    x, func = normal(3, 8), torch.func
+    for derive in (func.jacrev, func.grad, lambda f: func.vmap(func.grad(f))):
+        with pytest.raises(NotImplementedError, match="softmax: gradients by torch.func"):
+            derive(lambda x: softmax(x).square().sum())(x)
+    with pytest.raises(NotImplementedError, match="softmax: derivatives in forward mode"):
+        func.jvp(softmax, (x,), (torch.ones_like(x),))
+    with pytest.raises(NotImplementedError, match="softmax: derivatives in forward mode"):
+        func.jacfwd(softmax)(x)
+    constant = func.grad(lambda z: (z * softmax(x)).sum())(x)
+    assert torch.equal(constant, softmax(x)) and torch.equal(func.vmap(softmax)(x), softmax(x))
+
+
 def test_what_an_op_writes_is_known_to_autograd() -> None:
     p, g, m, v = (normal(8).abs() for _ in range(4))
     w = torch.ones_like(p).requires_grad_()

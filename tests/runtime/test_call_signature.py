@@ -82,5 +82,16 @@ def test_places_in_torch_structs_are_found() -> None:
     assert all(tensor_struct())
 
 
+def test_members_of_lists() -> None:
+    signature, x, y = make_signature(addresses=True, lists=True), torch.zeros(4), torch.zeros(4)
+    assert signature([x, y], [x]) == signature([x, y], [x]) is not None
+    calls: list[list[Any]] = [[[x, y], [x]], [[x], [y, x]], [[y, x], [x]], [[x, y], []], [[x], x]]
+    assert len({signature(*call) for call in calls}) == len(calls)
+    endless: list[Any] = []
+    endless.append(endless)
+    for given in (endless, [x, 1 << 70], [x.to_sparse()], [[x.to("meta")]]):
+        assert signature(given) is None
+
+
 def test_as_many_tensors_as_an_optimizer_has() -> None:
     assert make_signature()(*[torch.zeros(2, 2)] * 4 * 400) is not None

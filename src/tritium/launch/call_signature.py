@@ -31,17 +31,18 @@ def _native_ir() -> str:
 
 
 def make_signature(
-    *state: Callable[[], Any], addresses: bool = False
+    *state: Callable[[], Any], addresses: bool = False, lists: bool = False
 ) -> Callable[..., bytes | None]:
     """The function `signature(*args, **kwargs)`; it needs torch, which the caller has loaded.
 
     It tells a tensor's type, device, shape, strides, whether it requires grad and the low four bits
     of its address, or all with `addresses`; the value of an int of 64 bits or a float; the same of
-    a tuple's members; the identity of any other object, which whoever keeps a signature has to keep
-    alive; the names of keywords; and the identity of what the functions `state` give. None: an
-    argument is a list, a larger int, a tensor without strides or memory, or one whose numbers are
-    those in memory with the other sign; there are too many, or a function raised; or this torch or
-    this Python is one that native code cannot read.
+    a tuple's members, and of a list's with `lists`; the identity of any other object, which whoever
+    keeps a signature has to keep alive; the names of keywords; and the identity of what the
+    functions `state` give. None: an argument is a list (without `lists`), a larger int, a tensor
+    without strides or memory, or one whose numbers are those in memory with the other sign; there
+    are too many, or a function raised; or this torch or this Python is one that native code cannot
+    read.
     """
     torch: Any = sys.modules["torch"]
     types = pyobjects.known_types()
@@ -55,7 +56,7 @@ def make_signature(
     SIGNATURE_STATE.write(
         address, types=types.address, requires_grad=id(names[0]), is_neg=id(names[1]),
         functions=functions, count=len(state), address_mask=-1 if addresses else 15,
-        **struct._asdict(),
+        lists=int(lists), **struct._asdict(),
     )  # fmt: skip
     image = _image()
     flags = METH_FASTCALL | METH_KEYWORDS

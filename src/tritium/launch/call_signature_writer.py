@@ -130,16 +130,23 @@ class SignatureWriter:
             self._push(f, end, i64(Tag.REAL), f.cast("bitcast", number, "i64"))
             f.ret(YES)
         with f.when(is_type(f, kind, types, "list")):
-            f.ret(NO)
+            with f.when(f.icmp("eq", f.read(state, SIGNATURE_STATE, "lists"), i64(0))):
+                f.ret(NO)
+            self._members(f, "PyList")
         with f.when(is_type(f, kind, types, "tuple")):
-            size = f.call("i64", "PyTuple_Size", obj)
-            self._push(f, end, i64(Tag.TUPLE), size)
-            with f.counted(size) as (i, _):
-                item = f.call("ptr", "PyTuple_GetItem", obj, i)
-                with f.when(f.op("xor", f.call("i1", "describe", state, item, end, last), YES)):
-                    f.ret(NO)
-            f.ret(YES)
+            self._members(f, "PyTuple")
         self._push(f, end, i64(Tag.OBJECT), f.cast("ptrtoint", obj, "i64"))
+        f.ret(YES)
+
+    def _members(self, f: Code, kind: str) -> None:
+        """The words of a sequence's members; returns from `describe`."""
+        state, obj, end, last = f.arguments
+        size = f.call("i64", f"{kind}_Size", obj)
+        self._push(f, end, i64(Tag.TUPLE), size)
+        with f.counted(size) as (i, _):
+            item = f.call("ptr", f"{kind}_GetItem", obj, i)
+            with f.when(f.op("xor", f.call("i1", "describe", state, item, end, last), YES)):
+                f.ret(NO)
         f.ret(YES)
 
     def _signature(self) -> None:

@@ -128,15 +128,16 @@ SIGNATURE_WORDS = 16384
 
 SIGNATURE_STATE = Record(
     ("types", "ptr"), ("requires_grad", "ptr"), ("is_neg", "ptr"), ("functions", "ptr"),
-    ("count", "i64"), ("address_mask", "i64"), ("impl", "i64"), ("gradient", "i64"),
-    ("keys", "i64"), ("negative", "i64"),
+    ("count", "i64"), ("address_mask", "i64"), ("lists", "i64"), ("impl", "i64"),
+    ("gradient", "i64"), ("keys", "i64"), ("negative", "i64"),
 )  # fmt: skip
 """The `TYPES` record, the names of the attributes as interned strings, functions that tell of the
-program's state and how many, the bits of an address that are told, and a `TensorStruct`."""
+program's state and how many, the bits of an address that are told, whether lists are, and a
+`TensorStruct`."""
 
 SIGNATURE_API = (
     "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyErr_Clear", "PyFloat_AsDouble",
-    "PyLong_AsLongLongAndOverflow", "PyLong_AsLong", "PyObject_CallFunctionObjArgs",
-    "PyObject_GetAttr", "PyObject_VectorcallMethod", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef",
-    "Py_IncRef",
+    "PyList_GetItem", "PyList_Size", "PyLong_AsLongLongAndOverflow", "PyLong_AsLong",
+    "PyObject_CallFunctionObjArgs", "PyObject_GetAttr", "PyObject_VectorcallMethod",
+    "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip

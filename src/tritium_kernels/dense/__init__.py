@@ -1,7 +1,7 @@
 """Layers of networks on torch tensors, each with its gradients and as an op of `torch.library`."""
 
-from tritium_kernels.dense.adamw import AdamW
-from tritium_kernels.dense.adamw_step import adamw_, adamw_foreach_
+from tritium_kernels.dense.adamw import Adam, AdamW
+from tritium_kernels.dense.adamw_step import adam_, adam_foreach_, adamw_, adamw_foreach_
 from tritium_kernels.dense.attention import attention, attention_packed
 from tritium_kernels.dense.cross_entropy import cross_entropy
 from tritium_kernels.dense.embedding import embedding
@@ -19,8 +19,8 @@ from tritium_kernels.dense.sampling import sample
 from tritium_kernels.dense.softmax import log_softmax, softmax
 
 __all__ = [
-    "AdamW", "adamw_", "adamw_foreach_", "attention", "attention_packed", "cross_entropy", "cumsum",
-    "dequantize", "embedding", "geglu", "group_norm", "histogram", "layer_norm", "linear_attention",
-    "linear_cross_entropy", "log_softmax", "matmul", "paged_attention", "quantize", "rms_norm",
-    "rope", "sample", "softmax", "sort", "swiglu",
+    "Adam", "AdamW", "adam_", "adam_foreach_", "adamw_", "adamw_foreach_", "attention",
+    "attention_packed", "cross_entropy", "cumsum", "dequantize", "embedding", "geglu", "group_norm",
+    "histogram", "layer_norm", "linear_attention", "linear_cross_entropy", "log_softmax", "matmul",
+    "paged_attention", "quantize", "rms_norm", "rope", "sample", "softmax", "sort", "swiglu",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""One step of AdamW on a tensor, or on many by one launch for all of the same types."""
+"""One step of Adam or AdamW on a tensor, or on many by one launch for all of the same types."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _flat(x: Tensor, like: Tensor) -> Tensor | None:
 @operator("adamw_", mutates=("parameter", "first", "second"), like=())
 def adamw_op(
     parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int, rate: float,
-    beta1: float, beta2: float, eps: float, decay: float, maximize: bool,
+    beta1: float, beta2: float, eps: float, decay: float, maximize: bool, coupled: bool,
 ) -> None:  # fmt: skip
     if parameter.numel() == 0:
         return
@@ -55,7 +55,8 @@ def adamw_op(
         # What has another order of elements is worked on in a copy.
         is_copied = len(flat) < len(tensors)
         copies = [t.contiguous() for t in tensors] if is_copied else flat
-    _prepare_one(parameter).launch(copies, step, rate, beta1, beta2, eps, decay, maximize)
+    options = rate, beta1, beta2, eps, decay, maximize, coupled
+    _prepare_one(parameter).launch(copies, step, *options)
     if is_copied:
         for target, copy in ((parameter, copies[0]), (first, copies[2]), (second, copies[3])):
             target.copy_(copy)
@@ -124,14 +125,32 @@ def adamw_(
     `step` counts from 1. Computed in float32 (float64 for a float64 parameter).
     """
     tensors = parameter, gradient, first, second
+    _step_one("adamw_", tensors, step, lr, betas, eps, weight_decay, maximize)
+
+
+def adam_(
+    parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int,
+    lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+    weight_decay: float = 0.0, maximize: bool = False,
+) -> None:  # fmt: skip
+    """`adamw_`, but `weight_decay` times the parameter is added to the gradient."""
+    tensors = parameter, gradient, first, second
+    _step_one("adam_", tensors, step, lr, betas, eps, weight_decay, maximize)
+
+
+def _step_one(
+    op: str, tensors: tuple[Tensor, Tensor, Tensor, Tensor], step: int, lr: float,
+    betas: tuple[float, float], eps: float, weight_decay: float, maximize: bool,
+) -> None:  # fmt: skip
+    parameter, gradient, first, second = tensors
     key = None if torch.compiler.is_compiling() else _sign_one(*tensors)
     known = None if key is None else _known_one.get(key)
     if known is None:
         gradients = {"gradient": gradient, "first": first, "second": second}
-        check_operands("adamw_", "parameter", parameter, gradients)
-    options = lr, *pair("adamw_", betas), eps, weight_decay, maximize
+        check_operands(op, "parameter", parameter, gradients)
+    options = lr, *pair(op, betas), eps, weight_decay, maximize, op == "adam_"
     if known is None or not _are_checked(known.options, step, options):
-        check_options("adamw_", step, lr, betas, eps, weight_decay, maximize)
+        check_options(op, step, lr, betas, eps, weight_decay, maximize)
     if known is None and key is not None and not is_watched():
         known = _remember_one(key, tensors)
     if known is None:
@@ -154,13 +173,13 @@ class PreparedOne:
 
     def launch(
         self, tensors: Sequence[Tensor], step: int, rate: float, beta1: float, beta2: float,
-        eps: float, decay: float, maximize: bool,
+        eps: float, decay: float, maximize: bool, coupled: bool,
     ) -> None:  # fmt: skip
         corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
-        with on("adamw_", "parameter", tensors[0]):
+        with on("adam_" if coupled else "adamw_", "parameter", tensors[0]):
             kernel[self.grid](
-                *tensors, self.count, rate, beta1, beta2, eps, rate * decay, *corrections,
-                -1.0 if maximize else 1.0, **self.constants,
+                *tensors, self.count, rate, beta1, beta2, eps, decay if coupled else rate * decay,
+                *corrections, -1.0 if maximize else 1.0, COUPLED=coupled, **self.constants,
             )  # fmt: skip
 
 
@@ -240,9 +259,9 @@ def _is_plain(tensors: Sequence[Tensor]) -> bool:
 def adamw_foreach_op(
     parameters: list[Tensor], gradients: list[Tensor], firsts: list[Tensor],
     seconds: list[Tensor], step: int, rate: float, beta1: float, beta2: float, eps: float,
-    decay: float, maximize: bool,
+    decay: float, maximize: bool, coupled: bool,
 ) -> None:  # fmt: skip
-    options = (step, rate, beta1, beta2, eps, decay, maximize)
+    options = (step, rate, beta1, beta2, eps, decay, maximize, coupled)
     lists = (parameters, gradients, firsts, seconds)
     together = _prepare_all(lists)
     if together is not None:
@@ -281,13 +300,13 @@ class Prepared:
 
     def launch(
         self, step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float,
-        maximize: bool,
+        maximize: bool, coupled: bool,
     ) -> None:  # fmt: skip
         corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
-        with on("adamw_foreach_", "parameters", self.table):
+        with on("adam_foreach_" if coupled else "adamw_foreach_", "parameters", self.table):
             adamw_of_many[self.grid](
-                self.table, self.count, rate, beta1, beta2, eps, rate * decay, *corrections,
-                -1.0 if maximize else 1.0, **self.constants,
+                self.table, self.count, rate, beta1, beta2, eps, decay if coupled else rate * decay,
+                *corrections, -1.0 if maximize else 1.0, COUPLED=coupled, **self.constants,
             )  # fmt: skip
 
 
@@ -334,19 +353,34 @@ def adamw_foreach_(
     """`adamw_` of each parameter, with its gradient and moments: one launch for all that have the
     same types, in place of one for each. Tensors whose elements are in different orders, or do not
     fill their memory, have a launch of their own."""
-    lists = [
-        _tensors("parameters", parameters), _tensors("gradients", gradients),
-        _tensors("firsts", firsts), _tensors("seconds", seconds),
-    ]  # fmt: skip
-    is_compiled = torch.compiler.is_compiling()
-    key = None if is_compiled else _sign(*map(len, lists), *chain.from_iterable(lists))
+    given = parameters, gradients, firsts, seconds
+    _step_many("adamw_foreach_", given, step, lr, betas, eps, weight_decay, maximize)
+
+
+def adam_foreach_(
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor], firsts: Sequence[Tensor],
+    seconds: Sequence[Tensor], step: int, lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+    maximize: bool = False,
+) -> None:  # fmt: skip
+    """`adam_` of each parameter, by as few launches as `adamw_foreach_`."""
+    given = parameters, gradients, firsts, seconds
+    _step_many("adam_foreach_", given, step, lr, betas, eps, weight_decay, maximize)
+
+
+def _step_many(
+    op: str, given: Sequence[Any], step: int, lr: float, betas: tuple[float, float], eps: float,
+    weight_decay: float, maximize: bool,
+) -> None:  # fmt: skip
+    names = "parameters", "gradients", "firsts", "seconds"
+    lists = [_tensors(op, name, tensors) for name, tensors in zip(names, given, strict=True)]
+    key = None if torch.compiler.is_compiling() else _sign(*lists)
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
     if known is None:
-        _check_lists(*lists)
-    low, high = pair("adamw_foreach_", betas)
-    options = lr, low, high, eps, weight_decay, maximize
+        _check_lists(op, *lists)
+    options = lr, *pair(op, betas), eps, weight_decay, maximize, op == "adam_foreach_"
     if known is None or not _are_checked(known.options, step, options):
-        check_options("adamw_foreach_", step, lr, betas, eps, weight_decay, maximize)
+        check_options(op, step, lr, betas, eps, weight_decay, maximize)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):
         known = _remember(key, lists)
     if known is not None:
@@ -358,15 +392,16 @@ def adamw_foreach_(
         adamw_foreach_op(*lists, step, *options)
 
 
-def _tensors(name: str, given: Any) -> list[Tensor]:
+def _tensors(op: str, name: str, given: Any) -> list[Tensor]:
     """The elements of an argument that is to have tensors, which `_check_lists` looks at."""
+    if given.__class__ is list:
+        return given
     if isinstance(given, Tensor) or not isinstance(given, Iterable):
-        raise refuse("adamw_foreach_", name, f"is {type(given).__name__}", "a list of tensors")
+        raise refuse(op, name, f"is {type(given).__name__}", "a list of tensors")
     return list(cast("Iterable[Tensor]", given))
 
 
-def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:
-    op = "adamw_foreach_"
+def _check_lists(op: str, parameters: list[Tensor], *others: list[Tensor]) -> None:
     given = dict(zip(("gradients", "firsts", "seconds"), others, strict=True))
     for name, tensors in given.items():
         if len(tensors) != len(parameters):
@@ -380,7 +415,7 @@ def _check_lists(parameters: list[Tensor], *others: list[Tensor]) -> None:
 
 _known: dict[bytes, Prepared] = {}
 """Launches by the signatures of their tensors, with addresses."""
-_sign = signer(addresses=True)
+_sign = signer(addresses=True, lists=True)
 
 
 def _remember(key: bytes, lists: Sequence[Sequence[Tensor]]) -> Prepared | None:

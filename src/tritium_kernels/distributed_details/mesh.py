@@ -115,6 +115,8 @@ class SymmetricMemoryPool:
         else:
             import torch.distributed._symmetric_memory as symmetric
 
+            # torch's allocator takes the device by its number, which that of a tensor has.
+            device = torch.empty(0, device=device).device
             own = symmetric.empty(size, dtype=torch.uint8, device=device)
             self.hdl = symmetric.rendezvous(own, mesh.process_group)
             self._memory = [

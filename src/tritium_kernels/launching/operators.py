@@ -151,10 +151,14 @@ class Operator:
 
     def _route(self, args: Sequence[Any]) -> Callable[..., Any] | None:
         """torch's op or the differentiated function, where a call has to go there."""
-        if torch.compiler.is_compiling() or not _is_eager():
+        if torch.compiler.is_compiling():
             return self.op
         if forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
             self._refuse_tangents(_flat(args))
+        if not _is_eager():
+            if _transformation() is not None:
+                self._refuse_transformed_gradients(_flat(args))
+            return self.op
         if self._lists:
             return self._route_lists(_flat(args[i] for i in (*self._lists, *self._tensors)))
         differentiates = False
@@ -180,6 +184,18 @@ class Operator:
         differentiates = torch.is_grad_enabled() and any(map(_requires_grad, tensors))
         return self._apply if differentiates else None
 
+    def _refuse_transformed_gradients(self, args: Sequence[Any]) -> None:
+        """Refuse gradients by torch.func, which torch's op does not have."""
+        if self._apply is self.op or not torch.is_grad_enabled():
+            return
+        kinds = [transformation.key() for transformation in _transformations() or ()]
+        wanting = any(isinstance(value, Tensor) and value.requires_grad for value in args)
+        if wanting and _functorch.TransformType.Grad in kinds:
+            raise NotImplementedError(
+                f"tritium_kernels {self.name}: gradients by torch.func (grad, vjp, jacrev) are not "
+                "built; use backward or torch.autograd.grad"
+            )
+
     def _refuse_tangents(self, args: Sequence[Any]) -> None:
         """Refuse tensors with tangents, which torch's op would drop without a word."""
         for value in args:
@@ -195,9 +211,11 @@ _requires_grad = operator_module.attrgetter("requires_grad")
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _modes = _C._len_torch_dispatch_stack
-_transformation = _C._functorch.maybe_current_level
+_functorch: Any = _C._functorch
+_transformation = _functorch.maybe_current_level
+_transformations = _functorch.get_interpreter_stack
 _is_traced = _C._is_tracing
-_is_left_over = _C._functorch.is_dead_tensor_wrapper
+_is_left_over = _functorch.is_dead_tensor_wrapper
 """True if a tensor is one that a transformation of torch.func passed on, and has ended since."""
 
 

@@ -52,9 +52,9 @@ _STATE = (
 """Functions that tell what of the program's state has a part in what a call does."""
 
 
-def signer(addresses: bool = False) -> Callable[..., bytes | None]:
+def signer(addresses: bool = False, lists: bool = False) -> Callable[..., bytes | None]:
     """A function that gives a call's signature, with the state that has a part in what it does."""
-    return make_signature(*_STATE, addresses=addresses)
+    return make_signature(*_STATE, addresses=addresses, lists=lists)
 
 
 def is_watched() -> bool:

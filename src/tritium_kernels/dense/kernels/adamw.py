@@ -1,4 +1,5 @@
-"""One step of AdamW, of one tensor or of many: parameters and moments are read and written once."""
+"""One step of Adam or AdamW, of one tensor or of many: parameters and moments are read and written
+once."""
 
 from __future__ import annotations
 
@@ -10,16 +11,20 @@ from tritium_kernels.dense.kernels.common import inside, wide
 @tritium.jit
 def update(
     p_ptr, g_ptr, m_ptr, v_ptr, at, mask, rate, beta1, beta2, eps, decay, correction1,
-    correction2, sign,
+    correction2, sign, COUPLED: tl.constexpr,
 ):  # fmt: skip
-    """The step of the elements `at`."""
+    """The step of the elements `at`. COUPLED: the decay is part of the gradient, as Adam has it;
+    no decay takes nothing from a gradient, whatever the parameter is."""
     p = wide(tl.load(p_ptr + at, mask=mask, other=0.0))
     g = wide(tl.load(g_ptr + at, mask=mask, other=0.0)) * sign
     m = wide(tl.load(m_ptr + at, mask=mask, other=0.0))
     v = wide(tl.load(v_ptr + at, mask=mask, other=0.0))
+    if COUPLED:
+        g += tl.where(decay != 0, p * decay.to(p.dtype), 0.0)
     m += (g - m) * (1 - beta1).to(p.dtype)
     v += (g * g - v) * (1 - beta2).to(p.dtype)
-    p -= p * decay.to(p.dtype)
+    if not COUPLED:
+        p -= p * decay.to(p.dtype)
     root = tl.sqrt(v) * (1 / correction2).to(p.dtype) + eps.to(p.dtype)
     p -= (rate / correction1).to(p.dtype) * m / root
     tl.store(p_ptr + at, p.to(p_ptr.dtype.element_ty), mask=mask)
@@ -31,7 +36,7 @@ def update(
 def adamw(
     p_ptr, g_ptr, m_ptr, v_ptr, n, rate: tl.float64, beta1: tl.float64, beta2: tl.float64,
     eps: tl.float64, decay: tl.float64, correction1: tl.float64, correction2: tl.float64, sign,
-    BLOCK: tl.constexpr, EVEN: tl.constexpr,
+    COUPLED: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """`correction1`: 1 - beta1**step, `correction2`: sqrt(1 - beta2**step)."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
@@ -39,7 +44,7 @@ def adamw(
     mask = inside(start, n, BLOCK, EVEN)
     update(
         p_ptr, g_ptr, m_ptr, v_ptr, at, mask, rate, beta1, beta2, eps, decay, correction1,
-        correction2, sign,
+        correction2, sign, COUPLED,
     )  # fmt: skip
 
 
@@ -56,8 +61,8 @@ def pointer(table_ptr, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
 def adamw_of_many(
     table_ptr, count, rate: tl.float64, beta1: tl.float64, beta2: tl.float64, eps: tl.float64,
     decay: tl.float64, correction1: tl.float64, correction2: tl.float64, sign,
-    P: tl.constexpr, G: tl.constexpr, M: tl.constexpr, V: tl.constexpr, ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr, STEP: tl.constexpr,
+    COUPLED: tl.constexpr, P: tl.constexpr, G: tl.constexpr, M: tl.constexpr, V: tl.constexpr,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """A program's block of one of `count` tensors. The table has the addresses of parameters,
     gradients, first and second moments, the numbers of elements, then for each program the number
@@ -74,5 +79,5 @@ def adamw_of_many(
         at = first + tl.arange(0, STEP)
         update(
             p_ptr, g_ptr, m_ptr, v_ptr, at, at < n, rate, beta1, beta2, eps, decay, correction1,
-            correction2, sign,
+            correction2, sign, COUPLED,
         )  # fmt: skip
