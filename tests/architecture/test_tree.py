@@ -325,6 +325,20 @@ FRAGMENTS = re.compile(
 )
 
 
+ELLIPSES = re.compile(r"; whether\b|\bso many\b")
+
+
+def test_prose_names_results_and_numbers():
+    """A docstring says "returns whether", and names the parameter that a number is."""
+    found = [
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for path, text in tracked_text()
+        if path.suffix == ".py" and path.parts[0] == "src"
+        for match in ELLIPSES.finditer(text)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_docstrings_say_what_a_thing_is():
     """A docstring begins with the thing or with what it does, not with a question; in the package
     not with a part of a sentence that lacks the thing either."""

@@ -30,9 +30,9 @@ HOT = (
 """The functions that a small launch passes through."""
 
 POLL = 20_000
-"""Signals are handled so many thresholds after the last time: some 100 ms."""
+"""Thresholds between two times that signals are handled: some 100 ms."""
 PART = 4_000
-"""A range that takes less than so many thresholds (20 ms) is run as one."""
+"""Thresholds (20 ms) below which a range is run as one."""
 
 ASLEEP = WORKER.fields["asleep"].offset - WORKER.fields["wake"].offset
 """From a worker's word to the one that says whether it sleeps."""
@@ -105,7 +105,8 @@ class WorkWriter:
     # Work
 
     def _grow(self) -> None:
-        """i1 grow(ctx, capacity, need): make the scratch hold `need` bytes; whether it does."""
+        """i1 grow(ctx, capacity, need): make the scratch hold `need` bytes; returns whether it
+        does."""
         f = self._code("grow", "ptr ctx,ptr capacity,i64 need", "i1")
         context, capacity, need = f.arguments
         with f.when(f.icmp("sle", need, f.get("i64", capacity))):

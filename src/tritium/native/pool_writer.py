@@ -76,8 +76,8 @@ SHORT = 16
 same ones to the same thread each time, as its data are likely to be in that thread's own cache."""
 
 WAIT = 64
-"""A program that takes longer than so many thresholds (some 300 us) is not run exclusively:
-other launches would wait for its end."""
+"""Thresholds (some 300 us) above which a program is not run exclusively: other launches would wait
+for its end."""
 
 FORGET = 63 / 64
 """The time that a program takes when the pool runs it is thought less by this factor with each grid

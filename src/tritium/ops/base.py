@@ -452,8 +452,8 @@ class Op(DeclaredOp):
         return inf
 
     def expected_bytes(self) -> int:
-        """The bytes that a phase of the barrier which the op arrives at has to wait for because of
-        the op; less than 0 for those that the op brings."""
+        """The bytes that the op adds to those that the current phase of its barrier waits for;
+        negative where the op copies them."""
         return 0
 
     @property

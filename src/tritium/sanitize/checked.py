@@ -88,8 +88,8 @@ class Checked:
             run_checked(self._checks, given, grid, self._report, wait, zeros=zeros)
 
     def native(self, values: Callable[[Sequence[Any]], Sequence[Any]]) -> NativeChecks | None:
-        """The part of native launches for the checks; None where each launch has memory of its own or tells
-        watchers. `values`: the kernel's arguments among those of a launch."""
+        """The part of native launches for the checks; None where each launch has memory of its own
+        or tells watchers. `values`: the kernel's arguments among those of a launch."""
         checks = self._checks
         if checks.granules or checks.chip or checks.orders or not checks.reports:
             return None

@@ -213,7 +213,7 @@ class MatrixCores:
     def instruction(
         self, product: TileProduct, rows: int, columns: int, k: int
     ) -> Instruction | None:
-        """The instruction of so many rows and columns, and of this K if there is one; of a tile
+        """The instruction of `rows` rows, `columns` columns and, if there is one, this K; of a tile
         that is smaller it computes copies, and (WMMA) of a smaller K sums of zeros."""
         size, short = (rows, columns), self.family == "wmma" and self.version == 3
         fitting = [

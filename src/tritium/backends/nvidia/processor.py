@@ -143,7 +143,7 @@ class Tcgen05(NvidiaUnit):
 
     @staticmethod
     def _shared(part: tuple[int, ...], num_warps: int) -> bool:
-        """True if so many warps can have the sums."""
+        """True if `num_warps` warps can have the sums."""
         try:
             sums_in_registers(part, num_warps)
         except ValueError:

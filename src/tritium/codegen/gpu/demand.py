@@ -76,7 +76,7 @@ class Demand:
         end: Any = op.body.last_op
         carried = list(zip(op.results, op.body.args[1:], end.operands, op.inits, strict=True))
         while True:
-            # Before the demand is handed on: an argument may be what is carried for another one.
+            # Noted first: a body that yields one argument as another one changes both below.
             before = [self.of(argument) for _, argument, _, _ in carried]
             for result, argument, following, _ in carried:
                 self._need(argument, self.of(result))

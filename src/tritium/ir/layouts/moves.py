@@ -264,7 +264,7 @@ def parent(encoding: Encoding, axis: int) -> Encoding | None:
 
 
 def concatenated(encoding: Encoding, shape: tuple[int, ...]) -> LinearEncoding:
-    """The encoding of two tiles of one axis, one behind the other: the second has the registers
-    above those of the first."""
+    """The encoding of the concatenation of two tiles with one axis: the second tile's registers
+    follow the first one's."""
     layout = linear(encoding, shape) * LinearLayout.identity(2, "register", dim(0))
     return LinearEncoding.from_layout(layout)

@@ -117,9 +117,9 @@ def permuted_memory(
 
 @irdl_attr_definition
 class PaddedSharedEncoding(BasesEncoding):
-    """Elements in the order of the bases of `offset` with gaps: of each pair (interval, padding)
-    in `intervals`, so much padding after every so many elements. `to_linear` leaves the gaps out,
-    which no linear map has."""
+    """Elements in the order of the bases of `offset` with gaps: for each pair (interval, padding)
+    in `intervals`, `padding` elements after every `interval` elements. `to_linear` leaves the gaps
+    out, which no linear map has."""
 
     name = "ttg.padded_shared"
     KEYS: ClassVar[tuple[str, ...]] = ("intervals", OFFSET, BLOCK)

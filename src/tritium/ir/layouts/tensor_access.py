@@ -41,7 +41,7 @@ class _Places:
     def rest(self, moved: int, copies: bool) -> tuple[list[list[int]], list[list[int]]]:
         """All that is left but the last `moved` bases, and these: columns, then the lower half of
         every 32 rows, which of those that move is the first. `copies`: bases of none move where
-        there are not so many."""
+        there are fewer."""
         rows = [basis for basis in self.rows.values() if any(basis)]
         columns = [basis for basis in self.words.values() if any(basis)]
         taken = rows if moved else []

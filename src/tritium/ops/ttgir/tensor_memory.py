@@ -186,7 +186,7 @@ def _parts_along(memory: MemDescType, axis: int) -> tuple[int, int]:
     if place == -1:  # blocks of all rows lie side by side, as their columns do
         below = part_of(encoding.get("CGALayout"), memory.allocation_shape()[-2:])[0]
         return 1, whole if below == rows == ROWS else encoding.get("blockN")
-    # Two blocks of 64 rows lie between each other.
+    # The rows of two blocks of 64 rows alternate.
     return rows, whole if rows == ROWS else rows
 
 

@@ -65,7 +65,7 @@ class AsyncDots(Pass):
 
 
 def start_products(loop: ForOp) -> bool:
-    """Make the products of a loop asynchronous, if all can be; whether there are any."""
+    """Make the products of a loop asynchronous, if all can be; returns whether there are any."""
     dots: list[Any] = [d for d in loop.body.walk() if isinstance(d, MatrixProduct)]
     if not dots or not all(map(partial(_can_start, loop), dots)):
         return False

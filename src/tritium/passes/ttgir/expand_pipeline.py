@@ -344,7 +344,7 @@ def barrier_memory(count: int | None = None) -> MemDescType:
 
 
 def make_barriers(before: Builder, count: int, arrivals: int = 1) -> SSAValue:
-    """Make so many barriers, each for some arrivals (one: of the thread that starts copies)."""
+    """Make `count` barriers, each for `arrivals` (one: of the thread that starts copies)."""
     barriers = before.value(LocalAllocOp, None, result=barrier_memory(count))
     for index in range(count):
         barrier = before.value(MemDescIndexOp, barriers, before.constant(index, ir.i32))
@@ -486,8 +486,8 @@ def hand_on_types(op: Any) -> None:
 def use_buffer(
     op: Any, views: dict[SSAValue, SSAValue], values: dict[SSAValue, SSAValue], at: Builder
 ) -> bool:
-    """Let an op that has to do with a load use its buffer; whether that is all there is to do. A
-    transpose of a load becomes a view, too."""
+    """Let an op that has to do with a load use its buffer; returns whether that is all there is to
+    do. A transpose of a load becomes a view, too."""
     here = Builder(at.before, op.location)
     if op.results and op.results[0] in views:
         load = op.results[0]

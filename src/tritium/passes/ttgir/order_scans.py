@@ -109,7 +109,8 @@ def _as_good(found: Encoding, mine: Encoding, shape: tuple[int, ...], axis: int)
 
 
 def _wanted(op: Op, num_ctas: int) -> Encoding | None:
-    """Another encoding, if the op cannot have its own."""
+    """The encoding to convert an op's operands to; None if the op works in the one that they
+    have."""
     axis = op.ordered_axis if op.ordered_axis is not None else op.separate_axis
     if axis is None and op.neighbours == 1:
         return None

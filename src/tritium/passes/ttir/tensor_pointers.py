@@ -271,7 +271,7 @@ class _Rewriter:
 
     def with_padding(self, place: _Place, count: int) -> _Place:
         """A tensor with the rest of the last `count` elements of each row, so that the mask of an
-        access is the same for so many neighbours."""
+        access is the same for `count` neighbours."""
         more = self.add(AddIOp.build(place.shape[-1], self.number(count - 1)))
         extent = self.add(AndIOp.build(more, self.number(-count)))
         return replace(place, shape=(*place.shape[:-1], extent))

@@ -48,7 +48,8 @@ _RUN = 256
 """The least number of consecutive bytes that are loaded again instead of kept."""
 
 _FEW = 4
-"""Up to so many loads of a value it is asked whether they are kept: work is linear in the ops."""
+"""A value of more loads is not asked how many of them are kept anyway: this keeps the work
+linear."""
 
 _HERE = frozenset({0})
 """The position that a user itself is at."""

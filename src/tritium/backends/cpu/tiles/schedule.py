@@ -35,7 +35,7 @@ from tritium.ops.ttir.reduction import CombiningOp
 from tritium.passes.base import Pass
 
 _HEAVY = 24
-"""From so many ops on, a chunk has enough parallelism of its own: unroll less."""
+"""A chunk of at least this many ops has enough parallelism of its own: unroll less."""
 _DEEP = 12
 """From this cost on, an op is a long chain of instructions that wait for each other."""
 

@@ -227,7 +227,7 @@ class _Lowering:
             found = newest_ended(wait)
             if found is not None and found[0] is loop:
                 dot = products[found[1] % len(products)]
-                # In the iteration after the product's, in which it has begun again.
+                # The wait is in the next iteration, behind the next start of the same product.
                 place = ancestor_in(loop.body, wait)
                 late = found[1] < 0 and place is not None and dot.is_before_in_block(place)
                 needed[dot] = max(needed.get(dot, 1), 2 if late else 1)

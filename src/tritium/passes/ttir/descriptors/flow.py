@@ -202,7 +202,7 @@ def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
     reached.discard(made)
     if reached and len(function.regions[0].blocks) > 1:
         return True  # branches between blocks are not followed
-    # What a function returns may be needed while it runs again.
+    # A value that the function returns may still be needed when the function runs again.
     calls = (v.owner for v in reached if isinstance(v.owner, Op) and v.owner.is_call)
     given_back = any(function_of(call) is not function for call in calls)
     return given_back or any(_needed_after(value, op) for value in reached)

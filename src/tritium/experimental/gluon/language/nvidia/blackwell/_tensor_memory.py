@@ -95,7 +95,8 @@ class TensorMemoryScalesLayout(TensorLayout):
 
 
 def _split(layout: Any, counts: Any) -> None:
-    """Give the layout the `cga_layout` of blocks that split the axes into so many parts."""
+    """Give the layout the `cga_layout` of blocks that split each axis into its number of
+    `counts`."""
     counts = unwrap(counts)
     if counts is not None:
         object.__setattr__(layout, "cga_layout", counted(unwrap(list(counts))))
