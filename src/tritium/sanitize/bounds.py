@@ -165,7 +165,7 @@ def accessed_bytes(pointer: SSAValue) -> int:
     kind: Any = ir.element_type(pointer.type)
     if isinstance(kind.pointee, ir.TensorType):
         raise NotImplementedError("the sanitizer: block pointers must be lowered before")
-    return max(1, ir.bit_width(kind.pointee) // 8)
+    return ir.pointee_bytes(pointer.type)
 
 
 def _place(op: Operation, values: Sequence[SSAValue]) -> Operation:

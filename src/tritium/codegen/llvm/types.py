@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tritium.ir import types as ir
+from tritium.ir.types import memory_bytes as memory_bytes
 
 _FLOATS: dict[ir.Type, str] = {
     ir.f16: "half", ir.bf16: "bfloat", ir.f32: "float", ir.f64: "double",
@@ -29,9 +28,3 @@ def number_type(element: ir.Type) -> str | None:
 def stored_type(held: str) -> str:
     """The LLVM type in memory of what is `held` in a register: a byte for i1."""
     return "i8" if held == "i1" else held
-
-
-@lru_cache(maxsize=512)
-def memory_bytes(type: ir.Type) -> int:
-    """Bytes of one element in memory."""
-    return max(1, ir.bit_width(type) // 8)

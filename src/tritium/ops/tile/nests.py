@@ -102,7 +102,7 @@ class BufferOp(Op):
     @cached_property
     def element_bytes(self) -> int:
         """Bytes of one element."""
-        return max(1, ir.bit_width(self.element) // 8)
+        return ir.memory_bytes(self.element)
 
     @property
     def bytes(self) -> int:

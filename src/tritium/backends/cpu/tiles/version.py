@@ -30,13 +30,13 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.analysis.recursion import resolve
-from tritium.backends.cpu.tiles.alias import base_of, retypes_pointers
+from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
 from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp, MaxNumFOp, MinNumFOp
-from tritium.ops.base import Movement, Op, is_constant
+from tritium.ops.base import Movement, Op, is_constant, retypes_pointers
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import is_tile
 from tritium.ops.ttir.atomic import AtomicOp, MemScope

@@ -185,7 +185,7 @@ def _is_read_at_once(op: Operation, wanted: Encoding) -> bool:
     shape = ir.shape_of(kind)
     axis = order_of(ir.encoding_of(kind), shape)[0]
     run = 1 << first_run(linear(wanted, shape), axis)
-    return run * max(ir.bit_width(kind) // 8, 1) >= _LEAST_BYTES
+    return run * ir.memory_bytes(kind) >= _LEAST_BYTES
 
 
 def _bytes(value: SSAValue) -> int:
