@@ -14,7 +14,6 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.codegen.gpu.context import register_count
 from tritium.codegen.gpu.elementwise import (
     first_of_equal,
@@ -26,6 +25,7 @@ from tritium.codegen.gpu.memory.async_copy import copy_groups
 from tritium.codegen.gpu.shape import moved_registers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttgir, ttir
+from tritium.ops.scf import is_counted
 from tritium.ops.terminators import is_terminator
 
 ALL = -1

@@ -46,6 +46,7 @@ from tritium.ops.ttgir import (
     MemDescTransOp,
     memdesc_of,
 )
+from tritium.ops.ttgir.hopper import is_asynchronous
 from tritium.ops.ttgir.tcgen05 import sums_columns
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.ops.ttir.function import FuncOp
@@ -158,12 +159,8 @@ class _TensorMemory:
 
 def _products(function: Operation) -> Iterator[TileProduct]:
     for op in function.walk():
-        if isinstance(op, TileProduct) and not _is_asynchronous(op):
+        if isinstance(op, TileProduct) and not is_asynchronous(op):
             yield op
-
-
-def _is_asynchronous(op: TileProduct) -> bool:
-    return isinstance(op, MatrixProduct) and op.asynchronous
 
 
 def source_of(value: SSAValue) -> SSAValue:
@@ -328,7 +325,7 @@ def _feeds_product(value: SSAValue) -> bool:
         current = pending.pop()
         for use in current.uses:
             user = use.operation
-            if isinstance(user, TileProduct) and not _is_asynchronous(user) and use.index == 0:
+            if isinstance(user, TileProduct) and not is_asynchronous(user) and use.index == 0:
                 return True
             if keeps_places(user) and id(user) not in seen:
                 seen.add(id(user))

@@ -39,9 +39,10 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, GLOBAL, SHARED, Action, Effect
-from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.scf import ForOp, IfOp, is_choice
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import MemDescType, WarpGroupDotWaitOp
+from tritium.ops.ttgir.hopper import is_product_wait
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
@@ -76,7 +77,7 @@ def start_products(loop: ForOp) -> bool:
 def hand_on_ended(loop: ForOp, results: list[SSAValue]) -> list[SSAValue]:
     """The results of a loop, where products were in flight after the wait for them."""
     wait = loop.next_op
-    if not isinstance(wait, WarpGroupDotWaitOp):
+    if not is_product_wait(wait):
         return results
     ended = dict(zip(wait.inputs, wait.results, strict=True))
     for index, value in enumerate(results):
@@ -90,7 +91,7 @@ def _start_ended(loop: ForOp, index: int) -> None:
     constant the assembler would find copies on the way around or out of the loop, where it takes
     products for running, and would let products run one by one."""
     init = loop.inits[index]
-    if not isinstance(init.owner, WarpGroupDotWaitOp):
+    if not is_product_wait(init.owner):
         wait = WarpGroupDotWaitOp.build([init], pendings=0, location=loop.location)
         insert_before(loop, wait)
         loop.operands[3 + index] = wait.results[0]
@@ -106,7 +107,7 @@ def end_of(dot: Any) -> tuple[Operation, bool]:
     for op in dot.parent.ops:
         if isinstance(op, MatrixProduct):
             begun += 1
-        elif isinstance(op, WarpGroupDotWaitOp):
+        elif is_product_wait(op):
             ended = begun - op.pendings
             if order < ended:
                 return op, False
@@ -235,7 +236,7 @@ class _Loop:
 
     def _op(self, op: Operation, carried: dict[BlockArgument, int]) -> None:
         """Wait before an op for what it needs."""
-        if isinstance(op, IfOp) and self._wait_in_branch(op):
+        if is_choice(op) and self._wait_in_branch(op):
             return
         needed = self._needed(op, carried)
         if needed:
@@ -397,7 +398,7 @@ def _only_branch(value: SSAValue) -> IfOp | None:
     op = None if use is None else use.operation
     while op is not None and op.parent is not value.owner.parent:  # pyright: ignore
         op = op.parent_op()
-    if not isinstance(op, IfOp):
+    if not is_choice(op):
         return None
     users = {*op.regions[0].walk()}
     for block in op.regions[1].blocks:

@@ -176,8 +176,8 @@ def _address_of(value: SSAValue, at: Builder) -> _Address | None:
 def _added(address: _Address, offset: SSAValue, at: Builder) -> _Address:
     """An address and an offset, the terms of a sum each for itself."""
     owner: Any = offset.owner
-    if isinstance(owner, AddIOp):
-        return _added(_added(address, owner.lhs, at), owner.rhs, at)
+    if isinstance(owner, Op) and owner.weights == (1, 1):
+        return reduce(lambda sum, term: _added(sum, term, at), owner.operands, address)
     scalar: SSAValue | None = offset
     if isinstance(offset.type, ir.TensorType):
         scalar, number = splat_source(offset), constant_value(offset)

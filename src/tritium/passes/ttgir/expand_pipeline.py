@@ -22,7 +22,7 @@ from tritium.ops.arith import (
     XOrIOp,
 )
 from tritium.ops.base import changes_layout, permutes
-from tritium.ops.scf import ForOp, IfOp, YieldOp
+from tritium.ops.scf import ForOp, YieldOp, is_choice
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     AsyncCommitGroupOp,
@@ -276,7 +276,7 @@ class _Expansion:
         skipped = [s.load for s in self.plan if s.held or s.chosen]
         ops = [op for op in list(old.body.ops)[:-1] if op not in skipped]
         # Copies start before what a fused loop does in some iterations alone, such as its stores.
-        late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
+        late = [op for op in ops[-1:] if is_choice(op) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
             if not use_buffer(op, views, values, at):
                 hand_on_types(at.copy(op, values))

@@ -28,14 +28,13 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import defined, functions
 from tritium.ir import types as ir
 from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
 from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp
+from tritium.ops.scf import ForOp, is_counted
 from tritium.ops.terminators import terminator
 from tritium.ops.ttir.atomic import AtomicKind, unordered_update
 from tritium.ops.ttir.descriptor import (

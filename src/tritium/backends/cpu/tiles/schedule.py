@@ -78,9 +78,7 @@ def _set(nest: NestOp, shape: Shape) -> None:
 
 def verify_schedules(function: TileFunction) -> None:
     """Raise `VerifyException` for nests that have no schedule, or one that they cannot have."""
-    for op in function.order:
-        if not isinstance(op, NestOp):
-            continue
+    for op, _ in nests_of(function):
         nest = Nest.of(op)
         if nest.is_scalarized == (nest.shape is not None):
             why = "loops of its own, so no lane" if nest.is_scalarized else "no lane, width, unroll"

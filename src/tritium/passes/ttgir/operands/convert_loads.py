@@ -26,11 +26,11 @@ from typing import ClassVar, cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding, Encoding, linear
 from tritium.ops.base import changes_layout
+from tritium.ops.scf import is_counted
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp

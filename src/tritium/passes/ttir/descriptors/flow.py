@@ -53,7 +53,7 @@ def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
     """The descriptors of a module that may have tensor maps. `rows`: the engine, if it can, gathers
     and scatters rows."""
     groups = Groups()
-    makes: list[Any] = []
+    makes = [op.result for op in made_descriptors(module)]
     edges: dict[SSAValue, list[SSAValue]] = {}
     for source, target in flow(module):
         groups.join(source, target)
@@ -67,8 +67,6 @@ def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
             fit = all(_hands_on(u) or _accesses(u, axes, engine, rows) for u in users)
             if not (fit and _has_map(value, function, engine)):
                 refused.add(value)
-            if isinstance(value.owner, MakeTensorDescOp):
-                makes.append(value)
     refused |= {made for made in makes if conflicts(made, edges)}
     bad = {groups.find(value) for value in refused}
     members = groups.members()
@@ -171,9 +169,9 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
     if prod(shape) * size > engine.most_bytes or shape[-1] * size < engine.alignment:
         return False
     owner = value.owner
-    if isinstance(owner, MakeTensorDescOp):
-        nan = owner.padding is PaddingOption.PAD_NAN
-        known = [constant_int(stride) for stride in owner.strides]
+    if (made := maker_of(value)) is not None:
+        nan = made.padding is PaddingOption.PAD_NAN
+        known = [constant_int(stride) for stride in made.strides]
         if known[-1] not in (None, 1):
             return False
         if any(k is not None and k * size % engine.alignment for k in known[:-1]):
@@ -186,6 +184,16 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
 def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
     attributes = function.arg_attrs
     return bool(attributes) and PADDING in attributes[argument.index]
+
+
+def maker_of(value: SSAValue) -> MakeTensorDescOp | None:
+    """The op that makes a descriptor; None of one that is handed on."""
+    return value.owner if isinstance(value.owner, MakeTensorDescOp) else None
+
+
+def made_descriptors(module: ModuleOp) -> list[MakeTensorDescOp]:
+    """The ops of a module that make descriptors."""
+    return [made for op in module.walk() for r in op.results if (made := maker_of(r)) is not None]
 
 
 def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
