@@ -59,13 +59,7 @@ from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.ops.ttir.shape import SplatOp, splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
-from tritium.sanitize.intervals import (
-    Ends,
-    Formulas,
-    Sources,
-    computed_anew,
-    offsets_of,
-)
+from tritium.sanitize.intervals import Ends, Formulas, Sources, computed_anew, offsets_of
 from tritium.sanitize.kinds import Site
 from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 

@@ -12,12 +12,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding, scale_encoding
 from tritium.ir.layouts.encodings import Cluster, LinearEncoding
 from tritium.ir.source_errors import unsupported_at
-from tritium.ops.ttir.dot import (
-    InputPrecision,
-    MatrixProduct,
-    ScaleFormat,
-    TileProduct,
-)
+from tritium.ops.ttir.dot import InputPrecision, MatrixProduct, ScaleFormat, TileProduct
 
 
 @dataclass(frozen=True)

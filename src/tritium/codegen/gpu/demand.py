@@ -15,10 +15,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.codegen.gpu.context import register_count
-from tritium.codegen.gpu.elementwise import (
-    first_of_equal,
-    repeating_bits,
-)
+from tritium.codegen.gpu.elementwise import first_of_equal, repeating_bits
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.codegen.gpu.memory.async_copy import copy_groups

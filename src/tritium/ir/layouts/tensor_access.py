@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from tritium.ir.layouts.encodings import BLOCK, Cluster, LinearEncoding, linear, part_of
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.tensor_memory import (
-    COLUMN,
-    ROW,
-    ROWS,
-    TensorEncoding,
-    TensorMemoryEncoding,
-)
+from tritium.ir.layouts.tensor_memory import COLUMN, ROW, ROWS, TensorEncoding, TensorMemoryEncoding
 
 Bases = list[list[int]]
 

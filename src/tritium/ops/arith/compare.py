@@ -18,13 +18,7 @@ from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
-from tritium.ops.elementwise import (
-    check_kind,
-    check_same,
-    check_same_shape,
-    describe,
-    of_operands,
-)
+from tritium.ops.elementwise import check_kind, check_same, check_same_shape, describe, of_operands
 from tritium.ops.fields import enum_attr, flags_attr, operand
 from tritium.ops.memory import Context
 

@@ -35,13 +35,7 @@ from tritium.ops.ttgir.types import (
     check_memory,
     copies_of,
 )
-from tritium.ops.ttir.dot import (
-    ScaleFormat,
-    TileProduct,
-    check_product,
-    scale_factors,
-    unpack_fp4,
-)
+from tritium.ops.ttir.dot import ScaleFormat, TileProduct, check_product, scale_factors, unpack_fp4
 
 
 class TensorCoreProduct(Op):

@@ -16,16 +16,7 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryScalesEncoding,
 )
 from tritium.ops.base import Op
-from tritium.ops.effects import (
-    SHARED,
-    TENSOR,
-    Effects,
-    Queue,
-    allocates,
-    opaque,
-    reads,
-    writes,
-)
+from tritium.ops.effects import SHARED, TENSOR, Effects, Queue, allocates, opaque, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import i32_attr, operand, optional
 from tritium.ops.memory import Context

@@ -32,31 +32,19 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.regions import functions, is_loop_invariant
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import (
-    Cluster,
-    DotOperandEncoding,
-    part_of,
-)
+from tritium.ir.layouts.encodings import Cluster, DotOperandEncoding, part_of
 from tritium.ir.layouts.moves import permuted
 from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AddFOp
 from tritium.ops.base import Op, changes_layout, permutes
-from tritium.ops.ttgir import (
-    LocalAllocOp,
-    MemDescTransOp,
-    memdesc_of,
-)
+from tritium.ops.ttgir import LocalAllocOp, MemDescTransOp, memdesc_of
 from tritium.ops.ttgir.hopper import is_asynchronous
 from tritium.ops.ttgir.tcgen05 import sums_columns
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
-from tritium.passes.ttgir.clusters import (
-    num_ctas_of,
-    operand_cluster,
-    split_product,
-)
+from tritium.passes.ttgir.clusters import num_ctas_of, operand_cluster, split_product
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
     Threads,

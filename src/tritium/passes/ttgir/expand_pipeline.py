@@ -12,15 +12,7 @@ from tritium.analysis.regions import outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding
 from tritium.ops import ttir
-from tritium.ops.arith import (
-    AddIOp,
-    AndIOp,
-    CmpIOp,
-    CmpIPredicate,
-    MulIOp,
-    SubIOp,
-    XOrIOp,
-)
+from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, MulIOp, SubIOp, XOrIOp
 from tritium.ops.base import changes_layout, permutes
 from tritium.ops.scf import ForOp, YieldOp, is_choice
 from tritium.ops.terminators import terminator

@@ -39,11 +39,7 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import (
     packed_encoding,
     scan_encoding,
 )
-from tritium.passes.ttgir.layout_propagation import (
-    Threads,
-    is_tile,
-    keeps_places,
-)
+from tritium.passes.ttgir.layout_propagation import Threads, is_tile, keeps_places
 
 
 @dataclass(frozen=True)

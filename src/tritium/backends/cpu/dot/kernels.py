@@ -11,13 +11,7 @@ from collections.abc import Callable
 from functools import partial, reduce
 
 from tritium.backends.cpu.dot.amx import TileSweep
-from tritium.backends.cpu.dot.operand import (
-    ELEMENT_BYTES,
-    Chunks,
-    Step,
-    View,
-    static,
-)
+from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Chunks, Step, View, static
 from tritium.backends.cpu.dot.pack import ScratchAlloc
 from tritium.backends.cpu.dot.plan import Plan, extent_plan
 from tritium.backends.cpu.dot.reuse import Kept

@@ -23,13 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import in_step
-from tritium.backends.cpu.tiles.ir import (
-    TileFunction,
-    copy_of,
-    functions_of,
-    is_inlined,
-    views_of,
-)
+from tritium.backends.cpu.tiles.ir import TileFunction, copy_of, functions_of, is_inlined, views_of
 from tritium.backends.cpu.tiles.summaries import Summaries
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir

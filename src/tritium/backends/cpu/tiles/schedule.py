@@ -20,13 +20,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.backends.cpu.lower.values import result_axes
-from tritium.backends.cpu.tiles.ir import (
-    Nest,
-    Shape,
-    TileFunction,
-    functions_of,
-    runs_on_scalars,
-)
+from tritium.backends.cpu.tiles.ir import Nest, Shape, TileFunction, functions_of, runs_on_scalars
 from tritium.backends.cpu.tiles.slices import nests_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir

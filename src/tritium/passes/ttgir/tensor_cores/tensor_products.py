@@ -40,11 +40,7 @@ from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import ancestor_in, functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_access import sums_encoding
-from tritium.ir.layouts.tensor_memory import (
-    COLUMNS,
-    TensorMemoryScalesEncoding,
-    TensorMemorySpace,
-)
+from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemoryScalesEncoding, TensorMemorySpace
 from tritium.ops.arith import AddIOp, AndIOp, ShRSIOp, SubIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.gpu import BarrierMemory, BarrierOp

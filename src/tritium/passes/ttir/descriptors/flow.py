@@ -31,11 +31,7 @@ from tritium.ops.arith import constant_int
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
-from tritium.ops.ttir.descriptor import (
-    BlockAccess,
-    MakeTensorDescOp,
-    RowAccess,
-)
+from tritium.ops.ttir.descriptor import BlockAccess, MakeTensorDescOp, RowAccess
 from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.ttir.descriptors.memory import Threads

@@ -7,10 +7,7 @@ from typing import Any
 
 from tritium.experimental.gluon.language._core import checked
 from tritium.experimental.gluon.language._descriptor import memory_descriptor
-from tritium.experimental.gluon.language._layouts import (
-    DistributedLinearLayout,
-    Layout,
-)
+from tritium.experimental.gluon.language._layouts import DistributedLinearLayout, Layout
 from tritium.experimental.gluon.language._types import memory_type
 from tritium.ir.layouts.encodings import counted
 from tritium.ir.layouts.tensor_access import ATOMS, register_bases
