@@ -65,7 +65,7 @@ from tritium.native.pool import (
     SLOTS,
     WORKER,
 )
-from tritium.native.pool_work import PART, WorkWriter
+from tritium.native.pool_work import PART, WorkWriter, worker_at
 from tritium.native.writer import NULL, Code, i32, i64
 
 DELAY = 1 / 48
@@ -195,8 +195,7 @@ class PoolWriter(WorkWriter):
                 at = f.get("i32", index)
                 with f.when(f.icmp("sge", at, n)):
                     search.leave()
-                step = f.op("mul", f.cast("zext", at, "i64"), i64(WORKER.size))
-                worker = f.gep("i8", f.read(pool, POOL, "workers"), step)
+                worker = worker_at(f, pool, at)
                 with f.when(f.icmp("eq", f.read(worker, WORKER, "cpu"), here)):
                     f.put(base, f.add(at, i32(1)))  # the last to be woken is this CPU's own
                     search.leave()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tritium.ir import types as ir
 from tritium.ir.types import memory_bytes as memory_bytes
+from tritium.ops.ttir.atomic import MemSemantic
 
 _FLOATS: dict[ir.Type, str] = {
     ir.f16: "half", ir.bf16: "bfloat", ir.f32: "float", ir.f64: "double",
@@ -16,6 +17,12 @@ FORMATS: dict[ir.Type, str] = {
     ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
 }  # fmt: skip
 """Names of the float types in `vmath.convert`."""
+
+ORDERS = {
+    MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
+    MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
+}  # fmt: skip
+"""Names of memory orders."""
 
 
 def number_type(element: ir.Type) -> str | None:
