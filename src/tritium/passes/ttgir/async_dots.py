@@ -27,7 +27,6 @@ the next one could write its operands' registers, or memory that the loop's body
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -41,8 +40,8 @@ from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, GLOBAL, SHARED, Action, Effect
 from tritium.ops.scf import ForOp, IfOp, is_choice
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import MemDescType, WarpGroupDotWaitOp
-from tritium.ops.ttgir.hopper import is_product_wait
+from tritium.ops.ttgir import MemDescType, WarpGroupDotOp, WarpGroupDotWaitOp
+from tritium.ops.ttgir.hopper import is_asynchronous, is_product_wait
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
@@ -67,8 +66,9 @@ class AsyncDots(Pass):
 
 def start_products(loop: ForOp) -> bool:
     """Make the products of a loop asynchronous, if all can be; returns whether there are any."""
-    dots: list[Any] = [d for d in loop.body.walk() if isinstance(d, MatrixProduct)]
-    if not dots or not all(map(partial(_can_start, loop), dots)):
+    products = [op for op in loop.body.walk() if isinstance(op, MatrixProduct)]
+    dots = [d for d in products if is_asynchronous(d) and d.parent is loop.body and not d.isAsync]
+    if not dots or len(dots) < len(products):
         return False
     _Loop(loop, _start_early(loop, dots)).run()
     return True
@@ -117,11 +117,6 @@ def end_of(dot: Any) -> tuple[Operation, bool]:
     return later, True
 
 
-def _can_start(loop: ForOp, dot: Any) -> bool:
-    """True if a product of the loop itself can be made asynchronous, and is not yet."""
-    return dot.asynchronous and dot.parent is loop.body and not dot.isAsync
-
-
 def _arrives(loop: ForOp) -> bool:
     """True if other warps are told in the loop what this one has read, by barriers that the loop
     does not wait for: these warps do not see that a product still reads it."""
@@ -145,7 +140,7 @@ attention with 64 columns (192 registers for products on 4 warps) fit with descr
 loads through addresses they would spill."""
 
 
-def _start_early(loop: ForOp, dots: list[Any]) -> list[Any]:
+def _start_early(loop: ForOp, dots: list[WarpGroupDotOp]) -> list[WarpGroupDotOp]:
     """Move each product to right after the first one at which its operands are there, if the
     registers suffice; returns the products in their new order."""
     kept = sum(registers(v) for v in loop.body.args[1:])
@@ -213,7 +208,7 @@ class _Loop:
     before have negative orders.
     """
 
-    def __init__(self, loop: ForOp, dots: list[Any]):
+    def __init__(self, loop: ForOp, dots: list[WarpGroupDotOp]):
         self.loop, self.body, self.dots = loop, loop.body, dots
         #: The value that a product in flight is known as now -> the product's order.
         self.flying: dict[SSAValue, int] = {}
@@ -253,7 +248,7 @@ class _Loop:
         if self.begun == len(self.dots) and self.oldest < 0:
             self._wait(op.next_op, -1, [dot.results[0]])
 
-    def _needed(self, op: Any, carried: dict[BlockArgument, int]) -> list[SSAValue]:
+    def _needed(self, op: Operation, carried: dict[BlockArgument, int]) -> list[SSAValue]:
         """Products in flight that an op cannot take as they are."""
         if op is self.body.last_op:
             pairs = zip(op.operands, self.body.args[1:], strict=True)
@@ -262,13 +257,14 @@ class _Loop:
                 v for v, n in self.flying.items() if 0 <= n < min(carried.values(), default=0)
             ]
         needed = [v for v in outside_values(op) if v in self.flying]
-        if op in self.dots and op.c.has_one_use():
+        if is_asynchronous(op) and op in self.dots and op.c.has_one_use():
             return [v for v in needed if v is not op.c]
         return needed
 
-    def _wait(self, place: Any, newest: int, values: list[SSAValue]) -> None:
+    def _wait(self, place: Operation | None, newest: int, values: list[SSAValue]) -> None:
         """Insert a wait for the products up to the order `newest`; uses of `values` from there on
         are of its results."""
+        assert place is not None, "a product at the end of a loop's body"
         ended = self.dots[max(self.oldest, 0) : max(newest + 1, 0)]
         memories = [v for d in ended for v in (d.a, d.b) if isinstance(v.type, MemDescType)]
         if newest < 0:
@@ -330,7 +326,7 @@ class _Loop:
         ended = [order for order, dot in enumerate(self.dots) if not self._may_fly(dot)]
         return {a: order for a, order in found.items() if order > max(ended, default=-1)}
 
-    def _may_fly(self, dot: Any) -> bool:
+    def _may_fly(self, dot: WarpGroupDotOp) -> bool:
         """True if a product may end in the next iteration, before that one changes its operands."""
         if not all(map(self._is_outside, (dot.a, dot.b))):
             return False

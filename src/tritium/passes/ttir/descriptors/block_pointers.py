@@ -86,7 +86,7 @@ class _BlockPointers(Splitter):
             parts[index] = at.value(AddIOp, parts[index], step)
         return parts
 
-    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         rank = (len(parts) - 1) // 3
         shape, strides, offsets = (parts[1 + k * rank : 1 + (k + 1) * rank] for k in range(3))
         return MakeTensorPtrOp.build(

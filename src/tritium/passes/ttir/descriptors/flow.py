@@ -21,7 +21,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import ancestor_in, defined, function_of, functions
@@ -164,7 +164,6 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
     size = ir.bit_width(element) // 8
     if prod(shape) * size > engine.most_bytes or shape[-1] * size < engine.alignment:
         return False
-    owner = value.owner
     if (made := maker_of(value)) is not None:
         nan = made.padding is PaddingOption.PAD_NAN
         known = [constant_int(stride) for stride in made.strides]
@@ -173,13 +172,15 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
         if any(k is not None and k * size % engine.alignment for k in known[:-1]):
             return False
     else:
-        nan = owner is function.body and _pads_with_nan(function, value)
+        nan = _pads_with_nan(function, value)
     return not (nan and str(element) in engine.without_nan)
 
 
-def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
-    attributes = function.arg_attrs
-    return bool(attributes) and PADDING in attributes[argument.index]
+def _pads_with_nan(function: FuncOp, value: SSAValue) -> bool:
+    """True if a value is an argument of the function, a descriptor that pads with NaN."""
+    if not (isinstance(value, BlockArgument) and value.owner is function.body):
+        return False
+    return bool(function.arg_attrs) and PADDING in function.arg_attrs[value.index]
 
 
 def maker_of(value: SSAValue) -> MakeTensorDescOp | None:

@@ -68,7 +68,7 @@ class Splitter(ABC):
         """The parts of a value that was made of them."""
 
     @abstractmethod
-    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         """The op that makes a value of its parts, in place of another."""
 
     def run(self, module: ModuleOp) -> None:
@@ -91,7 +91,7 @@ class Splitter(ABC):
         for function in functions(module):
             function.update_type()
 
-    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         made = self.build(parts, old)
         made.result.name_hint = old.name_hint
         old.replace_all_uses_with(made.result)
@@ -186,7 +186,7 @@ class _Descriptors(Splitter):
         assert made is not None, value
         return [made.base, *made.shape, *made.strides]
 
-    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         rank = (len(parts) - 1) // 2
         padding = self._padding.get(self.groups.find(old), PaddingOption.PAD_ZERO)
         return MakeTensorDescOp.build(
