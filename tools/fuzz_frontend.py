@@ -19,13 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.frontend.judging import (
-    TooLong,
-    complaint,
-    divergence,
-    limited,
-    parses,
-)
+from tests.frontend.judging import TooLong, complaint, divergence, limited, parses
 from tests.frontend.random_functions import Writer
 from tests.frontend.scalar_model import Refused
 from tests.frontend.scalar_programs import Program, wrong

@@ -559,7 +559,7 @@ class autotuning_knobs(base_knobs):
 
     cache = env_bool("TRITON_CACHE_AUTOTUNING")
     print = env_bool("TRITON_PRINT_AUTOTUNING")
-    # Of our own.
+    # Settings that the reference lacks.
     workers = env_count_of_cpus("TRITIUM_AUTOTUNE_WORKERS", minimum=0)
     """The number of processes that compile configurations; below 2 this process does, one after
     another."""

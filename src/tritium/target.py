@@ -87,7 +87,7 @@ class MatrixUnit(Protocol):
         ...
 
     def tuned(self, rows: int, pack: int) -> MatrixUnit:
-        """The unit with instructions of so many rows (0: as fits the product), and with the
+        """The unit with instructions of `rows` rows (0: as fits the product), and with the
         operands of `pack` instructions as neighbours. Raises `ValueError` where there is no
         choice."""
         ...

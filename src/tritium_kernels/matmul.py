@@ -70,11 +70,7 @@ from tritium_kernels.moe_kernels.mxfp import (
     quantize_nvfp4,
 )
 from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
-from tritium_kernels.numerics_details.mxfp import (
-    MXFP_BLOCK_SIZE,
-    SCALE_TYPES,
-    upcast_from_mxfp,
-)
+from tritium_kernels.numerics_details.mxfp import MXFP_BLOCK_SIZE, SCALE_TYPES, upcast_from_mxfp
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout, StridedLayout

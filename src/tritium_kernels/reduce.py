@@ -34,9 +34,7 @@ from tritium_kernels.moe_kernels.mxfp import (
     quantize_e5m2,
     quantize_nvfp4,
 )
-from tritium_kernels.moe_kernels.reduce import (
-    ReduceForwardCommonArgs as ReduceForwardCommonArgs,
-)
+from tritium_kernels.moe_kernels.reduce import ReduceForwardCommonArgs as ReduceForwardCommonArgs
 from tritium_kernels.numerics import UNSCALED, UNSCALED_RESULT, InFlexData, OutFlexData
 from tritium_kernels.numerics import compute_actual_scale as compute_actual_scale
 from tritium_kernels.numerics_details.mxfp import (

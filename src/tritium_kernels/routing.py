@@ -21,11 +21,7 @@ from tritium_kernels.errors import (
     refuse,
 )
 from tritium_kernels.launching.operators import untraced
-from tritium_kernels.tensor import (
-    RaggedTensorMetadata,
-    SparseMatrix,
-    make_ragged_tensor_metadata,
-)
+from tritium_kernels.tensor import RaggedTensorMetadata, SparseMatrix, make_ragged_tensor_metadata
 from tritium_kernels.topk import COLUMNS, FLOATS, topk, topk_torch
 
 

@@ -43,7 +43,7 @@ class FnSpecs:
 
     @staticmethod
     def default() -> FnSpecs:
-        """The function that gives the tile itself."""
+        """The identity, which kernels that fuse no function take."""
         return IDENTITY
 
 

@@ -11,9 +11,7 @@ import torch
 from tritium.tools.ragged_tma import create_ragged_descriptor
 from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels.errors import check_choice, refuse
-from tritium_kernels.tensor_details.bitmatrix import (
-    BitmatrixMetadata as BitmatrixMetadata,
-)
+from tritium_kernels.tensor_details.bitmatrix import BitmatrixMetadata as BitmatrixMetadata
 from tritium_kernels.tensor_details.bitmatrix import (
     make_bitmatrix_metadata as make_bitmatrix_metadata,
 )

@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.rounding import odd_float, round_to
-from tests.conformance.support import (
-    DTYPES,
-    FLOATS,
-    FP8,
-    WAYS,
-    assert_equal,
-    build,
-    run,
-)
+from tests.conformance.support import DTYPES, FLOATS, FP8, WAYS, assert_equal, build, run
 from tests.conformance.test_casts import expected
 from tests.support.device import device
 

@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 from tests.conformance import checking
 from tests.conformance.checking import differing
 from tests.conformance.nodes import Assign, Effect, Store, Var
-from tests.conformance.programs import (
-    Generator,
-    Program,
-    ready_to_run,
-    reduce_program,
-    simplify,
-)
+from tests.conformance.programs import Generator, Program, ready_to_run, reduce_program, simplify
 from tests.support.device import device
 from tritium.ops import arith
 from tritium.passes import Pass, pipelines

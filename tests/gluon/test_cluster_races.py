@@ -20,12 +20,7 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     allocate_tensor_memory,
     tcgen05_mma,
 )
-from tritium.experimental.gluon.language.nvidia.hopper import (
-    async_store,
-    cluster,
-    mbarrier,
-    tma,
-)
+from tritium.experimental.gluon.language.nvidia.hopper import async_store, cluster, mbarrier, tma
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 ROWS = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[1, 0]])

@@ -16,12 +16,7 @@ from tests.kernels.support import (
     torch,
     with_copy_engine,
 )
-from tritium_kernels.dense import (
-    attention,
-    attention_launch,
-    attention_packed,
-    paged_attention,
-)
+from tritium_kernels.dense import attention, attention_launch, attention_packed, paged_attention
 from tritium_kernels.dense.score import alibi, softcap
 from tritium_kernels.errors import ArgumentError
 

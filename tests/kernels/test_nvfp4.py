@@ -11,13 +11,7 @@ import pytest
 from tests.kernels.support import close, normal, place, torch
 from tritium_kernels import swiglu as gates
 from tritium_kernels.errors import ArgumentError
-from tritium_kernels.matmul import (
-    FlexCtx,
-    FusedActivation,
-    PrecisionConfig,
-    matmul,
-    matmul_torch,
-)
+from tritium_kernels.matmul import FlexCtx, FusedActivation, PrecisionConfig, matmul, matmul_torch
 from tritium_kernels.matmul_details.opt_flags import scoped_opt_flags_constraints
 from tritium_kernels.numerics import InFlexData, OutFlexData
 from tritium_kernels.numerics_details.mxfp import (

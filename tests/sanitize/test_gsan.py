@@ -17,12 +17,7 @@ import pytest
 from tritium.backends.active import driver
 from tritium.experimental import gsan
 from tritium.experimental.gsan import allocator, settings
-from tritium.experimental.gsan.writer import (
-    ALLOCATE,
-    ALLOCATE_WRITE_ONCE,
-    DRIVER,
-    RELEASE,
-)
+from tritium.experimental.gsan.writer import ALLOCATE, ALLOCATE_WRITE_ONCE, DRIVER, RELEASE
 from tritium.sanitize import extents
 from tritium.sanitize.extents import Pooled
 from tritium.target import GPUTarget

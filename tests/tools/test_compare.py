@@ -14,14 +14,7 @@ import pytest
 from tests.tools import sample_for_times
 from tritium.cli.compare import Side, both, report, take
 from tritium.cli.explore import ExploreError
-from tritium.tools.compare import (
-    Measured,
-    Snapshot,
-    SnapshotError,
-    as_html,
-    as_text,
-    compare,
-)
+from tritium.tools.compare import Measured, Snapshot, SnapshotError, as_html, as_text, compare
 from tritium.tools.launch_times import LaunchTimes
 
 SRC = str(Path(__file__).parents[2] / "src")

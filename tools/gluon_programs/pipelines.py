@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 
 from tools.gluon_programs.layouts import Bases, Layouts, part_of, shared, split
-from tools.gluon_programs.program import (
-    GluonProgram,
-    index,
-    named,
-    offsets,
-    strides_of,
-)
+from tools.gluon_programs.program import GluonProgram, index, named, offsets, strides_of
 from tools.tile_programs.accesses import ELEMENTS
 from tools.tile_programs.program import row_major
 from tritium.experimental.gluon import language as gl

@@ -21,11 +21,7 @@ from tritium_kernels.numerics import InFlexData, OutFlexData
 from tritium_kernels.numerics_details import mxfp
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.swiglu import swiglu_fn
-from tritium_kernels.tensor import (
-    convert_layout,
-    make_ragged_tensor_metadata,
-    wrap_torch_tensor,
-)
+from tritium_kernels.tensor import convert_layout, make_ragged_tensor_metadata, wrap_torch_tensor
 from tritium_kernels.tensor_details import layout as layouts
 from tritium_kernels.tensor_details.dtype import FP4
 

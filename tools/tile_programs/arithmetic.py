@@ -7,14 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tools.tile_programs.program import (
-    ALL_KINDS,
-    LARGEST,
-    Program,
-    Tile,
-    axes_text,
-    wrapped,
-)
+from tools.tile_programs.program import ALL_KINDS, LARGEST, Program, Tile, axes_text, wrapped
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 NUMBERS = (

@@ -13,15 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tools.tile_programs.arithmetic import COMPARISONS, numbers_of
-from tools.tile_programs.program import (
-    BFLOAT16,
-    E4M3,
-    E5M2,
-    LANGUAGE,
-    Program,
-    Tile,
-    row_major,
-)
+from tools.tile_programs.program import BFLOAT16, E4M3, E5M2, LANGUAGE, Program, Tile, row_major
 
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 _TYPES = (F32, F32, F32, F64, F16, BFLOAT16, E4M3, E5M2)

@@ -3,9 +3,9 @@
     init(b, count=2); arrive(b, count=1); wait(b, phase=0)      one of two arrivals
     init(b, count=1); arrive(b); wait(b, 0); wait(b, 1)         the second phase has none
 
-How often a barrier is arrived at, at most, is known where no arrival is in a loop; so many phases
-end. Waits of one block, in order, need at least so many: one for parity p passes while the number
-of ended phases is not p (mod 2). A wait for parity 1 of a new barrier passes at once.
+Where no arrival is in a loop, the most arrivals at a barrier, and so the most phases that end, are
+known. The waits of one block, in order, need a number of ended phases: a wait for parity p passes
+while that number is not p (mod 2). A wait for parity 1 of a new barrier passes at once.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class _State:
         return new
 
     def join(self, other: _State) -> bool:
-        """Add another state's accesses; whether there were new ones."""
+        """Add another state's accesses; returns whether there were new ones."""
         before = self._size()
         self.reads |= other.reads
         self.writes |= other.writes

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any
 
 from xdsl.ir import Operation
 
 from tritium.ops.attributes import NUM_STAGES
-from tritium.ops.scf import ForOp
-
-
-def is_counted(op: Operation | None) -> TypeGuard[ForOp]:
-    """True if an op is a counted loop."""
-    return isinstance(op, ForOp)
+from tritium.ops.scf import ForOp, is_counted
 
 
 def counted_loops(op: Operation) -> list[ForOp]:

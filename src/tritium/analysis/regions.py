@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -38,7 +38,10 @@ def is_argument(value: SSAValue) -> bool:
 
 def calls_in(op: Operation) -> Iterator[CallOp]:
     """The calls in an op and its regions."""
-    return (inner for inner in op.walk() if isinstance(inner, CallOp))
+    for inner in op.walk():
+        if isinstance(inner, Op) and inner.is_call:
+            call: Any = inner
+            yield call
 
 
 def is_removable(op: Operation) -> bool:

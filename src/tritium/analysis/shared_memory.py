@@ -23,7 +23,7 @@ from tritium.ops.ttgir.tensormap import TensormapCreateOp
 from tritium.ops.ttgir.types import bytes_of
 
 SMALL = 1024
-"""Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
+"""Scratch of at most this many bytes is not shared: two reductions in a loop then need no barrier
 between them."""
 ALL_SMALL = 32 * 1024
 """The most bytes of all scratch that is not shared; a sort has many changes of layout."""

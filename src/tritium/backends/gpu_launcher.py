@@ -50,7 +50,8 @@ class GPULauncher(ABC):
         return leaves(args, self._types) if self._types else args
 
     def _enter(self) -> bool:
-        """Make the kernel's device current in this thread; whether that changes anything."""
+        """Make the kernel's device current in this thread; returns whether that changes
+        anything."""
         return False
 
     @abstractmethod

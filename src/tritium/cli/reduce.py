@@ -13,14 +13,7 @@ from tritium.backends.pipeline import observing
 from tritium.ir.printing import print_module
 from tritium.system.programs import objection
 from tritium.tools.compile import target_of
-from tritium.tools.reduce import (
-    ReduceError,
-    by_command,
-    by_compiling,
-    by_passes,
-    reduce,
-    supported,
-)
+from tritium.tools.reduce import ReduceError, by_command, by_compiling, by_passes, reduce, supported
 
 STAGE_FILES = (".ttir", ".ttgir")
 

@@ -27,7 +27,7 @@ def lowers(
     """Register the decorated function as the lowering of these op classes for `backend`.
 
     `scratch`: the shared memory, in bytes, that the lowering of an op needs for itself; `rounds`:
-    that which it needs in `2**n` rounds, None where there is no way to work in so many.
+    that which it needs in `2**n` rounds, None where it cannot work in that number of rounds.
     """
 
     def register(rule: R) -> R:
@@ -51,7 +51,7 @@ def scratch_bytes(backend: str, op: Op) -> int:
 
 
 def scratch_in_rounds(backend: str, op: Op, rounds: int) -> int | None:
-    """These bytes in `2**rounds` rounds; None where the lowering cannot work in so many."""
+    """The bytes of scratch of an op that is lowered to `2**rounds` rounds; None if it cannot be."""
     size = ROUNDS.get(backend, {}).get(type(op))
     return None if size is None else size(op, rounds)
 

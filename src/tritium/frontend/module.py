@@ -9,14 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import (
-    BoolAttr,
-    FunctionType,
-    IntegerAttr,
-    ModuleOp,
-    StringAttr,
-    i32,
-)
+from xdsl.dialects.builtin import BoolAttr, FunctionType, IntegerAttr, ModuleOp, StringAttr, i32
 from xdsl.ir import Attribute, Block, Region
 
 from tritium.errors import CompilationError

@@ -81,7 +81,7 @@ def describe(type: Any) -> dict[str, Any]:
     """
     block: Any = type.block
     element: Any = block.element_type
-    encoding, size = block.encoding, max(ir.bit_width(element) // 8, 1)
+    encoding, size = block.encoding, ir.memory_bytes(element)
     whole = part_of(encoding.get("CGALayout"), block.get_shape())
     patches = isinstance(type, ir.PatchesDescType)
     shape = [*(patches_box if patches else box)(whole, encoding, size)]

@@ -227,6 +227,18 @@ def bit_width(type: Type) -> int:
     return numpy_dtype(element).itemsize * 8
 
 
+@lru_cache(maxsize=512)
+def memory_bytes(type: Type) -> int:
+    """Bytes of one element in memory."""
+    return max(1, bit_width(type) // 8)
+
+
+def pointee_bytes(pointer: Type) -> int:
+    """Bytes of what a pointer, or each of a tile of them, leads to."""
+    kind: Any = element_type(pointer)
+    return memory_bytes(kind.pointee)
+
+
 # By class and by width, as hashing a type takes several calls.
 _NUMPY: dict[type[Attribute], np.dtype] = {
     f16.__class__: np.dtype(np.float16),

@@ -89,9 +89,7 @@ from tritium.language.decorators import builtin as builtin
 from tritium.language.decorators import extern as extern
 from tritium.language.decorators import must_use_result as must_use_result
 from tritium.language.decorators import tensor_member
-from tritium.language.values.aggregate import (
-    _aggregate as _aggregate,  # pyright: ignore[reportPrivateUsage]
-)
+from tritium.language.values.aggregate import _aggregate as _aggregate  # pyright: ignore[reportPrivateUsage]
 from tritium.language.values.aggregate import aggregate_replace as aggregate_replace
 from tritium.language.values.aggregate import aggregate_type as aggregate_type
 from tritium.language.values.base import base_type as base_type

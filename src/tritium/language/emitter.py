@@ -165,7 +165,7 @@ class Emitter(Protocol):
         ...
 
     def partition(self, num_warps: int) -> AbstractContextManager[Emitter]:
-        """The emitter, active on this thread, for code that so many warps run."""
+        """The emitter, active on this thread, for code that `num_warps` warps run."""
         ...
 
     def set_attribute(self, handle: Handle, name: str, value: Any) -> None:

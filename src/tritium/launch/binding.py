@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.launch.parsing import NO, YES, ParseWriter
-from tritium.launch.records import (
-    CONTEXT,
-    CURSOR,
-    NAMES,
-    PARAM,
-    PLAN,
-    Tag,
-)
+from tritium.launch.records import CONTEXT, CURSOR, NAMES, PARAM, PLAN, Tag
 from tritium.native.pyobjects_writer import call_object, is_null, write_read_plain, write_unchanged
 from tritium.native.writer import NULL, Code, i32, i64
 

@@ -10,12 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.launch.native import link
-from tritium.launch.records import (
-    SIGNATURE,
-    SIGNATURE_API,
-    SIGNATURE_CAPSULE,
-    SIGNATURE_STATE,
-)
+from tritium.launch.records import SIGNATURE, SIGNATURE_API, SIGNATURE_CAPSULE, SIGNATURE_STATE
 from tritium.native import pyobjects
 from tritium.native.loader import Image
 from tritium.native.pyobjects import METH_FASTCALL, METH_KEYWORDS, TYPES, MethodDef, builtin

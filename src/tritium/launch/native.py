@@ -217,7 +217,8 @@ class NativeKernel:
         return True
 
     def _write_globals(self) -> bool:
-        """Guard what the function reads of the program's state; whether that can be done."""
+        """Guard what the function reads of the program's state; returns whether that can be
+        done."""
         used = self._function.used_global_vals
         if self._globals is not None and self._globals[0] is used:
             known = self._globals[1]

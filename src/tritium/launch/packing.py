@@ -77,7 +77,8 @@ def rank_of(kind: str) -> int:
 
 def leaves(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     """The values, those whose type is a tuple as their members, in order. A tuple that is a
-    constant is one value. Values of another number than the types' are left as they are."""
+    constant is one value. If there are more or fewer values than types, they are left as they
+    are."""
     if len(values) != len(types):
         return list(values)
     flat: list[Any] = []

@@ -102,7 +102,7 @@ class ParseWriter:
         return value
 
     def _large(self) -> None:
-        """i1 large(obj, out): store an int from 2**63 to 2**64-1; whether it is one."""
+        """i1 large(obj, out): store an int from 2**63 to 2**64-1; returns whether it is one."""
         f = Code(self.module, "large", [("ptr", "obj"), ("ptr", "out")], "i1")
         obj, out = f.arguments
         value = f.call("i64", "PyLong_AsUnsignedLongLong", obj)

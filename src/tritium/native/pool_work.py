@@ -30,12 +30,24 @@ HOT = (
 """The functions that a small launch passes through."""
 
 POLL = 20_000
-"""Signals are handled so many thresholds after the last time: some 100 ms."""
+"""Thresholds between two times that signals are handled: some 100 ms."""
 PART = 4_000
-"""A range that takes less than so many thresholds (20 ms) is run as one."""
+"""Thresholds (20 ms) below which a range is run as one."""
 
 ASLEEP = WORKER.fields["asleep"].offset - WORKER.fields["wake"].offset
 """From a worker's word to the one that says whether it sleeps."""
+
+
+def worker_at(f: Code, pool: Value, index: Value) -> Value:
+    """The pool's worker of a number (i32)."""
+    step = f.op("mul", f.cast("zext", index, "i64"), i64(WORKER.size))
+    return f.gep("i8", f.read(pool, POOL, "workers"), step)
+
+
+def _worker_of_job(f: Code, pool: Value, position: Value) -> Value:
+    """The worker at a position (from 1) of the job."""
+    index = f.sub(f.add(f.read(f.at(pool, POOL, "job"), JOB, "base"), position), i32(1))
+    return worker_at(f, pool, f.op("urem", index, f.read(pool, POOL, "worker_count")))
 
 
 class WorkWriter:
@@ -105,7 +117,8 @@ class WorkWriter:
     # Work
 
     def _grow(self) -> None:
-        """i1 grow(ctx, capacity, need): make the scratch hold `need` bytes; whether it does."""
+        """i1 grow(ctx, capacity, need): make the scratch hold `need` bytes; returns whether it
+        does."""
         f = self._code("grow", "ptr ctx,ptr capacity,i64 need", "i1")
         context, capacity, need = f.arguments
         with f.when(f.icmp("sle", need, f.get("i64", capacity))):
@@ -125,11 +138,7 @@ class WorkWriter:
         """wake(pool, position): wake the job's worker number `position` (from 1)."""
         f = self._code("wake", "ptr pool,i32 position")
         pool, position = f.arguments
-        job = f.at(pool, POOL, "job")
-        index = f.sub(f.add(f.read(job, JOB, "base"), position), i32(1))
-        index = f.op("urem", index, f.read(pool, POOL, "worker_count"))
-        step = f.op("mul", f.cast("zext", index, "i64"), i64(WORKER.size))
-        word = f.at(f.gep("i8", f.read(pool, POOL, "workers"), step), WORKER, "wake")
+        word = f.at(_worker_of_job(f, pool, position), WORKER, "wake")
         f.atomic("add", word, i32(1), "seq_cst")
         asleep = f.atomic_load("i32", f.offset(word, ASLEEP), "seq_cst")
         with f.when(f.icmp("ne", asleep, i32(0))):
@@ -200,12 +209,7 @@ class WorkWriter:
         pool, position = f.arguments
         with f.when(f.icmp("eq", position, i32(0))):
             f.ret(f.at(pool, POOL, "range"))
-        job = f.at(pool, POOL, "job")
-        index = f.sub(f.add(f.read(job, JOB, "base"), position), i32(1))
-        index = f.op("urem", index, f.read(pool, POOL, "worker_count"))
-        step = f.op("mul", f.cast("zext", index, "i64"), i64(WORKER.size))
-        worker = f.gep("i8", f.read(pool, POOL, "workers"), step)
-        f.ret(f.at(worker, WORKER, "range"))
+        f.ret(f.at(_worker_of_job(f, pool, position), WORKER, "range"))
 
     def _take(self) -> None:
         """i64 take(pool, ctx, place, position): run programs of a range, half of what is left at a
@@ -392,15 +396,14 @@ class WorkWriter:
         f = self._code("start", "ptr pool")
         (pool,) = f.arguments
         f.write(pool, POOL, "started", i32(1))
-        count, workers = f.read(pool, POOL, "worker_count"), f.read(pool, POOL, "workers")
+        count = f.read(pool, POOL, "worker_count")
         self.threads.prepare_sleep(f, f.at(pool, POOL, "door"))
         index = f.variable("i32", i32(0))
         with self.threads.creating(f), f.forever() as loop:
             at = f.get("i32", index)
             with f.when(f.icmp("eq", at, count)):
                 loop.leave()
-            step = f.op("mul", f.cast("zext", at, "i64"), i64(WORKER.size))
-            worker = f.gep("i8", workers, step)
+            worker = worker_at(f, pool, at)
             self.threads.prepare_sleep(f, f.at(worker, WORKER, "wake"))
             created = self.threads.create(f, "work", worker)
             with f.when(f.op("xor", created, const("i1", 1))):

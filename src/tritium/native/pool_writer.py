@@ -65,7 +65,7 @@ from tritium.native.pool import (
     SLOTS,
     WORKER,
 )
-from tritium.native.pool_work import PART, WorkWriter
+from tritium.native.pool_work import PART, WorkWriter, worker_at
 from tritium.native.writer import NULL, Code, i32, i64
 
 DELAY = 1 / 48
@@ -76,8 +76,8 @@ SHORT = 16
 same ones to the same thread each time, as its data are likely to be in that thread's own cache."""
 
 WAIT = 64
-"""A program that takes longer than so many thresholds (some 300 us) is not run exclusively:
-other launches would wait for its end."""
+"""Thresholds (some 300 us) above which a program is not run exclusively: other launches would wait
+for its end."""
 
 FORGET = 63 / 64
 """The time that a program takes when the pool runs it is thought less by this factor with each grid
@@ -195,8 +195,7 @@ class PoolWriter(WorkWriter):
                 at = f.get("i32", index)
                 with f.when(f.icmp("sge", at, n)):
                     search.leave()
-                step = f.op("mul", f.cast("zext", at, "i64"), i64(WORKER.size))
-                worker = f.gep("i8", f.read(pool, POOL, "workers"), step)
+                worker = worker_at(f, pool, at)
                 with f.when(f.icmp("eq", f.read(worker, WORKER, "cpu"), here)):
                     f.put(base, f.add(at, i32(1)))  # the last to be woken is this CPU's own
                     search.leave()

@@ -47,7 +47,7 @@ def export_tensor(
 
 def write_read_plain(module: Module) -> None:
     """Write i1 read_plain(types, obj, out): read a dense tensor of the CPU that has memory from
-    torch's structs (`PLAIN`), all but shape and strides; whether it is one."""
+    torch's structs (`PLAIN`), all but shape and strides; returns whether it is one."""
     f = Code(module, "read_plain", [("ptr", "types"), ("ptr", "obj"), ("ptr", "out")], "i1")
     types, obj, out = f.arguments
     plain = f.read(types, TYPES, "plain")

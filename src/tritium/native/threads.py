@@ -102,7 +102,7 @@ class Posix:
         f.call("i32", "pthread_sigmask", set_mask, before, NULL)
 
     def create(self, f: Code, function: str, argument: Value) -> Value:
-        """Start a thread, `ptr function(argument)`; whether the system gives one (i1)."""
+        """Start a thread, `ptr function(argument)`; returns whether the system gives one (i1)."""
         attributes, thread = f.variable("", size=128), f.variable("ptr", NULL)
         f.call("i32", "pthread_attr_init", attributes)
         f.call("i32", "pthread_attr_setstacksize", attributes, i64(STACK))

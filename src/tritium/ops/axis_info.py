@@ -1,9 +1,9 @@
 """Axis facts: what is known of a tile of integers or pointers along each axis, and their algebra.
 
-    contiguity[d]    in each aligned group of so many elements along axis d, every element is the
+    contiguity[d]    in each aligned group of this many elements along axis d, every element is the
                      previous one plus one (for pointers: the next element)
     divisibility[d]  the first element of each such group is a multiple of this (pointers: bytes)
-    constancy[d]     in each aligned group of so many elements along axis d, all are equal
+    constancy[d]     in each aligned group of this many elements along axis d, all are equal
 
 All are powers of two. The functions here say what follows for a sum, a product, a quotient ...; an
 op's `axis_info` calls the one that it computes. Sums are taken not to overflow, as in all reasoning

@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import intervals
+from tritium.ir import types as ir
 from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
 from tritium.ops import syntax as custom_syntax
@@ -452,8 +453,8 @@ class Op(DeclaredOp):
         return inf
 
     def expected_bytes(self) -> int:
-        """The bytes that a phase of the barrier which the op arrives at has to wait for because of
-        the op; less than 0 for those that the op brings."""
+        """The bytes that the op adds to those that the current phase of its barrier waits for;
+        negative where the op copies them."""
         return 0
 
     @property
@@ -571,3 +572,14 @@ def permutes(op: object) -> TypeGuard[Op]:
 def changes_layout(op: object) -> TypeGuard[Op]:
     """An op only distributes a tile over threads in another way."""
     return isinstance(op, Op) and op.changes_layout
+
+
+def retypes_pointers(op: object) -> TypeGuard[Op]:
+    """True if an op gives pointers another type of elements of the same size, as it takes to store
+    booleans: the same tile of memory."""
+    if not isinstance(op, Op) or not op.is_elementwise or len(op.operands) != 1:
+        return False
+    before, after = op.operands[0].type, op.results[0].type
+    if not (ir.is_pointer(before) and ir.is_pointer(after)):
+        return False
+    return ir.pointee_bytes(before) == ir.pointee_bytes(after)

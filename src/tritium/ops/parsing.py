@@ -29,6 +29,7 @@ from tritium.errors import TritonError
 from tritium.ir.lexer import IRLexer
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
 from tritium.ops.attributes import DISABLE_LICM
+from tritium.ops.base import is_constant
 from tritium.ops.declared import DeclaredOp
 from tritium.ops.dialects import default_context
 from tritium.ops.terminators import is_terminator
@@ -249,8 +250,7 @@ class _BitsElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportP
 
 def _is_default_name(value: SSAValue) -> bool:
     """True if the name in the text is one that the printer makes up (`%cst`, `%c1_i32`)."""
-    owner = value.owner
-    if not isinstance(owner, Operation) or owner.name != "arith.constant":
+    if not is_constant(value):
         return value.name_hint is not None and re.fullmatch(r"arg\d+", value.name_hint) is not None
     hint = value.name_hint or ""
     return re.fullmatch(r"cst|true|false|c-?\w+_i\d+|c-?\d+", hint) is not None

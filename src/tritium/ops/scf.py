@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
@@ -443,3 +443,13 @@ class WhileOp(Op):
         if parser.parse_optional_keyword("attributes"):
             attributes = parser.parse_optional_attr_dict()
         return cls.build(inits, regions=[before, after], result=results, attributes=attributes)
+
+
+def is_counted(op: Operation | None) -> TypeGuard[ForOp]:
+    """True if an op is a counted loop."""
+    return isinstance(op, ForOp)
+
+
+def is_choice(op: Operation | None) -> TypeGuard[IfOp]:
+    """True if an op runs one of its two regions, by a condition."""
+    return isinstance(op, IfOp)

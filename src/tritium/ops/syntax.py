@@ -418,7 +418,7 @@ def _parse_optional_word(cls: type[DeclaredOp], name: str, parser: Parser, found
 def _parse_operand(
     cls: type[DeclaredOp], name: str, parser: Parser, found: _Parsed, may_be_absent: bool = False
 ) -> bool:
-    """Parse an operand, or a list of them; whether there was one."""
+    """Parse an operand, or a list of them; returns whether there was one."""
     many = cls.operand_kind(name) == "variadic"
     operands: list[UnresolvedOperand] = []
     if many or may_be_absent:

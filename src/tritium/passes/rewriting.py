@@ -15,13 +15,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import reverse_postorder
-from tritium.analysis.regions import (
-    is_inside,
-    is_removable,
-    may_go,
-    obstacle,
-    outside_values,
-)
+from tritium.analysis.regions import is_inside, is_removable, may_go, obstacle, outside_values
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.compare import SelectOp

@@ -59,7 +59,7 @@ class BaseMode:
 
 @dataclass(frozen=True)
 class PCSampling(BaseMode):
-    """Samples of the program counter, every so many cycles."""
+    """Samples of the program counter, at intervals of a number of cycles."""
 
     name: str = field(default="pcsampling", init=False)
     interval: int = 1000

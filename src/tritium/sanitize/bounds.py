@@ -59,13 +59,7 @@ from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.ops.ttir.shape import SplatOp, splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
-from tritium.sanitize.intervals import (
-    Ends,
-    Formulas,
-    Sources,
-    computed_anew,
-    offsets_of,
-)
+from tritium.sanitize.intervals import Ends, Formulas, Sources, computed_anew, offsets_of
 from tritium.sanitize.kinds import Site
 from tritium.sanitize.sites import add_arguments, kernel_of, site_of
 
@@ -165,7 +159,7 @@ def accessed_bytes(pointer: SSAValue) -> int:
     kind: Any = ir.element_type(pointer.type)
     if isinstance(kind.pointee, ir.TensorType):
         raise NotImplementedError("the sanitizer: block pointers must be lowered before")
-    return max(1, ir.bit_width(kind.pointee) // 8)
+    return ir.pointee_bytes(pointer.type)
 
 
 def _place(op: Operation, values: Sequence[SSAValue]) -> Operation:

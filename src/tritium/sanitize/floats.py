@@ -23,14 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import (
-    CmpFOp,
-    CmpFPredicate,
-    CmpIOp,
-    CmpIPredicate,
-    ExtUIOp,
-    MaxUIOp,
-)
+from tritium.ops.arith import CmpFOp, CmpFPredicate, CmpIOp, CmpIPredicate, ExtUIOp, MaxUIOp
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Action
 from tritium.ops.evaluation import Evaluator

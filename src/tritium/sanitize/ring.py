@@ -28,7 +28,7 @@ class Buffer:
 
     Args:
         size: of records; a power of two.
-        allocate: memory of so many bytes as an array.
+        allocate: gives memory of a number of bytes, as an array.
 
     Attributes:
         labels: the names of the scopes of the kernel that was launched, by number; the first is the

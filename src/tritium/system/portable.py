@@ -136,7 +136,7 @@ def _windows_functions() -> dict[str, int]:
 
 
 def _take(path: str) -> bool:
-    """Make a lock's file, when nobody else has it; whether that was possible at all."""
+    """Make a lock's file, when nobody else has it; returns whether that was possible at all."""
     refused = 0
     while refused < _REFUSED:
         try:

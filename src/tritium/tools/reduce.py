@@ -129,7 +129,7 @@ def _removable(module: ModuleOp) -> list[Operation]:
 
 
 def _dropped(op: Operation, substitute: Callable[[Operation, SSAValue], SSAValue]) -> bool:
-    """Take an op out; whether that was possible."""
+    """Take an op out; returns whether that was possible."""
     if op.parent is None:  # with the one around it
         return False
     used = [result for result in op.results if result.uses]

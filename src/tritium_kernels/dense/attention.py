@@ -146,7 +146,7 @@ def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tupl
     for side in window:
         if not isinstance(cast(Any, side), INTEGERS) or not UNLIMITED <= side <= LONGEST:
             raise refuse(op, "window", f"is {window}", accepted)
-    # Positions of so many keys more would leave 32 bits; no sequence is as long.
+    # Positions would not fit into 32 bits with such a window; no sequence is as long.
     left, right = (UNLIMITED if side >= LONGEST // 2 else side for side in window)
     return left, 0 if causal else right
 

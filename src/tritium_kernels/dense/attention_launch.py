@@ -166,7 +166,7 @@ def rows_of(x: Tensor) -> tuple[int, int, int]:
 
 
 def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tuple[object, ...]:
-    """Descriptors of the tensors, with blocks of so many rows of a head, if they all can have one;
+    """Descriptors of the tensors, with blocks of `rows` rows of a head, if they all can have one;
     they hold whole sequences."""
     if call.q_offsets is not None or not all(map(is_readable, tensors)):
         return (*tensors,)

@@ -31,7 +31,7 @@ from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import RowPlan, plan_rows
 
 _LEAST_POSITIONS = 16
-"""From so many positions on, a CPU computes channel by channel."""
+"""The least positions for which a CPU computes channel by channel."""
 _PART = 64
 """The positions that it takes at a time where a step does not divide them: the last part is
 masked, and lanes without an element take time."""

@@ -40,7 +40,8 @@ def _batches(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def _batched(x: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """(product of `batch`, rows, columns); batches that are all the same are not copied."""
+    """x as (product of `batch`, rows, columns); one matrix for all batches is repeated by a stride
+    of 0, not copied."""
     if len(batch) + 2 == x.ndim == 3 and x.shape[0] == batch[0]:
         return x
     if not batch:

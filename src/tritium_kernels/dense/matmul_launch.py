@@ -123,7 +123,7 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
 
     if thin and kind == "hopper":
         blocks = _narrow(blocks, lambda b: 2 * tiles_of(b) <= count)
-    # Of few columns and long sums, narrower tiles would read A again for each: K is split instead.
+    # Few columns and long sums: K is split, as each of several narrow tiles would read A again.
     long = kind == "hopper" and k * size >= LONG
     # A narrower tile loads more for each product: only where many processors would stay idle, or
     # half of it would be past the end.
@@ -189,7 +189,7 @@ def _launch_blocks(
     operands: tuple[Described, Described], y: Tensor, blocks: Blocks, tiles: int,
     after: tuple[object, ...], sizes: tuple[int, int, int], options: dict[str, object],
 ) -> None:  # fmt: skip
-    """Launch the kernel that takes descriptors, for so many tiles."""
+    """Launch the kernel that takes descriptors, for `tiles` tiles."""
     (left, right), extra, strides = operands, after[:5], after[5:]
     programs = min(tiles, processors(y.device))
     out = blocks_of(y, blocks.m, blocks.n // (1 + blocks.halves)) if y.itemsize <= 2 else None
@@ -233,7 +233,7 @@ def _launch_tiles(
     a: Tensor, b: Tensor, y: Tensor, blocks: Blocks, tiles: int, after: tuple[object, ...],
     options: dict[str, object],
 ) -> None:  # fmt: skip
-    """Launch the kernel that reads operands through pointers, for so many tiles."""
+    """Launch the kernel that reads operands through pointers, for `tiles` tiles."""
     (batch, m, k), n = a.shape, b.shape[2]
     extra, strides = after[:5], after[5:]
     split = blocks.split_k > 1

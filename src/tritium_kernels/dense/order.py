@@ -19,14 +19,7 @@ from tritium_kernels.errors import (
     check_tensor,
     refuse,
 )
-from tritium_kernels.launching.launch import (
-    as_rows,
-    cdiv,
-    empty_like,
-    matrix_of,
-    on,
-    power_of_two,
-)
+from tritium_kernels.launching.launch import as_rows, cdiv, empty_like, matrix_of, on, power_of_two
 from tritium_kernels.launching.operators import autocast_wide, operator
 from tritium_kernels.launching.plans import repeated
 from tritium_kernels.launching.tables import plan_flat, plan_rows

@@ -101,7 +101,7 @@ class SymmetricMemoryPool:
         return cdiv(n, alignment) * alignment
 
     def initialize(self, sizes: Mapping[str, int], device: torch.device | str) -> None:
-        """Make the memory: regions of so many bytes. All processes of the mesh call it."""
+        """Make the memory: regions of `sizes` bytes, by name. All processes of the mesh call it."""
         start = 0
         self.regions = {}
         for name, size in sizes.items():

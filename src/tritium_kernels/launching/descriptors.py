@@ -28,7 +28,7 @@ def _has_engine(x: Tensor) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_regular(size: int, shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """True if the engine can read blocks of tensors with elements of so many bytes."""
+    """True if the engine can read blocks of tensors with elements of `size` bytes."""
     *outer, last = strides
     if size > 2 or last != 1 or 0 in shape:
         return False
@@ -53,8 +53,8 @@ class _View(NamedTuple):
 def _view(
     size: int, shape: tuple[int, ...], strides: tuple[int, ...], rows: int, columns: int
 ) -> _View | None:
-    """The view of matrices by blocks of so many rows and columns; kept from call to call, as small
-    products take no longer than it takes to find out."""
+    """The view of matrices by blocks of `rows` and `columns`; kept from call to call, as it takes
+    as long to find as a small product."""
     if _is_regular(size, shape, strides):
         return _View(shape, strides, (1, rows, columns), False)
     (batch, m, n), (s, down, across) = shape, strides

@@ -26,11 +26,7 @@ from tritium_kernels.tensor_details import dtype as types
 from tritium_kernels.tensor_details import layout as layouts
 from tritium_kernels.tensor_details.dtype import DataType
 from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
-from tritium_kernels.tensor_details.storage import (
-    Tensor,
-    torch_dtype_to_dtype,
-    wrap_torch_tensor,
-)
+from tritium_kernels.tensor_details.storage import Tensor, torch_dtype_to_dtype, wrap_torch_tensor
 
 OP = "matmul"
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)

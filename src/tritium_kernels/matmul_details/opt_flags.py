@@ -147,7 +147,7 @@ def make_default_opt_flags_nvidia(
         constraints, can_use_split_k, enforce_bitwise_invariance, m, n,
         1 if persistent else nvidia.compute_split_k(block_k, k, tiles),
     )  # fmt: skip
-    # What one program widens runs beside products of another.
+    # With two programs, one widens operands while the other multiplies.
     occupancy = constraints.get("occupancy_target") or (2 if widened else 1)
     subtile = constraints.get("epilogue_subtile")
     if subtile is None:

@@ -127,8 +127,8 @@ class FusedComm:
             columns there). The group is a number, or a tile of them that broadcasts; None: there
             is one. `all_writes_issued` and it are `jit` functions.
         all_writes_issued: called at the end of each program.
-        reduce_rank, n_reduce_shards: a group has so many processes, and rows of their results so
-            many parts; this process writes that one, to all of the group.
+        reduce_rank, n_reduce_shards: a group has `n_reduce_shards` processes, and rows of
+            their results as many parts; this process writes part `reduce_rank`, to all of them.
     """
 
     out_handles: Tensor

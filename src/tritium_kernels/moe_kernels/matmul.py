@@ -351,8 +351,8 @@ def add_product(x, x_scale, w, w_scale, acc, F: tl.constexpr):
 
 @tritium.jit
 def from_slice_of_k(x, first, stride, scale_stride, WORD: tl.constexpr, BLOCK: tl.constexpr):
-    """An operand from element `first` along k on, which has `stride` for WORD elements of k and
-    `scale_stride` for BLOCK elements; 0: as many as share a scale."""
+    """The part of an operand from element `first` of k on. WORD elements of k are `stride` apart;
+    the scales of BLOCK elements `scale_stride` (BLOCK = 0: of as many as share a scale)."""
     scale = x.scale
     if scale is not None:
         SIZE: tl.constexpr = BLOCK if BLOCK else block_of(scale)

@@ -207,7 +207,7 @@ def downcast_to_mxfp_torch(
     if out_quant_type == torch.uint8:
         table = torch.tensor(_E2M1, device=x.device)
         distance = (scaled.abs()[..., None] - table).abs()
-        # Of two codes that are as near the even one is taken: it sorts first.
+        # Ties go to the even code, which sorts first.
         order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7], device=x.device)
         code = order[distance[..., order].argmin(-1)]
         code = torch.where(scaled.isnan(), 7, code) | (scaled.signbit().long() << 3)

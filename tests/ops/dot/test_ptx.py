@@ -14,10 +14,7 @@ from tritium.compiler import ASTSource
 from tritium.errors import UnsupportedOpError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
-from tritium.experimental.gluon.language.nvidia.hopper import (
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from tritium.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 from tritium.ops.parsing import parse_module
 from tritium.passes import pipelines
 from tritium.target import GPUTarget

@@ -16,12 +16,7 @@ import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver
 from tritium import knobs
-from tritium.errors import (
-    AutotunerError,
-    CompileTimeAssertionFailure,
-    OutOfResources,
-    PTXASError,
-)
+from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime import Autotuner, Config, JITFunction
 
 

@@ -12,12 +12,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding, scale_encoding
 from tritium.ir.layouts.encodings import Cluster, LinearEncoding
 from tritium.ir.source_errors import unsupported_at
-from tritium.ops.ttir.dot import (
-    InputPrecision,
-    MatrixProduct,
-    ScaleFormat,
-    TileProduct,
-)
+from tritium.ops.ttir.dot import InputPrecision, MatrixProduct, ScaleFormat, TileProduct
 
 
 @dataclass(frozen=True)
@@ -213,7 +208,7 @@ class MatrixCores:
     def instruction(
         self, product: TileProduct, rows: int, columns: int, k: int
     ) -> Instruction | None:
-        """The instruction of so many rows and columns, and of this K if there is one; of a tile
+        """The instruction of `rows` rows, `columns` columns and, if there is one, this K; of a tile
         that is smaller it computes copies, and (WMMA) of a smaller K sums of zeros."""
         size, short = (rows, columns), self.family == "wmma" and self.version == 3
         fitting = [

@@ -81,8 +81,8 @@ def check_cluster(num_ctas: int, arch: str) -> None:
 
 
 def waves_beside_lds(arch: str, num_warps: int, shared: int) -> str:
-    """The least and the most waves of a SIMD, for LLVM, of workgroups that have so many waves and
-    bytes of LDS each."""
+    """The least and the most waves of a SIMD, for LLVM, of workgroups of `num_warps` waves
+    and `shared` bytes of LDS."""
     facts = facts_of(arch)
     workgroups = facts.shared * facts.units // max(shared, 1)
     least, most = (max(1, count * num_warps // SIMDS) for count in (1, workgroups))

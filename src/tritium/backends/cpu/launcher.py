@@ -32,11 +32,7 @@ from tritium.backends.cpu.launch_records import (
     THREADS,
 )
 from tritium.fingerprint import compiler_key
-from tritium.launch.arguments import (
-    DLPACK_TYPES,
-    Param,
-    extract_pointer,
-)
+from tritium.launch.arguments import DLPACK_TYPES, Param, extract_pointer
 from tritium.launch.ends import End, Slot
 from tritium.launch.scalars import extract_scalar, limits
 from tritium.native import pool as pools
@@ -51,13 +47,7 @@ from tritium.native.loader import (
     load_object,
     object_key,
 )
-from tritium.native.pyobjects import (
-    HEAD,
-    METH_FASTCALL,
-    NUMPY_WRITEABLE,
-    MethodDef,
-    builtin,
-)
+from tritium.native.pyobjects import HEAD, METH_FASTCALL, NUMPY_WRITEABLE, MethodDef, builtin
 from tritium.native.records import allocate
 from tritium.sanitize.launch import failed_check
 from tritium.system import at_fork

@@ -211,7 +211,7 @@ class Arguments:
             storage = self._copied(storage)
         start, size = storage.data_ptr(), storage.nbytes()
         self.ranges.append(Range(name, start, size, f"{kind}{list(source.shape)}"))
-        # Of the copy, where the memory is a device's.
+        # The address of the copy, where the memory is a device's.
         extent = memory_of(source)._replace(begin=start, end=start + size, first=start + offset)
         return self._pointer(start + offset, element, const, name, extent)
 

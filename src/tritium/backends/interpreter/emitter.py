@@ -154,7 +154,7 @@ class EagerEmitter:
 
     @contextmanager
     def partition(self, num_warps: int) -> Generator[EagerEmitter]:
-        """An emitter of the same program for code of so many warps; others go on with this one."""
+        """An emitter of the same program for code that `num_warps` warps run."""
         other = copy.copy(self)
         other.features = replace(self.features, num_warps=num_warps)
         other._running = list(self._running)

@@ -46,7 +46,7 @@ class KernelContext:
 
     def enter(self) -> bool:
         """Make the context current where this thread works on its device, but has no current
-        context, or one of another device; whether that was so.
+        context, or one of another device; returns whether that was so.
 
         torch changes a thread's device without a change of the context where the device has no
         context yet. Another context of the same device is the program's own choice and stays.

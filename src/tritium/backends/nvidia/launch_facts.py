@@ -20,7 +20,7 @@ _DYNAMIC = re.compile(r"^\s*\.extern\s+\.shared\b[^;\[]*?([\w$]+)\s*\[\s*\]", re
 _TYPES = {
     "s8": "i8", "u8": "i8", "b8": "i8", "s16": "i16", "u16": "i16", "b16": "i16", "f16": "f16",
     "s32": "i32", "u32": "i32", "b32": "i32", "f32": "f32", "f64": "f64",
-    # Of 64 bits an integer is passed as a pointer is, which may be given as an int.
+    # A 64-bit integer is passed as a pointer, which callers may also give as an int.
     "s64": "*", "u64": "*", "b64": "*",
 }  # fmt: skip
 _LINE = 'tritium-kernel: {"facts": {"shared": BYTES}}'

@@ -41,7 +41,7 @@ def find() -> Path | None:
 
 
 def link(module: Any, paths: Sequence[str], machine: Any, context: Any) -> bool:
-    """Link into a module the bitcode files `paths`, and libdevice if it is called; whether
+    """Link into a module the bitcode files `paths`, and libdevice if it is called; returns whether
     anything was linked.
 
     Raises: `FileNotFoundError` that says how to get libdevice; `RuntimeError` for bad bitcode, and

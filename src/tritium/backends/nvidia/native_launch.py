@@ -79,7 +79,7 @@ class _EndWriter(EndWriter):
 
     def _entered(self) -> None:
         """i1 entered(state, status): after a status that may mean that the kernel's context is not
-        current in this thread, make it current; whether that has changed the thread's context."""
+        current in this thread, make it current; returns whether the thread had another one."""
         arguments = [("ptr", "state"), ("i32", "status")]
         f = Code(self.module, "entered", arguments, "i1", cold=True)
         state, status = f.arguments
@@ -212,7 +212,7 @@ def native_ir() -> str:
 class Calls(NamedTuple):
     """The functions that the launch end calls: three of the driver by address, and Python's.
     `enter` makes the kernel's context current (see `KernelContext.enter`); `allocate` gives scratch
-    memory for so many programs on a stream, and its address."""
+    memory for a number of programs on a stream, and its address."""
 
     launch: int
     encode: int

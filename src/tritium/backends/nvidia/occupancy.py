@@ -32,8 +32,8 @@ class Occupancy(NamedTuple):
 
 
 def occupancy(arch: int, warps: int, registers: int, shared: int) -> Occupancy | None:
-    """The occupancy of blocks of `warps` warps with so many registers a thread and bytes of shared
-    memory; None where the limits of `arch` are not known."""
+    """The occupancy of blocks of `warps` warps with `registers` a thread and `shared` bytes of
+    shared memory; None where the limits of `arch` are not known."""
     if arch not in _LIMITS:
         return None
     threads, blocks, memory = _LIMITS[arch]

@@ -9,14 +9,7 @@ from typing import Any, ClassVar
 
 from tritium.analysis.regions import function_of
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import (
-    WARP,
-    Cluster,
-    Encoding,
-    NvidiaMmaEncoding,
-    linear,
-    part_of,
-)
+from tritium.ir.layouts.encodings import WARP, Cluster, Encoding, NvidiaMmaEncoding, linear, part_of
 from tritium.ir.layouts.tensor_access import in_registers, sums_in_registers
 from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemoryScalesEncoding
 from tritium.ops.ttgir import TensorDotOp, TensorScaledDotOp, WarpGroupDotOp
@@ -143,7 +136,7 @@ class Tcgen05(NvidiaUnit):
 
     @staticmethod
     def _shared(part: tuple[int, ...], num_warps: int) -> bool:
-        """True if so many warps can have the sums."""
+        """True if `num_warps` warps can have the sums."""
         try:
             sums_in_registers(part, num_warps)
         except ValueError:

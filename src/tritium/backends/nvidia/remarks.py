@@ -11,13 +11,14 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loop_writes import unwritten
-from tritium.analysis.loops import is_counted, stages_of
+from tritium.analysis.loops import stages_of
 from tritium.analysis.regions import functions
 from tritium.backends.remarks import Remarks, is_new, wanted
 from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NOT_WARP_SPECIALIZED
+from tritium.ops.scf import is_counted
 from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import MatrixProduct

@@ -133,8 +133,8 @@ class Context(Emitter):
         return found
 
     def start_of(self, memory: Memory) -> Value:
-        """The address (i32) of a tile whose first row is not permuted, for units that permute the
-        others themselves."""
+        """The address (i32) of a tile's first row, which is not permuted: units that apply the
+        swizzle of the layout themselves take it."""
         start = self.address(memory.address)
         size = memory_bytes(memory.type.element_type)
         return self.f.op("add", start, self.i32(memory.origin * size)) if memory.origin else start

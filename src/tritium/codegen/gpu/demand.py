@@ -14,18 +14,15 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.codegen.gpu.context import register_count
-from tritium.codegen.gpu.elementwise import (
-    first_of_equal,
-    repeating_bits,
-)
+from tritium.codegen.gpu.elementwise import first_of_equal, repeating_bits
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.codegen.gpu.memory.async_copy import copy_groups
 from tritium.codegen.gpu.shape import moved_registers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttgir, ttir
+from tritium.ops.scf import is_counted
 from tritium.ops.terminators import is_terminator
 
 ALL = -1
@@ -76,7 +73,7 @@ class Demand:
         end: Any = op.body.last_op
         carried = list(zip(op.results, op.body.args[1:], end.operands, op.inits, strict=True))
         while True:
-            # Before the demand is handed on: an argument may be what is carried for another one.
+            # Noted first: a body that yields one argument as another one changes both below.
             before = [self.of(argument) for _, argument, _, _ in carried]
             for result, argument, following, _ in carried:
                 self._need(argument, self.of(result))

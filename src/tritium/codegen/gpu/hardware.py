@@ -111,7 +111,7 @@ class Buffers(Protocol):
     atomics: tuple[str, ...]
 
     def resource(self, e: Emitter, start: Value, size: int) -> Any:
-        """A buffer of so many bytes, for the methods below."""
+        """A buffer of `size` bytes from `start` on, for the methods below."""
         ...
 
     def load(
@@ -251,7 +251,7 @@ class AsyncCopies(Protocol):
     def store(
         self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
     ) -> None:
-        """Start copying so many bytes of shared memory to global memory, where the condition
+        """Start copying `size` bytes of shared memory to global memory, where the condition
         holds."""
         raise Unsupported("asynchronous copies from shared to global memory")
 
@@ -284,7 +284,7 @@ class Barriers(Protocol):
         ...
 
     def named(self, e: Emitter, number: int, warps: int) -> None:
-        """Synchronize so many warps of a block, at the barrier of a number."""
+        """Synchronize `warps` warps of a block at the barrier `number`."""
         ...
 
     def cluster(self, e: Emitter) -> None:

@@ -49,8 +49,8 @@ def i32(value: int) -> Value:
 
 
 def note(f: Function, op: Any, shadow: Value, address: Value, number: Value) -> Value:
-    """Note an access by the program with this number (from 1); whether no other program is in the
-    way.
+    """Note an access by the program with this number (from 1); returns whether no other program is
+    in the way.
 
     Args:
         op: the `RaceCheckOp`.
@@ -222,7 +222,7 @@ def _write_acquire(
 
 
 def _join(f: Function, to: Value, other: Value, lanes: Value, part: tuple[Value, Value]) -> Value:
-    """Let lanes be no less than others; whether one was."""
+    """Raise lanes to those of another vector; returns whether one was less."""
     first, step = part
     with f.loop(first, lanes, step, [_FALSE]) as loop:
         value = _relaxed(f, f.gep("i32", other, loop.index))
@@ -240,7 +240,7 @@ def _relaxed(f: Function, word: Value) -> Value:
 
 
 def _raise(f: Function, word: Value, value: Value) -> Value:
-    """Let a word be no less than a value; whether it was."""
+    """Raise a word to a value; returns whether it was less."""
     less = f.icmp("ugt", value, _relaxed(f, word))
     with f.when(less):
         f.emit("i32", f"atomicrmw umax {word}, {value} monotonic, align 4")
@@ -325,8 +325,8 @@ def _for_all(
 def _write_once(
     f: Function, word: Value, number: Value, offset: Value, size: Value, kind: Access
 ) -> Value:
-    """Note an access in a word of the bits of write-once memory; whether it may be made: bytes are
-    written before they are read, and once. Atomic operations, which do both, may not."""
+    """Note an access in a word of the bits of write-once memory; returns whether it may be made:
+    bytes are written before they are read, and once. Atomic operations, which do both, may not."""
     if not kind.is_plain:
         return _FALSE
     start = f.op("sub", offset, f.op("shl", number, i64(6)))
@@ -355,8 +355,8 @@ class _Note:
     clock: _Clock | None
 
     def made(self, own: Value, rows: Sequence[tuple[Value, bool]]) -> Value:
-        """Note the access in the words of its `Order`; whether no other program is in the way in
-        the words of each one (`rows`, and whether the two may be ordered)."""
+        """Note the access in the words of its `Order`; returns whether no other program is in the
+        way in the words of each one (`rows`, and whether the two may be ordered)."""
         self._claim(own if self.kind.writes else self.f.offset(own, 8 * READS))
         f, wrong = self.f, _FALSE
         for row, ordered in rows:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tritium.ir import types as ir
+from tritium.ir.types import memory_bytes as memory_bytes
+from tritium.ops.ttir.atomic import MemSemantic
 
 _FLOATS: dict[ir.Type, str] = {
     ir.f16: "half", ir.bf16: "bfloat", ir.f32: "float", ir.f64: "double",
@@ -18,6 +18,12 @@ FORMATS: dict[ir.Type, str] = {
 }  # fmt: skip
 """Names of the float types in `vmath.convert`."""
 
+ORDERS = {
+    MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
+    MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
+}  # fmt: skip
+"""Names of memory orders."""
+
 
 def number_type(element: ir.Type) -> str | None:
     """The LLVM type of a number in a register; fp8 is carried as its bits. None for others."""
@@ -29,9 +35,3 @@ def number_type(element: ir.Type) -> str | None:
 def stored_type(held: str) -> str:
     """The LLVM type in memory of what is `held` in a register: a byte for i1."""
     return "i8" if held == "i1" else held
-
-
-@lru_cache(maxsize=512)
-def memory_bytes(type: ir.Type) -> int:
-    """Bytes of one element in memory."""
-    return max(1, ir.bit_width(type) // 8)

@@ -92,7 +92,7 @@ class NativeAllocator:
         STATE.write(self._state, entries=self._entries, capacity=_CAPACITY, **functions)
 
     def use(self, settings: Settings, granularity: int) -> None:
-        """Allocate by these settings, in multiples of so many bytes."""
+        """Allocate by these settings, in multiples of `granularity` bytes."""
         devices = ctypes.c_int64(settings.devices).value
         STATE.write(self._state, devices=devices, handles=settings.handles,
                     granularity=granularity)  # fmt: skip

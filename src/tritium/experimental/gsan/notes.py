@@ -110,7 +110,7 @@ class Notes:
     """Record of this process's accesses to memory that it shares with others.
 
     Args:
-        parts: of each process, by its rank.
+        parts: the shared memory of each process, by its rank.
     """
 
     def __init__(self, parts: Sequence[Part]):

@@ -388,8 +388,8 @@ class SharedEncoding(Encoding):
         return prod((*shape[: len(shape) - rank], *part_of(cluster, shape[len(shape) - rank :])))
 
     def gaps(self, shape: tuple[int, ...], size: int) -> tuple[tuple[int, int], ...]:
-        """Pairs (interval, padding): so many elements of padding follow every so many elements, of
-        `size` bytes, of a tile of this shape."""
+        """Pairs (interval, padding): `padding` elements follow every `interval` elements, of `size`
+        bytes, of a tile of this shape."""
         return ()
 
     @property
@@ -561,7 +561,7 @@ def identity_nd(name: str, shape: Sequence[int], order: Sequence[int]) -> Linear
 
 
 def counted(counts: Sequence[int], steps: Sequence[int] | None = None) -> list[list[int]]:
-    """Bases of so many parts along each axis, the last axis first; `steps`: how far apart."""
+    """Bases of `counts` parts along the axes, the last axis first; `steps`: how far apart."""
     rank = len(counts)
     return [
         [(steps[axis] if steps else 1) << bit if a == axis else 0 for a in range(rank)]

@@ -38,7 +38,7 @@ class Echelon:
         return vector, combination
 
     def add(self, vector: int) -> bool:
-        """Add a vector; whether it was independent of those before it."""
+        """Add a vector; returns whether it was independent of those before it."""
         combination = 1 << self._count
         self._count += 1
         rows = self._rows

@@ -62,6 +62,12 @@ def flat(layout: LinearLayout) -> LinearLayout:
     return layout.transpose_outs(layout.out_names[::-1]).flatten_outs(dim(0))
 
 
+def in_shape(layout: LinearLayout, shape: tuple[int, ...]) -> LinearLayout:
+    """The map to the coordinates in another shape, elements in row-major order."""
+    sizes = {dim(axis): shape[axis] for axis in reversed(range(len(shape)))}
+    return flat(layout).reshape_outs(sizes).transpose_outs([*reversed(sizes)])
+
+
 @lru_cache(maxsize=1024)
 def reshaped(encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]) -> Encoding:
     """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
@@ -69,9 +75,7 @@ def reshaped(encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
         return encoding
     if (sliced := _with_unit_axis(encoding, shape, result)) is not None:
         return sliced
-    layout = flat(linear(encoding, shape))
-    sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
-    layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
+    layout = in_shape(linear(encoding, shape), result)
     if isinstance(encoding, BlockedEncoding):
         parts = _divided(encoding, shape, result)
         if parts is not None and linear(parts, result) == layout:
@@ -264,7 +268,7 @@ def parent(encoding: Encoding, axis: int) -> Encoding | None:
 
 
 def concatenated(encoding: Encoding, shape: tuple[int, ...]) -> LinearEncoding:
-    """The encoding of two tiles of one axis, one behind the other: the second has the registers
-    above those of the first."""
+    """The encoding of the concatenation of two tiles with one axis: the second tile's registers
+    follow the first one's."""
     layout = linear(encoding, shape) * LinearLayout.identity(2, "register", dim(0))
     return LinearEncoding.from_layout(layout)

@@ -24,7 +24,7 @@ from tritium.ir.layouts.encodings import (
     linear,
 )
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.moves import flat, permuted
+from tritium.ir.layouts.moves import in_shape, permuted
 
 
 class BasesEncoding(SharedEncoding):
@@ -88,9 +88,7 @@ def reshaped_memory(
         )
     if encoding.gaps(shape, 1):
         raise OpError(f"memory with gaps, {encoding}, cannot be reshaped")
-    layout = flat(linear(encoding, shape))
-    sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
-    layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
+    layout = in_shape(linear(encoding, shape), result)
     if not layout.bases(OFFSET):  # one element, which has no offset to move by
         order = tuple(reversed(range(len(result))))
         return SwizzledSharedEncoding.make(
@@ -117,9 +115,9 @@ def permuted_memory(
 
 @irdl_attr_definition
 class PaddedSharedEncoding(BasesEncoding):
-    """Elements in the order of the bases of `offset` with gaps: of each pair (interval, padding)
-    in `intervals`, so much padding after every so many elements. `to_linear` leaves the gaps out,
-    which no linear map has."""
+    """Elements in the order of the bases of `offset` with gaps: for each pair (interval, padding)
+    in `intervals`, `padding` elements after every `interval` elements. `to_linear` leaves the gaps
+    out, which no linear map has."""
 
     name = "ttg.padded_shared"
     KEYS: ClassVar[tuple[str, ...]] = ("intervals", OFFSET, BLOCK)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from tritium.ir.layouts.encodings import BLOCK, Cluster, LinearEncoding, linear, part_of
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.tensor_memory import (
-    COLUMN,
-    ROW,
-    ROWS,
-    TensorEncoding,
-    TensorMemoryEncoding,
-)
+from tritium.ir.layouts.tensor_memory import COLUMN, ROW, ROWS, TensorEncoding, TensorMemoryEncoding
 
 Bases = list[list[int]]
 
@@ -41,7 +35,7 @@ class _Places:
     def rest(self, moved: int, copies: bool) -> tuple[list[list[int]], list[list[int]]]:
         """All that is left but the last `moved` bases, and these: columns, then the lower half of
         every 32 rows, which of those that move is the first. `copies`: bases of none move where
-        there are not so many."""
+        there are fewer."""
         rows = [basis for basis in self.rows.values() if any(basis)]
         columns = [basis for basis in self.words.values() if any(basis)]
         taken = rows if moved else []

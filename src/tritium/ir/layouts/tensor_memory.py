@@ -70,7 +70,7 @@ class TensorEncoding(Encoding):
         return LinearLayout.of(bases, {dim(i): size for i, size in enumerate(tile)})
 
     def columns_of(self, shape: tuple[int, ...], bits: int) -> int:
-        """The columns of 32 bits that a tile of elements of so many bits takes; several tiles lie
+        """The columns of 32 bits that a tile of elements of `bits` bits takes; several tiles lie
         side by side."""
         count = 1 << len(self.bases(part_of(self.get("CGALayout"), shape[-2:]))[1])
         tiles = 1

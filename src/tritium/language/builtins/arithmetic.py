@@ -357,7 +357,7 @@ def _check_overflow(name: str, lhs: tensor, rhs: tensor, compute: Callable[..., 
 
 
 def add(lhs: TensorLike, rhs: TensorLike, sanitize_overflow: bool = True) -> tensor:
-    """`lhs + rhs`; one may be a pointer, which then moves by so many elements."""
+    """`lhs + rhs`; one may be a pointer, which moves by the other's number of elements."""
     a, b = binary_operands(lhs, rhs, True, True)
     if a.dtype.is_ptr() and b.dtype.is_ptr():
         raise TypeError("cannot add pointers together")

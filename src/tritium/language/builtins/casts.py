@@ -36,13 +36,7 @@ from tritium.ops.arith.casts import (
     TruncIOp,
     UIToFPOp,
 )
-from tritium.ops.arith.compare import (
-    CmpFOp,
-    CmpFPredicate,
-    CmpIOp,
-    CmpIPredicate,
-    SelectOp,
-)
+from tritium.ops.arith.compare import CmpFOp, CmpFPredicate, CmpIOp, CmpIPredicate, SelectOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr
 from tritium.ops.arith.integer import AddIOp, AndIOp, MinUIOp, OrIOp, ShLIOp, ShRUIOp
 from tritium.ops.base import Op

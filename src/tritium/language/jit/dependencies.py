@@ -251,7 +251,7 @@ class _Finder(ast.NodeVisitor):
         return self.namespace if known else self.scope
 
     def _read_attribute(self, name: str, namespace: dict[str, Any]) -> bool:
-        """Depend on what a name with dots means; whether that is all that is to be known of it."""
+        """Depend on the value of a name with dots; returns whether nothing else is to be found."""
         owner_name = name.rpartition(".")[0]
         owners = [value_of(owner_name, namespace)]
         while "." in owner_name:
@@ -277,8 +277,8 @@ class _Finder(ast.NodeVisitor):
             self.globals[name, id(namespace)] = (as_now(value), namespace)
 
     def depend_on(self, value: Any) -> bool:
-        """Depend on what a value computes, if it is a function or a class that kernels use; whether
-        it is one."""
+        """Depend on the sources of a value, if it is a function or a class that kernels use;
+        returns whether it is one."""
         if isinstance(value, constexpr) and is_jit_callable(value.value):
             value = value.value
         if is_jit_callable(value):

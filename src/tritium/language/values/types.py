@@ -472,7 +472,7 @@ class const:
 
 
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
-    """The integer type of so many bits. Raises `ValueError` if there is none."""
+    """The integer type of `bitwidth` bits. Raises `ValueError` if there is none."""
     name = "int1" if bitwidth == 1 else f"{'' if signed else 'u'}int{bitwidth}"
     if name not in _INTEGERS or (bitwidth == 1 and signed):
         raise ValueError(f"Unsupported bitwidth {bitwidth} and signedness {signed}")

@@ -206,7 +206,7 @@ class UIToFPOp(CastOp):
 
 
 def _truncated(operand: Any, bits: int) -> Any:
-    """Floats as signed integers of 32 bits (64, if so many are wanted), toward zero. What does not
+    """Floats as signed integers of 32 bits (64, if `bits` is more), toward zero. What does not
     fit, NaN too, gives the smallest integer, as NumPy's conversion and the processor's do on
     x86-64."""
     wide = np.trunc(np.asarray(operand).astype(np.float64))

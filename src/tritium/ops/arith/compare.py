@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -18,13 +18,7 @@ from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
-from tritium.ops.elementwise import (
-    check_kind,
-    check_same,
-    check_same_shape,
-    describe,
-    of_operands,
-)
+from tritium.ops.elementwise import check_kind, check_same, check_same_shape, describe, of_operands
 from tritium.ops.fields import enum_attr, flags_attr, operand
 from tritium.ops.memory import Context
 
@@ -76,6 +70,11 @@ class CmpIOp(Op):
         less, greater = kind in ("LT", "GE"), kind in ("GT", "LE")
         a, b = operands
         return facts.compare(self.results[0].type, a, b, less, greater)
+
+
+def is_signed_compare(op: object) -> TypeGuard[CmpIOp]:
+    """True if an op compares the order of signed numbers."""
+    return isinstance(op, CmpIOp) and op.predicate.name[0] == "S"
 
 
 class CmpFOp(Op):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -102,7 +102,7 @@ class BufferOp(Op):
     @cached_property
     def element_bytes(self) -> int:
         """Bytes of one element."""
-        return max(1, ir.bit_width(self.element) // 8)
+        return ir.memory_bytes(self.element)
 
     @property
     def bytes(self) -> int:
@@ -287,3 +287,8 @@ def domain_of(root: Any) -> tuple[int, ...]:
 def nests_in(op: Operation) -> list[NestOp]:
     """The loop nests in an op, in order."""
     return [nest for nest in op.walk() if isinstance(nest, NestOp)]
+
+
+def is_nest(op: Operation | None) -> TypeGuard[NestOp]:
+    """True if an op is a nest of loops."""
+    return isinstance(op, NestOp)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -128,6 +128,16 @@ class WarpGroupDotWaitOp(Op):
         state.wait_dots(self.pendings)
         results = tuple(state.finished(v) for v in inputs)
         return results[0] if len(results) == 1 else results
+
+
+def is_asynchronous(op: Operation) -> TypeGuard[WarpGroupDotOp]:
+    """True if an op is a product that threads can leave to their matrix unit."""
+    return isinstance(op, MatrixProduct) and op.asynchronous
+
+
+def is_product_wait(op: Operation | Block | None) -> TypeGuard[WarpGroupDotWaitOp]:
+    """True if an op waits for products that threads have left to their matrix unit."""
+    return isinstance(op, WarpGroupDotWaitOp)
 
 
 class ClusterBarrierOp(Op):

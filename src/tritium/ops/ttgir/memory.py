@@ -403,7 +403,7 @@ class MemDescReinterpretOp(MemDescView):
         if have[1] != wanted[1] or have[0] < wanted[0]:
             raise OpError(
                 f"{cls.name}: {describe(after)} takes {wanted[0]} {wanted[1]}, "
-                f"{describe(before)} has {have[0]} {have[1]}; so many or fewer are required"
+                f"{describe(before)} has {have[0]} {have[1]}; {have[0]} or fewer are required"
             )
         check_run(cls.name, before)
         return after

@@ -171,7 +171,8 @@ class Barrier:
         return self.arrivals >= self.count and self.expected == self.copied
 
     def settle(self) -> bool:
-        """Finish the copies and, if that completes the phase, begin the next; whether it did."""
+        """Finish the copies and, if that completes the phase, begin the next; returns whether it
+        did."""
         if not self.is_complete:
             return False
         for copy in self.copies:
@@ -422,7 +423,7 @@ class AsyncState:
     def commit_tensor_work(
         self, buffer: Buffer, blocks: int = 1, route: Route | None = None
     ) -> None:
-        """Arrive at a barrier when the work that so many blocks of a cluster started is done."""
+        """Arrive at a barrier when the work that `blocks` blocks of a cluster started is done."""
         started = [work for work in self.own.works if not work.done]
         self.barrier(buffer, route).arrive(blocks, copies=started, route=route)
 

@@ -35,13 +35,7 @@ from tritium.ops.ttgir.types import (
     check_memory,
     copies_of,
 )
-from tritium.ops.ttir.dot import (
-    ScaleFormat,
-    TileProduct,
-    check_product,
-    scale_factors,
-    unpack_fp4,
-)
+from tritium.ops.ttir.dot import ScaleFormat, TileProduct, check_product, scale_factors, unpack_fp4
 
 
 class TensorCoreProduct(Op):
@@ -187,7 +181,7 @@ def _read(context: Context, memory: Buffer, two_ctas: bool) -> np.ndarray:
     pending = any(np.shares_memory(w.target, memory.data) for w in state.own.works if not w.done)
     if pending:
         return state.newest(memory)
-    # Of two blocks the first reads the memory of both.
+    # The first of two blocks reads the memory of both.
     pair = int(two_ctas and state.blocks > 1)
     route = [(block & ~pair, block) for block in range(state.blocks)]
     return state.check_read(memory, by_proxy=True, route=route)

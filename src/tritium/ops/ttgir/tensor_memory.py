@@ -16,16 +16,7 @@ from tritium.ir.layouts.tensor_memory import (
     TensorMemoryScalesEncoding,
 )
 from tritium.ops.base import Op
-from tritium.ops.effects import (
-    SHARED,
-    TENSOR,
-    Effects,
-    Queue,
-    allocates,
-    opaque,
-    reads,
-    writes,
-)
+from tritium.ops.effects import SHARED, TENSOR, Effects, Queue, allocates, opaque, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import i32_attr, operand, optional
 from tritium.ops.memory import Context
@@ -186,7 +177,7 @@ def _parts_along(memory: MemDescType, axis: int) -> tuple[int, int]:
     if place == -1:  # blocks of all rows lie side by side, as their columns do
         below = part_of(encoding.get("CGALayout"), memory.allocation_shape()[-2:])[0]
         return 1, whole if below == rows == ROWS else encoding.get("blockN")
-    # Two blocks of 64 rows lie between each other.
+    # The rows of two blocks of 64 rows alternate.
     return rows, whole if rows == ROWS else rows
 
 

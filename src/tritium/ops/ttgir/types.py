@@ -349,4 +349,4 @@ def bytes_of(type: Any) -> int:
     shape, encoding = type.get_shape(), type.encoding
     shared = isinstance(encoding, SharedEncoding)
     count = encoding.elements_of_block(shape) if shared else prod(shape)
-    return count * max(ir.bit_width(type.element_type) // 8, 1)
+    return count * ir.memory_bytes(type.element_type)

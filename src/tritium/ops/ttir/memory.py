@@ -207,17 +207,13 @@ class AddPtrOp(Op):
         return ptr
 
     def evaluate(self, context: Context, ptr: Any, offset: Any) -> Any:
-        pointer = ir.element_type(self.result_types[0])
-        assert isinstance(pointer, ir.PointerType)
-        size = max(ir.bit_width(pointer.pointee) // 8, 1)
-        step = signed(offset).astype(np.int64) * np.int64(size)
+        size = np.int64(ir.pointee_bytes(self.result_types[0]))
+        step = signed(offset).astype(np.int64) * size
         return np.asarray(ptr) + step.view(np.uint64)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         pointer, offset = operands
-        kind = ir.element_type(self.results[0].type)
-        assert isinstance(kind, ir.PointerType)
-        size = max(1, ir.bit_width(kind.pointee) // 8)
+        size = ir.pointee_bytes(self.results[0].type)
         return facts.add(pointer, facts.scale(offset, size))._replace(known=None)
 
 

@@ -78,9 +78,9 @@ _WORDS = {
 
 
 class Order(IntFlag):
-    """Operations of a program around an access by which programs may order themselves: whether one
-    `BEFORE` it, or the access itself, may have told the program how far others are; whether one
-    `LATER` may tell others that the access is made."""
+    """Operations of a program around an access by which programs may order themselves: one
+    `BEFORE` it, or the access itself, may have told the program how far others are; one `LATER` may
+    tell others that the access is made."""
 
     BEFORE = 1
     LATER = 2

@@ -32,30 +32,19 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.regions import functions, is_loop_invariant
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import (
-    Cluster,
-    DotOperandEncoding,
-    part_of,
-)
+from tritium.ir.layouts.encodings import Cluster, DotOperandEncoding, part_of
 from tritium.ir.layouts.moves import permuted
 from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AddFOp
 from tritium.ops.base import Op, changes_layout, permutes
-from tritium.ops.ttgir import (
-    LocalAllocOp,
-    MemDescTransOp,
-    memdesc_of,
-)
+from tritium.ops.ttgir import LocalAllocOp, MemDescTransOp, memdesc_of
+from tritium.ops.ttgir.hopper import is_asynchronous
 from tritium.ops.ttgir.tcgen05 import sums_columns
 from tritium.ops.ttir.dot import MatrixProduct, TileProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
-from tritium.passes.ttgir.clusters import (
-    num_ctas_of,
-    operand_cluster,
-    split_product,
-)
+from tritium.passes.ttgir.clusters import num_ctas_of, operand_cluster, split_product
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
@@ -158,12 +147,8 @@ class _TensorMemory:
 
 def _products(function: Operation) -> Iterator[TileProduct]:
     for op in function.walk():
-        if isinstance(op, TileProduct) and not _is_asynchronous(op):
+        if isinstance(op, TileProduct) and not is_asynchronous(op):
             yield op
-
-
-def _is_asynchronous(op: TileProduct) -> bool:
-    return isinstance(op, MatrixProduct) and op.asynchronous
 
 
 def source_of(value: SSAValue) -> SSAValue:
@@ -328,7 +313,7 @@ def _feeds_product(value: SSAValue) -> bool:
         current = pending.pop()
         for use in current.uses:
             user = use.operation
-            if isinstance(user, TileProduct) and not _is_asynchronous(user) and use.index == 0:
+            if isinstance(user, TileProduct) and not is_asynchronous(user) and use.index == 0:
                 return True
             if keeps_places(user) and id(user) not in seen:
                 seen.add(id(user))

@@ -225,7 +225,7 @@ class _Homes:
         self._set(op.results, home, level)  # of one encoding, which `result_layout` gives
 
     def best(self, values: Iterable[SSAValue]) -> tuple[int, Encoding]:
-        """(how dear, home) of the dearest of some values."""
+        """The level and the home of the value with the highest level."""
         return max((self.of(v) for v in values if is_tile(v)), key=lambda pair: pair[0])
 
     def _carried(self, values: Sequence[SSAValue], init: SSAValue) -> None:
@@ -237,7 +237,8 @@ class _Homes:
         self._set(values, home, level)
 
     def _raise(self, values: Sequence[SSAValue], other: SSAValue) -> bool:
-        """Take over the home of a dearer value that tied ones will be; whether it was dearer."""
+        """Take over the home of a dearer value that tied ones will be; returns whether it was
+        dearer."""
         level, home = self.of(other)
         if level <= self.level[values[0]]:
             return False

@@ -27,7 +27,6 @@ the next one could write its operands' registers, or memory that the loop's body
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -39,9 +38,10 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.base import Op
 from tritium.ops.effects import BARRIER, GLOBAL, SHARED, Action, Effect
-from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.scf import ForOp, IfOp, is_choice
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import MemDescType, WarpGroupDotWaitOp
+from tritium.ops.ttgir import MemDescType, WarpGroupDotOp, WarpGroupDotWaitOp
+from tritium.ops.ttgir.hopper import is_asynchronous, is_product_wait
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
@@ -65,9 +65,10 @@ class AsyncDots(Pass):
 
 
 def start_products(loop: ForOp) -> bool:
-    """Make the products of a loop asynchronous, if all can be; whether there are any."""
-    dots: list[Any] = [d for d in loop.body.walk() if isinstance(d, MatrixProduct)]
-    if not dots or not all(map(partial(_can_start, loop), dots)):
+    """Make the products of a loop asynchronous, if all can be; returns whether there are any."""
+    products = [op for op in loop.body.walk() if isinstance(op, MatrixProduct)]
+    dots = [d for d in products if is_asynchronous(d) and d.parent is loop.body and not d.isAsync]
+    if not dots or len(dots) < len(products):
         return False
     _Loop(loop, _start_early(loop, dots)).run()
     return True
@@ -76,7 +77,7 @@ def start_products(loop: ForOp) -> bool:
 def hand_on_ended(loop: ForOp, results: list[SSAValue]) -> list[SSAValue]:
     """The results of a loop, where products were in flight after the wait for them."""
     wait = loop.next_op
-    if not isinstance(wait, WarpGroupDotWaitOp):
+    if not is_product_wait(wait):
         return results
     ended = dict(zip(wait.inputs, wait.results, strict=True))
     for index, value in enumerate(results):
@@ -90,7 +91,7 @@ def _start_ended(loop: ForOp, index: int) -> None:
     constant the assembler would find copies on the way around or out of the loop, where it takes
     products for running, and would let products run one by one."""
     init = loop.inits[index]
-    if not isinstance(init.owner, WarpGroupDotWaitOp):
+    if not is_product_wait(init.owner):
         wait = WarpGroupDotWaitOp.build([init], pendings=0, location=loop.location)
         insert_before(loop, wait)
         loop.operands[3 + index] = wait.results[0]
@@ -106,7 +107,7 @@ def end_of(dot: Any) -> tuple[Operation, bool]:
     for op in dot.parent.ops:
         if isinstance(op, MatrixProduct):
             begun += 1
-        elif isinstance(op, WarpGroupDotWaitOp):
+        elif is_product_wait(op):
             ended = begun - op.pendings
             if order < ended:
                 return op, False
@@ -114,11 +115,6 @@ def end_of(dot: Any) -> tuple[Operation, bool]:
                 later = op
     assert later is not None, "a product that the loop does not wait for"
     return later, True
-
-
-def _can_start(loop: ForOp, dot: Any) -> bool:
-    """True if a product of the loop itself can be made asynchronous, and is not yet."""
-    return dot.asynchronous and dot.parent is loop.body and not dot.isAsync
 
 
 def _arrives(loop: ForOp) -> bool:
@@ -144,7 +140,7 @@ attention with 64 columns (192 registers for products on 4 warps) fit with descr
 loads through addresses they would spill."""
 
 
-def _start_early(loop: ForOp, dots: list[Any]) -> list[Any]:
+def _start_early(loop: ForOp, dots: list[WarpGroupDotOp]) -> list[WarpGroupDotOp]:
     """Move each product to right after the first one at which its operands are there, if the
     registers suffice; returns the products in their new order."""
     kept = sum(registers(v) for v in loop.body.args[1:])
@@ -212,7 +208,7 @@ class _Loop:
     before have negative orders.
     """
 
-    def __init__(self, loop: ForOp, dots: list[Any]):
+    def __init__(self, loop: ForOp, dots: list[WarpGroupDotOp]):
         self.loop, self.body, self.dots = loop, loop.body, dots
         #: The value that a product in flight is known as now -> the product's order.
         self.flying: dict[SSAValue, int] = {}
@@ -235,7 +231,7 @@ class _Loop:
 
     def _op(self, op: Operation, carried: dict[BlockArgument, int]) -> None:
         """Wait before an op for what it needs."""
-        if isinstance(op, IfOp) and self._wait_in_branch(op):
+        if is_choice(op) and self._wait_in_branch(op):
             return
         needed = self._needed(op, carried)
         if needed:
@@ -252,7 +248,7 @@ class _Loop:
         if self.begun == len(self.dots) and self.oldest < 0:
             self._wait(op.next_op, -1, [dot.results[0]])
 
-    def _needed(self, op: Any, carried: dict[BlockArgument, int]) -> list[SSAValue]:
+    def _needed(self, op: Operation, carried: dict[BlockArgument, int]) -> list[SSAValue]:
         """Products in flight that an op cannot take as they are."""
         if op is self.body.last_op:
             pairs = zip(op.operands, self.body.args[1:], strict=True)
@@ -261,13 +257,14 @@ class _Loop:
                 v for v, n in self.flying.items() if 0 <= n < min(carried.values(), default=0)
             ]
         needed = [v for v in outside_values(op) if v in self.flying]
-        if op in self.dots and op.c.has_one_use():
+        if is_asynchronous(op) and op in self.dots and op.c.has_one_use():
             return [v for v in needed if v is not op.c]
         return needed
 
-    def _wait(self, place: Any, newest: int, values: list[SSAValue]) -> None:
+    def _wait(self, place: Operation | None, newest: int, values: list[SSAValue]) -> None:
         """Insert a wait for the products up to the order `newest`; uses of `values` from there on
         are of its results."""
+        assert place is not None, "a product at the end of a loop's body"
         ended = self.dots[max(self.oldest, 0) : max(newest + 1, 0)]
         memories = [v for d in ended for v in (d.a, d.b) if isinstance(v.type, MemDescType)]
         if newest < 0:
@@ -329,7 +326,7 @@ class _Loop:
         ended = [order for order, dot in enumerate(self.dots) if not self._may_fly(dot)]
         return {a: order for a, order in found.items() if order > max(ended, default=-1)}
 
-    def _may_fly(self, dot: Any) -> bool:
+    def _may_fly(self, dot: WarpGroupDotOp) -> bool:
         """True if a product may end in the next iteration, before that one changes its operands."""
         if not all(map(self._is_outside, (dot.a, dot.b))):
             return False
@@ -397,7 +394,7 @@ def _only_branch(value: SSAValue) -> IfOp | None:
     op = None if use is None else use.operation
     while op is not None and op.parent is not value.owner.parent:  # pyright: ignore
         op = op.parent_op()
-    if not isinstance(op, IfOp):
+    if not is_choice(op):
         return None
     users = {*op.regions[0].walk()}
     for block in op.regions[1].blocks:

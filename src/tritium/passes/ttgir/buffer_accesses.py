@@ -41,7 +41,7 @@ from tritium.ir import types as ir
 from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value, is_zero
 from tritium.ops.attributes import POINTER_RANGE
-from tritium.ops.base import Op
+from tritium.ops.base import Op, retypes_pointers
 from tritium.ops.ttgir import (
     AsyncCopyGlobalToLocalOp,
     BufferAtomicRMWOp,
@@ -110,7 +110,7 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
     address = _address_of(pointers, at)
     if address is None:
         return False
-    size = _size(pointers)
+    size = ir.pointee_bytes(pointers.type)
     tile = ir.with_element(pointers.type, ir.i32)
     scalars = tuple(filter(_is_uniform, address.scalars))
     others = (v for v in address.scalars if v not in scalars)
@@ -156,12 +156,12 @@ def _address_of(value: SSAValue, at: Builder) -> _Address | None:
         return _Address(value) if given and isinstance(value.type, ir.PointerType) else None
     if (source := splat_source(value)) is not None:
         return _address_of(source, at)
-    if isinstance(owner, ttir.AddPtrOp):
-        found = _address_of(owner.ptr, at)
-        return None if found is None else _added(found, owner.offset, at)
-    if isinstance(owner, ttir.BitcastOp):
-        same = ir.is_pointer(owner.operand.type) and _size(owner.operand) == _size(value)
-        return _address_of(owner.operand, at) if same else None
+    if owner.weights == (1, 1):
+        pointer, offset = owner.operands
+        found = _address_of(pointer, at)
+        return None if found is None else _added(found, offset, at)
+    if retypes_pointers(owner):
+        return _address_of(owner.operands[0], at)
     if owner.movement is None:
         return None
     if len(owner.operands) != 1 or not isinstance(value.type, ir.TensorType):
@@ -173,17 +173,11 @@ def _address_of(value: SSAValue, at: Builder) -> _Address | None:
     return found._replace(offsets=offsets)
 
 
-def _size(pointer: SSAValue) -> int:
-    """The bytes of what a pointer, or a tile of them, leads to."""
-    kind: Any = ir.element_type(pointer.type)
-    return max(1, ir.bit_width(kind.pointee) // 8)
-
-
 def _added(address: _Address, offset: SSAValue, at: Builder) -> _Address:
     """An address and an offset, the terms of a sum each for itself."""
     owner: Any = offset.owner
-    if isinstance(owner, AddIOp):
-        return _added(_added(address, owner.lhs, at), owner.rhs, at)
+    if isinstance(owner, Op) and owner.weights == (1, 1):
+        return reduce(lambda sum, term: _added(sum, term, at), owner.operands, address)
     scalar: SSAValue | None = offset
     if isinstance(offset.type, ir.TensorType):
         scalar, number = splat_source(offset), constant_value(offset)

@@ -228,14 +228,13 @@ def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
     pointers, widest = _tile(op), processor.access_bytes
     if isinstance(op, ttir.BlockAccess):
         shape, most = ir.shape_of(pointers), 8 * widest // ir.bit_width(pointers)
-        size = max(ir.bit_width(pointers) // 8, 1)
+        size = ir.memory_bytes(pointers)
         return _Wish(shape, tuple(reversed(range(len(shape)))), most, most, size)
     info = analysis.of(op.ptr)
     shape = ir.shape_of(pointers)
     axes = reversed(range(len(shape)))
     order = tuple(sorted(axes, key=lambda a: -info.contiguity[a]))
-    pointee: Any = ir.element_type(pointers)
-    size = max(ir.bit_width(pointee.pointee) // 8, 1)
+    size = ir.pointee_bytes(pointers)
     fastest = order[0]
     width = min(
         info.contiguity[fastest], max(info.divisibility[fastest] // size, 1), widest // size,

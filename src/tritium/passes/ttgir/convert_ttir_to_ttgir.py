@@ -24,12 +24,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import (
-    BlockedEncoding,
-    Cluster,
-    DotOperandEncoding,
-    part_of,
-)
+from tritium.ir.layouts.encodings import BlockedEncoding, Cluster, DotOperandEncoding, part_of
 from tritium.ops.attributes import NUM_CTAS, NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp

@@ -38,7 +38,6 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import Operation, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
@@ -48,7 +47,7 @@ from tritium.ops import ttir
 from tritium.ops.arith import MulIOp
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Action, Queue
-from tritium.ops.scf import ForOp
+from tritium.ops.scf import ForOp, is_counted
 from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
     AsyncTMACopyLocalToGlobalOp,
@@ -87,6 +86,7 @@ from tritium.passes.ttir.descriptors.flow import (
     descriptor_groups,
     descriptors,
     flow,
+    made_descriptors,
     takes_bits,
 )
 from tritium.passes.ttir.descriptors.memory import is_loaded, memory_of
@@ -316,7 +316,7 @@ def _encode(module: ModuleOp) -> bool:
     edges: dict[SSAValue, list[SSAValue]] = {}
     for source, target in flow(module):
         edges.setdefault(source, []).append(target)
-    made = [op for op in module.walk() if isinstance(op, ttir.MakeTensorDescOp)]
+    made = made_descriptors(module)
     for op in made:
         if conflicts(op.result, edges):
             raise unsupported_at(op.location, (

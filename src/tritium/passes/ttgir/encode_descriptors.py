@@ -60,7 +60,7 @@ def _rows_of(value: SSAValue) -> int:
 
 
 def _chosen(block: Any, num_ctas: int, wanted: set[Cluster]) -> Cluster:
-    shape, size = tuple(block.get_shape()), max(ir.bit_width(block.element_type) // 8, 1)
+    shape, size = tuple(block.get_shape()), ir.memory_bytes(block.element_type)
     rows = split_rows(shape, num_ctas, whole=len(shape) - 1 if len(shape) > 1 else None)
     cluster = rows if not wanted else next(iter(wanted)) if len(wanted) == 1 else None
     if cluster is None or part_of(cluster, shape)[-1] * size < LEAST_BYTES:

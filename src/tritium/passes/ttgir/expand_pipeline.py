@@ -12,17 +12,9 @@ from tritium.analysis.regions import outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding
 from tritium.ops import ttir
-from tritium.ops.arith import (
-    AddIOp,
-    AndIOp,
-    CmpIOp,
-    CmpIPredicate,
-    MulIOp,
-    SubIOp,
-    XOrIOp,
-)
+from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, MulIOp, SubIOp, XOrIOp
 from tritium.ops.base import changes_layout, permutes
-from tritium.ops.scf import ForOp, IfOp, YieldOp
+from tritium.ops.scf import ForOp, YieldOp, is_choice
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     AsyncCommitGroupOp,
@@ -276,7 +268,7 @@ class _Expansion:
         skipped = [s.load for s in self.plan if s.held or s.chosen]
         ops = [op for op in list(old.body.ops)[:-1] if op not in skipped]
         # Copies start before what a fused loop does in some iterations alone, such as its stores.
-        late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
+        late = [op for op in ops[-1:] if is_choice(op) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
             if not use_buffer(op, views, values, at):
                 hand_on_types(at.copy(op, values))
@@ -344,7 +336,7 @@ def barrier_memory(count: int | None = None) -> MemDescType:
 
 
 def make_barriers(before: Builder, count: int, arrivals: int = 1) -> SSAValue:
-    """Make so many barriers, each for some arrivals (one: of the thread that starts copies)."""
+    """Make `count` barriers, each for `arrivals` (one: of the thread that starts copies)."""
     barriers = before.value(LocalAllocOp, None, result=barrier_memory(count))
     for index in range(count):
         barrier = before.value(MemDescIndexOp, barriers, before.constant(index, ir.i32))
@@ -486,8 +478,8 @@ def hand_on_types(op: Any) -> None:
 def use_buffer(
     op: Any, views: dict[SSAValue, SSAValue], values: dict[SSAValue, SSAValue], at: Builder
 ) -> bool:
-    """Let an op that has to do with a load use its buffer; whether that is all there is to do. A
-    transpose of a load becomes a view, too."""
+    """Let an op that has to do with a load use its buffer; returns whether that is all there is to
+    do. A transpose of a load becomes a view, too."""
     here = Builder(at.before, op.location)
     if op.results and op.results[0] in views:
         load = op.results[0]

@@ -57,12 +57,7 @@ from tritium.ops.terminators import terminator
 from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
-from tritium.passes.ttgir.layout_propagation import (
-    is_follower,
-    is_source,
-    is_tile,
-    weight,
-)
+from tritium.passes.ttgir.layout_propagation import is_follower, is_source, is_tile, weight
 
 FEW = 8
 """Registers of a thread that a loop may carry for a tile rather than compute it in each

@@ -26,11 +26,7 @@ from tritium.ops.ttgir import LocalStoreOp
 from tritium.passes.base import Pass
 from tritium.passes.ttgir.clusters import blocks_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
-from tritium.passes.ttgir.layout_propagation import (
-    Threads,
-    default_encoding,
-    threads_of,
-)
+from tritium.passes.ttgir.layout_propagation import Threads, default_encoding, threads_of
 
 
 @dataclass(frozen=True)

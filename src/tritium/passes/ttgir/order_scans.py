@@ -39,11 +39,7 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import (
     packed_encoding,
     scan_encoding,
 )
-from tritium.passes.ttgir.layout_propagation import (
-    Threads,
-    is_tile,
-    keeps_places,
-)
+from tritium.passes.ttgir.layout_propagation import Threads, is_tile, keeps_places
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,8 @@ def _as_good(found: Encoding, mine: Encoding, shape: tuple[int, ...], axis: int)
 
 
 def _wanted(op: Op, num_ctas: int) -> Encoding | None:
-    """Another encoding, if the op cannot have its own."""
+    """The encoding to convert an op's operands to; None if the op works in the one that they
+    have."""
     axis = op.ordered_axis if op.ordered_axis is not None else op.separate_axis
     if axis is None and op.neighbours == 1:
         return None

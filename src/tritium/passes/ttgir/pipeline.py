@@ -157,7 +157,7 @@ def _by_lanes(
     encoding, shape = ir.encoding_of(kind), ir.shape_of(kind)
     if not isinstance(encoding, LinearEncoding):
         return None
-    layout, size = linear(encoding, shape), max(ir.bit_width(kind) // 8, 1)
+    layout, size = linear(encoding, shape), ir.memory_bytes(kind)
     axis = order_of(encoding, shape)[0]
     registers, run = layout.bases(REGISTER), first_run(layout, axis)
     zeros = load.other is None or is_zero(load.other)
@@ -183,7 +183,7 @@ def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     if wanted is None:
         encoding = _memory_for(chosen or load, stages, processor)[0]
         return Stage(load, encoding, 0, stages - 1, chosen=chosen)
-    size = max(ir.bit_width(kind) // 8, 1)
+    size = ir.memory_bytes(kind)
     memory = shared_layout(linear(ir.encoding_of(kind), ir.shape_of(kind)), wanted, size,
                            store=False, load=False, banks=processor.banks)  # fmt: skip
     encoding = SharedLinearEncoding.make(offset=memory.bases(OFFSET), alignment=16)
@@ -259,7 +259,7 @@ def copy_width(load: Any, analysis: AxisAnalysis, most: int, per_thread: int | N
     shape = ir.shape_of(kind)
     encoding = ir.encoding_of(kind)
     axis = order_of(encoding, shape)[0]
-    size = max(ir.bit_width(kind) // 8, 1)
+    size = ir.memory_bytes(kind)
     info = analysis.of(load.ptr)
     width = min(
         info.contiguity[axis], max(info.divisibility[axis] // size, 1), most // size, shape[axis]
@@ -311,7 +311,7 @@ def operand_encoding(
         return SwizzledSharedEncoding.make(
             vec=1, perPhase=1, maxPhase=1, order=order, CGALayout=cluster
         )
-    size, shape = max(ir.bit_width(kind) // 8, 1), part_of(cluster, shape)
+    size, shape = ir.memory_bytes(kind), part_of(cluster, shape)
     return swizzled_encoding(shape, order, size, processor.access_bytes, processor, cluster)
 
 

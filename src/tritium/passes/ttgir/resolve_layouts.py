@@ -34,16 +34,8 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
 from tritium.passes.ttgir.coalesce import access_encoding
-from tritium.passes.ttgir.convert_ttir_to_ttgir import (
-    convert,
-    convert_operand,
-    convert_result,
-)
-from tritium.passes.ttgir.layout_propagation import (
-    processor_of,
-    retype,
-    threads_at,
-)
+from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
+from tritium.passes.ttgir.layout_propagation import processor_of, retype, threads_at
 
 
 @dataclass(frozen=True)

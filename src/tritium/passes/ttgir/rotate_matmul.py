@@ -64,8 +64,8 @@ class Rotation:
     """
 
     def __init__(self, loop: ForOp, with_last: Container[Operation]):
-        """`with_last`: the ops with effects that go with the last product: waits for its operands,
-        and arrivals that tell that they have been read."""
+        """`with_last`: the ops with effects that stay with the last product: waits for its
+        operands, and arrivals that say that these have been read."""
         self.loop, self.body = loop, loop.body
         self.copies: dict[Operation, Operation] = {}
         self.yields = list(terminator(self.body).operands)

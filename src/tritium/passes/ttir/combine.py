@@ -33,11 +33,7 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.floating import AddFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp
 from tritium.ops.base import Op, repeated
-from tritium.ops.ttir.descriptor import (
-    DescriptorLoadOp,
-    DescriptorReduceOp,
-    DescriptorStoreOp,
-)
+from tritium.ops.ttir.descriptor import DescriptorLoadOp, DescriptorReduceOp, DescriptorStoreOp
 from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import ElementAccess

@@ -64,7 +64,8 @@ class Interner:
 
 
 _DEEPEST = 4
-"""Ops are compared down to regions so deep in them: each op is keyed for so many ops around it."""
+"""Depth of nested regions down to which ops are compared: the number of ops around each op that it
+is keyed for."""
 
 
 class _Merger:

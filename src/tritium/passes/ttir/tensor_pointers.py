@@ -28,14 +28,13 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import defined, functions
 from tritium.ir import types as ir
 from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
 from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp
+from tritium.ops.scf import ForOp, is_counted
 from tritium.ops.terminators import terminator
 from tritium.ops.ttir.atomic import AtomicKind, unordered_update
 from tritium.ops.ttir.descriptor import (
@@ -271,7 +270,7 @@ class _Rewriter:
 
     def with_padding(self, place: _Place, count: int) -> _Place:
         """A tensor with the rest of the last `count` elements of each row, so that the mask of an
-        access is the same for so many neighbours."""
+        access is the same for `count` neighbours."""
         more = self.add(AddIOp.build(place.shape[-1], self.number(count - 1)))
         extent = self.add(AndIOp.build(more, self.number(-count)))
         return replace(place, shape=(*place.shape[:-1], extent))

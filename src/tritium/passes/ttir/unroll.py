@@ -97,7 +97,7 @@ def _times(at: Builder, value: SSAValue, count: int) -> SSAValue:
 
 
 def _after(at: Builder, loop: ForOp, value: SSAValue, iterations: int) -> SSAValue:
-    """The loop's counter so many iterations later."""
+    """The loop's counter after `iterations` more iterations."""
     if iterations == 0:
         return value
     return at.value(AddIOp, value, _times(at, loop.step, iterations))

@@ -344,9 +344,9 @@ class Autotuner(KernelInterface[Any]):
     def check_disk_cache(
         self, tuning_key: tuple[Any, ...], configs: list[Config], bench_fn: Callable[[], None]
     ) -> bool:
-        """Take the timings from the cache, or call `bench_fn` and store them; whether they were
-        found. Configurations with a `pre_hook` are not cached, nor those of interpreted kernels,
-        which are not measured."""
+        """Take the timings from the cache, or call `bench_fn` and store them; returns whether they
+        were found. Configurations with a `pre_hook` are not cached, nor those of interpreted
+        kernels, which are not measured."""
         interpreted = not hasattr(self.base_fn, "cache_key")
         if interpreted or not tuning_key or any(config.pre_hook for config in configs):
             bench_fn()

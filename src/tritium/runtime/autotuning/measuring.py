@@ -146,8 +146,8 @@ def race(
 
     Args:
         looks: the first ones.
-        again: measures one for so many milliseconds more; None if it fails, which ends the race
-            for it.
+        again: measures one for a further number of milliseconds; None if it fails, which ends the
+            race for it.
     """
     found = dict(looks)
 

@@ -49,7 +49,7 @@ def _bytes_with_gaps(type: Any) -> int:
 
 
 def _element_bytes(type: Any) -> int:
-    return max(ir.bit_width(type.element_type) // 8, 1)
+    return ir.memory_bytes(type.element_type)
 
 
 @lru_cache(maxsize=1024)

@@ -126,7 +126,7 @@ def _access(op: Op) -> tuple[Encoding, dict[str, Any]] | None:
 
 
 def _grid(kind: Any, accesses: list[dict[str, Any]]) -> dict[str, Any]:
-    shape, size = _shape(kind), max(1, ir.bit_width(kind.element_type) // 8)
+    shape, size = _shape(kind), ir.memory_bytes(kind.element_type)
     offsets = offsets_in(kind) * size
     drawn = offsets.reshape((1, *shape)[-2:])[:_MOST, :_MOST]
     holders = np.stack([drawn // (BANKS * BANK_BYTES), drawn // BANK_BYTES % BANKS, drawn], axis=-1)

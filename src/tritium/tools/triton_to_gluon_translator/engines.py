@@ -19,11 +19,7 @@ from tritium.experimental.gluon.language.amd.cdna5._descriptors import (
     tensor_descriptor as amd_descriptor,
 )
 from tritium.experimental.gluon.language.nvidia.blackwell import tma as blackwell_tma
-from tritium.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-)
+from tritium.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 from tritium.experimental.gluon.language.nvidia.hopper._descriptors import (
     tensor_descriptor as gluon_descriptor,
 )

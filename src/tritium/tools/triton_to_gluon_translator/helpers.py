@@ -22,7 +22,7 @@ LANES = 32
 
 
 def block_layout(rank: int) -> gl.BlockedLayout:
-    """The layout of blocks with so many axes: four neighbours a thread, warps along the axis before
+    """The layout of blocks with `rank` axes: four neighbours a thread, warps along the axis before
     the last."""
     features = emitter.current().features
     if not features.before_new_axis:  # where blocks of two ranks meet, too

@@ -57,7 +57,7 @@ def spread(total, squares, count, eps):
     """(shift, rstd), of the sums of x - mean and of its squares."""
     rest = total / count
     variance = squares / count - rest * rest
-    # Of numbers that are all the same, rounding may leave less than nothing.
+    # Rounding may make the variance of equal numbers negative.
     variance = tl.maximum(variance, 0.0, propagate_nan=tl.PropagateNan.ALL)
     rstd = 1 / tl.sqrt(variance + eps.to(variance.dtype))
     return rest * rstd, rstd
@@ -105,7 +105,7 @@ def norm_forward(
     else:
         sums = zeros_like_wide(x_ptr, (ROWS, BLOCK))
         if MEAN:
-            # Sums of distances from some element: those of elements would lose more digits.
+            # Sums x - first, not x: sums of smaller numbers lose fewer digits.
             first = first_column(x_ptr, row, rows, x_stride, ROWS)
             for start in range(0, columns, BLOCK):
                 offsets, mask = tile(row, rows, start, columns, x_stride, ROWS, BLOCK, EVEN)

@@ -98,8 +98,8 @@ def draw(
     x_ptr, place_ptr, first, columns, factor, largest, top_k, top_p, seed, GREEDY: tl.constexpr,
     TOP_K: tl.constexpr, TOP_P: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The column of one of so many elements, that of its place if `place_ptr` is None. `first`: the
-    number of the row's first element."""
+    """Draw one of `columns` elements; returns its column: its place without `place_ptr`. `first`:
+    the number of the row's first element."""
     least = tl.full((), float("-inf"), tl.float32)
     if TOP_K:
         least = threshold(x_ptr, top_k, least, largest, columns, factor, True, BLOCK)

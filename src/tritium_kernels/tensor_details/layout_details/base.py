@@ -67,7 +67,7 @@ class Layout(ABC):
 
 
 def padded(x: Tensor, dim: int, multiple: int) -> Tensor:
-    """x with zeros up to a multiple of so many elements along a dimension."""
+    """x with zeros up to a multiple of `multiple` elements along a dimension."""
     missing = -x.shape[dim] % multiple
     if not missing:
         return x

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tritium_kernels.moe_kernels.layouts import (
-    unswizzle_mx_scale_cdna4 as unswizzle_mx_scale_cdna4,
-)
+from tritium_kernels.moe_kernels.layouts import unswizzle_mx_scale_cdna4 as unswizzle_mx_scale_cdna4
 from tritium_kernels.tensor_details.layout_details.preshuffled import (
     PreshuffledLayout,
     PreshuffledTransformation,

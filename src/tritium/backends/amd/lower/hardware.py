@@ -69,7 +69,7 @@ class Grid:
 
     @staticmethod
     def _programs(e: Emitter, workgroups: Value) -> Value:
-        """The number of programs that so many workgroups are."""
+        """The number of programs that `workgroups` run: clusters, where kernels have them."""
         if e.num_ctas == 1:
             return workgroups
         return e.f.op("lshr", workgroups, e.i32(e.num_ctas.bit_length() - 1))

@@ -186,8 +186,8 @@ def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
 def _fragments(
     c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1, short: bool = False
 ) -> Fragments:
-    """An operand's registers as instructions take them; `count`: of so many rows, 16 apart.
-    `short`: K is, and zeros are behind it."""
+    """An operand's registers as instructions take them; `count`: the number of
+    groups of rows, 16 apart. `short`: K is, and zeros are behind it."""
     tile = _without_copies(c, value) if short else c.tile(value)
     found: dict[tuple[int, ...], dict[int, dict[int, Value]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):

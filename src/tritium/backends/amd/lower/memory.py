@@ -152,7 +152,7 @@ class AsyncToLDS(AsyncCopies):
         pass
 
     def wait(self, e: Emitter, pending: int) -> None:
-        """Wait until no more than so many copies are under way."""
+        """Wait until at most `pending` copies are under way."""
         e.f.call("void", "llvm.amdgcn.s.wait.asynccnt", const("i16", pending))
 
 

@@ -208,7 +208,7 @@ def _block(
 
 
 def _format(size: int, gap: tuple[int, int] | None) -> int:
-    """The word for elements of so many bytes, with gaps in LDS."""
+    """The word for elements of `size` bytes, with gaps in LDS."""
     word = (size.bit_length() - 1) << 16
     if gap is not None:
         interval, padding = (count * size // 4 for count in gap)

@@ -11,13 +11,7 @@ from collections.abc import Callable
 from functools import partial, reduce
 
 from tritium.backends.cpu.dot.amx import TileSweep
-from tritium.backends.cpu.dot.operand import (
-    ELEMENT_BYTES,
-    Chunks,
-    Step,
-    View,
-    static,
-)
+from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Chunks, Step, View, static
 from tritium.backends.cpu.dot.pack import ScratchAlloc
 from tritium.backends.cpu.dot.plan import Plan, extent_plan
 from tritium.backends.cpu.dot.reuse import Kept
@@ -158,8 +152,8 @@ def _and(f: Function, conditions: list[Value]) -> Value:
 
 
 def _joined(f: Function, runs_on: Value, trips: Value, cells: Value) -> tuple[Value, Value | None]:
-    """The cells along k, and how often (None: once) a sweep goes over so many: over all at once
-    where those of an iteration follow those of the one before."""
+    """The cells along k of a sweep, and the number of sweeps (None: one). One sweep goes over all
+    where the cells of an iteration follow those of the one before."""
     if runs_on.ref == "false":
         return cells, trips
     whole = f.op("mul", trips, cells)

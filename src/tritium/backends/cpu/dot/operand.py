@@ -94,7 +94,7 @@ class View:
         align: alignment in bytes of every element (default: the size of one).
         convert: maps a loaded scalar or vector of `element` to the same number of lanes of `float`,
             numbers that bfloat16 holds exactly; for the formats LLVM has no type for (fp8).
-        rows: so many rows of A there are (an i64 of at least 1); what is computed of others does
+        rows: the number of rows of A (an i64 of at least 1); what is computed of others does
             not matter.
     """
 

@@ -144,7 +144,7 @@ class Packing:
     def prefetch(
         self, f: Function, places: Sequence[tuple[Value, int]], count: int, ahead: Step
     ) -> None:
-        """Prefetch pieces of `count` elements, so many bytes ahead, if a tile follows."""
+        """Prefetch pieces of `count` elements, `ahead` bytes further, if a tile follows."""
         if static(self.ahead) != 0:
             prefetch(f, places, count * self.source.size, ahead)
 

@@ -329,7 +329,7 @@ def _tile_block(rows: int, columns: int) -> tuple[int, int]:
 
 
 def _instruction(host: Host, method: Method, bits: int, a: View | Chunks, b: View | Chunks) -> str:
-    """The intrinsic of a method for vectors of so many bits."""
+    """The intrinsic of a method for vectors of `bits` bits."""
     signs = f"{'u' if a.unsigned else 's'}{'u' if b.unsigned else 's'}"
     return {
         Method.FMA: "",

@@ -33,8 +33,8 @@ class Kept:
     """Memory that a thread keeps from program to program.
 
     Args:
-        alloc: gives so many bytes of it, 64-byte-aligned. Before the first program of a range the
-            first 8 of them are set to -1.
+        alloc: gives a number of bytes of it, 64-byte-aligned. Before the first program of a range
+            the first 8 of them are set to -1.
         bytes: those of the second cache.
     """
 

@@ -194,7 +194,7 @@ class Source:
 
 
 def _few_sets(f: Function, source: Operand, rows: int, size: int) -> Value:
-    """True if so many rows of B are more lines than the second cache, of `size` bytes, holds of
+    """True if `rows` rows of B are more lines than the second cache, of `size` bytes, holds of
     lines that are apart by the largest power of two that divides B's step (i1)."""
     assert source.k_step is not None
     step = as_value(scale(f, source.k_step, source.size))

@@ -19,7 +19,7 @@ from tritium.ops.tile import ProductPlan
 
 _BY_WORD = {method.word: method for method in Method}
 _ACCUMULATORS = 4
-"""AMX has eight registers, of which so many may accumulate."""
+"""Registers of AMX, of eight, that may accumulate."""
 
 Views = tuple[View | Chunks, View | Chunks]
 Shape = tuple[int, int, int]

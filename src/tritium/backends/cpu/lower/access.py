@@ -19,27 +19,10 @@ from xdsl.ir import SSAValue
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
-from tritium.backends.cpu.lower.values import (
-    At,
-    Index,
-    Kind,
-    Lanes,
-    Linear,
-    Origin,
-    Uniform,
-    Vec,
-)
+from tritium.backends.cpu.lower.values import At, Index, Kind, Lanes, Linear, Origin, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import (
-    Function,
-    Value,
-    const,
-    lanes,
-    mangle,
-    scalar,
-    vector,
-)
+from tritium.codegen.llvm.writer import Function, Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
 from tritium.ops.tile import BufferOp, CopyOp
 

@@ -158,7 +158,7 @@ class Context:
     @contextmanager
     def temporary(self) -> Generator[Callable[[int], Value], None, None]:
         """Scratch behind the buffers for one step; yields a function that gives 64-byte-aligned
-        memory of so many bytes."""
+        memory of a number of bytes."""
         base = -(-self.function.scratch_bytes // 64) * 64
         used = 0
 

@@ -10,14 +10,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from tritium.backends.cpu.dot import (
-    Kept,
-    Plan,
-    View,
-    emit_batched_dot,
-    emit_dot,
-    emit_dot_loop,
-)
+from tritium.backends.cpu.dot import Kept, Plan, View, emit_batched_dot, emit_dot, emit_dot_loop
 from tritium.backends.cpu.dot.operand import Step, static
 from tritium.backends.cpu.dot.stated import Views, follow
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
@@ -29,12 +22,7 @@ from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.index_arithmetic import index_arithmetic
-from tritium.backends.cpu.tiles.products import (
-    Operands,
-    Product,
-    advances,
-    scalars_of,
-)
+from tritium.backends.cpu.tiles.products import Operands, Product, advances, scalars_of
 from tritium.backends.cpu.tiles.views import Prefix, peel
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Function, Value, const, vector

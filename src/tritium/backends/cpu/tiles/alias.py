@@ -7,9 +7,8 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.regions import is_argument
-from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ops.base import Op
+from tritium.ops.base import Op, retypes_pointers
 
 
 def base_of(pointer: SSAValue) -> SSAValue:
@@ -73,14 +72,3 @@ def is_regular(pointer: SSAValue) -> bool:
             return False
         stack.extend(owner.operands)
     return True
-
-
-def retypes_pointers(op: Any) -> bool:
-    """True if the op gives pointers another type of elements of the same size, as it takes to
-    store booleans: the same tile of memory."""
-    if not isinstance(op, Op) or not op.is_elementwise or len(op.operands) != 1:
-        return False
-    before, after = ir.element_type(op.operands[0].type), ir.element_type(op.results[0].type)
-    if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):
-        return False
-    return memory_bytes(before.pointee) == memory_bytes(after.pointee)

@@ -22,7 +22,7 @@ from tritium.analysis.recursion import resolve
 from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, homes
 from tritium.ir import types as ir
 from tritium.ops.fields import integer_attr
-from tritium.ops.tile.nests import BUFFERS, BufferOp, NestOp, tiles_of
+from tritium.ops.tile.nests import BUFFERS, BufferOp, is_nest, tiles_of
 from tritium.passes.base import Pass
 
 ALIGNMENT = 64
@@ -114,7 +114,7 @@ class _Lifetimes(Lifetimes[BufferOp]):
         if not op.regions and BUFFERS not in op.attributes:
             return
         held = self.function.held(op)
-        if isinstance(op, NestOp):
+        if is_nest(op):
             for root in op.roots:
                 for buffer in self.function.touched(root):
                     self.touch(buffer)

@@ -24,7 +24,7 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.ir import TileFunction, copy_of, functions_of
 from tritium.ir import types as ir
-from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp
+from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp, is_nest
 from tritium.passes.base import Pass
 
 
@@ -38,7 +38,7 @@ class ProtectCarried(Pass):
     def run(self, module: ModuleOp) -> bool:
         for function in functions_of(module, buffered=True):
             for op in function.order:
-                if type(op) is NestOp and _is_last(op):
+                if is_nest(op) and _is_last(op):
                     _protect(function, _last_copies(op))
         return True
 
@@ -50,7 +50,7 @@ def _is_last(nest: NestOp) -> bool:
 def _last_copies(nest: Any) -> list[NestOp]:
     """The nests, up to the last one of a block, that hand tiles on."""
     found: list[NestOp] = []
-    while isinstance(nest, NestOp) and _hands_on(nest.roots[0]):
+    while is_nest(nest) and _hands_on(nest.roots[0]):
         found.append(nest)
         nest = nest.prev_op
     return found[::-1]

@@ -23,13 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import in_step
-from tritium.backends.cpu.tiles.ir import (
-    TileFunction,
-    copy_of,
-    functions_of,
-    is_inlined,
-    views_of,
-)
+from tritium.backends.cpu.tiles.ir import TileFunction, copy_of, functions_of, is_inlined, views_of
 from tritium.backends.cpu.tiles.summaries import Summaries
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
@@ -48,7 +42,8 @@ _RUN = 256
 """The least number of consecutive bytes that are loaded again instead of kept."""
 
 _FEW = 4
-"""Up to so many loads of a value it is asked whether they are kept: work is linear in the ops."""
+"""A value of more loads is not asked how many of them are kept anyway: this keeps the work
+linear."""
 
 _HERE = frozenset({0})
 """The position that a user itself is at."""

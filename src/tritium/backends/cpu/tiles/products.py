@@ -22,8 +22,8 @@ from tritium.ops.tile import BUFFERS, PLAN, BufferOp, ProductPlan
 from tritium.ops.tile.nests import ZERO
 
 FEW_ROWS = 16
-"""Up to so many rows of A, those that a mask leaves are computed in blocks of four, for less
-than all of them: memory is waited for."""
+"""Tiles of at most this many rows of A compute only the rows that a mask leaves, in blocks of four:
+they wait for memory, not for arithmetic."""
 
 
 @dataclass(frozen=True)

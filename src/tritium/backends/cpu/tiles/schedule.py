@@ -20,13 +20,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.backends.cpu.lower.values import result_axes
-from tritium.backends.cpu.tiles.ir import (
-    Nest,
-    Shape,
-    TileFunction,
-    functions_of,
-    runs_on_scalars,
-)
+from tritium.backends.cpu.tiles.ir import Nest, Shape, TileFunction, functions_of, runs_on_scalars
 from tritium.backends.cpu.tiles.slices import nests_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
@@ -35,7 +29,7 @@ from tritium.ops.ttir.reduction import CombiningOp
 from tritium.passes.base import Pass
 
 _HEAVY = 24
-"""From so many ops on, a chunk has enough parallelism of its own: unroll less."""
+"""A chunk of at least this many ops has enough parallelism of its own: unroll less."""
 _DEEP = 12
 """From this cost on, an op is a long chain of instructions that wait for each other."""
 
@@ -78,9 +72,7 @@ def _set(nest: NestOp, shape: Shape) -> None:
 
 def verify_schedules(function: TileFunction) -> None:
     """Raise `VerifyException` for nests that have no schedule, or one that they cannot have."""
-    for op in function.order:
-        if not isinstance(op, NestOp):
-            continue
+    for op, _ in nests_of(function):
         nest = Nest.of(op)
         if nest.is_scalarized == (nest.shape is not None):
             why = "loops of its own, so no lane" if nest.is_scalarized else "no lane, width, unroll"

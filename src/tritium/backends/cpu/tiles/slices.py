@@ -12,7 +12,7 @@ from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.index_arithmetic import SEVERAL, index_arithmetic
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.ops.base import Movement
-from tritium.ops.tile.nests import NestOp, is_tile, tiles_of
+from tritium.ops.tile.nests import NestOp, is_nest, is_tile, tiles_of
 
 
 class Slice:
@@ -121,7 +121,7 @@ def nests_of(function: TileFunction) -> Iterator[tuple[NestOp, Container[SSAValu
     """The nests in order, each with the values that are in buffers before it."""
     filled = function.buffers.keys() - function.copied
     for op in function.order:
-        if isinstance(op, NestOp):
+        if is_nest(op):
             yield op, filled
             filled |= op.kept.keys()
 
@@ -138,5 +138,5 @@ def products_of(function: TileFunction) -> Iterator[tuple[Any, Container[SSAValu
             if op is following:
                 yield op, filled
                 following = next(rest, None)
-            elif isinstance(op, NestOp):
+            elif is_nest(op):
                 filled |= op.kept.keys()

@@ -15,12 +15,11 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.recursion import resolve
 from tritium.backends.cpu.dot.operand import Step, static
-from tritium.backends.cpu.tiles.alias import retypes_pointers
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
 from tritium.ops.arith import constant_value
 from tritium.ops.arith.integer import addend
-from tritium.ops.base import Op
+from tritium.ops.base import Op, retypes_pointers
 from tritium.ops.effects import only_read
 
 DYNAMIC = Value("i64", "%dynamic")

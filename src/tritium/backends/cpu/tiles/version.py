@@ -30,13 +30,14 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.analysis.recursion import resolve
-from tritium.backends.cpu.tiles.alias import base_of, retypes_pointers
+from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
 from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp, MaxNumFOp, MinNumFOp
-from tritium.ops.base import Movement, Op, is_constant
+from tritium.ops.arith.compare import is_signed_compare
+from tritium.ops.base import Movement, Op, is_constant, retypes_pointers
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import is_tile
 from tritium.ops.ttir.atomic import AtomicOp, MemScope
@@ -179,7 +180,7 @@ def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
         owner: Any = value.owner
         if isinstance(owner, AndIOp):
             stack.extend(reversed(owner.operands))
-        elif isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S":
+        elif is_signed_compare(owner):
             found.append(owner)
         elif splat_source(value) is not None:
             continue

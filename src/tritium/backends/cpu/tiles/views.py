@@ -16,7 +16,8 @@ from xdsl.ir import SSAValue
 
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, CmpIOp, CmpIPredicate, constant_value
+from tritium.ops.arith import AndIOp, CmpIPredicate, constant_value
+from tritium.ops.arith.compare import is_signed_compare
 from tritium.ops.base import Op, permutes
 from tritium.ops.tile import CopyOp
 
@@ -111,7 +112,7 @@ def _prefix(mask: SSAValue, axis: int | None, along_k: bool) -> Prefix | None:
     if not isinstance(mask.type, ir.TensorType):
         return Prefix(mask)
     compare = mask.owner
-    if not isinstance(compare, CmpIOp) or axis is None:
+    if not is_signed_compare(compare) or axis is None:
         return None
     index, bound = compare.lhs, compare.rhs
     if compare.predicate is CmpIPredicate.SGT:

@@ -198,8 +198,8 @@ class _Product:
 
 
 def commit_text(barrier: str, blocks: int, mask: str = "") -> str:
-    """The instruction by which a barrier gets an arrival when all is done that was started. `mask`:
-    the blocks of the cluster whose barriers do; without, this one's."""
+    """The instruction that arrives at a barrier when all work that was started is done. `mask`:
+    the blocks of the cluster whose barriers it arrives at; empty: only this block's."""
     how, others = (".multicast::cluster", f", {mask}") if mask else ("", "")
     name = f"tcgen05.commit.cta_group::{blocks}.mbarrier::arrive::one.shared::cluster{how}.b64"
     return f"{name} [{barrier}]{others};"

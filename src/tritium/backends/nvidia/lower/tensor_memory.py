@@ -89,13 +89,14 @@ def allocate(c: Context, op: Any) -> None:
 
 
 def _allocate(c: Context, op: Any, count: int) -> Value:
-    """The first column of so many. Warp 0 allocates and, before the kernel returns, frees."""
+    """Allocate `count` columns; returns the first. Warp 0 does, and frees them before the kernel
+    ends."""
     place, first = c.shared(c.offsets[op]), _first_warp(c)
     c.tensor_columns = count
     if (blocks := blocks_together(c, op)) > 1:
         c.synchronize()  # both blocks run
     text = f"@$1 tcgen05.alloc.cta_group::{blocks}.sync.aligned.shared::cta.b32 [$0], {count};"
-    # Other programs of this multiprocessor need not wait with theirs until this one returns.
+    # Lets other programs of the multiprocessor allocate before this one returns.
     permit = f"tcgen05.relinquish_alloc_permit.cta_group::{blocks}.sync.aligned"
     c.asm("void", f"{text} @$1 {permit};", "r,b,~{memory}", c.address(place), first)
     c.barrier()
@@ -210,7 +211,7 @@ class _Access:
         return found
 
     def _runs(self) -> Iterator[list[Place]]:
-        """The places of the registers of each instruction."""
+        """For each instruction, the places in memory that its registers hold."""
         unit, inside = self.shape.unit, [(0, 0)]
         for row, column in self.shape.registers:
             inside += [(r + row, w + column) for r, w in inside]
@@ -230,7 +231,7 @@ class _Access:
                 yield [place for start in part for place in units[start]]
 
     def instruction(self, name: str, count: int) -> tuple[str, str]:
-        """The instruction for so many registers up to its operands, and its last operand."""
+        """The instruction for `count` registers up to its operands, and its last operand."""
         number = count >> len(self.shape.registers)
         shape = _HALVES if self.half else self.shape.name
         how = f"tcgen05.{name}.sync.aligned.{shape}.x{number}.b32"
@@ -247,7 +248,7 @@ class _Access:
 
 
 def _inverse(layout: LinearLayout) -> dict[tuple[int, ...], tuple[str, int]]:
-    """The bit of a row or a column of the memory that adds each coordinate."""
+    """The bit of the memory's row or column for each basis of the tile's coordinates."""
     return {
         tuple(basis): (name, 1 << bit)
         for name in (COLUMN, ROW) for bit, basis in enumerate(layout.bases(name)) if any(basis)

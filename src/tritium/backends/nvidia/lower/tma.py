@@ -181,7 +181,7 @@ def wait_barrier(c: Context, op: Any) -> None:
 
 
 def _wait_so_long(c: Context, op: Any, ask: str, limit: int, arguments: Sequence[Value]) -> None:
-    """Wait for so many milliseconds; then the kernel ends with the line of the wait."""
+    """Wait for at most `limit` milliseconds; then the kernel ends with the line of the wait."""
     skip = "@!$3 bra DONE; " if len(arguments) > 2 else ""
     text = (
         "{ .reg .pred P; .reg .b64 start, now; mov.u64 start, %globaltimer; mov.u32 $0, 0; " + skip

@@ -249,7 +249,7 @@ class _Plan:
         start = operand.start
         if number is not None:
             start = f.op("add", start, f.op("mul", number, c.i32(stride)))
-        # In assembly, as LLVM would have 64 bits shifted, by more instructions.
+        # In assembly: LLVM would widen first and shift 64 bits, which takes more instructions.
         start = c.asm("i32", "bfe.u32 $0, $1, 4, 14;", "=r,r", start, effects=False)
         return f.cast("zext", start, "i64")
 

@@ -7,12 +7,7 @@ from math import prod
 from typing import Any
 
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.memory.access import (
-    distinct_registers,
-    from_memory,
-    grouped,
-    to_memory,
-)
+from tritium.codegen.gpu.memory.access import distinct_registers, from_memory, grouped, to_memory
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type, value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value

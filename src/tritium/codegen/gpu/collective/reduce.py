@@ -11,10 +11,7 @@ from tritium.codegen.gpu.collective.shuffles import shuffle_xor
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.control import inline
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.gpu.memory.access import (
-    from_memory,
-    to_memory,
-)
+from tritium.codegen.gpu.memory.access import from_memory, to_memory
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value

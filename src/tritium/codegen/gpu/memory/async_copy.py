@@ -16,12 +16,7 @@ from tritium.codegen.gpu.memory.access import (
     register_groups,
     to_memory,
 )
-from tritium.codegen.gpu.memory.shared import (
-    gaps_of,
-    neighbour_bits,
-    place_in,
-    shared_pointers,
-)
+from tritium.codegen.gpu.memory.shared import gaps_of, neighbour_bits, place_in, shared_pointers
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value

@@ -7,12 +7,7 @@ from typing import Any
 
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import UNUSED, Context, layout_of
-from tritium.codegen.gpu.memory.access import (
-    distinct_registers,
-    from_memory,
-    grouped,
-    with_copies,
-)
+from tritium.codegen.gpu.memory.access import distinct_registers, from_memory, grouped, with_copies
 from tritium.codegen.gpu.memory.shared import load_tile, store_tile
 from tritium.codegen.gpu.shape import in_thread, moved_registers
 from tritium.codegen.gpu.types import GPU, memory_type

@@ -7,13 +7,10 @@ from typing import Any, ClassVar
 
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.hardware import Order, Unsupported
+from tritium.codegen.llvm.types import ORDERS
 from tritium.codegen.llvm.writer import Value
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
 
-_ORDERS = {
-    MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
-    MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
-}  # fmt: skip
 _UPDATES = {
     AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.ADD: "add",
     AtomicKind.FADD: "fadd", AtomicKind.MAX: "max", AtomicKind.MIN: "min",
@@ -42,7 +39,7 @@ class LLVMAtomics:
 
     def _order(self, order: Order) -> str:
         scope = self.SCOPES.get(order.scope)
-        return (f'syncscope("{scope}") ' if scope else "") + _ORDERS[order.semantic]
+        return (f'syncscope("{scope}") ' if scope else "") + ORDERS[order.semantic]
 
     def update(
         self, e: Emitter, kind: AtomicKind, order: Order, pointer: Value, operand: Value,
@@ -67,9 +64,9 @@ class LLVMAtomics:
         self, e: Emitter, order: Order, pointer: Value, expected: Value, new: Value,
         condition: Value | None,
     ) -> Value:  # fmt: skip
-        word, failed = f"i{bits_of(new.type)}", _ORDERS[MemSemantic.RELAXED]
+        word, failed = f"i{bits_of(new.type)}", ORDERS[MemSemantic.RELAXED]
         if order.semantic in (MemSemantic.ACQUIRE, MemSemantic.ACQUIRE_RELEASE):
-            failed = _ORDERS[MemSemantic.ACQUIRE]
+            failed = ORDERS[MemSemantic.ACQUIRE]
         given, wanted = e.as_type(expected, word), e.as_type(new, word)
 
         def swap() -> list[Value]:

@@ -38,9 +38,9 @@ def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
 
 
 def place_in_blocks(tile: LinearLayout, memory: LinearLayout) -> tuple[LinearLayout, int]:
-    """(register, lane, warp, block) -> offset and, above so many bits, the block that has it; of
-    blocks with copies the one with the bits of its own number. Neighbours in memory are those whose
-    places differ in the bits below alone."""
+    """(register, lane, warp, block) -> offset and, above the returned number of bits, the block
+    that has it; of blocks with copies the one with the bits of its own number. Neighbours in memory
+    are those whose places differ in the bits below alone."""
     inverse, above = memory.inverse(), memory.in_bits(OFFSET)
     tile, copies = tile.transpose_outs(memory.out_names), memory.free_variables().get(BLOCK, 0)
 
@@ -68,7 +68,7 @@ def memory_layout(type: Any) -> LinearLayout:
 
 
 Gaps: TypeAlias = "tuple[tuple[int, int], ...]"
-"""Pairs (interval, padding): so many elements of padding follow every so many elements."""
+"""Pairs (interval, padding): `padding` elements follow every `interval` elements of the tile."""
 
 
 def gaps_of(type: Any) -> Gaps:

@@ -64,12 +64,8 @@ from tritium.experimental.gluon.language._types import distributed_type as distr
 from tritium.experimental.gluon.language._types import (
     shared_memory_descriptor_type as shared_memory_descriptor_type,
 )
-from tritium.experimental.gluon.language._warp_specialize import (
-    warp_specialize as warp_specialize,
-)
-from tritium.language.core import (
-    _unwrap_if_constexpr as _unwrap_if_constexpr,  # pyright: ignore[reportPrivateUsage]
-)
+from tritium.experimental.gluon.language._warp_specialize import warp_specialize as warp_specialize
+from tritium.language.core import _unwrap_if_constexpr as _unwrap_if_constexpr  # pyright: ignore[reportPrivateUsage]
 from tritium.language.core import add as add
 from tritium.language.core import aggregate_replace as aggregate_replace
 from tritium.language.core import associative_scan as associative_scan

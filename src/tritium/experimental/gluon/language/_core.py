@@ -20,15 +20,7 @@ from tritium.experimental.gluon.language._types import (
     shared_memory_descriptor_type,
 )
 from tritium.ir.layouts.conversion import plan
-from tritium.ir.layouts.encodings import (
-    BLOCK,
-    LANE,
-    OFFSET,
-    REGISTER,
-    WARP,
-    SharedEncoding,
-    linear,
-)
+from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP, SharedEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import access, place_of
 from tritium.ir.layouts.tensor_memory import TensorEncoding

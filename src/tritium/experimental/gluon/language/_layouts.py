@@ -348,7 +348,7 @@ class NVMMASharedLayout(SharedLayout):
         )  # fmt: skip
 
     def check_block(self, shape: Any, bits: int) -> None:
-        """Raise `ValueError` for a block, of elements of so many bits, with rows too short."""
+        """Raise `ValueError` for a block of elements of `bits` bits with rows too short."""
         part = self._part(shape)
         axis = -2 if self.transposed and len(part) > 1 else -1
         least = self.swizzle_byte_width * 8 // bits // (2 if self.fp4_padded else 1)
@@ -359,7 +359,7 @@ class NVMMASharedLayout(SharedLayout):
             )
 
     def check_copies(self, shape: Any, bits: int) -> None:
-        """Raise `ValueError` for a block, of elements of so many bits, of which a thread block has
+        """Raise `ValueError` for a block of elements of `bits` bits of which a thread block has
         rows too short for the copy engine."""
         part = self._part(shape)
         if part[-1] * bits < 8 * ir.LEAST_ROW_BYTES:

@@ -11,15 +11,7 @@ from tritium.language.decorators import builtin
 from tritium.language.emitter import current
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import TensorLike, tensor
-from tritium.language.values.types import (
-    dtype,
-    float8e4b15,
-    float16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-)
+from tritium.language.values.types import dtype, float8e4b15, float16, int32, int64, uint8, uint16
 
 
 @builtin

@@ -28,7 +28,7 @@ def _call(name: str, instead: str, built: Built, *args: object) -> Any:
 def only_on_hip(
     name: str, instead: str, arity: int = 0, *, built: Built
 ) -> Callable[..., Any]:
-    """A function of the language, of so many arguments, for AMD GPUs alone; `instead` names what
+    """A function of the language, of `arity` arguments, for AMD GPUs alone; `instead` names what
     other targets have."""
 
     def none(_semantic: object = None) -> Any:

@@ -22,14 +22,7 @@ from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Effects, Queue, arrives, reads, waits, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import (
-    i32_array_attr,
-    i32_attr,
-    operand,
-    optional,
-    unit_attr,
-    variadic,
-)
+from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.async_copy import CopyWaitOp
 from tritium.ops.ttgir.model import AsyncState, Buffer, Copy, state_of

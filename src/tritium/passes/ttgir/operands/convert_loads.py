@@ -26,11 +26,11 @@ from typing import ClassVar, cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding, Encoding, linear
 from tritium.ops.base import changes_layout
+from tritium.ops.scf import is_counted
 from tritium.ops.ttir import ElementAccess
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
@@ -185,7 +185,7 @@ def _is_read_at_once(op: Operation, wanted: Encoding) -> bool:
     shape = ir.shape_of(kind)
     axis = order_of(ir.encoding_of(kind), shape)[0]
     run = 1 << first_run(linear(wanted, shape), axis)
-    return run * max(ir.bit_width(kind) // 8, 1) >= _LEAST_BYTES
+    return run * ir.memory_bytes(kind) >= _LEAST_BYTES
 
 
 def _bytes(value: SSAValue) -> int:

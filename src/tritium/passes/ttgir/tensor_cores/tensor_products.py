@@ -40,15 +40,11 @@ from tritium.analysis.loops import counted_loops
 from tritium.analysis.regions import ancestor_in, functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_access import sums_encoding
-from tritium.ir.layouts.tensor_memory import (
-    COLUMNS,
-    TensorMemoryScalesEncoding,
-    TensorMemorySpace,
-)
+from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemoryScalesEncoding, TensorMemorySpace
 from tritium.ops.arith import AddIOp, AndIOp, ShRSIOp, SubIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.gpu import BarrierMemory, BarrierOp
-from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.scf import ForOp, IfOp, is_choice
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     MemDescIndexOp,
@@ -64,6 +60,7 @@ from tritium.ops.ttgir import (
     WarpGroupDotWaitOp,
     memdesc_of,
 )
+from tritium.ops.ttgir.hopper import is_product_wait
 from tritium.ops.ttgir.tensor_memory import columns_of
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase
@@ -197,7 +194,7 @@ class _Lowering:
 
     def run(self) -> None:
         webs = self.webs
-        waits = [op for op in webs.function.walk() if isinstance(op, WarpGroupDotWaitOp)]
+        waits = [op for op in webs.function.walk() if is_product_wait(op)]
         for loop in self.counts:
             self._make_barriers(loop, waits)
         for loop, places in self.carried.items():
@@ -205,7 +202,7 @@ class _Lowering:
                 if loop.inits[i] not in webs.parents:
                     self._store(Builder(loop), loop.inits[i], loop.body.args[1 + i])
         for op in webs.function.walk():
-            if isinstance(op, IfOp):
+            if is_choice(op):
                 self._store_in_branches(op)
         for value in list(webs.parents):
             if webs.is_read(value):
@@ -227,12 +224,12 @@ class _Lowering:
             found = newest_ended(wait)
             if found is not None and found[0] is loop:
                 dot = products[found[1] % len(products)]
-                # In the iteration after the product's, in which it has begun again.
+                # The wait is in the next iteration, behind the next start of the same product.
                 place = ancestor_in(loop.body, wait)
                 late = found[1] < 0 and place is not None and dot.is_before_in_block(place)
                 needed[dot] = max(needed.get(dot, 1), 2 if late else 1)
         after = loop.next_op
-        while isinstance(after, WarpGroupDotWaitOp):
+        while is_product_wait(after):
             after = after.next_op
         assert after is not None
         for dot, number in needed.items():

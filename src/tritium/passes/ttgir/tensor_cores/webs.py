@@ -14,11 +14,11 @@ from typing import Any
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
-from tritium.analysis.loops import is_counted
 from tritium.analysis.regions import ancestor_in
-from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.scf import ForOp, is_choice, is_counted
 from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import WarpGroupDotOp, WarpGroupDotWaitOp
+from tritium.ops.ttgir.hopper import is_asynchronous, is_product_wait
 from tritium.ops.ttir.dot import TileProduct
 from tritium.ops.ttir.function import FuncOp
 
@@ -38,7 +38,7 @@ def is_product(op: Operation) -> bool:
 
 def products_of(loop: ForOp) -> list[WarpGroupDotOp]:
     """The products of a loop's body that may go on while it does, in their order."""
-    return [op for op in loop.body.ops if isinstance(op, WarpGroupDotOp)]
+    return [op for op in loop.body.ops if is_asynchronous(op)]
 
 
 def loop_of(op: Operation) -> ForOp | None:
@@ -59,7 +59,7 @@ def newest_ended(wait: WarpGroupDotWaitOp) -> tuple[ForOp, int] | None:
     for op in loop.body.ops:
         if op is place:
             break
-        begun += isinstance(op, WarpGroupDotOp)
+        begun += is_asynchronous(op)
     return loop, begun - 1 - wait.pendings
 
 
@@ -68,7 +68,7 @@ def carrier(value: SSAValue) -> Iterator[SSAValue]:
     value after a branch of one that this yields."""
     for use in value.uses:
         around = use.operation.parent_op()
-        if is_terminator(use.operation) and (is_counted(around) or isinstance(around, IfOp)):
+        if is_terminator(use.operation) and (is_counted(around) or is_choice(around)):
             yield around.results[use.index]
             if is_counted(around):
                 yield around.body.args[1 + use.index]
@@ -108,7 +108,7 @@ class Webs:
             webs.parents[dot.results[0]] = dot.results[0]
             dot.properties.pop("isAsync", None)
         for op in list(function.walk()):
-            if isinstance(op, WarpGroupDotWaitOp):
+            if is_product_wait(op):
                 for source, result in op.forwarded_values():
                     result.replace_all_uses_with(source)
                 op.detach()
@@ -133,13 +133,13 @@ class Webs:
             self.parents[value] = value
             pending += carrier(value)
             for use in value.uses:
-                if isinstance(use.operation, WarpGroupDotWaitOp):
+                if is_product_wait(use.operation):
                     pending.append(use.operation.results[use.index])
         for value in list(self.parents):
             for following in carrier(value):
                 self._unite(value, following)
         for op in self.function.walk():
-            if isinstance(op, WarpGroupDotWaitOp):
+            if is_product_wait(op):
                 for source, result in op.forwarded_values():
                     if source in self.parents:
                         self._unite(source, result)
@@ -153,14 +153,14 @@ class Webs:
     def in_place(self, use: Use) -> bool:
         """True if a use of a member leaves it where it is."""
         user = use.operation
-        if not self.together or isinstance(user, WarpGroupDotWaitOp):
+        if not self.together or is_product_wait(user):
             return self.together
         if isinstance(user, TileProduct) and user.in_tensor_memory:
             return user.operands[use.index] is user.c
         if is_counted(user):
             return use.index >= 3 and user.body.args[use.index - 2] in self.parents
         around = user.parent_op()
-        return is_terminator(user) and (is_counted(around) or isinstance(around, IfOp))
+        return is_terminator(user) and (is_counted(around) or is_choice(around))
 
     def is_read(self, value: SSAValue) -> bool:
         """True if something needs a member in registers."""
@@ -186,13 +186,13 @@ class Webs:
         if is_product(owner):
             loop = loop_of(owner)
             return (loop, products_of(loop).index(owner)) if owner.isAsync and loop else None
-        if isinstance(owner, WarpGroupDotWaitOp):
+        if is_product_wait(owner):
             found = self._order(owner.operands[value.index], seen)  # pyright: ignore
             ended = newest_ended(owner)
             if found is None or ended is None or ended[0] is not found[0]:
                 return None
             return found if found[1] > ended[1] else None
-        if isinstance(owner, IfOp):
+        if is_choice(owner):
             index = owner.results.index(value)  # pyright: ignore
             ends: list[SSAValue] = [terminator(r.block).operands[index] for r in owner.regions]
             orders = [self._order(end, seen) for end in ends if end in self.parents]

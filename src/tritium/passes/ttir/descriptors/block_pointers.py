@@ -18,10 +18,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tritium.analysis.loops import is_counted
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp
 from tritium.ops.base import Op
+from tritium.ops.scf import is_counted
 from tritium.ops.ttir.memory import AdvanceOp, MakeTensorPtrOp
 from tritium.passes.rewriting import Builder
 from tritium.passes.ttir.descriptors.flow import flow
@@ -86,7 +86,7 @@ class _BlockPointers(Splitter):
             parts[index] = at.value(AddIOp, parts[index], step)
         return parts
 
-    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         rank = (len(parts) - 1) // 3
         shape, strides, offsets = (parts[1 + k * rank : 1 + (k + 1) * rank] for k in range(3))
         return MakeTensorPtrOp.build(

@@ -21,7 +21,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import ancestor_in, defined, function_of, functions
@@ -31,11 +31,7 @@ from tritium.ops.arith import constant_int
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
-from tritium.ops.ttir.descriptor import (
-    BlockAccess,
-    MakeTensorDescOp,
-    RowAccess,
-)
+from tritium.ops.ttir.descriptor import BlockAccess, MakeTensorDescOp, RowAccess
 from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.ttir.descriptors.memory import Threads
@@ -53,7 +49,7 @@ def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
     """The descriptors of a module that may have tensor maps. `rows`: the engine, if it can, gathers
     and scatters rows."""
     groups = Groups()
-    makes: list[Any] = []
+    makes = [op.result for op in made_descriptors(module)]
     edges: dict[SSAValue, list[SSAValue]] = {}
     for source, target in flow(module):
         groups.join(source, target)
@@ -67,8 +63,6 @@ def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
             fit = all(_hands_on(u) or _accesses(u, axes, engine, rows) for u in users)
             if not (fit and _has_map(value, function, engine)):
                 refused.add(value)
-            if isinstance(value.owner, MakeTensorDescOp):
-                makes.append(value)
     refused |= {made for made in makes if conflicts(made, edges)}
     bad = {groups.find(value) for value in refused}
     members = groups.members()
@@ -170,22 +164,33 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
     size = ir.bit_width(element) // 8
     if prod(shape) * size > engine.most_bytes or shape[-1] * size < engine.alignment:
         return False
-    owner = value.owner
-    if isinstance(owner, MakeTensorDescOp):
-        nan = owner.padding is PaddingOption.PAD_NAN
-        known = [constant_int(stride) for stride in owner.strides]
+    if (made := maker_of(value)) is not None:
+        nan = made.padding is PaddingOption.PAD_NAN
+        known = [constant_int(stride) for stride in made.strides]
         if known[-1] not in (None, 1):
             return False
         if any(k is not None and k * size % engine.alignment for k in known[:-1]):
             return False
     else:
-        nan = owner is function.body and _pads_with_nan(function, value)
+        nan = _pads_with_nan(function, value)
     return not (nan and str(element) in engine.without_nan)
 
 
-def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
-    attributes = function.arg_attrs
-    return bool(attributes) and PADDING in attributes[argument.index]
+def _pads_with_nan(function: FuncOp, value: SSAValue) -> bool:
+    """True if a value is an argument of the function, a descriptor that pads with NaN."""
+    if not (isinstance(value, BlockArgument) and value.owner is function.body):
+        return False
+    return bool(function.arg_attrs) and PADDING in function.arg_attrs[value.index]
+
+
+def maker_of(value: SSAValue) -> MakeTensorDescOp | None:
+    """The op that makes a descriptor; None of one that is handed on."""
+    return value.owner if isinstance(value.owner, MakeTensorDescOp) else None
+
+
+def made_descriptors(module: ModuleOp) -> list[MakeTensorDescOp]:
+    """The ops of a module that make descriptors."""
+    return [made for op in module.walk() for r in op.results if (made := maker_of(r)) is not None]
 
 
 def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
@@ -202,7 +207,7 @@ def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
     reached.discard(made)
     if reached and len(function.regions[0].blocks) > 1:
         return True  # branches between blocks are not followed
-    # What a function returns may be needed while it runs again.
+    # A value that the function returns may still be needed when the function runs again.
     calls = (v.owner for v in reached if isinstance(v.owner, Op) and v.owner.is_call)
     given_back = any(function_of(call) is not function for call in calls)
     return given_back or any(_needed_after(value, op) for value in reached)

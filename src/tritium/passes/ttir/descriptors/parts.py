@@ -33,7 +33,13 @@ from tritium.ops.ttir.descriptor import MakeTensorDescOp, block_of
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.rewriting import Builder, erase, insert_before, recreate
-from tritium.passes.ttir.descriptors.flow import Groups, flow, is_descriptor
+from tritium.passes.ttir.descriptors.flow import (
+    Groups,
+    flow,
+    is_descriptor,
+    made_descriptors,
+    maker_of,
+)
 
 
 def split_descriptors(module: ModuleOp, kept: set[SSAValue]) -> None:
@@ -62,7 +68,7 @@ class Splitter(ABC):
         """The parts of a value that was made of them."""
 
     @abstractmethod
-    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         """The op that makes a value of its parts, in place of another."""
 
     def run(self, module: ModuleOp) -> None:
@@ -85,7 +91,7 @@ class Splitter(ABC):
         for function in functions(module):
             function.update_type()
 
-    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         made = self.build(parts, old)
         made.result.name_hint = old.name_hint
         old.replace_all_uses_with(made.result)
@@ -160,15 +166,14 @@ class _Descriptors(Splitter):
         for source, target in flow(module):
             self.groups.join(source, target)
         self._padding: dict[SSAValue, PaddingOption] = {}
-        for op in module.walk():
-            if isinstance(op, MakeTensorDescOp):
-                known = self._padding.setdefault(self.groups.find(op.result), op.padding)
-                if known is not op.padding:
-                    raise unsupported_at(op.location, (
-                        "one variable holds this descriptor and, on another path, one that pads "
-                        "differently (one with zeros, the other with NaN); give both the same "
-                        "padding_option"
-                    ))
+        for op in made_descriptors(module):
+            known = self._padding.setdefault(self.groups.find(op.result), op.padding)
+            if known is not op.padding:
+                raise unsupported_at(op.location, (
+                    "one variable holds this descriptor and, on another path, one that pads "
+                    "differently (one with zeros, the other with NaN); give both the same "
+                    "padding_option"
+                ))
 
     def is_split(self, value: SSAValue) -> bool:
         return is_descriptor(value) and value not in self._kept
@@ -177,11 +182,11 @@ class _Descriptors(Splitter):
         return part_types(value)
 
     def parts(self, value: SSAValue) -> list[SSAValue]:
-        made = value.owner
-        assert isinstance(made, MakeTensorDescOp), value
+        made = maker_of(value)
+        assert made is not None, value
         return [made.base, *made.shape, *made.strides]
 
-    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Op:
         rank = (len(parts) - 1) // 2
         padding = self._padding.get(self.groups.find(old), PaddingOption.PAD_ZERO)
         return MakeTensorDescOp.build(

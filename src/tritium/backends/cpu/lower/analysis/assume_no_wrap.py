@@ -71,7 +71,7 @@ def assumption(
 
 
 def _add(tests: dict[Value, None], found: Interval) -> bool:
-    """Collect the conditions under which a tile does not wrap; whether there are such."""
+    """Collect the conditions under which a tile does not wrap; returns whether there are such."""
     if found.wraps:
         return False
     tests.update(dict.fromkeys(found.conditions))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritium.backends.cpu.lower.atomics.operations import ORDER, element, keep, masked, private
+from tritium.backends.cpu.lower.atomics.operations import element, keep, masked, private
 from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
-from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.types import ORDERS, memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Value
 from tritium.codegen.registry import lowers
 from tritium.native.threads import clock_of
@@ -20,7 +20,7 @@ _CLOCK = "tritium.nanoseconds"
 
 
 def _order(c: Context, op: AtomicOp) -> str:
-    return "" if private(c, op) else f" {ORDER[op.sem]}"
+    return "" if private(c, op) else f" {ORDERS[op.sem]}"
 
 
 def _load(c: Context, op: AtomicOp, type: str, pointer: Value) -> Value:
@@ -113,7 +113,7 @@ def _poll(
     iteration = f.phi("i32", [(FIRST_ITERATION, before)])
     found = f.emit(
         expected.type,
-        f"load atomic volatile {expected.type}, {pointer} {ORDER[op.sem]}, "
+        f"load atomic volatile {expected.type}, {pointer} {ORDERS[op.sem]}, "
         f"align {memory_bytes(op.expected.type)}",
     )
     equal = f.icmp("eq", found, expected)

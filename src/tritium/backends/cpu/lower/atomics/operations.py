@@ -17,7 +17,7 @@ from tritium.backends.cpu.lower.elementwise.arithmetic import in_float
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.types import ORDERS, memory_bytes
 from tritium.codegen.llvm.writer import BITS_OF, FLOAT_TYPES, Value, const
 from tritium.codegen.registry import lowers
 from tritium.ops.ttir.atomic import (
@@ -30,10 +30,6 @@ from tritium.ops.ttir.atomic import (
     MemSemantic,
 )
 
-ORDER = {
-    MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
-    MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
-}  # fmt: skip
 FAILURE = {
     MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
     MemSemantic.RELEASE: "monotonic", MemSemantic.ACQUIRE_RELEASE: "acquire",
@@ -115,7 +111,7 @@ def write_rmw(c: Context, op: AtomicUpdate, pointer: Value, value: Value) -> Val
     if op.atomic_rmw_op is AtomicKind.FADD and value.type in BITS_OF.values():
         return _add_by_exchange(c, op, pointer, value)
     kind = op.atomic_rmw_op.name.lower()
-    text = f"atomicrmw {kind} {pointer}, {value} {ORDER[op.sem]}, align {align}"
+    text = f"atomicrmw {kind} {pointer}, {value} {ORDERS[op.sem]}, align {align}"
     return f.emit(value.type, text)
 
 
@@ -130,7 +126,7 @@ def _add_by_exchange(c: Context, op: AtomicUpdate, pointer: Value, value: Value)
     old = f.phi(type, [(first, before)])
     total = combined(c, AtomicKind.FADD, old.value, value)
     pair = f"{{ {type}, i1 }}"
-    order = f"{ORDER[op.sem]} {FAILURE[op.sem]}"
+    order = f"{ORDERS[op.sem]} {FAILURE[op.sem]}"
     text = f"cmpxchg {pointer}, {old.value}, {total} {order}, align {align}"
     result = f.emit(pair, text)
     found = f.emit(type, f"extractvalue {pair} {result.ref}, 0")
@@ -160,7 +156,7 @@ def write_settling(
 def _write_cas(c: Context, op: AtomicCASOp, pointer: Value, expected: Value, new: Value) -> Value:
     """One element; what memory held. `expected` and `new` are compared and written as integers."""
     f, type, align = c.f, new.type, memory_bytes(op.val.type)
-    order = f"{ORDER[op.sem]} {FAILURE[op.sem]}"
+    order = f"{ORDERS[op.sem]} {FAILURE[op.sem]}"
     pair = f"{{ {type}, i1 }}"
     result = f.emit(pair, f"cmpxchg {pointer}, {expected}, {new} {order}, align {align}")
     return f.emit(type, f"extractvalue {pair} {result.ref}, 0")

@@ -18,7 +18,6 @@ from functools import partial
 from tritium.backends.cpu.lower.access import buffer_pointer, load, store, store_buffer
 from tritium.backends.cpu.lower.atomics.operations import (
     FAILURE,
-    ORDER,
     check_supported,
     combined,
     fence,
@@ -33,7 +32,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Shape
-from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.types import ORDERS, memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
 from tritium.ops.ttir.atomic import AtomicUpdate
 
@@ -252,7 +251,7 @@ class _Chunk:
         new = combined(self.c, op.atomic_rmw_op, old.value, value)
         held, put = f.cast("bitcast", old.value, "i128"), f.cast("bitcast", new, "i128")
         pair = "{ i128, i1 }"
-        order = f"{ORDER[op.sem]} {FAILURE[op.sem]}, align {_WIDE}"
+        order = f"{ORDERS[op.sem]} {FAILURE[op.sem]}, align {_WIDE}"
         result = f.emit(pair, f"cmpxchg {address}, {held}, {put} {order}")
         found = f.emit("i128", f"extractvalue {pair} {result.ref}, 0")
         old.add(f.cast("bitcast", found, type), f.block)

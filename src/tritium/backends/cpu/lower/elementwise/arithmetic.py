@@ -223,8 +223,8 @@ def to_float(c: Context, op: Op, a: Value) -> Value:
 
 
 def odd_multiple(f: Function, a: Value, drop: int, signed: bool) -> Value:
-    """Integers that `drop` bits less can tell, and for others, which have so many digits that they
-    are near no float of 16 bits, the odd one of the neighbouring multiples of 2**drop: rounding
+    """Integers that `drop` bits less can tell, and for others, which have too many digits
+    and are near no float of 16 bits, the odd one of the neighbouring multiples of 2**drop: rounding
     that to a float of fewer digits rounds the integer (Boldo and Melquiond 2008)."""
     kept = int(scalar(a.type)[1:]) - drop
     mask, unit = (1 << drop) - 1, 1 << drop

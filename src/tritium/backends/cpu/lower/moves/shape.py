@@ -30,12 +30,7 @@ from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.base import Op
 from tritium.ops.dialects import op_classes
 from tritium.ops.ttir.memory import LoadOp
-from tritium.ops.ttir.shape import (
-    AxesOp,
-    MakeRangeOp,
-    ReshapeOp,
-    UnsplatOp,
-)
+from tritium.ops.ttir.shape import AxesOp, MakeRangeOp, ReshapeOp, UnsplatOp
 
 
 def scalar_constant(value: Any, type: ir.Type) -> Value:

@@ -109,8 +109,8 @@ class _Keys:
 
 @dataclass
 class _Sorter:
-    """Rows of `size` keys, `total` in all, at `work`, in vectors of `width` lanes; whether one
-    instruction picks lanes of two vectors."""
+    """Rows of `size` keys, `total` in all, at `work`, in vectors of `width` lanes; returns whether
+    one instruction picks lanes of two vectors."""
 
     f: Function
     keys: _Keys

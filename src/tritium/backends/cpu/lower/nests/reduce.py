@@ -21,7 +21,7 @@ from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import CmpFOp, ConstantOp, OrIOp, SelectOp, attr_value
+from tritium.ops.arith import CmpFOp, OrIOp, SelectOp, attr_value
 from tritium.ops.ttir.reduction import CombiningOp, combining_op
 
 _PAIRS = {"oeq": "une", "ogt": "ule", "oge": "ult", "olt": "uge", "ole": "ugt", "one": "ueq",
@@ -66,7 +66,7 @@ def combine_region(
     for op in block.ops:
         if op is block.last_op:
             return [value_of(v) for v in op.operands]
-        if isinstance(op, ConstantOp):
+        if op.is_constant:
             held = scalar_constant(attr_value(op.value), op.results[0].type)
             known[op.results[0]] = context.f.splat(held, width)
             continue

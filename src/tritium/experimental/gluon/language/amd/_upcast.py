@@ -75,7 +75,8 @@ def scaled_upcast(src: Any, scale: Any, elem_type: Any, axis: Any = None) -> Any
 def get_scaled_upcast_fp4_scale_layout(
     src: Any, scale_factor: int, elem_type: Any, axis: int
 ) -> constexpr:
-    """The layout of scales, each of so many numbers along `axis`, for `scaled_upcast` of bytes."""
+    """The layout of scales, each of `scale_factor` numbers along `axis`, for `scaled_upcast` of
+    bytes."""
     shape = tuple(src.type.shape)
     order, whole = _in_turn(shape, axis)
     if whole[axis] % scale_factor or scale_factor & scale_factor - 1:

@@ -9,9 +9,7 @@ from tritium.experimental.gluon.language.amd._buffers import buffer_load, buffer
 from tritium.experimental.gluon.language.amd._downcast import scaled_downcast as scaled_downcast
 from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
 from tritium.experimental.gluon.language.amd._matmul import product, scaled_product
-from tritium.experimental.gluon.language.amd._matmul import (
-    scale_layout as get_wmma_scale_layout,
-)
+from tritium.experimental.gluon.language.amd._matmul import scale_layout as get_wmma_scale_layout
 from tritium.experimental.gluon.language.amd._repacked import (
     load_shared_fp4_repacked as load_shared_fp4_repacked,
 )

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.experimental.gluon.language._layouts import (
-    Layout,
-    PaddedSharedLayout,
-    SharedLayout,
-)
+from tritium.experimental.gluon.language._layouts import Layout, PaddedSharedLayout, SharedLayout
 from tritium.experimental.gluon.language.amd._layouts import AMDWMMALayout
 from tritium.ir.layouts.partitioned import PartitionedSharedEncoding
 from tritium.language.values.constexpr import constexpr_function

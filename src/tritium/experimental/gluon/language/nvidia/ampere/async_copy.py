@@ -46,7 +46,7 @@ async_copy_global_to_shared = async_load
 def mbarrier_arrive(mbarrier: Any, increment_count: bool = True) -> None:
     """The barrier's phase ends only after the copies that were started so far. Without
     `increment_count` each thread arrives as well, when its copies are done: the barrier is to be
-    initialized for so many more arrivals."""
+    initialized for one more arrival of each thread."""
     features = emitter.current().features
     lanes = 32 if features.target is None else features.target.warp_size
     arrivals = 0 if increment_count else lanes * features.asked_num_warps()

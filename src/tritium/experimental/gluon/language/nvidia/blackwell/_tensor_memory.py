@@ -7,10 +7,7 @@ from typing import Any
 
 from tritium.experimental.gluon.language._core import checked
 from tritium.experimental.gluon.language._descriptor import memory_descriptor
-from tritium.experimental.gluon.language._layouts import (
-    DistributedLinearLayout,
-    Layout,
-)
+from tritium.experimental.gluon.language._layouts import DistributedLinearLayout, Layout
 from tritium.experimental.gluon.language._types import memory_type
 from tritium.ir.layouts.encodings import counted
 from tritium.ir.layouts.tensor_access import ATOMS, register_bases
@@ -95,7 +92,8 @@ class TensorMemoryScalesLayout(TensorLayout):
 
 
 def _split(layout: Any, counts: Any) -> None:
-    """Give the layout the `cga_layout` of blocks that split the axes into so many parts."""
+    """Give the layout the `cga_layout` of blocks that split each axis into its number of
+    `counts`."""
     counts = unwrap(counts)
     if counts is not None:
         object.__setattr__(layout, "cga_layout", counted(unwrap(list(counts))))

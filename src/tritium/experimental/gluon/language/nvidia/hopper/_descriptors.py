@@ -52,7 +52,7 @@ class tensor_descriptor_im2col_type(tensor_descriptor_type):
 
     @classmethod
     def of_rank(cls, block: block_type, rank: int) -> tensor_descriptor_im2col_type:
-        """The type of descriptors of tensors with so many axes."""
+        """The type of descriptors of tensors with `rank` axes."""
         return cls(block, tuple_type([types.int32] * rank), tuple_type([types.int64] * rank))
 
     def to_ir(self, builder: object = None) -> ir.Type:
@@ -106,7 +106,7 @@ tensor_descriptor_im2col_type.value_class = tensor_descriptor_im2col
 
 
 def checked_layout(layout: Any, block_shape: Sequence[int], bits: int) -> NVMMASharedLayout:
-    """The layout, if blocks of elements of so many bits can have it. Raises `ValueError`."""
+    """The layout, if blocks of elements of `bits` bits can have it. Raises `ValueError`."""
     if not isinstance(layout, NVMMASharedLayout):
         raise TypeError(f"the layout of blocks is {layout!r}; an NVMMASharedLayout is required")
     if layout.element_bitwidth != bits:

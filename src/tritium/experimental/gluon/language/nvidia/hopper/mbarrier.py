@@ -27,8 +27,8 @@ def expect(
     mbarrier: Any, bytes_per_cta: Any = None, pred: Any = True, *, from_cta: Any = None,
     bytes: Any = None,
 ) -> None:  # fmt: skip
-    """Arrive, and let the phase end only after so many more bytes are copied, if `pred`. `bytes` is
-    the name of the number in release 3.6. `from_cta`: as for `arrive`."""
+    """Arrive, and let the phase end only after `bytes_per_cta` more bytes are copied, if `pred`.
+    Release 3.6 names the number `bytes`. `from_cta`: as for `arrive`."""
     size = bytes if bytes_per_cta is None else bytes_per_cta
     if not isinstance(size, int):
         raise TypeError(f"expect: {size!r} bytes; a compile-time int is required")

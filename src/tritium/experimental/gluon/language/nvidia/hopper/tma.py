@@ -78,8 +78,8 @@ def async_load_im2col(
     tensor_desc: Any, coord: Any, offsets: Any, barrier: Any, result: Any, pred: Any = True,
     multicast: bool = False, cache_policy: Any = None,
 ) -> None:  # fmt: skip
-    """Start copying what the elements of a convolution's filter meet: for so many positions of the
-    filter as the block has rows, the pixel `offsets` further, so many of its channels as the block
+    """Start copying the pixels that one element of a convolution's filter meets. A row of the block
+    is a position of the filter: of the pixel `offsets` further the channels, as many as the block
     has columns. Positions go along the rows of images, row after row, image after image.
 
     Args:
