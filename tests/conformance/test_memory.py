@@ -315,6 +315,20 @@ def kernel(x, o, r, rows, columns):
     np.testing.assert_array_equal(found["o"], expected)
 
 
+NEGATIVE = """
+def kernel(x, o):
+    i = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    tl.store(o + i, tl.load(x + 16 + (i - 16) % 16))
+"""
+
+
+def test_addresses_of_remainders_of_negative_numbers():
+    """They do not grow with the numbers."""
+    x = np.arange(64, dtype=np.float32)
+    found = both(NEGATIVE, {"x": x, "o": np.zeros(2048, np.float32)}, (2,))["o"]
+    np.testing.assert_array_equal(found, x[16 + np.fmod(np.arange(2048) - 16, 16)])
+
+
 @pytest.mark.parametrize("through", ["pointers", "a block"])
 def test_loops_that_read_what_they_write(through):
     """`num_stages` starts loads ahead, but none before the stores that come first: each row is the
