@@ -316,17 +316,19 @@ def kernel(x, o, r, rows, columns):
 
 
 NEGATIVE = """
-def kernel(x, o):
+def kernel(x, o, n):
     i = tl.program_id(0) * 1024 + tl.arange(0, 1024)
-    tl.store(o + i, tl.load(x + 16 + (i - 16) % 16))
+    tl.store(o + i, tl.load(x + 16 + (i - START) % 16))
 """
 
 
-def test_addresses_of_remainders_of_negative_numbers():
-    """They do not grow with the numbers."""
-    x = np.arange(64, dtype=np.float32)
-    found = both(NEGATIVE, {"x": x, "o": np.zeros(2048, np.float32)}, (2,))["o"]
-    np.testing.assert_array_equal(found, x[16 + np.fmod(np.arange(2048) - 16, 16)])
+@pytest.mark.parametrize("start", ["16", "n"])
+def test_addresses_of_remainders_of_negative_numbers(start):
+    """They do not grow with the numbers, nor are they valid offsets by themselves."""
+    x, n = np.arange(64, dtype=np.float32), 16 if start == "16" else 13
+    args = {"x": x, "o": np.zeros(2048, np.float32), "n": n}
+    found = both(NEGATIVE.replace("START", start), args, (2,))["o"]
+    np.testing.assert_array_equal(found, x[16 + np.fmod(np.arange(2048) - n, 16)])
 
 
 @pytest.mark.parametrize("through", ["pointers", "a block"])
