@@ -212,13 +212,15 @@ tt.func public @f(%n: i32 {{tt.divisibility = 16 : i32}}, %m: i32) {{
   %turn = arith.muli %first, %m : i32
   %quotient = arith.divsi %pid, %m : i32
   %rows = arith.muli %quotient, %c16 : i32
+  %below = arith.subi %first, %n : i32
   scf.for %i = %c0 to %n step %c16 : i32 {{
     scf.for %j = %c16 to %n step %c16 : i32 {{
       %range = tt.make_range {{end = 64 : i32, start = 0 : i32}} : tensor<64xi32>
       %start = tt.splat %{start} : i32 -> tensor<64xi32>
       %sum = arith.addi %start, %range : tensor<64xi32>
       %sixteen = arith.constant dense<16> : tensor<64xi32>
-      %shifted = arith.{sign} %sum, %sixteen : tensor<64xi32>
+      %number = tt.splat %{number} : i32 -> tensor<64xi32>
+      %shifted = arith.{sign} %sum, %number : tensor<64xi32>
       %quotients = arith.divsi %shifted, %sixteen : tensor<64xi32>
       %remainders = arith.remsi %shifted, %sixteen : tensor<64xi32>
     }}
@@ -229,16 +231,17 @@ tt.func public @f(%n: i32 {{tt.divisibility = 16 : i32}}, %m: i32) {{
 
 
 @pytest.mark.parametrize(
-    ("start", "sign", "group"),
+    ("start", "sign", "number", "group"),
     [
-        ("c0", "subi", 1), ("first", "subi", 1), ("i", "subi", 1),
-        ("c16", "subi", 16), ("j", "subi", 16), ("n", "subi", 16), ("before", "addi", 16),
-        ("turn", "addi", 16), ("rows", "addi", 16),
+        ("c0", "subi", "c16", 1), ("first", "subi", "c16", 1), ("i", "subi", "c16", 1),
+        ("c16", "subi", "c16", 16), ("j", "subi", "c16", 16), ("n", "subi", "c16", 16),
+        ("before", "addi", "c16", 16), ("turn", "addi", "c16", 16), ("rows", "addi", "c16", 16),
+        ("first", "subi", "n", 1), ("below", "addi", "c16", 16), ("n", "subi", "turn", 16),
     ],
 )  # fmt: skip
 def test_what_is_divided_is_negative_where_the_source_says_so(
-    start: str, sign: str, group: int
+    start: str, sign: str, number: str, group: int
 ) -> None:
-    text = DIVIDED.format(start=start, sign=sign)
+    text = DIVIDED.format(start=start, sign=sign, number=number)
     assert info_of(text, "quotients", assume_no_wrap=True).constancy == (group,)
     assert info_of(text, "remainders", assume_no_wrap=True).contiguity == (group,)

@@ -142,8 +142,9 @@ _BOUNDED, _UNBOUNDED = 1 << 200, 1 << 400
 
 class AssumedRanges(Ranges):
     """Intervals of index arithmetic that does not overflow, where numbers of the run time are taken
-    for so large that a difference is not negative: `n - 16` is not, but `tl.arange(0, 64) - 16` is,
-    and so is `program_id * 64 - 16`, in the first program."""
+    for so large that a difference is not negative: `n - 16` is not, but `tl.arange(0, 64) - 16` and
+    `tl.arange(0, 64) - n` are, and so is `program_id * 64 - 16`, in the first program. A scalar
+    from which a number of the run time is subtracted is taken to be the larger one."""
 
     def __init__(self) -> None:
         super().__init__(most=_UNBOUNDED)
@@ -171,7 +172,7 @@ class AssumedRanges(Ranges):
         self, type: ir.Type, low: End, high: End, conditions: tuple[Any, ...], wraps: bool,
         certain: bool = False,
     ) -> Interval:  # fmt: skip
-        bounded = low > -_BOUNDED and high < _BOUNDED
+        bounded = high < _BOUNDED and (low > -_BOUNDED or bool(ir.shape_of(type)))
         return Interval(low if bounded else max(low, 0), min(high, _UNBOUNDED))
 
 
