@@ -214,6 +214,18 @@ def test_values_at_addresses_that_wrap_around(simt: None) -> None:
 
 
 @tritium.jit
+def after(x, out, n, BLOCK: tl.constexpr):
+    """What is added to a remainder that may be negative makes the sum not negative."""
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + 16 + (i - n) % 16))
+
+
+def test_offsets_of_buffers_that_may_be_negative_are_added_to_all_others() -> None:
+    kernel = compiled(after, "*fp16 *fp16 i32", "gfx942", constants={"BLOCK": 2048}, small=True)
+    assert "amdg.buffer_load %x[" in kernel.asm["ttgir"]
+
+
+@tritium.jit
 def products(a, b, out, n, rows, columns, FIRST: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
              K: tl.constexpr):
     i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, i32
@@ -127,10 +128,10 @@ def test_claims_hold(sample: tuple[FuncOp, list[int]], program: int) -> None:
             holds(analysis.of(value), found)
 
 
-def info_of(text: str, name: str) -> AxisInfo:
+def info_of(text: str, name: str, assume_no_wrap: bool = False) -> AxisInfo:
     module = parse_module(text)
     function: Any = module.body.block.first_op
-    analysis = AxisAnalysis(function)
+    analysis = AxisAnalysis(function, assume_no_wrap)
     for op in function.walk():
         for result in op.results:
             if result.name_hint == name:
@@ -197,3 +198,50 @@ def test_loops_keep_what_every_turn_keeps() -> None:
     r = info_of(text, "r")
     assert (r.contiguity, r.divisibility) == ((32,), (16,))
     assert info_of(text, "is").divisibility == (8,)
+
+
+DIVIDED = """
+tt.func public @f(%n: i32 {{tt.divisibility = 16 : i32}}, %m: i32) {{
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c16 = arith.constant 16 : i32
+  %c64 = arith.constant 64 : i32
+  %pid = tt.get_program_id x : i32
+  %first = arith.muli %pid, %c64 : i32
+  %before = arith.subi %n, %c16 : i32
+  %turn = arith.muli %first, %m : i32
+  %quotient = arith.divsi %pid, %m : i32
+  %rows = arith.muli %quotient, %c16 : i32
+  %below = arith.subi %first, %n : i32
+  scf.for %i = %c0 to %n step %c16 : i32 {{
+    scf.for %j = %c16 to %n step %c16 : i32 {{
+      %range = tt.make_range {{end = 64 : i32, start = 0 : i32}} : tensor<64xi32>
+      %start = tt.splat %{start} : i32 -> tensor<64xi32>
+      %sum = arith.addi %start, %range : tensor<64xi32>
+      %sixteen = arith.constant dense<16> : tensor<64xi32>
+      %number = tt.splat %{number} : i32 -> tensor<64xi32>
+      %shifted = arith.{sign} %sum, %number : tensor<64xi32>
+      %quotients = arith.divsi %shifted, %sixteen : tensor<64xi32>
+      %remainders = arith.remsi %shifted, %sixteen : tensor<64xi32>
+    }}
+  }}
+  tt.return
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "sign", "number", "group"),
+    [
+        ("c0", "subi", "c16", 1), ("first", "subi", "c16", 1), ("i", "subi", "c16", 1),
+        ("c16", "subi", "c16", 16), ("j", "subi", "c16", 16), ("n", "subi", "c16", 16),
+        ("before", "addi", "c16", 16), ("turn", "addi", "c16", 16), ("rows", "addi", "c16", 16),
+        ("first", "subi", "n", 1), ("below", "addi", "c16", 16), ("n", "subi", "turn", 16),
+    ],
+)  # fmt: skip
+def test_what_is_divided_is_negative_where_the_source_says_so(
+    start: str, sign: str, number: str, group: int
+) -> None:
+    text = DIVIDED.format(start=start, sign=sign, number=number)
+    assert info_of(text, "quotients", assume_no_wrap=True).constancy == (group,)
+    assert info_of(text, "remainders", assume_no_wrap=True).contiguity == (group,)

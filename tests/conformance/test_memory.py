@@ -315,6 +315,22 @@ def kernel(x, o, r, rows, columns):
     np.testing.assert_array_equal(found["o"], expected)
 
 
+NEGATIVE = """
+def kernel(x, o, n):
+    i = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    tl.store(o + i, tl.load(x + 16 + (i - START) % 16))
+"""
+
+
+@pytest.mark.parametrize("start", ["16", "n"])
+def test_addresses_of_remainders_of_negative_numbers(start):
+    """They do not grow with the numbers, nor are they valid offsets by themselves."""
+    x = np.arange(64, dtype=np.float32)
+    args = {"x": x, "o": np.zeros(2048, np.float32), "n": 16}
+    found = both(NEGATIVE.replace("START", start), args, (2,))["o"]
+    np.testing.assert_array_equal(found, x[16 + np.fmod(np.arange(2048) - 16, 16)])
+
+
 @pytest.mark.parametrize("through", ["pointers", "a block"])
 def test_loops_that_read_what_they_write(through):
     """`num_stages` starts loads ahead, but none before the stores that come first: each row is the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import threading
 from collections import namedtuple
 from pathlib import Path
@@ -50,9 +51,11 @@ def test_forms_and_attributes() -> None:
 
 
 def test_kernels_are_not_called() -> None:
-    with pytest.raises(
-        RuntimeError, match=r"Cannot call @triton.jit'd outside of the scope of a k"
-    ):
+    message = (
+        "Cannot call @triton.jit'd outside of the scope of a kernel: 'store_kernel'; a kernel is "
+        "launched as kernel[grid](...)"
+    )
+    with pytest.raises(RuntimeError, match=re.escape(message)):
         store_kernel(np.zeros(4), 1)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tritium.analysis.intervals import AssumedRanges
 from tritium.ir import types as ir
 from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.arith.constant import attr_value
@@ -30,10 +31,10 @@ class AxisAnalysis:
     """The facts about the values of a function, each computed when it is first needed.
 
     `AxisAnalysis(func).of(value)`. With `assume_no_wrap`, index arithmetic that is divided is taken
-    not to be negative, as the reference takes it: right for addresses (a negative remainder would
-    lead out of the array), not for numbers that are stored. With `wraps`, integers wrap around: the
-    facts hold of the numbers as they are. `carried` is the analysis from which the facts about what
-    loops and branches give are taken. """
+    not to be negative unless the numbers in the source say that it is (`AssumedRanges`): right for
+    addresses, not for numbers that are stored. With `wraps`, integers wrap around: the facts hold
+    of the numbers as they are. `carried` is the analysis from which the facts about what loops and
+    branches give are taken. """
 
     def __init__(
         self, function: Operation, assume_no_wrap: bool = False, *, wraps: bool = False,
@@ -41,6 +42,7 @@ class AxisAnalysis:
     ):  # fmt: skip
         self._function, self._assume_no_wrap = function, assume_no_wrap
         self._wraps, self._carried = wraps, carried
+        self._ranges = AssumedRanges()
         self._info: dict[SSAValue, AxisInfo] = {}
         self._entered: dict[Operation, None] = {}
         """The function, and the loops and branches of which is known what they pass on."""
@@ -103,7 +105,10 @@ class AxisAnalysis:
         if self._wraps and op.weights and ir.is_pointer(results[0].type):
             operands[1] = _within_type(op.operands[1].type, operands[1])
         if self._assume_no_wrap and isinstance(op, DivisionOp) and not op.is_unsigned:
-            operands = [o._replace(non_negative=True) for o in operands]
+            operands = [
+                o if self._ranges.of(v).low < 0 else o._replace(non_negative=True)
+                for v, o in zip(op.operands, operands, strict=True)
+            ]
         found = op.axis_info(operands)
         if self._wraps:
             found = _wrapped(op, results[0].type, found)

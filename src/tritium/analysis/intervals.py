@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ir.intervals import Algebra, End, Interval, type_limits
+from tritium.ops.arith.integer import DivisionOp
 from tritium.ops.base import Op, Range
+from tritium.ops.scf import ForOp
 
 MOST_VALUES = 64
 """Values that `range_of` looks at, where it is asked seldom."""
@@ -132,6 +134,46 @@ class Ranges(Intervals):
 
     def multiple(self, value: SSAValue) -> int:
         return 1
+
+
+_BOUNDED, _UNBOUNDED = 1 << 200, 1 << 400
+"""Larger than sums and products of numbers with a bound, and where there is none."""
+
+
+class AssumedRanges(Ranges):
+    """Intervals of index arithmetic that does not overflow, where numbers of the run time are taken
+    for so large that a difference is not negative: `n - 16` is not, but `tl.arange(0, 64) - 16` and
+    `tl.arange(0, 64) - n` are, and so is `program_id * 64 - 16`, in the first program. A scalar
+    from which a number of the run time is subtracted is taken to be the larger one."""
+
+    def __init__(self) -> None:
+        super().__init__(most=_UNBOUNDED)
+
+    def _find(self, value: SSAValue, by_op: bool) -> Interval:
+        owner: Any = value.owner
+        if by_op and isinstance(owner, DivisionOp):
+            dividend, divisor = self.of_operands(owner)
+            if dividend.non_negative and divisor.non_negative:
+                return Interval(0, dividend.high)
+        return super()._find(value, by_op)
+
+    def of_source(self, value: SSAValue) -> Interval:
+        owner: Any = value.owner
+        loop = owner.parent_op() if isinstance(owner, Block) else None
+        if isinstance(loop, ForOp) and value is owner.args[0]:
+            low, high, *_ = self.of(loop.lower)
+            return Interval(low, max(high, type_limits(value.type)[1]))
+        return super().of_source(value)
+
+    def unknown(self, type: ir.Type, wraps: bool = False) -> Interval:
+        return Interval(0, _UNBOUNDED)
+
+    def fitted(
+        self, type: ir.Type, low: End, high: End, conditions: tuple[Any, ...], wraps: bool,
+        certain: bool = False,
+    ) -> Interval:  # fmt: skip
+        bounded = high < _BOUNDED and (low > -_BOUNDED or bool(ir.shape_of(type)))
+        return Interval(low if bounded else max(low, 0), min(high, _UNBOUNDED))
 
 
 def range_of(value: SSAValue, most: int = MOST_VALUES) -> Range | None:

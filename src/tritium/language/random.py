@@ -117,7 +117,7 @@ def uint_to_uniform_float(x):
     else:
         signed = x.to(core.int64, bitcast=True)
         scale: constexpr = 1.0842020432385337e-19
-    positive = core.where(signed < 0, -signed - 1, signed)
+    positive = core.where(signed < 0, ~signed, signed)
     return positive * scale
 
 

@@ -112,6 +112,15 @@ def test_compiled_numbers_are_uniform(seed):
     assert (found["ends"] < 1).all() and found["ends"][:2].min() > 0.9999999
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+def test_uniform_numbers_of_extreme_words_overflow_nothing(bits):
+    words = [-(1 << (bits - 1)), (1 << (bits - 1)) - 1, -1, 0]
+    with eager(debug=True):
+        found = tl.uint_to_uniform_float(block(words, getattr(tl, f"int{bits}"))).value
+    assert found[0] == found[1] and 0.999999 < found[0] < 1
+    assert (found[2:] == 0).all()
+
+
 def test_rounds():
     with eager():
         found = tl.randint(7, block([3]), n_rounds=4).value

@@ -320,7 +320,10 @@ class JITCallable:
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         if not emitter.active():
-            raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+            raise RuntimeError(
+                "Cannot call @triton.jit'd outside of the scope of a kernel: "
+                f"'{self.__name__}'; a kernel is launched as kernel[grid](...)"
+            )
         return emitter.current().call(self, args, kwargs)
 
     def no_launch(self) -> TypeError:

@@ -81,7 +81,7 @@ class BufferAccesses(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            analysis = AxisAnalysis(function, assume_no_wrap=True)
+            analysis = AxisAnalysis(function)
             atomics = self.atomics.split("+")
             for op in [op for op in function.walk() if _is_candidate(op, atomics)]:
                 changed |= _rewrite(op, analysis)
@@ -118,6 +118,7 @@ def _rewrite(op: _Access, analysis: AxisAnalysis) -> bool:
     if not _within(moved, MOST_OFFSET // size):
         if not _is_small(address.pointer):
             return False
+        # An offset that is negative by itself is out of range even where the address is not.
         if not all(analysis.of(v).non_negative for v in (*moved, *scalars)):
             moved, scalars = (*moved, *(_repeated(at, v, tile) for v in scalars)), ()
     pointer, wanted = address.pointer, ir.element_type(pointers.type)
