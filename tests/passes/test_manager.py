@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -59,6 +59,42 @@ class Crash(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         raise IndexError("tuple index out of range")
+
+
+@dataclass(frozen=True)
+class Counts(Pass):
+    """Notes that it ran; changes the module where `times` says so."""
+
+    times: int = 0
+    name: ClassVar[str] = "counts"
+    runs: ClassVar[list[int]] = []
+
+    def run(self, module: ModuleOp) -> bool:
+        self.runs.append(self.times)
+        return self.runs.count(self.times) <= self.times
+
+
+@dataclass(frozen=True)
+class Schedules(Counts):
+    """Changes nothing that analyses are about."""
+
+    keeps_analyses: ClassVar[bool] = True
+
+
+def test_a_pass_that_changed_nothing_runs_again_only_after_a_change() -> None:
+    module, ran = parse_module(KERNEL), Counts.runs
+    ran.clear()
+    PassManager([Counts(0), Counts(0)]).run(module)
+    PassManager([Counts(0)]).run(module)
+    assert ran == [0]
+    copy = cast(Any, module).clone()
+    assert not PassManager([Counts(0)]).run(copy) and ran == [0, 0]
+    ran.clear()
+    # Options make another pass, which changes the module once.
+    assert PassManager([Counts(1), Counts(0), Counts(1), Counts(0)]).run(module)
+    assert ran == [1, 0, 1]
+    ran.clear()
+    assert PassManager([Counts(0), Schedules(1), Counts(0)]).run(module) and ran == [1, 0]
 
 
 def test_pipeline_text_round_trips() -> None:

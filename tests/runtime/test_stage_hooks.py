@@ -12,6 +12,7 @@ import tritium.language as tl
 from tests.runtime.sources import source
 from tritium import knobs
 from tritium._C.libtriton import ir, passes
+from tritium.analysis.results import idle_passes
 
 
 def test_a_hook_that_runs_passes_of_the_references_names(fresh_cache: Path) -> None:
@@ -57,6 +58,25 @@ def test_a_hook_that_runs_the_backends_own_stage(fresh_cache: Path) -> None:
 
     knobs.runtime.add_stages_inspection_hook = hook
     assert tritium.compile(source()).asm["llir"].startswith("; changed\n")
+
+
+def test_passes_run_again_behind_a_stage_that_a_hook_may_have_changed(fresh_cache: Path) -> None:
+    idle: list[list[Any]] = []
+
+    def hook(*args: Any) -> Any:
+        if args:
+            tile = args[1]["tile"]
+
+            def noting(module: Any, metadata: Any) -> Any:
+                idle.append(list(idle_passes(module)))
+                return tile(module, metadata)
+
+            args[1]["tile"] = noting
+        return "key", "hash"
+
+    knobs.runtime.add_stages_inspection_hook = hook
+    tritium.compile(source())
+    assert idle == [[]]
 
 
 def test_launches_ask_the_hook_which_stages_there_are(fresh_cache: Path) -> None:

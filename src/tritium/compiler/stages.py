@@ -161,6 +161,10 @@ class _Compilation:
         self.timer.stage = stage
         with blaming(self.given), llvm_times():
             module = transform(module, self.metadata)
+        if knobs.runtime.add_stages_inspection_hook is not None and isinstance(module, ModuleOp):
+            from tritium.analysis.results import forget_results  # only on a cache miss
+
+            forget_results(module)  # which a plug-in's stage may have changed
         path = self.replacement(stage)
         if path is not None:
             module, self.given = read(path, stage, self.backend, self.options), path

@@ -1,11 +1,13 @@
-"""Tokens of IR text: xDSL's lexer, with one regular expression for most tokens."""
+"""Tokens of IR text: xDSL's lexer with one regular expression for most tokens, and reading them."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from xdsl.parser import Parser
 from xdsl.utils.lexer import Input, Span, Token
-from xdsl.utils.mlir_lexer import KIND_BY_PUNCTUATION_SPELLING, MLIRLexer, MLIRToken, MLIRTokenKind
+from xdsl.utils.mlir_lexer import KIND_BY_PUNCTUATION_SPELLING, MLIRLexer, MLIRTokenKind
 
 _SUFFIX = r"(?:[0-9]+|[a-zA-Z$._-][a-zA-Z0-9$._-]*)"
 _TOKEN = re.compile(
@@ -32,15 +34,82 @@ class _Span(Span[str]):
         fields["start"], fields["end"], fields["input"] = start, end, input
 
 
+class IRToken(Token[MLIRTokenKind, str]):
+    """A token that knows its text, for which a parser asks several times, and makes its span for
+    those who ask."""
+
+    __slots__ = ("end", "input", "start", "text")
+
+    def __init__(self, kind: MLIRTokenKind, text: str, start: int, end: int, input: Input[str]):
+        self.kind = kind
+        self.text = text  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleMethodOverride]
+        self.start, self.end, self.input = start, end, input
+
+    span: Any = property(lambda self: _Span(self.start, self.end, self.input))
+
+
 class IRLexer(MLIRLexer):
     """xDSL's lexer, faster: it gives the same tokens."""
 
-    def lex(self) -> MLIRToken:
+    def lex(self) -> IRToken:
         match = _TOKEN.match(self.input.content, self.pos)
         if match is None:
-            return super().lex()
+            token = super().lex()
+            span = token.span
+            return IRToken(token.kind, span.text, span.start, span.end, self.input)
         group = match.lastindex
         assert group is not None
         start, self.pos = match.span(group)
-        kind = _KINDS[group] or KIND_BY_PUNCTUATION_SPELLING[match[1]]  # pyright: ignore
-        return Token(kind, _Span(start, self.pos, self.input))
+        text: str = match[group]
+        kind = _KINDS[group] or KIND_BY_PUNCTUATION_SPELLING[text]  # pyright: ignore
+        return IRToken(kind, text, start, self.pos, self.input)
+
+
+class TokenReader(Parser):
+    """The questions that xDSL's parser asks of the next token most often, with the same answers in
+    fewer calls."""
+
+    _parser_state: Any
+
+    def _consume_token(self, expected_kind: MLIRTokenKind | None = None) -> IRToken:
+        state = self._parser_state
+        token = state.current_token
+        assert expected_kind is None or token.kind is expected_kind, f"{token}; {expected_kind}"
+        state.current_token = state.lexer.lex()
+        return token
+
+    def _parse_optional_token(self, expected_kind: MLIRTokenKind) -> IRToken | None:
+        state = self._parser_state
+        token = state.current_token
+        if token.kind is not expected_kind:
+            return None
+        state.current_token = state.lexer.lex()
+        return token
+
+    def parse_optional_characters(self, text: str) -> str | None:
+        """Read a token of exactly this text, if it is the next one."""
+        state = self._parser_state
+        if state.current_token.text != text:
+            return None
+        state.current_token = state.lexer.lex()
+        return text
+
+    def parse_optional_punctuation(self, punctuation: Any) -> Any:
+        """Read this punctuation, if it is the next token."""
+        found = self._parse_optional_token(KIND_BY_PUNCTUATION_SPELLING[punctuation])
+        return None if found is None else punctuation
+
+    def parse_punctuation(self, punctuation: Any, context_msg: str = "") -> Any:
+        """Read this punctuation; an error if another token is next."""
+        if self._parse_optional_token(KIND_BY_PUNCTUATION_SPELLING[punctuation]) is None:
+            self.raise_error(f"Expected '{punctuation}'{context_msg}", self._current_token.span)
+        return punctuation
+
+    def parse_optional_keyword(self, keyword: str) -> str | None:
+        """Read this identifier, if it is the next token."""
+        state = self._parser_state
+        token = state.current_token
+        if token.kind is not MLIRTokenKind.BARE_IDENT or token.text != keyword:
+            return None
+        state.current_token = state.lexer.lex()
+        return keyword

@@ -137,6 +137,10 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 _ESCAPES = {b"n": b"\n", b"t": b"\t"}
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|#[\w$.-]+|\w+|[:()\[\],<>])')
 
+_LINE = re.compile(r'"([^"\\]*)":(\d+):(\d+)', re.ASCII)
+_NAMED = re.compile(r'"([^"\\]*)"\(#([\w$.-]+)\)')
+"""Nearly all locations of a text."""
+
 
 class LocationSyntaxError(ValueError):
     """The text is not a location."""
@@ -144,6 +148,10 @@ class LocationSyntaxError(ValueError):
 
 def parse_location(text: str, alias: Callable[[str], LocationAttr]) -> LocationAttr:
     """The location that `text` (without `loc(...)`) stands for; `alias` resolves `#name`."""
+    if plain := _LINE.fullmatch(text):
+        return file_line(plain[1], int(plain[2]), int(plain[3]))
+    if plain := _NAMED.fullmatch(text):
+        return named(plain[1], alias(plain[2]))
     tokens: list[str] = []
     position, text = 0, text.rstrip()
     while position < len(text):

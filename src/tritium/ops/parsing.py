@@ -19,14 +19,14 @@ from xdsl.dialects.builtin import (
     VectorType,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils import exceptions as xdsl_errors
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from tritium.errors import TritonError
-from tritium.ir.lexer import IRLexer
+from tritium.ir.lexer import IRLexer, TokenReader
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
 from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.base import is_constant
@@ -62,9 +62,12 @@ _RENAMED = {"ttg.barrier": "gpu.barrier"}
 _LOOP_ALIAS = re.compile(r"^#([\w.$-]+) = (#llvm\.loop_\w+<.*>)[ \t]*$", re.MULTILINE)
 _LOOP_ANNOTATION = re.compile(r"llvm\.loop_annotation = (#[\w.$-]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")
 _NUMBERS = IntegerType | IndexType | AnyFloat
-_PLAIN_TENSOR = re.compile(r"tensor<(?:\d+x)+(?:\w+|!tt\.ptr<\w+>)>")
+_PLAIN_TYPE = re.compile(
+    r"tensor<(?:\d+x)+(?:\w+|!tt\.ptr<\w+>)>|!tt\.ptr<\w+>|(?:i\d+|b?f\d+)(?![\w$.])", re.ASCII
+)
 """Most of the types that a text has."""
-_known_tensors: dict[str, Attribute] = {}
+_known_types: dict[str, Attribute] = {}
+_LOCATION_USE = re.compile(r"loc\(#([\w$.-]+)\)", re.ASCII)
 _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
 
@@ -136,7 +139,7 @@ def _located(
     return kind(message.strip(), filename, line, position - start + 1, source)
 
 
-class IRParser(Parser):
+class IRParser(TokenReader):
     """xDSL's parser with location aliases and with name hints as the reference means them."""
 
     def __init__(self, text: str, filename: str, definitions: dict[str, tuple[str, int]]):
@@ -168,17 +171,29 @@ class IRParser(Parser):
         return location
 
     def parse_optional_type(self) -> Any:
-        start = self._current_token.span.start
-        found = _PLAIN_TENSOR.match(self._current_token.span.input.content, start)
+        token = self._parser_state.current_token
+        found = _PLAIN_TYPE.match(token.input.content, token.start)
         if found is None:
             return super().parse_optional_type()
-        known = _known_tensors.get(found[0])
+        known = _known_types.get(found[0])
         if known is not None:
             self._resume_from(found.end())
             return known
         type: Any = super().parse_optional_type()
-        _known_tensors[found[0]] = type
+        _known_types[found[0]] = type
         return type
+
+    def parse_optional_location(self) -> LocationAttr | None:
+        token = self._parser_state.current_token
+        found = _LOCATION_USE.match(token.input.content, token.start)
+        if found is None:
+            return super().parse_optional_location()
+        try:
+            location = self._alias(found[1])
+        except LocationSyntaxError as error:
+            self.raise_error(str(error), found.start(1) - 1, found.end(1))
+        self._resume_from(found.end())
+        return location
 
     def _parse_dense_literal_type(self) -> Any:
         place = self._current_token.span
@@ -223,7 +238,7 @@ class IRParser(Parser):
 
     def parse_operation(self) -> Operation:
         """An operation; the variable in its location, if any, is the first result's name."""
-        start = self._current_token.span.start
+        start = self._parser_state.current_token.start
         op = super().parse_operation()
         self.starts.append((op, start))
         if op.attributes and isinstance(op, DeclaredOp):

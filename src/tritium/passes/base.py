@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.analysis.regions import functions
-from tritium.analysis.results import forget_results
+from tritium.analysis.results import forget_results, idle_passes
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
 from tritium.ops.ttir.function import FuncOp
@@ -60,7 +60,8 @@ class Pass(ABC, Generic[IR]):
 
     @abstractmethod
     def run(self, module: IR) -> bool:
-        """Transform the module in place; returns whether anything may have changed."""
+        """Transform the module in place; returns whether anything may have changed. Where nothing
+        has, a further run would change nothing either, and is left out."""
 
     def text(self) -> str:
         """The pass as `parse_pipeline` reads it: `unroll{factor=4}`."""
@@ -146,10 +147,7 @@ class PassManager(Generic[IR]):
                 self.before(item, module)
             start = time.perf_counter()
             try:
-                if item.run(module):
-                    changed = True
-                    if not item.keeps_analyses:
-                        forget_results(module if isinstance(module, ModuleOp) else module.module)
+                changed |= _run(item, module)
                 if self.verify_each:
                     module.verify()
             except (TritonError, NotImplementedError, RecursionError):
@@ -165,6 +163,25 @@ class PassManager(Generic[IR]):
         return changed
 
 
+def _run(item: Pass[IR], unit: IR) -> bool:
+    """Run a pass, unless it changed nothing before and nothing was changed since; returns whether
+    anything may have changed."""
+    if item in idle_passes(_module(unit)):
+        return False
+    if not item.run(unit):
+        idle_passes(_module(unit)).append(item)
+        return False
+    if item.keeps_analyses:
+        idle_passes(_module(unit)).clear()
+    else:
+        forget_results(_module(unit))
+    return True
+
+
+def _module(unit: ModuleOp | Unit) -> ModuleOp:
+    return unit if isinstance(unit, ModuleOp) else unit.module
+
+
 def pipeline_text(passes: Sequence[Pass[Any]]) -> str:
     """The passes as `parse_pipeline` reads them."""
     return ",".join(p.text() for p in passes)
@@ -177,7 +194,7 @@ def dump_before(stream: TextIO, kernel: str | None = None) -> Hook[Any]:
     """
 
     def hook(item: Pass[Any], unit: ModuleOp | Unit) -> None:
-        module = unit if isinstance(unit, ModuleOp) else unit.module
+        module = _module(unit)
         if kernel is None or kernel in function_names(module):
             text = print_module(module) if unit is module else str(unit)
             stream.write(

@@ -54,10 +54,12 @@ def find(place: LinearLayout, size: int) -> Matrices | None:
     if inner is None or len(lanes) != 5 or place.free_variables().get(REGISTER, 0):
         return None
     for word, along, rows, trans in forms(registers, lanes, inner):
+        if any(x != 1 << i for i, x in enumerate(along)):
+            continue
         others = [b for b in range(len(registers)) if b not in word]
         rest = [*rows, *(registers[b] for b in others)]
         rest += [x for name in (WARP, BLOCK) for x in place.columns_of(name)]
-        if along == [1 << i for i in range(len(along))] and all(x % row == 0 for x in rest):
+        if all(x % row == 0 for x in rest):
             return Matrices(word, tuple(others[:2]), tuple(rows), trans)
     return None
 
