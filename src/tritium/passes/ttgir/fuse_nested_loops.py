@@ -50,7 +50,7 @@ from tritium.ops.arith import (
     SubIOp,
     constant_int,
 )
-from tritium.ops.attributes import FLATTEN
+from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.terminators import terminator
@@ -63,6 +63,7 @@ from tritium.passes.ttgir.layout_propagation import (
     is_tile,
     weight,
 )
+from tritium.passes.ttgir.tensor_cores.webs import is_product
 
 FEW = 8
 """Registers of a thread that a loop may carry for a tile rather than compute it in each
@@ -72,21 +73,29 @@ Values = dict[SSAValue, SSAValue]
 
 @dataclass(frozen=True)
 class FuseNestedLoops(Pass):
-    """Make one loop of two nested ones where the outer one has `tt.flatten`."""
+    """Make one loop of two nested ones where the outer one has `tt.flatten`. `split`: of those that
+    are to be split alone, and whose sums are in tensor memory: such sums are read while the next
+    product runs (`double-buffer-sums`). Elsewhere the warp that loads runs ahead without that."""
 
     name: ClassVar[str] = "fuse-nested-loops"
     title: ClassVar[str] = "TritonGPUFuseNestedLoops"
+    split: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for outer in counted_loops(module):
-            if FLATTEN in outer.attributes:
+            if FLATTEN in outer.attributes and (not self.split or _reads_sums(outer)):
                 inner = inner_loop(outer)
                 fusion = None if inner is None else _Fusion(outer, inner)
                 if fusion is not None and all(map(_in_registers, fusion.kept)):
                     fusion.run()
                     changed = True
         return changed
+
+
+def _reads_sums(outer: ForOp) -> bool:
+    """True if a loop is to be split, and has products whose sums are in tensor memory."""
+    return WARP_SPECIALIZE in outer.attributes and any(map(is_product, outer.walk()))
 
 
 def inner_loop(outer: ForOp) -> ForOp | None:
