@@ -87,9 +87,7 @@ def ttgir(
         CallFacts(),
         TensorPointers(target=processor.name, rows=num_ctas == 1),
         *([UniformAdvance()] if processor.buffers else []),
-        Canonicalize(),
-        CSE(),
-        LICM(),
+        Canonicalize(), CSE(), LICM(),
         gpu.ConvertTTIRToTTGIR(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
@@ -101,7 +99,7 @@ def ttgir(
         *([gpu.MatchClusters()] if num_ctas > 1 else [gpu.ThreadLocality()]),
         CSE(),
         LICM(),
-        *([gpu.FuseNestedLoops(split=True)] if flatten else []),
+        *([gpu.FuseSplitLoops()] if flatten else []),
         gpu.WarpSpecialize(num_stages=num_stages, spare=spare, automatic=automatic),
         *([gpu.FuseNestedLoops()] if flatten else []),
         gpu.Pipeline(num_stages=num_stages, direct=direct),

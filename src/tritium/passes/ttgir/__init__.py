@@ -8,7 +8,7 @@ from tritium.passes.ttgir.buffer_accesses import BufferAccesses
 from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
-from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
+from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops, FuseSplitLoops
 from tritium.passes.ttgir.match_clusters import MakeOperandsWhole, MatchClusters
 from tritium.passes.ttgir.operands.convert_loads import ConvertLoads
 from tritium.passes.ttgir.operands.reload_operands import ReloadOperands
@@ -25,7 +25,8 @@ from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, AsyncDots, BufferAccesses, Coalesce, ConvertLoads,
-    ConvertTTIRToTTGIR, DescriptorsToTMA, DoubleBufferSums, FuseNestedLoops, HoistTensorMemory,
+    ConvertTTIRToTTGIR, DescriptorsToTMA, DoubleBufferSums, FuseNestedLoops, FuseSplitLoops,
+    HoistTensorMemory,
     InferCoalescedEncodings, MakeOperandsWhole, MatchClusters, OrderScans, Pipeline, ReloadOperands,
     ResolveAutoEncodings, SplitConversions, StageOperands, TensorProducts, ThreadLocality,
     WarpSpecialize,

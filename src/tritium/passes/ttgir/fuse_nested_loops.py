@@ -73,18 +73,15 @@ Values = dict[SSAValue, SSAValue]
 
 @dataclass(frozen=True)
 class FuseNestedLoops(Pass):
-    """Make one loop of two nested ones where the outer one has `tt.flatten`. `split`: of those that
-    are to be split alone, and whose sums are in tensor memory: such sums are read while the next
-    product runs (`double-buffer-sums`). Elsewhere the warp that loads runs ahead without that."""
+    """Make one loop of two nested ones where the outer one has `tt.flatten`."""
 
     name: ClassVar[str] = "fuse-nested-loops"
     title: ClassVar[str] = "TritonGPUFuseNestedLoops"
-    split: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for outer in counted_loops(module):
-            if FLATTEN in outer.attributes and (not self.split or _reads_sums(outer)):
+            if FLATTEN in outer.attributes and self.takes(outer):
                 inner = inner_loop(outer)
                 fusion = None if inner is None else _Fusion(outer, inner)
                 if fusion is not None and all(map(_in_registers, fusion.kept)):
@@ -92,10 +89,22 @@ class FuseNestedLoops(Pass):
                     changed = True
         return changed
 
+    def takes(self, outer: ForOp) -> bool:
+        """True if the pass is for a loop that asks for it."""
+        return True
 
-def _reads_sums(outer: ForOp) -> bool:
-    """True if a loop is to be split, and has products whose sums are in tensor memory."""
-    return WARP_SPECIALIZE in outer.attributes and any(map(is_product, outer.walk()))
+
+@dataclass(frozen=True)
+class FuseSplitLoops(FuseNestedLoops):
+    """Make one loop of two that are to be split among warps, where sums are in tensor memory:
+    `double-buffer-sums` lets threads read such sums while the next product runs. Elsewhere the
+    warp that loads runs ahead of the outer iteration without that."""
+
+    name: ClassVar[str] = "fuse-split-loops"
+    title: ClassVar[str] = "TritonGPUFuseSplitLoops"
+
+    def takes(self, outer: ForOp) -> bool:
+        return WARP_SPECIALIZE in outer.attributes and any(map(is_product, outer.walk()))
 
 
 def inner_loop(outer: ForOp) -> ForOp | None:

@@ -29,7 +29,7 @@ iteration than scalars.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -49,28 +49,26 @@ from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AndIOp, ExtUIOp, XOrIOp, is_zero
 from tritium.ops.attributes import DISALLOW_ACC_MULTI_BUFFER
 from tritium.ops.base import Op
-from tritium.ops.effects import BARRIER, HOST, SHARED, TENSOR, opaque
-from tritium.ops.gpu import BarrierOp
+from tritium.ops.effects import BARRIER, GLOBAL, HOST, Action
 from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
-    ArriveBarrierOp,
-    MemDescIndexOp,
     MemDescType,
     TCGen5MMAOp,
     TCGen5MMAScaledOp,
     TMemAllocOp,
     TMemLoadOp,
     TMemStoreOp,
-    WaitBarrierOp,
     memdesc_of,
 )
+from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttgir.tensor_memory import columns_of
 from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, copy_names, erase
 from tritium.passes.ttgir.expand_pipeline import buffer, has_run, is_later
 from tritium.passes.ttgir.tensor_cores.tensor_products import rebuilt
+from tritium.passes.ttgir.tensor_cores.webs import branch_in
 
 
 @dataclass(frozen=True)
@@ -93,14 +91,14 @@ class DoubleBufferSums(Pass):
 
 
 def _find(function: Operation, loop: ForOp) -> _Sums | None:
-    """What is to change of a loop; None if it does not have the form, or must stay."""
+    """The sums of a loop that are to alternate; None if the loop lacks the form, or must stay."""
     products = [o for o in loop.walk() if isinstance(o, TCGen5MMAOp | TCGen5MMAScaledOp)]
     if len(products) != 1 or products[0].parent is not loop.body or not products[0].is_async:
         return None
     product = products[0]
     reads = [o for o in loop.walk() if isinstance(o, TMemLoadOp) and o.src is product.d]
-    branch = ancestor_in(loop.body, reads[0]) if len(reads) == 1 else None
-    if not isinstance(branch, IfOp) or len(product.barriers) != 1:
+    branch = branch_in(loop.body, reads[0]) if len(reads) == 1 else None
+    if branch is None or len(product.barriers) != 1:
         return None
     sums = _Sums(loop, product, branch)
     return sums if sums.is_sound() and sums.fits(function) else None
@@ -127,6 +125,7 @@ class _Sums:
     views: list[Operation] = field(default_factory=list[Operation])
 
     def __post_init__(self) -> None:
+        """Begin with the branch in its place."""
         self.sums = self.product.d
         self.place = self.branch
 
@@ -142,7 +141,9 @@ class _Sums:
         body = list(self.loop.body.ops)
         early, late = body.index(wait), body.index(branch)
         if any(map(_touches, body[early:late])):  # loads of later iterations stay behind it
-            self.place = _after(wait)
+            following = wait.next_op
+            assert following is not None, "the branch follows"
+            self.place = following
         passed = [*body[late + 1 : -1], *body[: body.index(self.place)]]
         return not any(_touches(op) for op in passed if op not in (self.product, branch))
 
@@ -154,7 +155,7 @@ class _Sums:
             return None
         op = self.product.next_op
         while op is not self.branch:
-            if op is None or (isinstance(op, WaitBarrierOp) and _root(op.alloc) is barriers):
+            if op is None or any(_root(memory) is barriers for memory in _waited(op)):
                 return op
             op = op.next_op
         return None
@@ -163,7 +164,7 @@ class _Sums:
         """The ops of the branch that run later: all but the store of the next tile's first sums,
         and what is computed for nothing."""
         block = self.branch.regions[0].block
-        found = dict.fromkeys(op for op in block.ops if not isinstance(op, TMemStoreOp | YieldOp))
+        found = dict.fromkeys(op for op in list(block.ops)[:-1] if not isinstance(op, TMemStoreOp))
         for op in reversed(list(found)):
             users = (ancestor_in(block, u.operation) for r in op.results for u in r.uses)
             if is_removable(op) and not any(user in found for user in users):
@@ -171,25 +172,34 @@ class _Sums:
         return list(found)
 
     def _needs_scalars(self) -> bool:
-        """Find what the branch needs of its iteration; true if those are scalars, and buffers of
-        rings that have others for this iteration."""
-        own = self._own()
-        pending = [v for op in own for v in outside_values(op)]
+        """Find what the branch needs of its iteration; true if those are scalars, and barriers of
+        rings that have others for this iteration. Other memory must be the branch's alone."""
+        pending = [v for op in self._own() for v in outside_values(op)]
         pending = [v for v in pending if not defined_inside(v, self.branch) and v is not self.sums]
+        memories = {_root(v) for v in pending if isinstance(v.type, MemDescType)}
         kept, views = dict[SSAValue, None](), dict[Operation, None]()
         while pending:
             value = pending.pop()
             if not defined_inside(value, self.loop):
                 continue
-            if isinstance(value.owner, MemDescIndexOp):
+            if isinstance(value.owner, MemDescView):
                 views[value.owner] = None
                 pending += value.owner.operands
             else:
                 kept[value] = None
         self.kept, self.views = list(kept), [op for op in self.loop.body.ops if op in views]
-        arrivals = [op for op in own if isinstance(op, ArriveBarrierOp)]
-        rings = [_count(_root(op.alloc)) for op in arrivals]
-        return all(map(_is_scalar, kept)) and all(count > 1 for count in rings)
+        rings = [memory for memory in memories if _is_barriers(memory)]
+        shared = memories.difference(rings)
+        return (
+            all(map(_is_scalar, kept))
+            and all(_count(ring) > 1 for ring in rings)
+            and not any(self._uses(op, shared) for op in self.loop.body.ops)
+        )
+
+    def _uses(self, op: Operation, memories: set[SSAValue]) -> bool:
+        """True if an op beside the branch uses memory that the branch reads or writes."""
+        values = outside_values(op) if op is not self.branch else ()
+        return any(isinstance(v.type, MemDescType) and _root(v) in memories for v in values)
 
     def _owns_memory(self) -> bool:
         """True if the sums begin with zeros, and only the loop uses the memory: in front of it the
@@ -292,10 +302,11 @@ class _Sums:
             inside.copy(op, values)
 
 
-def _after(wait: Operation) -> Operation:
-    """The op after a wait, and after the barrier of all threads that follows it."""
-    following: Any = wait.next_op
-    return following.next_op if isinstance(following, BarrierOp) else following
+def _waited(op: Operation) -> Iterator[SSAValue]:
+    """The barriers that an op waits for."""
+    for effect in op.own_effects() if isinstance(op, Op) else ():
+        if effect.action is Action.WAIT and effect.resource is BARRIER:
+            yield getattr(op, str(effect.value))
 
 
 def _count(memory: SSAValue) -> int:
@@ -305,9 +316,14 @@ def _count(memory: SSAValue) -> int:
 
 
 def _root(memory: SSAValue) -> SSAValue:
-    """The allocation that a buffer is one of."""
+    """The allocation that a piece of memory is in."""
     owner = memory.owner
-    return _root(owner.src) if isinstance(owner, MemDescIndexOp) else memory
+    return _root(owner.src) if isinstance(owner, MemDescView) else memory
+
+
+def _is_barriers(memory: SSAValue) -> bool:
+    type: Any = memory.type
+    return type.element_type == ir.i64 and type.get_shape()[-1] == 1
 
 
 def _is_scalar(value: SSAValue) -> bool:
@@ -318,10 +334,15 @@ def _is_scalar(value: SSAValue) -> bool:
 
 
 def _touches(op: Operation) -> bool:
-    """True if an op, or one in its regions, does more than wait, arrive, and use memory on chip."""
-    on_chip = (BARRIER, SHARED, TENSOR)
-    effects = [
-        inner.own_effects() if isinstance(inner, Op) else (opaque(HOST),)
-        for inner in op.walk() if not isinstance(inner, BarrierOp)
-    ]  # fmt: skip
-    return any(effect.resource not in on_chip for found in effects for effect in found)
+    """True if an op, or one in its regions, does more than synchronize and use memory on chip."""
+    return any(not isinstance(inner, Op) or _leaves_chip(inner) for inner in op.walk())
+
+
+def _leaves_chip(op: Op) -> bool:
+    """True if an op accesses global memory or is seen by the host; a barrier of all threads, which
+    names no memory, orders what others access."""
+    return any(
+        effect.resource is HOST
+        or (effect.resource is GLOBAL and (effect.value is not None or bool(op.operands)))
+        for effect in op.own_effects()
+    )
