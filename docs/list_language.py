@@ -95,9 +95,9 @@ those outside undefined).",
     "histogram": "Values outside of 0 to `num_bins` - 1 are not counted (undefined there).",
     "inline_asm_elementwise": "The assembly is that of the target: PTX for NVIDIA, the host's on \
 the CPU. The interpreter cannot run it.",
-    "range": "`disallow_acc_multi_buffer` has no effect, as the sums of a product have one place \
-in any case, also in Blackwell's tensor memory, `warp_specialize` one on Hopper and Blackwell for \
-loads by descriptors, `num_stages` \
+    "range": "`disallow_acc_multi_buffer` has an effect on Blackwell, where the sums of a fused \
+loop of tiles (`flatten`) have two places in turn, `warp_specialize` one on Hopper and Blackwell \
+for loads by descriptors, `num_stages` \
 and `flatten` none on the CPU. On GPUs loads of a product's operands, with `num_stages` all loads, \
 may pass stores to other arguments; none passes a store to its own, or a barrier. Counts as \
 Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.support import close, is_op, normal, place, torch
-from tritium_kernels.dense import (
-    Adam,
-    AdamW,
-    adam_,
-    adam_foreach_,
-    adamw_,
-    adamw_foreach_,
-)
+from tritium_kernels.dense import Adam, AdamW, adam_, adam_foreach_, adamw_, adamw_foreach_
 from tritium_kernels.dense import adamw_step as many
 from tritium_kernels.errors import ArgumentError
 

@@ -104,6 +104,42 @@ def test_functions_that_take_a_semantic(way: str):
     np.testing.assert_array_equal(out[8:], (x.view(np.uint32) >> 28).astype(np.float32) + (x >> 28))
 
 
+@tl.core.builtin
+def unknown_like(x, _semantic=None):
+    made = _semantic.builder.create_poison(x.type.to_ir(_semantic.builder))
+    return tl.core.tensor(made, x.type)
+
+
+@tl.core.builtin
+def absolute(x, _semantic=None):
+    type = x.type.to_ir(_semantic.builder)
+    made = _semantic.builder.create_extern_elementwise(
+        "libdevice", "", "__nv_fabsf", [x.handle], type, True
+    )
+    return tl.core.tensor(made, x.type)
+
+
+def use_builder(x, out, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value = tl.load(x + i)
+    chosen = unknown_like(value)
+    if n > 3:
+        chosen = absolute(value)
+    tl.store(out + i, chosen)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_functions_that_build_single_operations(way: str):
+    x, out = np.linspace(-3, 3, 16, dtype=np.float32), np.zeros(16, np.float32)
+    WAYS[way](use_builder)[(1,)](x, out, 5, 16)
+    np.testing.assert_array_equal(out, np.abs(x))
+
+
+def test_other_operations_are_refused_by_name():
+    with pytest.raises(NotImplementedError, match="OperationBuilder.create_fadd"):
+        TritonSemantic().builder.create_fadd()
+
+
 def marked(function: Any) -> Any:
     """A program's own decorator for what kernels call with language values."""
 

@@ -87,9 +87,7 @@ def ttgir(
         CallFacts(),
         TensorPointers(target=processor.name, rows=num_ctas == 1),
         *([UniformAdvance()] if processor.buffers else []),
-        Canonicalize(),
-        CSE(),
-        LICM(),
+        Canonicalize(), CSE(), LICM(),
         gpu.ConvertTTIRToTTGIR(
             num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
@@ -101,6 +99,7 @@ def ttgir(
         *([gpu.MatchClusters()] if num_ctas > 1 else [gpu.ThreadLocality()]),
         CSE(),
         LICM(),
+        *([gpu.FuseSplitLoops()] if flatten else []),
         gpu.WarpSpecialize(num_stages=num_stages, spare=spare, automatic=automatic),
         *([gpu.FuseNestedLoops()] if flatten else []),
         gpu.Pipeline(num_stages=num_stages, direct=direct),
@@ -108,6 +107,7 @@ def ttgir(
         gpu.DescriptorsToTMA(late=late),
         gpu.AsyncDots(),
         gpu.TensorProducts(),
+        gpu.DoubleBufferSums(),
         *([gpu.BufferAccesses("+".join(processor.buffer_atomics))] if processor.buffers else []),
         Canonicalize(),
         CSE(),

@@ -50,7 +50,7 @@ from tritium.ops.arith import (
     SubIOp,
     constant_int,
 )
-from tritium.ops.attributes import FLATTEN
+from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.terminators import terminator
@@ -58,6 +58,7 @@ from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 from tritium.passes.ttgir.layout_propagation import is_follower, is_source, is_tile, weight
+from tritium.passes.ttgir.tensor_cores.webs import is_product
 
 FEW = 8
 """Registers of a thread that a loop may carry for a tile rather than compute it in each
@@ -75,13 +76,30 @@ class FuseNestedLoops(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for outer in counted_loops(module):
-            if FLATTEN in outer.attributes:
+            if FLATTEN in outer.attributes and self.takes(outer):
                 inner = inner_loop(outer)
                 fusion = None if inner is None else _Fusion(outer, inner)
                 if fusion is not None and all(map(_in_registers, fusion.kept)):
                     fusion.run()
                     changed = True
         return changed
+
+    def takes(self, outer: ForOp) -> bool:
+        """True if the pass is for a loop that asks for it."""
+        return True
+
+
+@dataclass(frozen=True)
+class FuseSplitLoops(FuseNestedLoops):
+    """Make one loop of two that are to be split among warps, where sums are in tensor memory:
+    `double-buffer-sums` lets threads read such sums while the next product runs. Elsewhere the
+    warp that loads runs ahead of the outer iteration without that."""
+
+    name: ClassVar[str] = "fuse-split-loops"
+    title: ClassVar[str] = "TritonGPUFuseSplitLoops"
+
+    def takes(self, outer: ForOp) -> bool:
+        return WARP_SPECIALIZE in outer.attributes and any(map(is_product, outer.walk()))
 
 
 def inner_loop(outer: ForOp) -> ForOp | None:

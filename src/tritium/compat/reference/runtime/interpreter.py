@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from tritium.ir.types import numpy_dtype
 from tritium.language import emitter
 from tritium.language.emitter import Evaluated
+from tritium.language.semantic import OperationBuilder
 from tritium.language.values.types import dtype
 from tritium.runtime.interface import Grid
 from tritium.runtime.interpreted import InterpretedFunction
@@ -51,11 +52,12 @@ class TensorHandle(Evaluated, metaclass=_Handles):
         return Evaluated(type.to_ir(), array).read_as(type)
 
 
-class InterpreterBuilder:
+class InterpreterBuilder(OperationBuilder):
     """State of the running interpreted program, for tools that inspect it.
 
-    The reference's builder also makes each operation, by its methods `create_...`. Here operations
-    evaluate themselves (`tritium.ops`), and such a name raises `NotImplementedError`.
+    The reference's interpreter also evaluates each operation by a method `create_...` of its
+    builder, which tools may replace. Here operations evaluate themselves (`tritium.ops`): names
+    that `OperationBuilder` does not have raise `NotImplementedError`.
     """
 
     @property
@@ -74,14 +76,6 @@ class InterpreterBuilder:
         if not hasattr(current, "program_id"):
             raise ValueError("interpreter_builder: no interpreted kernel is running")
         return current
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith(("create_", "get_", "set_grid_")):
-            raise NotImplementedError(
-                f"InterpreterBuilder.{name}: not built; operations are classes of tritium.ops, "
-                "which evaluate themselves"
-            )
-        raise AttributeError(f"'InterpreterBuilder' object has no attribute {name!r}")
 
 
 interpreter_builder = InterpreterBuilder()

@@ -228,10 +228,12 @@ class _Lowering:
                 place = ancestor_in(loop.body, wait)
                 late = found[1] < 0 and place is not None and dot.is_before_in_block(place)
                 needed[dot] = max(needed.get(dot, 1), 2 if late else 1)
-        after = loop.next_op
-        while is_product_wait(after):
-            after = after.next_op
-        assert after is not None
+        # Other ops may stand between the loop and the wait for its last product.
+        last: Any = loop
+        for wait in waits:
+            if wait.parent is loop.parent and any(v.owner is loop for v in wait.inputs):
+                last = wait
+        after = last.next_op
         for dot, number in needed.items():
             barriers = make_barriers(Builder(loop), number)
             self.barriers[dot] = barriers, number

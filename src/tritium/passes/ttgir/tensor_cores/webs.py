@@ -47,6 +47,12 @@ def loop_of(op: Operation) -> ForOp | None:
     return parent if is_counted(parent) else None
 
 
+def branch_in(block: Block, op: Operation) -> IfOp | None:
+    """The `scf.if` in a block in whose branches an op is."""
+    found = ancestor_in(block, op)
+    return found if isinstance(found, IfOp) else None
+
+
 def newest_ended(wait: WarpGroupDotWaitOp) -> tuple[ForOp, int] | None:
     """The loop whose products a wait is for, and the order of the newest one that has then ended,
     negative for those of the iteration before; None of a wait that is after its loop."""
