@@ -48,9 +48,10 @@ def test_programs_for_hopper(name: str, how: str) -> None:
     FOR_HOPPER[name](launcher(how))
 
 
+@pytest.mark.parametrize("how", ["engine", "sm_90"])
 @pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
-def test_programs_for_clusters(name: str) -> None:
-    cluster_programs.PROGRAMS[name](launcher("sm_90"))
+def test_programs_for_clusters(name: str, how: str) -> None:
+    cluster_programs.PROGRAMS[name](launcher(how))
 
 
 @pytest.mark.every(2)

@@ -101,21 +101,25 @@ def run_module(
     text, facts = lower_to_llvm(module, hardware, options)
     kernel = next(f for f in module.ops if f.sym_visibility != "private")
     text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
-    runner = machine(lanes, facts["num_warps"], last_warp_first=lanes == 64)
+    runner = machine(
+        lanes, facts["num_warps"], facts["num_ctas"], last_warp_first=lanes == 64
+    )  # fmt: skip
     runner.run(runner.load(compile_kernel(text)), slots, grid)
 
 
 def run_ttgir(
     module: Any, num_warps: int, slots: Sequence[int], grid: Sequence[int], hardware: Simt,
-    last_warp_first: bool = False,
+    last_warp_first: bool = False, seed: int = 0,
 ) -> None:  # fmt: skip
-    """Run the kernel of a ttgir module for warps of 32 lanes. Raises `KernelFailure`."""
+    """Run the kernel of a ttgir module for warps of 32 lanes; with a seed other than 0 in a random
+    order. Raises `KernelFailure`."""
     options = SimtOptions(num_warps=num_warps)
     text, facts = lower_to_llvm(module, hardware, options)
     kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
     text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
-    runner = machine(32, facts["num_warps"], last_warp_first=last_warp_first)
-    runner.run(runner.load(compile_kernel(text)), slots, grid)
+    counts = facts["num_warps"], facts["num_ctas"]
+    runner = machine(32, *counts, last_warp_first=last_warp_first)
+    runner.run(runner.load(compile_kernel(text)), slots, grid, seed)
 
 
 class SimtBackend(BaseBackend):
