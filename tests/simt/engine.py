@@ -43,8 +43,10 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import OFFSET
 from tritium.ir.tensor_maps import box
-from tritium.ops import ttgir, ttir
+from tritium.ops import ttgir
+from tritium.ops.ttgir.tensormap import SIZES
 from tritium.ops.ttgir.types import blocks_of_barrier
+from tritium.ops.ttir.descriptor import is_unsigned
 
 
 def descriptor(host: Any) -> np.ndarray:
@@ -312,21 +314,61 @@ def copy_out(c: Context, op: Any) -> None:
 
 @lowers(SIMT, ttgir.AsyncTMAReduceOp)
 def reduce_out(c: Context, op: Any) -> None:
-    """Sums of floating-point numbers; blocks of the grid run one after the other."""
+    """One thread does it without a stop, so that others' come before or after."""
     memory = c.memory(op.src)
     element = memory_type(memory.type.element_type)
-    if op.kind is not ttir.DescriptorReduceKind.ADD or element[0] == "i":
-        raise c.unsupported(op, f"{op.kind.name.lower()} of {element}")
 
     def write(source: Value, to: Value, inside: Value, size: int) -> None:
-        def add() -> Sequence[Value]:
+        def update() -> Sequence[Value]:
             old, new = c.f.load(element, to, size), c.f.load(element, source, size)
-            c.f.store(c.f.op("fadd", old, new), to, size)
+            c.f.store(_combined(c, op, old, new), to, size)
             return []
 
-        c.f.choose_all(inside, [], add)
+        c.f.choose_all(inside, [], update)
 
     _each(c, op, memory, _first(c, c.owner(memory_layout(memory.type), of_program=True)), write)
+
+
+def _combined(c: Context, op: Any, old: Value, new: Value) -> Value:
+    """Combine two elements as a bulk reduction does."""
+    kind, is_float = op.kind.name.lower(), old.type[0] != "i"
+    if kind == "add":
+        return c.f.op("fadd" if is_float else "add", old, new)
+    if kind in ("and", "or", "xor") and not is_float:
+        return c.f.op(kind, old, new)
+    if kind in ("min", "max") and not is_float:
+        order = ("u" if is_unsigned(op.desc.type) else "s") + ("lt" if kind == "min" else "gt")
+        return c.f.select(c.f.icmp(order, old, new), old, new)
+    raise c.unsupported(op, f"{kind} of {old.type}")
+
+
+@lowers(SIMT, ttgir.TensormapCreateOp)
+def create_map(c: Context, op: Any) -> None:
+    """A `descriptor` in the place of a map."""
+    if op.fill_mode:
+        raise c.unsupported(op, "with NaN beyond the bounds")
+    f, place = c.f, plain(c, c.scalar(op.desc_ptr))
+    extents = [f.cast("sext", c.scalar(v), "i64") for v in reversed(op.global_dim)]
+    steps = [*map(c.scalar, reversed(op.global_stride)), const("i64", SIZES[op.elem_type])]
+    words = [c.as_type(c.scalar(op.global_address), "i64"), *extents, *steps]
+
+    def write() -> Sequence[Value]:
+        for i, word in enumerate(words):
+            f.store(word, f.gep("i64", place, c.i32(i)), 8)
+        return []
+
+    f.choose_all(_first(c), [], write)
+    c.barrier()
+
+
+@lowers(SIMT, ttgir.TensormapFenceproxyAcquireOp)
+def acquire_map(c: Context, op: Any) -> None:
+    """Memory has one view."""
+
+
+@lowers(SIMT, ttgir.ReinterpretTensorDescOp)
+def reinterpret(c: Context, op: Any) -> None:
+    c.set(op.results[0], plain(c, c.scalar(op.rawDesc)))
 
 
 def _reader(c: Context, operand: Any, k_axis: int, scratch: Value) -> Callable[..., Value]:

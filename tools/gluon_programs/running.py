@@ -59,7 +59,7 @@ ABILITIES = {
     "cuda": "mma wgmma copies bulk patches partitions clusters",
     "gfx942": "mfma3 buffers", "gfx950": "mfma4 buffers copies4", "gfx1100": "wmma1 buffers",
     "gfx1200": "wmma2 buffers", "sm_80": "mma copies no_e4m3",
-    "sm_90": "mma wgmma copies patches partitions clusters no_integer_wgmma",
+    "sm_90": "mma wgmma copies bulk patches partitions clusters no_integer_wgmma",
     "sm_100": "mma copies bulk patches rows partitions clusters",
     "sm_120": "mma copies bulk patches partitions clusters",
 }  # fmt: skip

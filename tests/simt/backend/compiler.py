@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from tritium.backends.nvidia.processor import LEAST_K_BYTES, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
+from tritium.native.records import allocate
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
@@ -116,10 +118,15 @@ def run_ttgir(
     options = SimtOptions(num_warps=num_warps)
     text, facts = lower_to_llvm(module, hardware, options)
     kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
-    text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
+    kinds, given = list(facts["kernel_signature"]), list(slots)
+    size = facts["global_scratch_size"] * facts["num_ctas"] * prod(grid)
+    if size:
+        place, _owner = allocate(size, facts["global_scratch_align"])
+        kinds, given = [*kinds, "*"], [*given, place]
+    text += entry(hardware.symbol(kernel.sym_name), kinds)
     counts = facts["num_warps"], facts["num_ctas"]
     runner = machine(32, *counts, last_warp_first=last_warp_first)
-    runner.run(runner.load(compile_kernel(text)), slots, grid, seed)
+    runner.run(runner.load(compile_kernel(text)), given, grid, seed)
 
 
 class SimtBackend(BaseBackend):
