@@ -56,6 +56,7 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
     types = " ".join(type_of(a) for a in arguments)
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
     mode = {n: v for n, v in constants.items() if n == "instrumentation_mode"}
+    mode |= {n: v for n, v in constants.items() if n == "num_ctas"}
     made = compiled(kernel, types, own, num_warps=warps, **mode)
     kept: list[np.ndarray] = []
     slots = slots_of(arguments, kept)

@@ -27,10 +27,6 @@ def test_programs(name: str, how: str) -> None:
     PROGRAMS[name](launcher(how))
 
 
-NOT_OF_THE_ENGINE = {
-    "descriptors_of_the_kernel": "it has no tensor maps", "bulk_atomics": "it only copies",
-}
-
 FOR_HOPPER = {
     **hopper_programs.PROGRAMS, **partition_programs.PROGRAMS, **aggregate_programs.PROGRAMS,
     **bulk_programs.PROGRAMS,
@@ -41,16 +37,13 @@ FOR_HOPPER = {
 @pytest.mark.parametrize("how", ["engine", "sm_90"])
 @pytest.mark.parametrize("name", FOR_HOPPER)
 def test_programs_for_hopper(name: str, how: str) -> None:
-    if how == "engine" and name in NOT_OF_THE_ENGINE:
-        with pytest.raises(NotImplementedError):
-            FOR_HOPPER[name](launcher(how))
-        return
     FOR_HOPPER[name](launcher(how))
 
 
+@pytest.mark.parametrize("how", ["engine", "sm_90"])
 @pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
-def test_programs_for_clusters(name: str) -> None:
-    cluster_programs.PROGRAMS[name](launcher("sm_90"))
+def test_programs_for_clusters(name: str, how: str) -> None:
+    cluster_programs.PROGRAMS[name](launcher(how))
 
 
 @pytest.mark.every(2)

@@ -1,5 +1,6 @@
 """The copy engine and the warp groups' products of `Simt`, in the form that Hopper has them:
-mbarriers, copies of blocks by descriptors, products from shared memory.
+mbarriers, copies of blocks by descriptors, products from shared memory; in clusters also copies and
+arrivals in other blocks. Which blocks these are is asked of what NVIDIA's instructions are made by.
 
 A descriptor is the address of a `descriptor`. Copies are complete at once. A product is computed
 where it starts; that it is waited for is what the reference semantics check.
@@ -14,20 +15,38 @@ from typing import Any
 
 import numpy as np
 
-from tests.simt.hardware import SIMT, plain
+from tests.simt.hardware import SIMT, Simt, plain
 from tests.simt.mma import exchange, multiply_add, places_of
-from tritium.backends.nvidia.lower.tma import bulk_start, pieces, swizzle_of
+from tests.simt.scheduler import ARRIVALS
+from tritium.backends.nvidia.lower.cluster_store import stores
+from tritium.backends.nvidia.lower.tma import (
+    block_of_barrier,
+    blocks_told,
+    bulk_start,
+    leads_barrier,
+    own_coordinates,
+    own_patches,
+    part_of_block,
+    pieces,
+    sharing,
+    swizzle_of,
+)
 from tritium.codegen.gpu.casts import FORMATS, float_from
-from tritium.codegen.gpu.context import Context, Memory
+from tritium.codegen.gpu.context import Context, Memory, layout_of
+from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.memory.access import from_memory
-from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.gpu.memory.shared import copies_in, memory_layout
 from tritium.codegen.gpu.types import memory_type, value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import OFFSET
 from tritium.ir.tensor_maps import box
-from tritium.ops import ttgir, ttir
+from tritium.ops import ttgir
+from tritium.ops.ttgir.tensormap import SIZES
+from tritium.ops.ttgir.types import blocks_of_barrier
+from tritium.ops.ttir.descriptor import is_unsigned
 
 
 def descriptor(host: Any) -> np.ndarray:
@@ -48,17 +67,52 @@ def _first(c: Context, condition: Value | None = None) -> Value:
     return first if condition is None else c.f.op("and", first, condition)
 
 
-def _call(c: Context, condition: Value, name: str, barrier: Any, *numbers: Value) -> None:
+ALWAYS = Value("i1", "true")
+
+
+def _simt(c: Context) -> Simt:
+    """The hardware, which knows the line of the op and the memory of other blocks."""
+    assert isinstance(c.hardware, Simt)
+    return c.hardware
+
+
+def _arrive(
+    c: Context, barrier: Any, condition: Value, arrivals: int, size: int, block: Value | None = None
+) -> None:
+    """Arrive at a barrier, in another block if one is given; its phase then waits for `size` bytes
+    more."""
+
     def write() -> Sequence[Value]:
-        c.f.call("void", name, plain(c, c.memory(barrier).address), *numbers)
+        hardware, place = _simt(c), c.memory(barrier).address
+        hardware.place.tell(c)
+        at = plain(c, place) if block is None else hardware.shared.mapped(c, place, block, ARRIVALS)
+        c.f.call("i32", "simt_mbarrier_arrive", at, c.i32(arrivals), c.i32(size))
         return []
 
     c.f.choose_all(condition, [], write)
 
 
+def _arrive_by(c: Context, op: Any, condition: Value | None, arrivals: int, size: int) -> None:
+    """Arrive at a barrier of this block, at one that blocks share, or at those of other blocks."""
+    if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
+        block, chosen = blocks_told(c, op)
+        condition = chosen if condition is None else c.f.op("and", chosen, condition)
+        _arrive(c, op.alloc, condition, arrivals, size, block)
+        return
+    block = block_of_barrier(c, op.alloc) if blocks_of_barrier(op.alloc.type) else None
+    _arrive(c, op.alloc, _first(c, condition), arrivals, size, block)
+
+
 @lowers(SIMT, ttgir.InitBarrierOp)
 def init_barrier(c: Context, op: Any) -> None:
-    _call(c, _first(c), "simt_mbarrier_init", op.alloc, c.i32(op.count))
+    count = op.count << blocks_of_barrier(op.alloc.type).bit_count()
+    first = _first(c, leads_barrier(c, op.alloc))
+
+    def write() -> Sequence[Value]:
+        c.f.call("void", "simt_mbarrier_init", plain(c, c.memory(op.alloc).address), c.i32(count))
+        return []
+
+    c.f.choose_all(first, [], write)
 
 
 @lowers(SIMT, ttgir.InvalBarrierOp, ttgir.FenceAsyncSharedOp, ttgir.AsyncTMAStoreWaitOp)
@@ -66,23 +120,27 @@ def nothing(c: Context, op: Any) -> None:
     """Memory has one view, and copies are complete."""
 
 
+@lowers(SIMT, ttgir.ClusterBarrierOp)
+def cluster_barrier(c: Context, op: Any) -> None:
+    c.synchronize()
+
+
 @lowers(SIMT, ttgir.BarrierExpectOp)
 def barrier_expect(c: Context, op: Any) -> None:
-    condition = _first(c, c.scalar(op.pred))
-    _call(c, condition, "simt_mbarrier_arrive", op.alloc, c.i32(1), c.i32(op.size))
+    _arrive_by(c, op, c.scalar(op.pred), 1, op.size)
 
 
 @lowers(SIMT, ttgir.ArriveBarrierOp)
 def arrive_barrier(c: Context, op: Any) -> None:
-    condition, count = None if op.pred is None else c.scalar(op.pred), op.count
-    if op.perWarp:
-        assert count == c.num_warps
-        c.f.call("i32", "simt_shuffle", c.i32(0), c.i32(0))
-        first, count = c.f.icmp("eq", c.lane, c.i32(0)), 1
-        condition = first if condition is None else c.f.op("and", first, condition)
-    else:
-        condition = _first(c, condition)
-    _call(c, condition, "simt_mbarrier_arrive", op.alloc, c.i32(count), c.i32(0))
+    condition = None if op.pred is None else c.scalar(op.pred)
+    if not op.perWarp:
+        _arrive_by(c, op, condition, op.count, 0)
+        return
+    assert op.count == c.num_warps and not blocks_of_barrier(op.alloc.type)
+    c.f.call("i32", "simt_shuffle", c.i32(0), c.i32(0))
+    first = c.f.icmp("eq", c.lane, c.i32(0))
+    condition = first if condition is None else c.f.op("and", first, condition)
+    _arrive(c, op.alloc, condition, 1, 0)
 
 
 @lowers(SIMT, ttgir.AsyncCopyMbarrierArriveOp)
@@ -91,31 +149,48 @@ def async_copy_arrive(c: Context, op: Any) -> None:
     c.hardware.async_copies.commit(c)
     c.hardware.async_copies.wait(c, 0)
     if op.arrivals:
-        always = Value("i1", "true")
-        _call(c, always, "simt_mbarrier_arrive", op.barrier, c.i32(1), c.i32(0))
+        _arrive(c, op.barrier, ALWAYS, 1, 0)
 
 
 @lowers(SIMT, ttgir.WaitBarrierOp)
 def wait_barrier(c: Context, op: Any) -> None:
-    always = Value("i1", "true") if op.pred is None else c.scalar(op.pred)
-    _call(c, always, "simt_mbarrier_wait", op.alloc, c.scalar(op.phase))
+    condition = leads_barrier(c, op.alloc, None if op.pred is None else c.scalar(op.pred))
+
+    def wait() -> Sequence[Value]:
+        _simt(c).place.tell(c)
+        at = plain(c, c.memory(op.alloc).address)
+        c.f.call("void", "simt_mbarrier_wait", at, c.scalar(op.phase))
+        return []
+
+    c.f.choose_all(condition, [], wait)
+
+
+@lowers(SIMT, ttgir.AsyncSharedStoreOp)
+def store_to_blocks(c: Context, op: Any) -> None:
+    """The bytes have come when they are stored."""
+    owner, shared = c.owner(layout_of(op.src.type), of_program=True), _simt(c).shared
+    for to, words, block in stores(c, op):
+        shared.store_remote(c, to, block, words, owner)
+        size = len(words) * bits_of(words[0].type) // 8
+        _arrive(c, op.barrier, ALWAYS if owner is None else owner, 0, -size, block)
 
 
 def _each(
     c: Context, op: Any, memory: Memory, condition: Value,
     write: Callable[[Value, Value, Value, int], Any],
 ) -> None:  # fmt: skip
-    """For each element of a block: `write(pointer to it in shared memory, pointer to it in global
-    memory, whether the tensor has it, its size)`, by the first thread where the condition holds.
+    """For each element of this thread block's part of a tile: `write(pointer to it in shared
+    memory, pointer to it in global memory, whether the tensor has it, its size)`, by the first
+    thread where the condition holds.
 
     As the engine of a GPU does it: a piece at a time, row by row from an address on of which some
     bits are XORed to others, whatever layout the memory has."""
-    f, size, shape = c.f, memory_bytes(memory.type.element_type), memory.type.get_shape()
+    f, size, shape = c.f, memory_bytes(memory.type.element_type), part_of_block(memory)
     patches = isinstance(op.desc.type, ir.PatchesDescType)
     part = box(shape, memory.type.encoding, size)
     part = (shape[0], part[1]) if patches else part
     base, rank = c.scalar(op.desc), len(op.coord)
-    starts = [c.scalar(v) for v in op.coord]
+    starts = own_patches(c, op, memory) if patches else own_coordinates(c, memory, op.coord)
     start = f.cast("ptrtoint", plain(c, memory.address), "i64")
 
     def copy() -> Sequence[Value]:
@@ -198,14 +273,28 @@ def copy_in(c: Context, op: Any) -> None:
     element = memory_type(memory.type.element_type)
     zero = const(element, 0 if element[0] == "i" else 0.0)
 
+    if blocks_of_barrier(op.barrier.type):
+        raise c.unsupported(op, "to a barrier that blocks share")
+    shared, leads = sharing(c, op, memory)
+    copies = [0] if shared is None else copies_in(memory_layout(memory.type))
+
     def write(to: Value, source: Value, inside: Value, size: int) -> None:
         (value,) = c.f.choose_all(inside, [zero], lambda: [c.f.load(element, source, size)])
-        c.f.store(value, to, size)
+        for copy in copies:
+            at = _simt(c).shared.mapped(c, to, _other(c, copy), 0) if copy else to
+            c.f.store(value, at, size)
 
     condition = _first(c, c.scalar(op.pred))
+    condition = condition if leads is None else c.f.op("and", condition, leads)
     _each(c, op, memory, condition, write)
-    count = c.i32(-ttgir.bytes_of(memory.type))
-    _call(c, condition, "simt_mbarrier_arrive", op.barrier, c.i32(0), count)
+    for copy in copies:
+        block = None if shared is None else _other(c, copy)
+        _arrive(c, op.barrier, condition, 0, -ttgir.bytes_of(memory.type), block)
+
+
+def _other(c: Context, copy: int) -> Value:
+    """The block whose number differs from this one's in these bits."""
+    return c.f.op("xor", c.block, c.i32(copy))
 
 
 @lowers(SIMT, ttgir.AsyncTMACopyLocalToGlobalOp)
@@ -220,26 +309,66 @@ def copy_out(c: Context, op: Any) -> None:
 
         c.f.choose_all(inside, [], store)
 
-    _each(c, op, memory, _first(c), write)
+    _each(c, op, memory, _first(c, c.owner(memory_layout(memory.type), of_program=True)), write)
 
 
 @lowers(SIMT, ttgir.AsyncTMAReduceOp)
 def reduce_out(c: Context, op: Any) -> None:
-    """Sums of floating-point numbers; blocks of the grid run one after the other."""
+    """One thread does it without a stop, so that others' come before or after."""
     memory = c.memory(op.src)
     element = memory_type(memory.type.element_type)
-    if op.kind is not ttir.DescriptorReduceKind.ADD or element[0] == "i":
-        raise c.unsupported(op, f"{op.kind.name.lower()} of {element}")
 
     def write(source: Value, to: Value, inside: Value, size: int) -> None:
-        def add() -> Sequence[Value]:
+        def update() -> Sequence[Value]:
             old, new = c.f.load(element, to, size), c.f.load(element, source, size)
-            c.f.store(c.f.op("fadd", old, new), to, size)
+            c.f.store(_combined(c, op, old, new), to, size)
             return []
 
-        c.f.choose_all(inside, [], add)
+        c.f.choose_all(inside, [], update)
 
-    _each(c, op, memory, _first(c), write)
+    _each(c, op, memory, _first(c, c.owner(memory_layout(memory.type), of_program=True)), write)
+
+
+def _combined(c: Context, op: Any, old: Value, new: Value) -> Value:
+    """Combine two elements as a bulk reduction does."""
+    kind, is_float = op.kind.name.lower(), old.type[0] != "i"
+    if kind == "add":
+        return c.f.op("fadd" if is_float else "add", old, new)
+    if kind in ("and", "or", "xor") and not is_float:
+        return c.f.op(kind, old, new)
+    if kind in ("min", "max") and not is_float:
+        order = ("u" if is_unsigned(op.desc.type) else "s") + ("lt" if kind == "min" else "gt")
+        return c.f.select(c.f.icmp(order, old, new), old, new)
+    raise c.unsupported(op, f"{kind} of {old.type}")
+
+
+@lowers(SIMT, ttgir.TensormapCreateOp)
+def create_map(c: Context, op: Any) -> None:
+    """A `descriptor` in the place of a map."""
+    if op.fill_mode:
+        raise c.unsupported(op, "with NaN beyond the bounds")
+    f, place = c.f, plain(c, c.scalar(op.desc_ptr))
+    extents = [f.cast("sext", c.scalar(v), "i64") for v in reversed(op.global_dim)]
+    steps = [*map(c.scalar, reversed(op.global_stride)), const("i64", SIZES[op.elem_type])]
+    words = [c.as_type(c.scalar(op.global_address), "i64"), *extents, *steps]
+
+    def write() -> Sequence[Value]:
+        for i, word in enumerate(words):
+            f.store(word, f.gep("i64", place, c.i32(i)), 8)
+        return []
+
+    f.choose_all(_first(c), [], write)
+    c.barrier()
+
+
+@lowers(SIMT, ttgir.TensormapFenceproxyAcquireOp)
+def acquire_map(c: Context, op: Any) -> None:
+    """Memory has one view."""
+
+
+@lowers(SIMT, ttgir.ReinterpretTensorDescOp)
+def reinterpret(c: Context, op: Any) -> None:
+    c.set(op.results[0], plain(c, c.scalar(op.rawDesc)))
 
 
 def _reader(c: Context, operand: Any, k_axis: int, scratch: Value) -> Callable[..., Value]:
@@ -257,9 +386,15 @@ def _reader(c: Context, operand: Any, k_axis: int, scratch: Value) -> Callable[.
     inverse, type = memory_layout(memory.type).inverse(), memory.type.element_type
     element, size = memory_type(type), memory_bytes(type)
 
+    def columns(axis: str) -> list[int]:
+        """The offsets that the bits of a coordinate move an element by, in the block that has it;
+        a thread block has what it multiplies."""
+        bits = range(inverse.in_bits(axis))
+        return [int(inverse.apply({axis: 1 << bit})[OFFSET]) for bit in bits]
+
     def from_memory_at(other: Value, k: Value) -> Value:
         parts = [
-            c.linear_map(index, inverse.columns_of(f"dim{axis}"))
+            c.linear_map(index, columns(f"dim{axis}"))
             for index, axis in ((k, k_axis), (other, 1 - k_axis))
         ]
         place = c.i32(memory.origin)

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from tests.simt import mma
-from tests.simt.machine import CLUSTERS, SHARED_BYTES, target_machine
+from tests.simt.machine import MOST_BLOCKS, SHARED_BYTES, target_machine
+from tests.simt.scheduler import ACCESSES, ARRIVALS
 from tritium.codegen.gpu import hardware
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
-from tritium.codegen.gpu.hardware import Caching, Hardware, NoMatrixMoves, Order, Unsupported
+from tritium.codegen.gpu.hardware import (
+    OWN,
+    Caching,
+    Hardware,
+    NoMatrixMoves,
+    Order,
+    meeting,
+)
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Function, Value, const
+from tritium.codegen.registry import Rule
+from tritium.ir.locations import source_position
+from tritium.ops.base import Op
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
 from tritium.target import Banks
 
@@ -57,19 +68,23 @@ class Grid:
         return f.call("i32", "simt_thread")
 
     def block_in_cluster(self, e: Emitter) -> Value:
-        raise Unsupported(CLUSTERS)
-
-    def store_remote(
-        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
-        condition: Value | None,
-    ) -> None:  # fmt: skip
-        raise Unsupported(CLUSTERS)
+        return e.f.call("i32", "simt_block")
 
     def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
-        return e.f.call("i32", "simt_program", e.i32(axis))
+        found = self._of_grid(e, "simt_program", axis, blocks)
+        if not blocks or axis or e.num_ctas == 1:
+            return found
+        return e.f.op("add", found, self.block_in_cluster(e))
 
     def num_programs(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
-        return e.f.call("i32", "simt_programs", e.i32(axis))
+        return self._of_grid(e, "simt_programs", axis, blocks)
+
+    @staticmethod
+    def _of_grid(e: Emitter, name: str, axis: int, blocks: bool) -> Value:
+        """A number of programs, or of as many times as many blocks: these are along the first
+        axis."""
+        found = e.f.call("i32", name, e.i32(axis))
+        return e.f.op("mul", found, e.i32(e.num_ctas)) if blocks and axis == 0 else found
 
 
 class Shuffles:
@@ -178,7 +193,27 @@ class Buffers:
         return place
 
 
+class Place:
+    """The source line of the op that is being lowered."""
+
+    file, line = "", 0
+
+    def enter(self, op: Any) -> None:
+        found = source_position(op.location)
+        if found is not None:
+            self.file, self.line, _ = found
+
+    def tell(self, e: Emitter) -> None:
+        """Have the thread tell that it has come to this line."""
+        e.f.call("void", "simt_at", text_of(e, self.file), e.i32(self.line))
+
+
 class SharedMemory:
+    """Memory of the blocks of a cluster, which accesses to other blocks' need to be running."""
+
+    def __init__(self, place: Place):
+        self._place = place
+
     def read_metadata(self, e: Emitter) -> str:
         return ""
 
@@ -196,10 +231,30 @@ class SharedMemory:
     def load_remote(
         self, e: Emitter, place: Value, block: Value, element: str, count: int
     ) -> list[Value]:
-        raise Unsupported(CLUSTERS)
+        pointer = self.mapped(e, place, block)
+        check_alignment(e, pointer, element, count)
+        size = max(bits_of(element) // 8, 1)
+        return [e.f.load(element, p, size) for p in neighbours(e, pointer, element, count)]
+
+    def store_remote(
+        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        def write() -> list[Value]:
+            return write_all(e, self.mapped(e, place, block), parts)
+
+        e.f.choose_all(condition, [], write)
 
     def remote(self, e: Emitter, place: Value, block: Value) -> Value:
-        raise Unsupported(CLUSTERS)
+        """Where the access is masked, there may be no such block."""
+        return self.mapped(e, place, block, 0)
+
+    def mapped(self, e: Emitter, place: Value, block: Value, chances: int = ACCESSES) -> Value:
+        """A pointer to a block's memory for what is at a place (a pointer or an address) in this
+        block's; see `simt_remote`."""
+        self._place.tell(e)
+        address = place if place.type == "i32" else e.address(place)
+        return e.f.call("ptr", "simt_remote", address, block, e.i32(chances))
 
 
 class AsyncCopies(hardware.AsyncCopies):
@@ -232,8 +287,9 @@ class AsyncCopies(hardware.AsyncCopies):
 class Barriers:
     """Barriers of a block; those whose numbers are in `dropped` are left out."""
 
-    def __init__(self, dropped: frozenset[int]):
+    def __init__(self, dropped: frozenset[int], place: Place, shared: SharedMemory):
         self.count, self._dropped = 0, dropped
+        self._place, self._shared = place, shared
 
     def block(self, e: Emitter, proxy: bool, everything: bool) -> None:
         if e.barrier_number is None:
@@ -245,18 +301,61 @@ class Barriers:
         self._meet(e, number, warps)
 
     def _meet(self, e: Emitter, number: int, warps: int) -> None:
-        if self.count not in self._dropped:
+        if self._kept():
+            self._place.tell(e)
             e.f.call("void", "simt_barrier", e.i32(number), e.i32(warps))
+
+    def _kept(self) -> bool:
         self.count += 1
+        return self.count - 1 not in self._dropped
 
     def cluster(self, e: Emitter) -> None:
-        raise Unsupported(CLUSTERS)
+        if self._kept():
+            self._place.tell(e)
+            e.f.call("void", "simt_cluster")
 
     def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
-        raise Unsupported(CLUSTERS)
+        def make() -> list[Value]:
+            for place in places:
+                e.f.call("void", "simt_mbarrier_init", plain(e, place), e.i32(e.num_ctas))
+            return []
+
+        e.f.choose_all(e.f.icmp("eq", e.thread, e.i32(0)), [], make)
+        self.cluster(e)
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
-        raise Unsupported(CLUSTERS)
+        self.block(e, proxy=False, everything=True)
+        first = e.f.icmp("eq", e.thread, e.i32(0))
+
+        def arrive() -> list[Value]:
+            own = [self._arrive(e, place, step) for step in meeting(e.num_ctas)]
+            return [state for state in own if state is not None]
+
+        def wait() -> list[Value]:
+            self._place.tell(e)
+            (state,) = e.f.choose_all(first, [e.i32(0)], arrive)
+            state = e.f.call("i32", "simt_shuffle", state, e.i32(0))
+            e.f.call("void", "simt_mbarrier_wait", plain(e, place), state)
+            return []
+
+        if self._kept():
+            acts = e.f.icmp("ult", e.thread, e.i32(1 << e.lane_bits))
+            e.f.choose_all(acts, [], wait)
+        self.block(e, proxy=False, everything=True)
+
+    def _arrive(self, e: Emitter, place: Value, block: int) -> Value | None:
+        """A step of `meeting`; the phase of the own block's mbarrier if that is it."""
+        one, nothing = e.i32(1), e.i32(0)
+        if block == OWN:
+            return e.f.call("i32", "simt_mbarrier_arrive", plain(e, place), one, nothing)
+
+        def arrive() -> list[Value]:
+            at = self._shared.mapped(e, place, e.i32(block), ARRIVALS)
+            e.f.call("i32", "simt_mbarrier_arrive", at, one, nothing)
+            return []
+
+        e.f.choose_all(e.f.icmp("ne", e.block, e.i32(block)), [], arrive)
+        return None
 
 
 class Atomics(LLVMAtomics):
@@ -338,15 +437,35 @@ class Simt(Hardware):
         machine = target_machine()
         self.triple, self.data_layout = machine.triple, str(machine.target_data)
         self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()
-        self.memory, self.shared, self.matrices = GlobalMemory(), SharedMemory(), NoMatrixMoves()
-        self.buffers = Buffers()
-        self.async_copies, self.barriers = AsyncCopies(), Barriers(dropped)
+        self.place = Place()
+        self.memory, self.shared = GlobalMemory(), SharedMemory(self.place)
+        self.matrices, self.buffers, self.async_copies = NoMatrixMoves(), Buffers(), AsyncCopies()
+        self.barriers = Barriers(dropped, self.place, self.shared)
         self.atomics, self.conversions, self.host = Atomics(), SoftwareConversions(), Host()
         self.functions, self.products = VectorMath(), mma
 
+    @cached_property
+    def rules(self) -> dict[type[Op], Rule]:
+        """The rules, which tell the line of their op first."""
+        return {op: self._placed(rule) for op, rule in super().rules.items()}
+
+    def _placed(self, rule: Rule) -> Rule:
+        def placed(c: Any, op: Any) -> None:
+            self.place.enter(op)
+            rule(c, op)
+
+        return placed
+
     def check_cluster(self, num_ctas: int) -> None:
-        if num_ctas != 1:
-            raise NotImplementedError(f"the simt backend does not support {CLUSTERS}")
+        if num_ctas > 1 and self.lanes != 32:
+            raise NotImplementedError(
+                f"the simt backend does not support clusters of thread blocks of warps of "
+                f"{self.lanes} lanes; no GPU has them"
+            )
+        if num_ctas > MOST_BLOCKS or num_ctas & num_ctas - 1 or num_ctas < 1:
+            raise ValueError(
+                f"num_ctas={num_ctas}: a cluster has 1, 2, 4, 8 or {MOST_BLOCKS} thread blocks"
+            )
 
     def prepare(self, module: Any, options: Any) -> None:
         pass

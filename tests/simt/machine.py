@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import platform
+import re
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -18,8 +19,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tests.simt import scheduler
-from tests.simt.scheduler import COPIES, COPY, MACHINE, PROGRAM, PROGRAMS, THREAD
+from tests.simt.scheduler import BLOCK, COPIES, COPY, MACHINE, PROGRAM, PROGRAMS, THREAD
 from tests.simt.small_floats import NAMES, small_floats_ir
+from tritium.codegen.gpu.context import SHARED_MEMORY
 from tritium.native.loader import Image, compile_ir, load_object
 from tritium.native.records import allocate
 
@@ -29,13 +31,18 @@ STACK_BYTES = 1 << 20
 """The stack of a thread; memory is taken only as it is used."""
 ENTRY = "simt_entry"
 """The function that calls the kernel with arguments from 8-byte slots."""
-CLUSTERS = "clusters of thread blocks"
+MOST_BLOCKS = 16
+"""The most thread blocks of a cluster."""
 WARP_BYTES = 1 << 20
 """Memory through which the lanes of a warp exchange the operands of matrix products."""
 
 _ENDS = {
     scheduler.LANES_DIFFER: "lanes of a warp are at different barriers or shuffles",
 }
+
+_BARRIERS = {
+    scheduler.BARRIER: "barrier {}", scheduler.CLUSTER: "the barrier of the cluster",
+}  # fmt: skip
 
 
 class KernelFailure(RuntimeError):
@@ -59,9 +66,24 @@ def target_machine() -> Any:
 
 def compile_kernel(text: str) -> bytes:
     """Object code of a kernel's LLVM IR."""
-    module = llvm.parse_assembly(text, context=llvm.create_context())
+    module = llvm.parse_assembly(_with_own_memory(text), context=llvm.create_context())
     module.verify()
     return target_machine().emit_object(module)
+
+
+def _with_own_memory(text: str) -> str:
+    """The IR of functions that ask for the shared memory of the block that they run for, in place
+    of a variable at a fixed place."""
+    name, (declared, _, rest) = re.escape(f"@{SHARED_MEMORY}"), text.partition("\ndefine ")
+    if not re.search(f"^{name} = ", declared, re.MULTILINE):
+        return text
+    declared = re.sub(f"^{name} = .*$", "declare ptr addrspace(3) @simt_shared()", declared,
+                      flags=re.MULTILINE)  # fmt: skip
+    own = f"%{SHARED_MEMORY}"
+    rest = rest.replace(f"@{SHARED_MEMORY}", own).replace(
+        "\nentry:\n", f"\nentry:\n  {own} = call ptr addrspace(3) @simt_shared()\n"
+    )
+    return f"{declared}\ndefine {rest}"
 
 
 @cache
@@ -73,14 +95,17 @@ def native() -> tuple[Image, Image]:
 
 
 class Machine:
-    """Threads of `warps` warps of `lanes` lanes, which run a kernel's programs, two at a time."""
+    """Threads of `blocks` thread blocks of `warps` warps of `lanes` lanes, which run a kernel's
+    programs, two at a time. Several blocks run at random paces."""
 
     def __init__(
-        self, lanes: int, warps: int, *, last_warp_first: bool = False,
+        self, lanes: int, warps: int, blocks: int = 1, *, last_warp_first: bool = False,
         last_program_first: bool = False, seed: int = 0,
     ):  # fmt: skip
-        self._count, self._seed = lanes * warps, seed
-        self.shared, self._shared = allocate(SHARED_BYTES, 1024)
+        self._count, self._blocks = lanes * warps * blocks, blocks
+        self._seed = seed or int(blocks > 1)
+        shared, self._shared = allocate(SHARED_BYTES * blocks * PROGRAMS, 1024)
+        states, self._states = allocate(BLOCK.size * blocks * PROGRAMS)
         self._address, self._memory = allocate(MACHINE.size)
         self._programs, self._program_memory = allocate(PROGRAM.size * PROGRAMS)
         count = self._count * PROGRAMS
@@ -88,26 +113,27 @@ class Machine:
         self._copies = mmap.mmap(-1, COPY.size * COPIES * count)
         self._stacks = mmap.mmap(-1, STACK_BYTES * (count + PROGRAMS))
         warp_memory, self._warp_memory = allocate(WARP_BYTES * PROGRAMS)
-        saved, self._saved = allocate(SHARED_BYTES * PROGRAMS, 1024)
         copies, stacks = (_start(memory) for memory in (self._copies, self._stacks))
         for i in range(count):
             stack = stacks + i * STACK_BYTES
             _guard(stack)
+            block, number = divmod(i % self._count, lanes * warps)
             THREAD.write(
-                self._threads + i * THREAD.size, number=i % self._count, stack=stack,
+                self._threads + i * THREAD.size, number=number, block=block, stack=stack,
                 copies=copies + i * COPY.size * COPIES,
             )  # fmt: skip
         for i in range(PROGRAMS):
             PROGRAM.write(
                 self._programs + i * PROGRAM.size, live=0, started=0,
                 threads=self._threads + i * self._count * THREAD.size,
-                warp_memory=warp_memory + i * WARP_BYTES, shared=saved + i * SHARED_BYTES,
+                warp_memory=warp_memory + i * WARP_BYTES,
+                shared=shared + i * blocks * SHARED_BYTES, states=states + i * blocks * BLOCK.size,
                 stack=stacks + (count + i) * STACK_BYTES,
             )  # fmt: skip
         MACHINE.write(
-            self._address, programs=self._programs, lanes=lanes, warps=warps,
-            backwards=last_warp_first, last_first=last_program_first, shared=self.shared,
-            shared_bytes=SHARED_BYTES, stack_bytes=STACK_BYTES,
+            self._address, programs=self._programs, lanes=lanes, warps=warps, blocks=blocks,
+            backwards=last_warp_first, last_first=last_program_first, shared_bytes=SHARED_BYTES,
+            stack_bytes=STACK_BYTES,
         )  # fmt: skip
         self._lock = threading.Lock()
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(native()[0]["run_grid"])
@@ -117,32 +143,42 @@ class Machine:
         runtime, floats = native()
         imports = {name: runtime[name] for name in scheduler.SYMBOLS}
         imports |= {name: floats[name] for name in NAMES}
-        return load_object(code, [ENTRY], {**imports, "smem$": self.shared})
+        return load_object(code, [ENTRY], imports)
 
-    def run(self, kernel: Image, slots: Sequence[int], grid: Sequence[int]) -> None:
-        """Run every program of a grid. Raises `KernelFailure`."""
+    def run(
+        self, kernel: Image, slots: Sequence[int], grid: Sequence[int], seed: int = 0
+    ) -> None:
+        """Run every program of a grid, with a seed other than 0 in another order than the machine's
+        own. Raises `KernelFailure`."""
         arguments = np.array([*slots, 0], np.uint64)
         sizes = (*grid, 1, 1)[:3]
         with _running, self._lock:
             MACHINE.write(
                 self._address, entry=kernel[ENTRY], arguments=arguments.ctypes.data,
                 sizes_x=sizes[0], sizes_y=sizes[1], sizes_z=sizes[2], total=prod(sizes),
-                random=self._seed,
+                random=seed or self._seed,
             )  # fmt: skip
             status = self._run(self._address)
             if status != scheduler.OK:
                 self._fail(status)
 
     def _waiting(self) -> str:
-        """The barrier or op for which each unfinished warp waits."""
-        lanes, found = MACHINE.read(self._address, "lanes"), list[str]()
+        """The barriers or ops for which unfinished warps wait, and the lines of these."""
+        lanes, warps = (MACHINE.read(self._address, n) for n in ("lanes", "warps"))
+        found = dict[str, list[str]]()
         for warp in range(self._count // lanes):
             at = MACHINE.read(self._address, "threads") + warp * lanes * THREAD.size
-            why, number = THREAD.read(at, "request"), THREAD.read(at, "barrier")
+            why, number, line = (THREAD.read(at, n) for n in ("request", "barrier", "line"))
             if why != scheduler.END:
-                what = f"at barrier {number}" if why == scheduler.BARRIER else "at an mbarrier"
-                found.append(f"warp {warp} {what}")
-        return ", ".join(found)
+                of_block = f" of block {warp // warps}" if self._blocks > 1 else ""
+                what = _BARRIERS.get(why, "an mbarrier").format(number)
+                file = ctypes.c_char_p(THREAD.read(at, "file")).value if line else None
+                where = f" ({file.decode()}:{line})" if file else ""
+                found.setdefault(f"{of_block} at {what}{where}", []).append(str(warp % warps))
+        return ", ".join(
+            f"warp{'s' * (len(which) > 1)} {', '.join(which)}{rest}"
+            for rest, which in found.items()
+        )
 
     def _fail(self, status: int) -> None:
         for i in range(self._count * PROGRAMS):  # their stacks are in the middle of the kernel
@@ -179,12 +215,12 @@ def _guard(stack: int) -> None:
 
 @cache
 def machine(
-    lanes: int, warps: int, *, last_warp_first: bool = False, last_program_first: bool = False,
-    seed: int = 0,
+    lanes: int, warps: int, blocks: int = 1, *, last_warp_first: bool = False,
+    last_program_first: bool = False, seed: int = 0,
 ) -> Machine:  # fmt: skip
-    """The machine of a number of lanes and warps, which kernels share. With a seed other than 0 the
-    order is random."""
+    """The machine of a number of lanes, warps and blocks, which kernels share. With a seed other
+    than 0 the order is random."""
     return Machine(
-        lanes, warps, last_warp_first=last_warp_first, last_program_first=last_program_first,
-        seed=seed,
+        lanes, warps, blocks, last_warp_first=last_warp_first,
+        last_program_first=last_program_first, seed=seed,
     )  # fmt: skip

@@ -7,6 +7,12 @@ that is missing shows. Copies that a thread starts are done when it waits for th
 that is missing shows as well; those of the copy engine, which other threads wait for, at once.
 Where all warps wait and nothing has happened since they began to, the program fails.
 
+The thread blocks of a program, a cluster, run together, each in its own memory and at a pace of its
+own: a block rests for some rounds at random, and a thread may stop for others between accesses to
+another block's memory. What is written to a block that has not begun is lost, and such an access,
+and one to a block that has ended, fails. Where all wait, the rounds that are decided on have no
+rests. A failure of an mbarrier or of such an access has the source line of the op.
+
 Two programs of the grid are under way at a time. A thread that has released memory by an atomic
 operation lets the other program run before the rest of its own, so that what other threads ought to
 have written before shows as missing; so does one that looks at memory again and again. With a seed,
@@ -19,7 +25,7 @@ from tritium.codegen.llvm.writer import Module, Value
 from tritium.native.records import Record
 from tritium.native.writer import Code, i32, i64
 
-START, SHUFFLE, BARRIER, END, FAILED, PHASE, SWITCH = range(7)
+START, SHUFFLE, BARRIER, END, FAILED, PHASE, SWITCH, CLUSTER, PAUSE = range(9)
 """Why a thread has stopped."""
 OK, LANES_DIFFER, DEADLOCK, FAILURE = range(4)
 """How a launch has ended."""
@@ -30,9 +36,19 @@ JUMP = "bytes 512"  # jmp_buf: 200 bytes on x86-64, 312 on AArch64
 THREAD = Record(
     ("state", JUMP), ("number", "i32"), ("started", "i32"), ("request", "i32"), ("word", "i32"),
     ("lane", "i32"), ("reply", "i32"), ("stack", "ptr"), ("copies", "ptr"), ("made", "i64"),
-    ("done", "i64"), ("groups", "i64"), ("barrier", "i32"), ("meeting", "i32"), align=16,
+    ("done", "i64"), ("groups", "i64"), ("barrier", "i32"), ("meeting", "i32"), ("block", "i32"),
+    ("paused", "i32"), ("line", "i32"), ("file", "ptr"), align=16,
 )  # fmt: skip
-"""`barrier`: the number of the one that it is at, for `meeting` warps."""
+"""`number`: in its block; `barrier`: the number of the one that it is at, for `meeting` warps;
+`paused`: of the first thread of a warp, the lane from which on the others have still to run;
+`file`, `line`: of the op that it has come to last, of those that concern other threads."""
+BLOCK = Record(("state", "i32"), ("rest", "i32"))
+"""A thread block of a cluster; `rest`: the rounds that it leaves out."""
+AHEAD, RUNS, ENDED = range(3)
+"""States of a block."""
+PACE, REST, ACCESSES, ARRIVALS = 4, 8, 16, 2
+"""One round in `PACE` is one from which on a block rests, for `REST` at most; before one of so many
+accesses to, and arrivals in, other blocks' memory a thread stops for others. Powers of two."""
 MBARRIER = Record(("bytes", "i32"), ("count", "i16"), ("missing", "i8"), ("phase", "i8"))
 """In shared memory: the bytes and arrivals that the phase lacks, the arrivals of a phase."""
 COPY = Record(("to", "ptr"), ("source", "ptr"), ("size", "i64"), ("group", "i64"))
@@ -42,9 +58,10 @@ COPIES = 4096
 PROGRAM = Record(
     ("state", JUMP), ("live", "i32"), ("started", "i32"), ("status", "i32"), ("x", "i32"),
     ("y", "i32"), ("z", "i32"), ("threads", "ptr"), ("warp_memory", "ptr"), ("shared", "ptr"),
-    ("stack", "ptr"), align=16,
+    ("stack", "ptr"), ("states", "ptr"), ("rested", "i32"), ("awake", "i32"), align=16,
 )  # fmt: skip
-"""A program under way. `shared`: a copy of its shared memory, while the other program runs."""
+"""A program under way. `shared`: the memory of its blocks, one after the other; `states`: a `BLOCK`
+for each; `rested`: 1 if a block has left out this round; `awake`: 1 if none may."""
 PROGRAMS = 2
 """Programs that may be under way."""
 MACHINE = Record(
@@ -54,9 +71,10 @@ MACHINE = Record(
     ("shared_bytes", "i64"), ("stack_bytes", "i64"), ("x", "i32"), ("y", "i32"), ("z", "i32"),
     ("sizes_x", "i32"), ("sizes_y", "i32"), ("sizes_z", "i32"), ("message", "ptr"), ("file", "ptr"),
     ("line", "i32"), ("warp_memory", "ptr"), ("events", "i64"), ("programs", "ptr"),
-    ("program", "ptr"), ("resident", "ptr"), ("scheduler", JUMP), ("total", "i64"),
-    ("random", "i32"), align=16,
+    ("program", "ptr"), ("scheduler", JUMP), ("total", "i64"), ("random", "i32"), ("blocks", "i32"),
+    ("states", "ptr"), align=16,
 )  # fmt: skip
+"""`warps`: of a block."""
 STACK = Record(
     ("flags", "i64"), ("link", "ptr"), ("start", "ptr"), ("more", "i64"), ("size", "i64")
 )  # fmt: skip
@@ -144,14 +162,8 @@ def _programs(module: Module) -> None:
     # Run a program until it switches or ends.
     f = Code(module, "resume_program", [("ptr", "program")], cold=True)
     machine, (program,) = _machine(f), f.arguments
-    shared, size = (f.read(machine, MACHINE, n) for n in ("shared", "shared_bytes"))
-    resident = f.read(machine, MACHINE, "resident")
-    with f.when(f.icmp("ne", resident, program)):
-        f.call("ptr", "memcpy", f.read(resident, PROGRAM, "shared"), shared, size)
-        f.call("ptr", "memcpy", shared, f.read(program, PROGRAM, "shared"), size)
-    for name in ("resident", "program"):
-        f.write(machine, MACHINE, name, program)
-    for name in ("x", "y", "z", "threads", "warp_memory"):
+    f.write(machine, MACHINE, "program", program)
+    for name in ("x", "y", "z", "threads", "warp_memory", "shared", "states"):
         f.write(machine, MACHINE, name, f.read(program, PROGRAM, name))
     scheduler = f.at(machine, MACHINE, "scheduler")
     with f.when(f.icmp("eq", _set_jump(f, scheduler), i32(0))):
@@ -180,15 +192,26 @@ def _thread_at(f: Code, index: Value) -> Value:
     return f.gep("i8", f.read(_machine(f), MACHINE, "threads"), offset)
 
 
+def _block_at(f: Code, index: Value) -> Value:
+    offset = f.op("mul", f.cast("sext", index, "i64"), i64(BLOCK.size))
+    return f.gep("i8", f.read(_machine(f), MACHINE, "states"), offset)
+
+
+def _memory_of(f: Code, block: Value) -> Value:
+    """The start of a block's shared memory."""
+    machine = _machine(f)
+    size = f.read(machine, MACHINE, "shared_bytes")
+    offset = f.op("mul", f.cast("sext", block, "i64"), size)
+    return f.gep("i8", f.read(machine, MACHINE, "shared"), offset)
+
+
 def _run_warp(module: Module) -> None:
-    """Run a warp to its next barrier or its end."""
+    """Run a warp to its next barrier or its end, or until one of its threads stops for others."""
     f = Code(module, "run_warp", [("i32", "first")], "i32", exported=True)
     (first,), machine = f.arguments, _machine(f)
-    lanes = f.read(machine, MACHINE, "lanes")
-    differ = f.variable("i32")
+    lanes, leader = f.read(machine, MACHINE, "lanes"), _thread_at(f, first)
     with f.forever():
-        f.put(differ, i32(0))
-        with f.loop(i32(0), lanes, i32(1)) as loop:
+        with f.loop(f.read(leader, THREAD, "paused"), lanes, i32(1)) as loop:
             thread = _thread_at(f, f.add(first, loop.index))
             f.call("void", "resume", thread)
             with f.forever() as switching:
@@ -199,12 +222,15 @@ def _run_warp(module: Module) -> None:
             request = f.read(thread, THREAD, "request")
             with f.when(f.icmp("eq", request, i32(FAILED))):
                 f.ret(i32(FAILURE))
-            same = f.icmp("eq", request, f.read(_thread_at(f, first), THREAD, "request"))
-            with f.when(f.op("xor", same, Value("i1", "true"))):
-                f.put(differ, i32(1))
-        with f.when(f.icmp("ne", f.get("i32", differ), i32(0))):
-            f.ret(i32(LANES_DIFFER))
-        request = f.read(_thread_at(f, first), THREAD, "request")
+            with f.when(f.icmp("eq", request, i32(PAUSE))):
+                f.write(leader, THREAD, "paused", loop.index)
+                f.ret(i32(OK))
+        f.write(leader, THREAD, "paused", i32(0))
+        request = f.read(leader, THREAD, "request")
+        with f.loop(i32(0), lanes, i32(1)) as loop:
+            thread = _thread_at(f, f.add(first, loop.index))
+            with f.when(f.icmp("ne", f.read(thread, THREAD, "request"), request)):
+                f.ret(i32(LANES_DIFFER))
         with f.when(f.icmp("ne", request, i32(SHUFFLE))):
             f.ret(i32(OK))
         with f.loop(i32(0), lanes, i32(1)) as loop:
@@ -219,50 +245,123 @@ def _run_program(module: Module) -> None:
     """Run all warps of a program to its end."""
     f = Code(module, "run_program", [], "i32")
     machine = _machine(f)
-    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
-    shared, size = (f.read(machine, MACHINE, n) for n in ("shared", "shared_bytes"))
-    f.call("ptr", "memset", shared, i32(0xC5), size)
+    lanes, warps, blocks = (f.read(machine, MACHINE, n) for n in ("lanes", "warps", "blocks"))
+    program = f.read(machine, MACHINE, "program")
     f.write(machine, MACHINE, "looks", i32(0))
-    with f.loop(i32(0), f.op("mul", lanes, warps), i32(1)) as loop:
+    f.write(program, PROGRAM, "awake", i32(0))
+    threads = f.op("mul", blocks, f.op("mul", lanes, warps))
+    with f.loop(i32(0), threads, i32(1)) as loop:
         thread = _thread_at(f, loop.index)
         f.write(thread, THREAD, "request", i32(START))
-        f.write(thread, THREAD, "barrier", i32(0))
+        for name in ("barrier", "paused", "line"):
+            f.write(thread, THREAD, name, i32(0))
         for name in ("made", "done", "groups"):
             f.write(thread, THREAD, name, i64(0))
+    with f.loop(i32(0), blocks, i32(1)) as loop:
+        block = _block_at(f, loop.index)
+        f.write(block, BLOCK, "state", i32(AHEAD))
+        f.write(block, BLOCK, "rest", i32(0))
     with f.forever():
         before = f.read(machine, MACHINE, "events")
+        f.write(program, PROGRAM, "rested", i32(0))
         ended = f.call("i32", "run_round")
         with f.when(f.icmp("ne", ended, i32(OK))):
             f.ret(ended)
-        with f.when(f.icmp("eq", f.call("i32", "count_warps", i32(END), i32(0)), warps)):
+        with f.when(f.icmp("eq", f.call("i32", "ended_blocks"), blocks)):
             f.ret(i32(OK))
-        with f.loop(i32(0), i32(BARRIERS), i32(1)) as loop:
-            f.call("void", "release", loop.index)
-        with f.when(f.icmp("eq", f.read(machine, MACHINE, "events"), before)):
+        barriers = f.op("mul", blocks, i32(BARRIERS))
+        with f.loop(i32(0), barriers, i32(1)) as loop:
+            block, number = (f.op(o, loop.index, i32(BARRIERS)) for o in ("udiv", "urem"))
+            f.call("void", "release", block, number)
+        f.call("void", "release_cluster")
+        quiet = f.icmp("eq", f.read(machine, MACHINE, "events"), before)
+        all_ran = f.icmp("eq", f.read(program, PROGRAM, "rested"), i32(0))
+        with f.when(f.op("and", quiet, all_ran)):
             f.ret(i32(DEADLOCK))
+        f.write(program, PROGRAM, "awake", f.cast("zext", quiet, "i32"))
     f.unreachable()
 
 
 def _run_round(module: Module) -> None:
-    """Run each warp that waits for no barrier to its next stop."""
+    """Run each block that does not rest."""
     f = Code(module, "run_round", [], "i32")
     machine = _machine(f)
-    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
+    blocks = f.read(machine, MACHINE, "blocks")
     backwards = f.icmp("ne", f.read(machine, MACHINE, "backwards"), i32(0))
     backwards = f.op("xor", backwards, f.icmp("eq", f.call("i32", "any_of", i32(2)), i32(1)))
+    with f.loop(i32(0), blocks, i32(1)) as loop:
+        last = f.sub(f.sub(blocks, i32(1)), loop.index)
+        block = f.select(backwards, last, loop.index)
+        with f.when(f.icmp("eq", f.call("i32", "rests", block), i32(0))):
+            status = f.call("i32", "run_block", block, f.cast("zext", backwards, "i32"))
+            with f.when(f.icmp("ne", status, i32(OK))):
+                f.ret(status)
+    f.ret(i32(OK))
+    # 1 if a block leaves out this round.
+    f = Code(module, "rests", [("i32", "number")], "i32")
+    machine, block = _machine(f), _block_at(f, f.arguments[0])
+    program = f.read(machine, MACHINE, "program")
+    alone = f.icmp("eq", f.read(machine, MACHINE, "blocks"), i32(1))
+    with f.when(f.op("or", alone, f.icmp("ne", f.read(program, PROGRAM, "awake"), i32(0)))):
+        f.ret(i32(0))
+    with f.when(f.icmp("eq", f.read(block, BLOCK, "rest"), i32(0))):
+        with f.when(f.icmp("ne", f.call("i32", "any_of", i32(PACE)), i32(1))):
+            f.ret(i32(0))
+        f.write(block, BLOCK, "rest", f.call("i32", "any_of", i32(REST)))
+    f.write(block, BLOCK, "rest", f.sub(f.read(block, BLOCK, "rest"), i32(1)))
+    f.write(program, PROGRAM, "rested", i32(1))
+    f.ret(i32(1))
+
+
+def _run_block(module: Module) -> None:
+    """Run each warp of a block that waits for no barrier to its next stop."""
+    f = Code(module, "run_block", [("i32", "number"), ("i32", "backwards")], "i32")
+    machine, (number, backwards) = _machine(f), f.arguments
+    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
+    block = _block_at(f, number)
+    with f.when(f.icmp("eq", f.read(block, BLOCK, "state"), i32(AHEAD))):
+        size = f.read(machine, MACHINE, "shared_bytes")
+        f.call("ptr", "memset", _memory_of(f, number), i32(0xC5), size)
+        f.write(block, BLOCK, "state", i32(RUNS))
     with f.loop(i32(0), warps, i32(1)) as loop:
         last = f.sub(f.sub(warps, i32(1)), loop.index)
-        warp = f.op("mul", f.select(backwards, last, loop.index), lanes)
+        warp = f.select(f.icmp("ne", backwards, i32(0)), last, loop.index)
+        warp = f.op("mul", f.add(f.op("mul", number, warps), warp), lanes)
         thread = _thread_at(f, warp)
-        request = f.read(thread, THREAD, "request")
-        waits = f.op("or", *(f.icmp("eq", request, i32(why)) for why in (BARRIER, END)))
-        with f.when(f.op("xor", waits, Value("i1", "true"))):
+        with f.when(f.op("xor", _waits(f, thread), Value("i1", "true"))):
             status = f.call("i32", "run_warp", warp)
             with f.when(f.icmp("ne", status, i32(OK))):
                 f.ret(status)
-            with f.when(f.icmp("ne", f.read(thread, THREAD, "request"), i32(PHASE))):
+            looks = f.op("or", f.icmp("ne", f.read(thread, THREAD, "request"), i32(PHASE)),
+                         f.icmp("ne", f.read(thread, THREAD, "paused"), i32(0)))  # fmt: skip
+            with f.when(looks):
                 f.call("void", "event")
+    ended = f.call("i32", "count_warps", number, i32(END), i32(0))
+    with f.when(f.icmp("eq", ended, warps)):
+        f.write(block, BLOCK, "state", i32(ENDED))
     f.ret(i32(OK))
+
+
+def _waits(f: Code, thread: Value) -> Value:
+    """True if a warp, of this first thread, is at a barrier or has ended."""
+    request = f.read(thread, THREAD, "request")
+    waits = f.op("or", *(f.icmp("eq", request, i32(why)) for why in (BARRIER, END)))
+    waits = f.op("or", waits, f.icmp("eq", request, i32(CLUSTER)))
+    return f.op("and", waits, f.icmp("eq", f.read(thread, THREAD, "paused"), i32(0)))
+
+
+def _is_at(f: Code, thread: Value, request: Value, number: Value) -> Value:
+    """True if a warp, of this first thread, has stopped for a reason, and at a barrier of a number
+    if that is why."""
+    here = f.op("and", f.icmp("eq", f.read(thread, THREAD, "request"), request),
+                f.icmp("eq", f.read(thread, THREAD, "barrier"), number))  # fmt: skip
+    return f.op("and", here, f.icmp("eq", f.read(thread, THREAD, "paused"), i32(0)))
+
+
+def _release(f: Code, thread: Value) -> None:
+    f.write(thread, THREAD, "request", i32(START))
+    f.write(thread, THREAD, "barrier", i32(0))
+    f.call("void", "event")
 
 
 def _barriers(module: Module) -> None:
@@ -271,39 +370,81 @@ def _barriers(module: Module) -> None:
     events = f.read(machine, MACHINE, "events")
     f.write(machine, MACHINE, "events", f.op("add", events, i64(1)))
     f.ret()
-    # The warps that have stopped for a reason, and at a barrier of a number if that is why.
-    f = Code(module, "count_warps", [("i32", "request"), ("i32", "number")], "i32")
-    machine, (request, number) = _machine(f), f.arguments
+    # The warps of a block for which `_is_at` is true.
+    arguments = [("i32", "block"), ("i32", "request"), ("i32", "number")]
+    f = Code(module, "count_warps", arguments, "i32")
+    machine, (block, request, number) = _machine(f), f.arguments
     lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
-    count = f.variable("i32", i32(0))
-    with f.loop(i32(0), warps, i32(1)) as loop:
+    count, first = f.variable("i32", i32(0)), f.op("mul", block, warps)
+    with f.loop(first, f.add(first, warps), i32(1)) as loop:
         thread = _thread_at(f, f.op("mul", loop.index, lanes))
-        here = f.op("and", f.icmp("eq", f.read(thread, THREAD, "request"), request),
-                    f.icmp("eq", f.read(thread, THREAD, "barrier"), number))  # fmt: skip
-        with f.when(here):
+        with f.when(_is_at(f, thread, request, number)):
             f.put(count, f.add(f.get("i32", count), i32(1)))
     f.ret(f.get("i32", count))
-    # Let the warps at a barrier go on if all that it is for are there.
-    f = Code(module, "release", [("i32", "number")])
-    machine, (number,) = _machine(f), f.arguments
+    # Let the warps at a barrier of a block go on if all that it is for are there.
+    f = Code(module, "release", [("i32", "block"), ("i32", "number")])
+    machine, (block, number) = _machine(f), f.arguments
     lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
-    there = f.call("i32", "count_warps", i32(BARRIER), number)
+    there = f.call("i32", "count_warps", block, i32(BARRIER), number)
+    start = f.op("mul", block, warps)
     for first in (True, False):
-        with f.loop(i32(0), warps, i32(1)) as loop:
+        with f.loop(start, f.add(start, warps), i32(1)) as loop:
             thread = _thread_at(f, f.op("mul", loop.index, lanes))
-            here = f.op("and", f.icmp("eq", f.read(thread, THREAD, "request"), i32(BARRIER)),
-                        f.icmp("eq", f.read(thread, THREAD, "barrier"), number))  # fmt: skip
-            with f.when(here):
+            with f.when(_is_at(f, thread, i32(BARRIER), number)):
                 if first:
                     meeting = f.read(thread, THREAD, "meeting")
                     wanted = f.select(f.icmp("eq", meeting, i32(0)), warps, meeting)
                     with f.when(f.icmp("ult", there, wanted)):
                         f.ret()
                 else:
-                    f.write(thread, THREAD, "request", i32(START))
-                    f.write(thread, THREAD, "barrier", i32(0))
-                    f.call("void", "event")
+                    _release(f, thread)
     f.ret()
+
+
+def _cluster(module: Module) -> None:
+    f = Code(module, "ended_blocks", [], "i32")
+    count, blocks = f.variable("i32", i32(0)), f.read(_machine(f), MACHINE, "blocks")
+    with f.loop(i32(0), blocks, i32(1)) as loop:
+        state = f.read(_block_at(f, loop.index), BLOCK, "state")
+        with f.when(f.icmp("eq", state, i32(ENDED))):
+            f.put(count, f.add(f.get("i32", count), i32(1)))
+    f.ret(f.get("i32", count))
+    # Let all warps go on if all that have not ended are at the cluster's barrier.
+    f = Code(module, "release_cluster", [])
+    machine = _machine(f)
+    lanes, warps, blocks = (f.read(machine, MACHINE, n) for n in ("lanes", "warps", "blocks"))
+    for first in (True, False):
+        with f.loop(i32(0), f.op("mul", blocks, warps), i32(1)) as loop:
+            thread = _thread_at(f, f.op("mul", loop.index, lanes))
+            here = _is_at(f, thread, i32(CLUSTER), i32(0))
+            if first:
+                there = f.op("or", here, _is_at(f, thread, i32(END), i32(0)))
+                with f.when(f.op("xor", there, Value("i1", "true"))):
+                    f.ret()
+            else:
+                with f.when(here):
+                    _release(f, thread)
+    f.ret()
+    # An address (that fits into 32 bits) in this block's memory, as a pointer to the memory of a
+    # block. Unless `chances` is 0, the block must be running; before one of so many accesses the
+    # thread stops for others.
+    arguments = [("i32", "address"), ("i32", "block"), ("i32", "chances")]
+    f = Code(module, "simt_remote", arguments, "ptr", exported=True)
+    address, block, chances = f.arguments
+    last = f.sub(f.read(_machine(f), MACHINE, "blocks"), i32(1))
+    with f.when(f.icmp("ne", chances, i32(0))):
+        with f.when(f.icmp("eq", f.call("i32", "any_of", chances), i32(1))):
+            f.call("void", "stop", i32(PAUSE))
+        with f.when(f.icmp("ugt", block, last)):
+            _fail(f, "the cluster has no block of that number", placed=True)
+        state = f.read(_block_at(f, block), BLOCK, "state")
+        for which, what in ((AHEAD, "has not begun"), (ENDED, "has ended")):
+            with f.when(f.icmp("eq", state, i32(which))):
+                _fail(f, f"access to the shared memory of a block of the cluster that {what}",
+                      placed=True)  # fmt: skip
+    own = _memory_of(f, f.read(_current(f), THREAD, "block"))
+    offset = f.sub(address, f.cast("trunc", f.cast("ptrtoint", own, "i64"), "i32"))
+    f.ret(f.gep("i8", _memory_of(f, f.op("and", block, last)), f.cast("zext", offset, "i64")))
 
 
 def _run_grid(module: Module) -> None:
@@ -312,7 +453,6 @@ def _run_grid(module: Module) -> None:
     machine = f.arguments[0]
     f.put(_MACHINE, machine)
     first = f.read(machine, MACHINE, "programs")
-    f.write(machine, MACHINE, "resident", first)
     started, turn = f.variable("i64", i64(0)), f.variable("i64", i64(0))
     with f.forever() as loop:
         program = f.gep("i8", first, f.op("mul", f.get("i64", turn), i64(PROGRAM.size)))
@@ -350,8 +490,11 @@ def _start(f: Code, program: Value, number: Value) -> None:
 
 def _positions(module: Module) -> None:
     """The thread, the program and the size of the grid, and memory of the warp that runs."""
-    f = Code(module, "simt_thread", [], "i32", exported=True)
-    f.ret(f.read(_current(f), THREAD, "number"))
+    for name in ("thread", "block"):
+        f = Code(module, f"simt_{name}", [], "i32", exported=True)
+        f.ret(f.read(_current(f), THREAD, "number" if name == "thread" else name))
+    f = Code(module, "simt_shared", [], "ptr", exported=True)
+    f.ret(_memory_of(f, f.read(_current(f), THREAD, "block")))
     for name, first in (("simt_program", "x"), ("simt_programs", "sizes_x")):
         f = Code(module, name, [("i32", "axis")], "i32", exported=True)
         f.ret(f.get("i32", f.gep("i32", f.at(_machine(f), MACHINE, first), f.arguments[0])))
@@ -365,6 +508,13 @@ def _stops(module: Module) -> None:
     for (_, name), value in zip(numbers, f.arguments, strict=True):
         f.write(_current(f), THREAD, name, value)
     f.call("void", "stop", i32(BARRIER))
+    f.ret()
+    f = Code(module, "simt_cluster", [], exported=True)
+    f.call("void", "stop", i32(CLUSTER))
+    f.ret()
+    f = Code(module, "simt_at", [("ptr", "file"), ("i32", "line")], exported=True)
+    for name, value in zip(("file", "line"), f.arguments, strict=True):
+        f.write(_current(f), THREAD, name, value)
     f.ret()
     f = Code(module, "simt_shuffle", [("i32", "word"), ("i32", "lane")], "i32", exported=True)
     thread = _current(f)
@@ -380,10 +530,14 @@ def _stops(module: Module) -> None:
     f.ret()
 
 
-def _fail(f: Code, text: str) -> None:
+def _fail(f: Code, text: str, *, placed: bool = False) -> None:
+    """End the launch with a message, at the line that the thread has come to if it is `placed`."""
     data = text.encode() + b"\0"
     message = f.module.constant(f"[{len(data)} x i8]", f'c"{text}\\00"', align=1)
-    f.call("void", "simt_fail", message, Value("ptr", "null"), i32(0))
+    file, line = Value("ptr", "null"), i32(0)
+    if placed:
+        file, line = (f.read(_current(f), THREAD, name) for name in ("file", "line"))
+    f.call("void", "simt_fail", message, file, line)
 
 
 def _checks(module: Module) -> None:
@@ -471,12 +625,15 @@ def _mbarriers(module: Module) -> None:
     f.write(at, MBARRIER, "missing", f.cast("trunc", count, "i8"))
     f.write(at, MBARRIER, "phase", Value("i8", "0"))
     f.ret()
+    # Returns the parity of the phase that it is of.
     arguments = [("ptr", "at"), ("i32", "arrivals"), ("i32", "bytes")]
-    f = Code(module, "simt_mbarrier_arrive", arguments, exported=True)
+    f = Code(module, "simt_mbarrier_arrive", arguments, "i32", exported=True)
     at, arrivals, more = f.arguments
+    _check_made(f, at)
+    before = f.cast("zext", f.read(at, MBARRIER, "phase"), "i32")
     missing = f.cast("zext", f.read(at, MBARRIER, "missing"), "i32")
     with f.when(f.icmp("ugt", arrivals, missing)):
-        _fail(f, "more arrivals than a phase of an mbarrier has")
+        _fail(f, "more arrivals than a phase of an mbarrier has", placed=True)
     missing, expected = f.sub(missing, arrivals), f.add(f.read(at, MBARRIER, "bytes"), more)
     f.write(at, MBARRIER, "missing", f.cast("trunc", missing, "i8"))
     f.write(at, MBARRIER, "bytes", expected)
@@ -485,11 +642,12 @@ def _mbarriers(module: Module) -> None:
         phase = f.read(at, MBARRIER, "phase")
         f.write(at, MBARRIER, "phase", f.op("xor", phase, Value("i8", "1")))
         f.call("void", "event")
-    f.ret()
+    f.ret(before)
     f = Code(module, "simt_mbarrier_wait", [("ptr", "at"), ("i32", "parity")], exported=True)
     at, parity = f.arguments
     with f.forever() as loop:
         f.call("void", "stop", i32(SHUFFLE))  # the lanes look at the same time
+        _check_made(f, at)
         phase = f.cast("zext", f.read(at, MBARRIER, "phase"), "i32")
         with f.when(f.icmp("ne", phase, f.op("and", parity, i32(1)))):
             loop.leave()
@@ -501,7 +659,12 @@ def _mbarriers(module: Module) -> None:
 def _check_mbarrier(f: Code, at: Value) -> None:
     rest = f.op("and", f.cast("ptrtoint", at, "i64"), i64(MBARRIER.size - 1))
     with f.when(f.icmp("ne", rest, i64(0))):
-        _fail(f, "misaligned mbarrier")
+        _fail(f, "misaligned mbarrier", placed=True)
+
+
+def _check_made(f: Code, at: Value) -> None:
+    with f.when(f.icmp("ugt", f.read(at, MBARRIER, "phase"), Value("i8", "1"))):
+        _fail(f, "use of an mbarrier that is not initialized", placed=True)
 
 
 def _copy_at(f: Code, thread: Value, number: Value) -> Value:
@@ -513,15 +676,16 @@ def scheduler_ir() -> str:
     """The LLVM IR of the machine."""
     module = Module()
     module.globals["machine"] = "internal global ptr null"
-    for write in (_body, _stop, _programs, _resume, _run_warp, _chance, _run_round, _barriers,
-                  _run_program, _run_grid, _positions, _stops, _checks, _copies,
-                  _mbarriers):  # fmt: skip
+    for write in (_body, _stop, _programs, _resume, _run_warp, _chance, _run_round, _run_block,
+                  _barriers, _cluster, _run_program, _run_grid, _positions, _stops, _checks,
+                  _copies, _mbarriers):  # fmt: skip
         write(module)
     return module.text()
 
 
 SYMBOLS = (
-    "simt_thread", "simt_program", "simt_programs", "simt_warp_memory", "simt_barrier",
+    "simt_thread", "simt_block", "simt_shared", "simt_remote", "simt_cluster", "simt_at",
+    "simt_program", "simt_programs", "simt_warp_memory", "simt_barrier",
     "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_published", "simt_store",
     "simt_copy", "simt_commit",
     "simt_wait", "simt_mbarrier_init", "simt_mbarrier_arrive", "simt_mbarrier_wait",

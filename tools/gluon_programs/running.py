@@ -55,11 +55,11 @@ STATEMENTS = (
 GRIDS = ((1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1))
 ABILITIES = {
     "interpreter": "mma wgmma copies bulk patches rows partitions clusters",
-    "simt32": "mma copies partitions", "simt64": "mfma3 buffers",
+    "simt32": "mma copies partitions clusters", "simt64": "mfma3 buffers",
     "cuda": "mma wgmma copies bulk patches partitions clusters",
     "gfx942": "mfma3 buffers", "gfx950": "mfma4 buffers copies4", "gfx1100": "wmma1 buffers",
     "gfx1200": "wmma2 buffers", "sm_80": "mma copies no_e4m3",
-    "sm_90": "mma wgmma copies patches partitions clusters no_integer_wgmma",
+    "sm_90": "mma wgmma copies bulk patches partitions clusters no_integer_wgmma",
     "sm_100": "mma copies bulk patches rows partitions clusters",
     "sm_120": "mma copies bulk patches partitions clusters",
 }  # fmt: skip
@@ -87,16 +87,17 @@ def program_of(seed: int, device: str) -> GluonProgram:
 
 def check(seed: int, device: str, show: bool = False) -> dict[str, Any]:
     """Run the program of a seed on a device; its outcome. What is compiled for sm_90 is executed by
-    the engine of `tests.simt`, but for clusters; these, and programs for other GPUs of NVIDIA, are
-    only compiled."""
+    the engine of `tests.simt`; programs for other GPUs of NVIDIA are only compiled."""
     made = program_of(seed, device)
     text, options = made.text(), {"num_warps": made.warps}
     options |= {"num_ctas": made.blocks} if made.blocks > 1 else {}
     if not device.startswith("sm_"):
         return outcome(made, text, seed, options, show, device)
-    arch, executed = int(device[3:]), device == "sm_90" and made.blocks == 1
-    launch = functools.partial(_execute if executed else _compile, arch)
-    if not executed:
+    arch, executed = int(device[3:]), device == "sm_90"
+    launch = functools.partial(_compile, arch)
+    if executed:
+        launch = functools.partial(_execute, arch, seed if made.blocks > 1 else 0)
+    else:
         for pointer in made.pointers:
             pointer.base.data = pointer.base.first
     return outcome(made, text, seed, options, show, device, launch)
@@ -116,7 +117,10 @@ def _compile(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **opt
     return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
-def _execute(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> Any:
+def _execute(
+    arch: int, order: int, kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any
+) -> Any:
+    """The kernel, run in an order (0: the usual one)."""
     from tests.gluon.support import slots_of
     from tests.simt.backend.compiler import run_ttgir
     from tests.simt.hardware import Simt
@@ -124,5 +128,6 @@ def _execute(arch: int, kernel: Any, grid: Sequence[int], *arguments: Any, **opt
     made = _compile(arch, kernel, grid, *arguments, **options)
     kept: list[np.ndarray] = []
     slots = slots_of(arguments, kept)
-    run_ttgir(parse_module(made.asm["ttgir"]), options["num_warps"], slots, grid, Simt(32))
+    module = parse_module(made.asm["ttgir"])
+    run_ttgir(module, options["num_warps"], slots, grid, Simt(32), seed=order)
     return made

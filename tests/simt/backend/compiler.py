@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from tritium.backends.nvidia.processor import LEAST_K_BYTES, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
+from tritium.native.records import allocate
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
@@ -101,21 +103,30 @@ def run_module(
     text, facts = lower_to_llvm(module, hardware, options)
     kernel = next(f for f in module.ops if f.sym_visibility != "private")
     text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
-    runner = machine(lanes, facts["num_warps"], last_warp_first=lanes == 64)
+    runner = machine(
+        lanes, facts["num_warps"], facts["num_ctas"], last_warp_first=lanes == 64
+    )  # fmt: skip
     runner.run(runner.load(compile_kernel(text)), slots, grid)
 
 
 def run_ttgir(
     module: Any, num_warps: int, slots: Sequence[int], grid: Sequence[int], hardware: Simt,
-    last_warp_first: bool = False,
+    last_warp_first: bool = False, seed: int = 0,
 ) -> None:  # fmt: skip
-    """Run the kernel of a ttgir module for warps of 32 lanes. Raises `KernelFailure`."""
+    """Run the kernel of a ttgir module for warps of 32 lanes; with a seed other than 0 in a random
+    order. Raises `KernelFailure`."""
     options = SimtOptions(num_warps=num_warps)
     text, facts = lower_to_llvm(module, hardware, options)
     kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
-    text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
-    runner = machine(32, facts["num_warps"], last_warp_first=last_warp_first)
-    runner.run(runner.load(compile_kernel(text)), slots, grid)
+    kinds, given = list(facts["kernel_signature"]), list(slots)
+    size = facts["global_scratch_size"] * facts["num_ctas"] * prod(grid)
+    if size:
+        place, _owner = allocate(size, facts["global_scratch_align"])
+        kinds, given = [*kinds, "*"], [*given, place]
+    text += entry(hardware.symbol(kernel.sym_name), kinds)
+    counts = facts["num_warps"], facts["num_ctas"]
+    runner = machine(32, *counts, last_warp_first=last_warp_first)
+    runner.run(runner.load(compile_kernel(text)), given, grid, seed)
 
 
 class SimtBackend(BaseBackend):

@@ -54,7 +54,9 @@ class SimtLauncher(CPULauncher):
             self._params += [Param(name, "i64") for name in self._checks.parameters]
         lanes = metadata.target.warp_size
         # Warps are run in either order, so that both directions of a race are met.
-        self._machine = machine(lanes, metadata.num_warps, last_warp_first=lanes == 64)
+        self._machine = machine(
+            lanes, metadata.num_warps, metadata.num_ctas, last_warp_first=lanes == 64
+        )  # fmt: skip
         self._image = self._machine.load(function)
         self._launch = self._run
 

@@ -300,6 +300,21 @@ class Barriers(Protocol):
         ...
 
 
+OWN = -1
+
+
+def meeting(blocks: int) -> list[int]:
+    """The mbarriers at which the first thread of a block arrives in `Barriers.cluster_at`, in
+    order: its block's `OWN`, then those of all blocks by number, but its own. It then waits for the
+    end of the phase of its own one that it has arrived in. Each counts as many arrivals as there
+    are blocks.
+
+    A block that this one has told may go on, and arrive here for the next time, at once: if this
+    one arrived at its own later, that would end this time's phase in its place.
+    """
+    return [OWN, *range(blocks)]
+
+
 class Atomics(Protocol):
     """Atomic accesses to global memory. Results are zero where the condition does not hold."""
 

@@ -135,7 +135,7 @@ class TensormapCreateOp(Op):
         global_dim: tuple[Any, ...], global_stride: tuple[Any, ...], element_stride: Any,
     ) -> None:  # fmt: skip
         maps, address = context.state(Maps), int(desc_ptr)
-        size = _SIZES[self.elem_type]
+        size = SIZES[self.elem_type]
         if any(int(stride) % 16 for stride in global_stride) or int(global_address) % 16:
             raise EvaluationError(
                 f"a tensor map of address {int(global_address):#x} and strides of "
@@ -148,7 +148,7 @@ class TensormapCreateOp(Op):
         maps.visible.discard(address)
 
 
-_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 9: 8, 10: 2}
+SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 9: 8, 10: 2}
 """Bytes of an element, by the number of its type."""
 
 

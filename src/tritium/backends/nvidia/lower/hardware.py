@@ -19,7 +19,7 @@ from tritium.backends.nvidia.options import check_cluster
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.hardware import OWN, Hardware, meeting
 from tritium.codegen.gpu.partitions import GROUP, Plan, Registers
 from tritium.codegen.llvm.writer import Function, Module, Value
 from tritium.codegen.registry import Rule, rules
@@ -107,26 +107,27 @@ class CudaBarriers:
         self.cluster(e)
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
-        """The first thread arrives in its own block, then in the others, and waits in its own.
-
-        A block that this one has told may go on, and arrive here for the next time, at once: it
-        would end this time's phase in place of an arrival here that came later.
-        """
+        """The first thread arrives in the order of `meeting`, and waits in its own block."""
         self.block(e, proxy=False, everything=True)
-        others = "".join(
-            f"mapa.shared::cluster.u32 there, $0, {block}; setp.ne.u32 P, $1, {block}; "
-            "@P mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; "
-            for block in range(e.num_ctas)
-        )
+        arrivals = "".join(map(_arrival, meeting(e.num_ctas)))
         text = (
-            "{ .reg .pred P; .reg .b32 there; .reg .b64 state; @!$2 bra DONE; "
-            f"mbarrier.arrive.release.cluster.shared::cta.b64 state, [$0]; {others}"
+            f"{{ .reg .pred P; .reg .b32 there; .reg .b64 state; @!$2 bra DONE; {arrivals}"
             "AGAIN: mbarrier.try_wait.acquire.cluster.shared::cta.b64 P, [$0], state; "
             "@P bra DONE; bra AGAIN; DONE: bar.warp.sync 0xffffffff; }"
         )
         first = e.f.icmp("eq", e.thread, e.i32(0))
         e.asm("void", text, "r,r,b,~{memory}", e.address(place), e.block, first)
         self.block(e, proxy=False, everything=True)
+
+
+def _arrival(block: int) -> str:
+    """PTX of a step of `meeting`."""
+    if block == OWN:
+        return "mbarrier.arrive.release.cluster.shared::cta.b64 state, [$0]; "
+    return (
+        f"mapa.shared::cluster.u32 there, $0, {block}; setp.ne.u32 P, $1, {block}; "
+        "@P mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; "
+    )
 
 
 class Shfl:

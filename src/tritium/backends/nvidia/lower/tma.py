@@ -61,13 +61,17 @@ def _barrier(c: Context, value: Any) -> Value:
 
 def _shared_barrier(c: Context, value: Any) -> Value:
     """The address, in the cluster's memory, of the barrier that this block and others share."""
-    own = c.i32(~blocks_of_barrier(value.type))
     text = "mapa.shared::cluster.u32 $0, $1, $2;"
-    block = c.f.op("and", c.block, own)
+    block = block_of_barrier(c, value)
     return c.asm("i32", text, "=r,r,r", _barrier(c, value), block, effects=False)
 
 
-def _leads(c: Context, value: Any, condition: Value | None = None) -> Value | None:
+def block_of_barrier(c: Context, value: Any) -> Value:
+    """The block whose memory has the barrier that this block and others share."""
+    return c.f.op("and", c.block, c.i32(~blocks_of_barrier(value.type)))
+
+
+def leads_barrier(c: Context, value: Any, condition: Value | None = None) -> Value | None:
     """True if a barrier is this block's, and a condition holds; None: always."""
     shared = blocks_of_barrier(value.type)
     if not shared:
@@ -82,7 +86,8 @@ def init_barrier(c: Context, op: Any) -> None:
     text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {count};"
     if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
         text += " @$1 fence.mbarrier_init.release.cluster;"
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c, _leads(c, op.alloc)))
+    first = _first(c, leads_barrier(c, op.alloc))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), first)
 
 
 @lowers(NVIDIA, ttgir.InvalBarrierOp)
@@ -95,7 +100,7 @@ def inval_barrier(c: Context, op: Any) -> None:
         c.address(c.shared(0)), f"+{start}"
     )
     text = f"@$1 mbarrier.inval.shared::cta.b64 [$0{further}];"
-    c.asm("void", text, "r,b,~{memory}", address, _first(c, _leads(c, op.alloc)))
+    c.asm("void", text, "r,b,~{memory}", address, _first(c, leads_barrier(c, op.alloc)))
 
 
 @lowers(NVIDIA, ttgir.BarrierExpectOp)
@@ -121,6 +126,18 @@ def _arrive(c: Context, op: Any, how: str, count: str, condition: Value | None) 
 def _arrive_in_blocks(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
     """Arrive at the barriers of the blocks `t` of the cluster for which this is `t & fromCTA`: one
     thread for each."""
+    target, chosen = blocks_told(c, op)
+    chosen = chosen if condition is None else c.f.op("and", chosen, condition)
+    text = (
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
+        f"@$2 mbarrier.{how} _, [there]{count}; }}"
+    )
+    c.asm("void", text, "r,r,b,~{memory}", _barrier(c, op.alloc), target, chosen)
+
+
+def blocks_told(c: Context, op: Any) -> tuple[Value, Value]:
+    """The block in which this thread arrives, and whether it does, for an arrival in the blocks `t`
+    for which this is `t & fromCTA`."""
     if blocks_of_barrier(op.alloc.type):
         raise c.unsupported(op, "from_cta, at a barrier that blocks share")
     kept = op.fromCTA & (c.num_ctas - 1)
@@ -129,13 +146,7 @@ def _arrive_in_blocks(c: Context, op: Any, how: str, count: str, condition: Valu
     target = c.block if number is None else f.op("or", c.block, number)
     chosen = f.icmp("ult", c.thread, c.i32(1 << len(free)))
     own = f.op("and", c.block, c.i32(c.num_ctas - 1 & ~kept))
-    chosen = f.op("and", chosen, f.icmp("eq", own, c.i32(0)))
-    chosen = chosen if condition is None else f.op("and", chosen, condition)
-    text = (
-        "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
-        f"@$2 mbarrier.{how} _, [there]{count}; }}"
-    )
-    c.asm("void", text, "r,r,b,~{memory}", _barrier(c, op.alloc), target, chosen)
+    return target, f.op("and", chosen, f.icmp("eq", own, c.i32(0)))
 
 
 @lowers(NVIDIA, ttgir.ArriveBarrierOp)
@@ -161,7 +172,7 @@ def wait_barrier(c: Context, op: Any) -> None:
     """One piece of assembly, with labels of its own scope: optimizers must not copy the loop."""
     arguments = [_barrier(c, op.alloc), c.scalar(op.phase)]
     skip, constraints = "", "r,r,~{memory}"
-    condition = _leads(c, op.alloc, None if op.pred is None else c.scalar(op.pred))
+    condition = leads_barrier(c, op.alloc, None if op.pred is None else c.scalar(op.pred))
     if condition is not None:
         arguments.append(condition)
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
@@ -206,7 +217,7 @@ def async_copy_arrive(c: Context, op: Any) -> None:
 def pieces(memory: Memory, rows: int = 0) -> list[tuple[tuple[int, ...], int]]:
     """(where in the block, byte offset) of the parts that one copy each moves; in a cluster, of
     what the first of its blocks has. `rows`: of a part of a matrix, if it is not a box."""
-    shape, size = _part(memory), memory_bytes(memory.type.element_type)
+    shape, size = part_of_block(memory), memory_bytes(memory.type.element_type)
     part = box(shape, memory.type.encoding, size)
     part = (rows, part[1]) if rows else part
     where = byte_offsets(memory.type)
@@ -236,12 +247,12 @@ def _start(c: Context, memory: Memory) -> Value:
     return c.f.op("add", start, c.i32(offset)) if offset else start
 
 
-def _part(memory: Memory) -> tuple[int, ...]:
+def part_of_block(memory: Memory) -> tuple[int, ...]:
     """The shape of what a block of the cluster has of a tile."""
     return part_of(memory.type.encoding.get("CGALayout"), memory.type.get_shape())
 
 
-def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
+def own_coordinates(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
     """The coordinates of what this block of the cluster has of a tile."""
     return own_place(c, memory, [c.scalar(value) for value in coordinates])
 
@@ -257,7 +268,7 @@ def own_place(c: Context, memory: Memory, coordinates: Sequence[Value]) -> list[
     return found
 
 
-def _own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
+def own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
     """The coordinates of what this block of the cluster has of patches: some of the channels."""
     bases = memory_layout(memory.type).bases(BLOCK)
     if any(basis[0] for basis in bases):
@@ -316,7 +327,7 @@ def copy_in(c: Context, op: Any) -> None:
     codes = ["r", "l", "r", "b", *["r"] * rank, *["h"] * len(halves), *["l"] * len(policies),
              "~{memory}"]  # fmt: skip
     constraints = ",".join(codes)
-    coordinates = _own_patches(c, op, memory) if mode else _own(c, memory, op.coord)
+    coordinates = own_patches(c, op, memory) if mode else own_coordinates(c, memory, op.coord)
     with _acting_warp(c):
         for piece, offset in pieces(memory, memory.type.get_shape()[0] if mode else 0):
             to = c.f.op("add", start, c.i32(offset)) if offset else start
@@ -367,7 +378,7 @@ def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     )
     codes = ["r", "l", "b", *["r"] * rank, *["l"] * len(policies), "~{memory}"]
     constraints = ",".join(codes)
-    coordinates = _own(c, memory, op.coord)
+    coordinates = own_coordinates(c, memory, op.coord)
     with _acting_warp(c):
         for piece, offset in pieces(memory):
             source = c.f.op("add", start, c.i32(offset)) if offset else start
