@@ -18,14 +18,7 @@ from tritium.codegen.gpu import hardware
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
-from tritium.codegen.gpu.hardware import (
-    OWN,
-    Caching,
-    Hardware,
-    NoMatrixMoves,
-    Order,
-    meeting,
-)
+from tritium.codegen.gpu.hardware import OWN, Caching, Hardware, NoMatrixMoves, Order, meeting
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.codegen.registry import Rule

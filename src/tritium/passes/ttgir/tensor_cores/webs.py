@@ -15,7 +15,7 @@ from typing import Any
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
 from tritium.analysis.regions import ancestor_in
-from tritium.ops.scf import ForOp, is_choice, is_counted
+from tritium.ops.scf import ForOp, IfOp, is_choice, is_counted
 from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import WarpGroupDotOp, WarpGroupDotWaitOp
 from tritium.ops.ttgir.hopper import is_asynchronous, is_product_wait
@@ -50,7 +50,7 @@ def loop_of(op: Operation) -> ForOp | None:
 def branch_in(block: Block, op: Operation) -> IfOp | None:
     """The `scf.if` in a block in whose branches an op is."""
     found = ancestor_in(block, op)
-    return found if isinstance(found, IfOp) else None
+    return found if is_choice(found) else None
 
 
 def newest_ended(wait: WarpGroupDotWaitOp) -> tuple[ForOp, int] | None:
