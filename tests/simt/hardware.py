@@ -18,6 +18,7 @@ from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
 from tritium.codegen.gpu.hardware import Caching, Hardware, NoMatrixMoves, Order, Unsupported
+from tritium.codegen.gpu.memory.llvm_accesses import LLVMSharedMemory
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
@@ -57,12 +58,6 @@ class Grid:
         return f.call("i32", "simt_thread")
 
     def block_in_cluster(self, e: Emitter) -> Value:
-        raise Unsupported(CLUSTERS)
-
-    def store_remote(
-        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
-        condition: Value | None,
-    ) -> None:  # fmt: skip
         raise Unsupported(CLUSTERS)
 
     def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
@@ -178,28 +173,11 @@ class Buffers:
         return place
 
 
-class SharedMemory:
-    def read_metadata(self, e: Emitter) -> str:
-        return ""
-
+class SharedMemory(LLVMSharedMemory):
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
     ) -> None:
         e.f.choose_all(condition, [], partial(write_all, e, pointer, parts))
-
-    def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
-        def add() -> list[Value]:
-            return [e.f.emit("i32", f"atomicrmw add {pointer}, {number} monotonic")]
-
-        e.f.choose_all(condition, [e.i32(0)], add)
-
-    def load_remote(
-        self, e: Emitter, place: Value, block: Value, element: str, count: int
-    ) -> list[Value]:
-        raise Unsupported(CLUSTERS)
-
-    def remote(self, e: Emitter, place: Value, block: Value) -> Value:
-        raise Unsupported(CLUSTERS)
 
 
 class AsyncCopies(hardware.AsyncCopies):
@@ -229,7 +207,7 @@ class AsyncCopies(hardware.AsyncCopies):
         e.f.call("void", "simt_wait", const("i64", pending))
 
 
-class Barriers:
+class Barriers(hardware.Barriers):
     """Barriers of a block; those whose numbers are in `dropped` are left out."""
 
     def __init__(self, dropped: frozenset[int]):
@@ -248,15 +226,6 @@ class Barriers:
         if self.count not in self._dropped:
             e.f.call("void", "simt_barrier", e.i32(number), e.i32(warps))
         self.count += 1
-
-    def cluster(self, e: Emitter) -> None:
-        raise Unsupported(CLUSTERS)
-
-    def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
-        raise Unsupported(CLUSTERS)
-
-    def cluster_at(self, e: Emitter, place: Value) -> None:
-        raise Unsupported(CLUSTERS)
 
 
 class Atomics(LLVMAtomics):

@@ -5,33 +5,30 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tritium.backends.amd import checked
 from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
 from tritium.backends.amd.output import report
 from tritium.backends.gpu_launcher import GPULauncher
+from tritium.launch import packing
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, not_on_device, packer, rank_of
+from tritium.launch.packing import Pack, packer, rank_of
+
+_ROCM_DEVICES = 10, 11
+"""DLPack's numbers of ROCm's memory: the device's and pinned."""
 
 
 def address_of(arg: Any, position: int) -> int:
-    """The device address of a pointer argument: a tensor, an int, or None. Raises `TypeError` for
-    anything else, `ValueError` for memory that the device cannot access."""
-    if arg is None or type(arg) is int:
-        return arg or 0
-    if not hasattr(arg, "data_ptr"):
-        raise TypeError(
-            f"Pointer argument (at {position}) doesn't have `data_ptr` method; "
-            f"got {type(arg).__name__}"
-        )
-    address = arg.data_ptr()
-    if address == 0 or getattr(arg, "is_cuda", False):  # torch's name of AMD's as well
-        return address
+    """The device address of a pointer argument (see `packing.address_of`)."""
+    return packing.address_of(arg, position, _accessible, _ROCM_DEVICES)
+
+
+def _accessible(address: int, position: int) -> int:
     found = ctypes.c_void_p()
     if library().hipPointerGetAttribute(ctypes.byref(found), DEVICE_POINTER, address) != 0:
-        raise not_on_device(position)
+        raise packing.not_on_device(position)
     return found.value or 0
 
 
@@ -55,15 +52,6 @@ def _pack_descriptor(position: int) -> Pack:
 
 def _failed(status: int) -> None:
     check(status, library())
-
-
-def current_stream_function() -> tuple[Callable[[int], int] | None, int]:
-    """A function from a device's number to the stream that launches go to, None for the default
-    stream; and the device."""
-    torch = hip_torch()
-    if torch is None:
-        return None, 0
-    return torch._C._cuda_getCurrentRawStream, torch.cuda.current_device()
 
 
 class HIPLauncher(GPULauncher):
@@ -97,12 +85,12 @@ class HIPLauncher(GPULauncher):
         if self._output or self._checked is not None:
             return None
         # Here, because a program's first launches do not need it.
-        from tritium.backends.amd.native_launch import Calls, make_end
+        from tritium.backends.amd.native_launch import make_end
+        from tritium.launch.device_end import Calls, stream_function
 
         launch = "Cooperative" if self._metadata.launch_cooperative_grid else ""
         address = ctypes.cast(getattr(library(), f"hipModuleLaunch{launch}Kernel"), ctypes.c_void_p)
-        stream, device = current_stream_function()
-        calls = Calls(address.value or 0, stream, device, _failed, self._allocate)
+        calls = Calls(address.value or 0, *stream_function(hip_torch()), _failed, self._allocate)
         params = [param for param in self._params if param is not None]
         return make_end(link, calls, self._function, params, self._metadata)
 

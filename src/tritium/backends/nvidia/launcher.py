@@ -12,15 +12,14 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tritium.backends.gpu_launcher import GPULauncher
 from tritium.backends.nvidia import checked, tensormap
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
+from tritium.launch import packing
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, not_on_device, packer
+from tritium.launch.packing import Pack, packer
 from tritium.sanitize import ring
 
 PORTABLE_CLUSTER = 8
@@ -29,41 +28,13 @@ _ADDRESS = struct.Struct("Q")
 _I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
 
 
-def address_of(arg: Any, position: int) -> int:
-    """The device address of a pointer argument: a tensor (`data_ptr()`), an array that has
-    `__cuda_array_interface__`, an int, or None.
+_CUDA_DEVICES = 2, 3, 13
+"""DLPack's numbers of CUDA's memory: the device's, pinned and managed."""
 
-    Raises: `TypeError` for anything else, `ValueError` for memory that the device cannot access.
-    """
-    if getattr(arg, "is_cuda", False):
-        address = arg.data_ptr()
-        if not address and arg.numel():
-            raise ValueError(
-                f"Pointer argument (at {position}) is a {type(arg).__name__} of shape "
-                f"{list(arg.shape)} whose memory is not there (its data_ptr() is 0)"
-            )
-        return address
-    if arg is None:
-        return 0
-    interface = getattr(arg, "__cuda_array_interface__", None)
-    if interface is not None:
-        return interface["data"][0]
-    if hasattr(arg, "data_ptr"):
-        address = arg.data_ptr()
-    elif type(arg) is int:
-        return arg
-    elif isinstance(arg, np.ndarray):
-        address = arg.__array_interface__["data"][0]
-    elif hasattr(arg, "__dlpack__"):
-        return _from_dlpack(arg, position)
-    else:
-        raise TypeError(
-            f"Pointer argument (at {position}) doesn't have `data_ptr` method; "
-            f"got {type(arg).__name__}"
-        )
-    if address == 0:
-        return 0
-    return _accessible(address, position)
+
+def address_of(arg: Any, position: int) -> int:
+    """The device address of a pointer argument (see `packing.address_of`)."""
+    return packing.address_of(arg, position, _accessible, _CUDA_DEVICES)
 
 
 def _accessible(address: int, position: int) -> int:
@@ -72,21 +43,8 @@ def _accessible(address: int, position: int) -> int:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER
     status, found = driver.cuPointerGetAttribute(attribute, address)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise not_on_device(position)
+        raise packing.not_on_device(position)
     return int(found)
-
-
-def _from_dlpack(arg: Any, position: int) -> int:
-    kind, _ = arg.__dlpack_device__()
-    if kind not in (2, 3, 13):  # CUDA, CUDA host, CUDA managed
-        raise not_on_device(position)
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    capsule = arg.__dlpack__()
-    tensor = get(capsule, b"dltensor")
-    data = ctypes.c_uint64.from_address(tensor).value
-    offset = ctypes.c_uint64.from_address(tensor + 40).value
-    return data + offset
 
 
 class _Packer(NamedTuple):
@@ -207,7 +165,7 @@ class CudaLauncher(GPULauncher):
                 own = own[: -len(self._checked.parameters)]
             params = [param for param in own if param is not None]
             handle = int(self._function)
-            calls = driver_calls(self._context.enter)._replace(allocate=self._allocate)
+            calls = driver_calls(self._context.enter, self._allocate)
             self._end = make_end(link, calls, handle, params, metadata, attributes, checks)
         return self._end
 

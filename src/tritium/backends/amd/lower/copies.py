@@ -53,9 +53,8 @@ def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
 
         def start(first: Value = first, source: Value = source, count: int = count) -> list[Value]:
             numbers = [c.i32(size * count), c.i32(0), c.i32(0)]
-            c.f.module.declare(name, "void", [source.type, first.type, *["i32"] * 3])
-            passed = ", ".join(map(str, (source, first, *numbers)))
-            c.f.line(f"call void @{name}({passed}), !alias.scope {copies_scope(c)}")
+            scope = f", !alias.scope {copies_scope(c)}"
+            c.f.call("void", name, source, first, *numbers, suffix=scope)
             return []
 
         mask = None if masks is None else masks[group[0]]
