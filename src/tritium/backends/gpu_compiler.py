@@ -33,6 +33,14 @@ class GPUBackend(BaseBackend):
         else:
             stages["ttir"], stages["ttgir"] = make_ttir, make_ttgir
 
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
+        """Products may be of any size: those that matrix units do not take are computed without."""
+
+        def any_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
+            return 1, 1, 1
+
+        return {"min_dot_size": any_size}
+
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):
             raise ValueError(f"this is no {self.binary_title}, which begins as all ELF files do")

@@ -3,12 +3,15 @@ arguments, errors. What differs between kernels is in a record, `EndWriter.state
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from tritium.codegen.llvm.writer import Module, Value, const
-from tritium.launch.ends import Slot
+from tritium.launch.ends import Link, Slot
 from tritium.launch.packing import rank_of
+from tritium.native.pyobjects import api_addresses
 from tritium.native.pyobjects_writer import call_object, is_null
 from tritium.native.records import Record
 from tritium.native.writer import NULL, Code, i32, i64
@@ -26,7 +29,7 @@ four bytes are not 0 then; `found`: a Python function that raises for it; `runni
 launch has the report."""
 
 
-class EndWriter:
+class EndWriter(ABC):
     """Writes the end of a launch. Its `state` has these fields among others. `stream`: a Python
     function from `device` to the current stream, or null for the default stream; `failed`: one that
     raises for a status; `allocate`: null, or one from the number of programs and the stream to the
@@ -35,9 +38,22 @@ class EndWriter:
     as well."""
 
     state: ClassVar[Record]
+    symbol: ClassVar[str]
+    """The function's name in LLVM IR."""
 
     def __init__(self, module: Module):
         self.module = module
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write the function `symbol`."""
+
+    @classmethod
+    def ir(cls) -> str:
+        """The LLVM IR of the end."""
+        module = Module()
+        cls(module).write()
+        return module.text()
 
     def write_failure(self) -> None:
         """i1 fail(state, status): raise for a status of the driver; false."""
@@ -190,6 +206,12 @@ def descriptor_slots(kind: str, device: int) -> list[Slot]:
     """The slots of a descriptor's tensor, shape and strides."""
     element, rank = kind.removeprefix("tensordesc<").partition("[")[0], rank_of(kind)
     return [Slot(f"*{element}", device=device), *[Slot("i32")] * rank, *[Slot("i64")] * rank]
+
+
+@functools.cache
+def address_of_end(writer: type[EndWriter], link: Link) -> int:
+    """The address of a kind of end, in memory."""
+    return link(writer.ir, [writer.symbol], api_addresses(API))[writer.symbol]
 
 
 class _Held(int):

@@ -25,12 +25,6 @@ from tritium.ops.attributes import POINTER_RANGE
 from tritium.target import GPUTarget, Processor
 
 
-def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
-    """A function that gives the smallest (M, N, K) of a product: any, as products that matrix
-    units do not take are computed without them."""
-    return lambda lhs, rhs: (1, 1, 1)
-
-
 class HIPBackend(GPUBackend):
     """Compiles for AMD GPUs."""
 
@@ -60,9 +54,6 @@ class HIPBackend(GPUBackend):
 
     def parse_options(self, options: dict[str, Any]) -> HIPOptions:
         return make_options(options, compiled_arch(self.arch))
-
-    def get_codegen_implementation(self, options: HIPOptions) -> dict[str, Any]:
-        return {"min_dot_size": min_dot_size(self.target)}
 
     def add_stages(
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON

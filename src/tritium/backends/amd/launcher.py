@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 from tritium.backends.amd import checked
 from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
 from tritium.backends.amd.output import report
-from tritium.backends.gpu_launcher import GPULauncher
+from tritium.backends.gpu_launcher import PACK_ADDRESS, GPULauncher, PackedDescriptor, Packer
 from tritium.launch import packing
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, packer, rank_of
+from tritium.launch.packing import packer, rank_of
 
 _ROCM_DEVICES = 10, 11
 """DLPack's numbers of ROCm's memory: the device's and pinned."""
@@ -30,24 +29,6 @@ def _accessible(address: int, position: int) -> int:
     if library().hipPointerGetAttribute(ctypes.byref(found), DEVICE_POINTER, address) != 0:
         raise packing.not_on_device(position)
     return found.value or 0
-
-
-def _pack_address(position: int) -> Pack:
-    def pack(buffer: Any, offset: int, arg: Any) -> None:
-        struct.pack_into("Q", buffer, offset, address_of(arg, position))
-
-    return pack
-
-
-def _pack_descriptor(position: int) -> Pack:
-    """A host descriptor's tensor, shape (i32) and strides (i64), each in 8 bytes."""
-
-    def pack(buffer: Any, offset: int, arg: Any) -> None:
-        values = [*arg.shape, *arg.strides]
-        forms = "i4x" * len(arg.shape) + "q" * len(arg.strides)
-        struct.pack_into(f"<Q{forms}", buffer, offset, address_of(arg.base, position), *values)
-
-    return pack
 
 
 def _failed(status: int) -> None:
@@ -66,19 +47,22 @@ class HIPLauncher(GPULauncher):
         super().__init__(src, metadata, checked)
         self._function, self._threads = function, metadata.warp_size * metadata.num_warps
         self._output = getattr(metadata, "output", ())
-        self._packers: list[tuple[int, str, int, Pack]] = []
+        self._packers: list[Packer] = []
         self._count = 0
         for position, param in enumerate(self._params):
             if param is None:
                 continue
             name, kind = param
+            pack, count = None, 1
             if kind.startswith("tensordesc"):
-                pack, count = _pack_descriptor(position), 1 + 2 * rank_of(kind)
-            else:
-                pack = _pack_address(position) if kind.startswith("*") else packer(kind, name)
-                count = 1
-            self._packers.append((position, name, 8 * self._count, pack))
+                pack, count = PackedDescriptor(self._address_of, position), 1 + 2 * rank_of(kind)
+            elif not kind.startswith("*"):
+                pack = packer(kind, name)
+            self._packers.append(Packer(position, 8 * self._count, pack, name))
             self._count += count
+
+    def _address_of(self, arg: Any, position: int) -> int:
+        return address_of(arg, position)
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
@@ -100,15 +84,11 @@ class HIPLauncher(GPULauncher):
         values = ctypes.create_string_buffer(8 * max(count, 1))
         start = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * i for i in range(count)))
-        for position, name, offset, pack in self._packers:
-            try:
-                pack(values, offset, args[position])
-            except (struct.error, OverflowError) as error:
-                raise self._unpackable(name, args[position], error) from None
+        self._pack(self._packers, values, args)
         memory = None
         if count > self._count:
             memory, address = self._allocate(gx * gy * gz, stream)
-            struct.pack_into("Q", values, 8 * self._count, address)
+            PACK_ADDRESS(values, 8 * self._count, address)
         hip = library()
         sizes = (gx, gy, gz, self._threads, 1, 1, self._metadata.shared, stream, pointers)
         if self._metadata.launch_cooperative_grid:

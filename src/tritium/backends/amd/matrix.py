@@ -20,6 +20,7 @@ from tritium.ops.ttir.dot import (
     ScaleFormat,
     TileProduct,
 )
+from tritium.target import square_parts
 
 
 @dataclass(frozen=True)
@@ -258,11 +259,9 @@ class MatrixCores:
         *batch, rows, columns = ir.shape_of(product.results[0].type)
         alone = [min(count, num_warps) for count in batch]
         chosen = self._for_waves(product, num_warps // prod(alone), chained)
-        warps = [1, 1]
-        while prod(alone) * prod(warps) < num_warps:
-            down, across = rows // chosen.rows // warps[0], columns // chosen.columns // warps[1]
-            warps[0 if chained or (down >= across and down > 1) else 1] *= 2
-        warps = [*alone, *warps]
+        parts = square_parts(num_warps // prod(alone), rows // chosen.rows,
+                             columns // chosen.columns, chained=chained)  # fmt: skip
+        warps = [*alone, *parts]
         common: Any = {"warpsPerCTA": tuple(warps), "CGALayout": cluster}
         if self.family == "wmma":
             return AMDWmmaEncoding.make(

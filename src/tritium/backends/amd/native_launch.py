@@ -3,14 +3,17 @@ stream. Each of the kernel's parameters is a slot, in order."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tritium.codegen.llvm.writer import Module
-from tritium.launch.device_end import API, Calls, EndWriter, descriptor_slots, slot_of
+from tritium.launch.device_end import (
+    Calls,
+    EndWriter,
+    address_of_end,
+    descriptor_slots,
+    slot_of,
+)
 from tritium.launch.ends import End, Link, Slot
-from tritium.native.pyobjects import api_addresses
 from tritium.native.records import Record, allocate
 from tritium.native.writer import NULL, Code, i32, i64
 
@@ -20,7 +23,6 @@ STATE = Record(
     ("parameter_count", "i64"),
 )  # fmt: skip
 """`launch`: the driver's function, for cooperative launches another."""
-_END = "tritium_hip_end"
 ROCM = 10
 """DLPack's number."""
 
@@ -28,12 +30,12 @@ ROCM = 10
 class _Writer(EndWriter):
     """Writes `tritium_hip_end`."""
 
-    state = STATE
+    state, symbol = STATE, "tritium_hip_end"
 
     def write(self) -> None:
         self.write_failure()
         arguments = [("ptr", "state"), ("ptr", "grid"), ("i64", "total"), ("ptr", "slots")]
-        f = Code(self.module, _END, arguments, "i1", exported=True)
+        f = Code(self.module, self.symbol, arguments, "i1", exported=True)
         state, grid, total, slots = f.arguments
         count = f.read(state, STATE, "parameter_count")
         pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
@@ -49,18 +51,6 @@ class _Writer(EndWriter):
         # at. The driver waits where its queue is full.
         status = self.waiting(f, f.read(state, STATE, "launch"), *given, NULL)
         self.finish(f, state, memory, status)
-
-
-def native_ir() -> str:
-    """The LLVM IR of `tritium_hip_end`."""
-    module = Module()
-    _Writer(module).write()
-    return module.text()
-
-
-@functools.cache
-def _end_address(link: Link) -> int:
-    return link(native_ir, [_END], api_addresses(API))[_END]
 
 
 def slots_of(params: Sequence[tuple[str, str]]) -> list[Slot] | None:
@@ -88,4 +78,4 @@ def make_end(
     state, memory = allocate(STATE.size, 64)
     values, kept = calls.fields(metadata)
     STATE.write(state, function=function, parameter_count=len(slots), **values)
-    return End(_end_address(link), state, slots, (memory, *kept))
+    return End(address_of_end(_Writer, link), state, slots, (memory, *kept))

@@ -8,24 +8,21 @@ launch at the same time never share one.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tritium.backends.gpu_launcher import GPULauncher
+from tritium.backends.gpu_launcher import PACK_ADDRESS, GPULauncher, PackedDescriptor, Packer
 from tritium.backends.nvidia import checked, tensormap
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
 from tritium.launch import packing
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, packer
+from tritium.launch.packing import packer
 from tritium.sanitize import ring
 
 PORTABLE_CLUSTER = 8
 """Blocks of a cluster that every device takes that has clusters."""
-_ADDRESS = struct.Struct("Q")
-_I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
 
 
 _CUDA_DEVICES = 2, 3, 13
@@ -47,40 +44,20 @@ def _accessible(address: int, position: int) -> int:
     return int(found)
 
 
-class _Packer(NamedTuple):
-    """The packing of argument `position` as a parameter at `offset`; a pointer if `pack` is
-    None."""
-
-    position: int
-    offset: int
-    pack: Pack | None
-    name: str
-
-
-class _Descriptor:
-    """Packs a host descriptor: its tensor map (where the kernel takes none, `meta` is None, its
-    pointer), then the shape (i32) and the strides (i64). The map is encoded again only when the
+class _Descriptor(PackedDescriptor):
+    """Packs a host descriptor's tensor map for its pointer. The map is encoded again only when the
     tensor is another one."""
 
     def __init__(self, meta: Any, position: int):
-        self._meta, self._position = meta, position
+        super().__init__(address_of, position)
+        self._meta = meta
         self._known: tuple[Any, bytes] = (None, b"")
 
-    def __call__(self, values: Any, offset: int, arg: Any) -> None:
-        address = address_of(arg.base, self._position)
+    def encoded(self, arg: Any, address: int) -> bytes:
         key = address, tuple(arg.shape), tuple(arg.strides), tensormap.further(arg)
         if key != self._known[0]:
-            encoded = _ADDRESS.pack(address) if self._meta is None else \
-                tensormap.encode(address, arg, self._meta)  # fmt: skip
-            self._known = key, encoded
-        values[offset : offset + len(self._known[1])] = self._known[1]
-        offset += len(self._known[1])
-        for size in key[1]:
-            _I32(values, offset, size)
-            offset += 8
-        for stride in key[2]:
-            _I64(values, offset, stride)
-            offset += 8
+            self._known = key, tensormap.encode(address, arg, self._meta)
+        return self._known[1]
 
 
 class _Slot:
@@ -181,9 +158,9 @@ class CudaLauncher(GPULauncher):
         if 32 * self._metadata.num_warps > limit:
             raise OutOfResources(32 * self._metadata.num_warps, limit, "threads")
 
-    def _make_packers(self) -> list[_Packer]:
+    def _make_packers(self) -> list[Packer]:
         """One for each argument that the kernel takes; also fills in `_layout` and `_size`."""
-        packers: list[_Packer] = []
+        packers: list[Packer] = []
         maps = iter(self._metadata.tensordesc_meta)
         self._layout: list[int] = []
         self._size = 0
@@ -198,12 +175,14 @@ class CudaLauncher(GPULauncher):
                     self._place(tensormap.BYTES, tensormap.ALIGNMENT)  # fmt: skip
                 for size in [4] * rank + [8] * rank:
                     self._place(size, 8)
-                packers.append(_Packer(position, offset, _Descriptor(meta, position), name))
+                pack = PackedDescriptor(address_of, position) if meta is None else \
+                    _Descriptor(meta, position)  # fmt: skip
+                packers.append(Packer(position, offset, pack, name))
             elif kind.startswith("*"):
-                packers.append(_Packer(position, self._place(8, 8), None, name))
+                packers.append(Packer(position, self._place(8, 8), None, name))
             else:
                 pack = packer(kind, name)
-                packers.append(_Packer(position, self._place(8, 8), pack, name))
+                packers.append(Packer(position, self._place(8, 8), pack, name))
         self._scratch = self._place(8, 8) if self._metadata.global_scratch_size else None
         return packers
 
@@ -217,6 +196,9 @@ class CudaLauncher(GPULauncher):
     def _enter(self) -> bool:
         return self._context.enter()
 
+    def _address_of(self, arg: Any, position: int) -> int:
+        return address_of(arg, position)
+
     def _launch(self, gx: int, gy: int, gz: int, stream: int, args: Sequence[Any]) -> None:
         if self._labels is not None:
             args = [*args, *ring.arguments(self._labels)]
@@ -224,24 +206,11 @@ class CudaLauncher(GPULauncher):
         self._context.enter()  # first: addresses and tensor maps are asked of the driver as well
         slot = self._slots.pop() if self._slots else self._new_slot()
         values = slot.values
-        for position, offset, pack, name in self._packers:
-            arg = args[position]
-            if pack is None:
-                address = getattr(arg, "is_cuda", False) and arg.data_ptr()
-                try:  # 0: an empty tensor's, or an error
-                    address = address or address_of(arg, position)
-                except (TypeError, ValueError) as error:
-                    raise type(error)(f"{error}: argument '{name}'") from None
-                _PACK_ADDRESS(values, offset, address)
-            else:
-                try:
-                    pack(values, offset, arg)
-                except (struct.error, OverflowError, ValueError) as error:
-                    raise self._unpackable(name, arg, error) from None
+        self._pack(self._packers, values, args)
         memory = None
         if self._scratch is not None:
             memory, address = self._allocate(gx * gy * gz, stream)
-            _PACK_ADDRESS(values, self._scratch, address)
+            PACK_ADDRESS(values, self._scratch, address)
         config = slot.config
         config.gridDimX, config.gridDimY, config.gridDimZ = gx * self._blocks, gy, gz
         config.hStream = stream
@@ -254,5 +223,3 @@ class CudaLauncher(GPULauncher):
     def _new_slot(self) -> _Slot:
         return _Slot(self._layout, max(self._size, 8), self._metadata)
 
-
-_PACK_ADDRESS = struct.Struct("Q").pack_into

@@ -16,19 +16,18 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.backends.nvidia.tensormap import data_type
-from tritium.codegen.llvm.writer import Module, Value
+from tritium.codegen.llvm.writer import Value
 from tritium.launch.device_end import (
-    API,
     CHECKED,
     NO,
     Calls,
     EndWriter,
+    address_of_end,
     descriptor_slots,
     slot_of,
     stream_function,
 )
 from tritium.launch.ends import End, Link, Slot
-from tritium.native.pyobjects import api_addresses
 from tritium.native.pyobjects_writer import call_object, is_null
 from tritium.native.records import Record, allocate
 from tritium.native.writer import NULL, Code, i32, i64
@@ -76,7 +75,7 @@ INVALID_CONTEXT, INVALID_HANDLE = 201, 400
 class _EndWriter(EndWriter):
     """Writes `tritium_cuda_end`."""
 
-    state = STATE
+    state, symbol = STATE, "tritium_cuda_end"
 
     def write(self) -> None:
         self.write_failure()
@@ -149,7 +148,7 @@ class _EndWriter(EndWriter):
 
     def _end(self) -> None:
         arguments = [("ptr", "state"), ("ptr", "grid"), ("i64", "total"), ("ptr", "slots")]
-        f = Code(self.module, "tritium_cuda_end", arguments, "i1", exported=True)
+        f = Code(self.module, self.symbol, arguments, "i1", exported=True)
         state, grid, total, slots = f.arguments
         config = f.variable("", size=CONFIG.size)
         maps = self._maps(f, state, slots)
@@ -209,13 +208,6 @@ class _EndWriter(EndWriter):
         return pointers
 
 
-def native_ir() -> str:
-    """The LLVM IR of `tritium_cuda_end`."""
-    module = Module()
-    _EndWriter(module).write()
-    return module.text()
-
-
 class CudaCalls(NamedTuple):
     """The functions that the launch end calls: those of all ends, two of the driver by address, and
     `enter`, which makes the kernel's context current (see `KernelContext.enter`)."""
@@ -250,16 +242,6 @@ def driver_calls(
     used = torch if torch is not None and torch.cuda.is_available() else None
     common = Calls(launch, *stream_function(used), _failed, allocate)
     return CudaCalls(common, encode, wait, enter)
-
-
-_links: dict[Any, int] = {}
-
-
-def _end_address(link: Link) -> int:
-    if link not in _links:
-        symbols = ["tritium_cuda_end"]
-        _links[link] = link(native_ir, symbols, api_addresses(API))[symbols[0]]
-    return _links[link]
 
 
 def make_end(
@@ -342,6 +324,6 @@ def _write(
         **values,
     )  # fmt: skip
     if checks is None:
-        return End(_end_address(link), state, slots, keep)
+        return End(address_of_end(_EndWriter, link), state, slots, keep)
     STATE.write(state, wait=calls.wait, report=checks.report, found=id(checks.found))
-    return End(_end_address(link), state, slots, keep, extent_of, checks.explain)
+    return End(address_of_end(_EndWriter, link), state, slots, keep, extent_of, checks.explain)

@@ -319,6 +319,15 @@ class Function:
         self.branch(last)
         self.label(last)
 
+    @contextmanager
+    def where(self, condition: Value | None) -> Generator[None]:
+        """`when`, of a condition that may be None: always."""
+        if condition is None:
+            yield
+            return
+        with self.when(condition):
+            yield
+
     def choose(
         self, condition: Value, other: Value, write: Callable[[], Value],
         then: str = "then", done: str = "done",

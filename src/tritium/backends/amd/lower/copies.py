@@ -49,16 +49,11 @@ def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
     assert isinstance(c.hardware.buffers, BufferAccess)
     c.hardware.buffers.copies = True
     for group, first in lane_places(c, op, op.src.type, op.result):
-        count, source = len(group), pointers[group[0]]
-
-        def start(first: Value = first, source: Value = source, count: int = count) -> list[Value]:
+        mask, count = None if masks is None else masks[group[0]], len(group)
+        with c.f.where(mask):
             numbers = [c.i32(size * count), c.i32(0), c.i32(0)]
             scope = f", !alias.scope {copies_scope(c)}"
-            c.f.call("void", name, source, first, *numbers, suffix=scope)
-            return []
-
-        mask = None if masks is None else masks[group[0]]
-        c.f.choose_all(mask, [], start)
+            c.f.call("void", name, pointers[group[0]], first, *numbers, suffix=scope)
         if mask is not None:
             place = c.f.op("mul", c.lane, c.i32(size * count))
             unset = c.f.op("xor", mask, const("i1", 1))

@@ -73,12 +73,8 @@ class AsyncToLDS(AsyncCopies):
         both = [c for c in (filled, condition) if c is not None]
         chosen = e.f.op("and", both[0], both[1]) if len(both) == 2 else both[0] if both else None
         name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
-
-        def start() -> list[Value]:
+        with e.f.where(chosen):
             e.f.call("void", name, source, to, e.i32(0), e.i32(0))
-            return []
-
-        e.f.choose_all(chosen, [], start)
         if filled is not None:
             unset = e.f.op("xor", filled, const("i1", 1))
             unset = unset if condition is None else e.f.op("and", unset, condition)
@@ -89,12 +85,8 @@ class AsyncToLDS(AsyncCopies):
         self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
     ) -> None:
         name = f"llvm.amdgcn.global.store.async.from.lds.b{8 * size}"
-
-        def start() -> list[Value]:
+        with e.f.where(condition):
             e.f.call("void", name, to, source, e.i32(0), e.i32(0))
-            return []
-
-        e.f.choose_all(condition, [], start)
 
     def commit(self, e: Emitter) -> None:
         pass

@@ -33,9 +33,9 @@ class ScheduledProducts(MatrixProducts):
         stay_in_order(c)
 
 
-def stay_in_order(c: Context, but: int = 0) -> None:
-    """LLVM moves no instruction across this but those of the kinds of a mask."""
-    c.f.call("void", "llvm.amdgcn.sched.barrier", c.i32(but))
+def stay_in_order(c: Context) -> None:
+    """LLVM moves no instruction across this."""
+    c.f.call("void", "llvm.amdgcn.sched.barrier", c.i32(0))
 
 
 def set_priority(c: Context, priority: int) -> None:

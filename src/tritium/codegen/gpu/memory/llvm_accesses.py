@@ -60,9 +60,5 @@ def store_where(
     flags: str = "", metadata: str = "",
 ) -> None:  # fmt: skip
     """Write neighbours where a condition holds."""
-
-    def write() -> list[Value]:
+    with e.f.where(condition):
         e.store_neighbours(pointer, parts, flags, metadata)
-        return []
-
-    e.f.choose_all(condition, [], write)

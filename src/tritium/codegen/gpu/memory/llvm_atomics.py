@@ -106,13 +106,9 @@ class LLVMAtomics:
         self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
     ) -> Value:
         size = bits_of(value.type) // 8
-
-        def write() -> list[Value]:
+        with e.f.where(condition):
             word = e.as_type(value, f"i{8 * size}")
             e.f.line(f"store atomic {word}, {pointer} {self._order(order)}, align {size}")
-            return []
-
-        e.f.choose_all(condition, [], write)
         return Value("void", "")
 
 
