@@ -68,6 +68,11 @@ class EndWriter(ABC):
             f.call("void", "Py_DecRef", answer)
         f.ret(NO)
 
+    @staticmethod
+    def room(f: Code, count: Value) -> Value:
+        """Room for the addresses of so many parameters, and of scratch memory."""
+        return f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
+
     def stream(self, f: Code, state: Value) -> Value:
         """The stream that the launch goes to."""
         stream, function = f.variable("ptr", NULL), f.read(state, self.state, "stream")

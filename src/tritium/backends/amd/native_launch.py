@@ -15,7 +15,7 @@ from tritium.launch.device_end import (
 )
 from tritium.launch.ends import End, Link, Slot
 from tritium.native.records import Record, allocate
-from tritium.native.writer import NULL, Code, i32, i64
+from tritium.native.writer import NULL, Code, i32
 
 STATE = Record(
     ("function", "ptr"), ("launch", "ptr"), ("stream", "ptr"), ("device", "ptr"),
@@ -38,7 +38,7 @@ class _Writer(EndWriter):
         f = Code(self.module, self.symbol, arguments, "i1", exported=True)
         state, grid, total, slots = f.arguments
         count = f.read(state, STATE, "parameter_count")
-        pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
+        pointers = self.room(f, count)
         with f.counted(count) as (i, _):
             f.put(f.gep("ptr", pointers, i), f.gep("i64", slots, i))
         stream = self.stream(f, state)

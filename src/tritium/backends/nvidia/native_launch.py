@@ -197,7 +197,7 @@ class _EndWriter(EndWriter):
         report = f.op("mul", f.read(state, STATE, "map_count"), i64(MAP_BYTES))
         f.put(f.gep("i8", maps, report), f.read(state, STATE, "report"))
         count = f.read(state, STATE, "parameter_count")
-        pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
+        pointers = self.room(f, count)
         with f.counted(count) as (i, _):
             slot = f.get("i64", f.gep("i64", f.read(state, STATE, "parameters"), i))
             number = f.sub(i64(-1), slot)

@@ -245,6 +245,8 @@ class AsyncCopies(Protocol):
     """Copies from global to shared memory that each thread starts and waits for."""
 
     least_bytes: int
+    fills: ClassVar[bool] = True
+    """True where `copy` takes `filled`; else what is not filled is stored by the thread."""
     stored_bytes: ClassVar[tuple[int, ...]] = ()
     """The bytes that a copy from shared to global memory may have; none: there are no such."""
 
@@ -265,12 +267,22 @@ class AsyncCopies(Protocol):
         ...
 
     def commit(self, e: Emitter) -> None:
-        """Put the copies since the last commit into a group."""
-        ...
+        """Put the copies since the last commit into a group, where there are groups."""
 
     def wait(self, e: Emitter, pending: int) -> None:
         """Wait for all but the newest `pending` groups of this thread."""
         ...
+
+
+class NoAsyncCopies(AsyncCopies):
+    """The answers of processors on which threads start no copies."""
+
+    least_bytes = 4
+
+    def copy(self, *arguments: Any, **named: Any) -> None:
+        raise Unsupported("asynchronous copies to places of each thread")
+
+    wait = copy
 
 
 class Barriers(Protocol):

@@ -78,18 +78,22 @@ class BufferAccess:
         adds = kind is AtomicKind.FADD
         number = f"{'f' if adds else 'i'}{bits_of(operand.type)}"
         value = operand if adds else e.as_type(operand, number)
-        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{_UPDATES[kind]}.{number}"
-        old = e.f.call(value.type, name, value, resource, offset, e.i32(0), e.i32(0))
-        return e.as_type(old, operand.type)
+        return self._atomic(e, f"{_UPDATES[kind]}.{number}", resource, offset, operand.type, value)
 
     def compare_and_swap(
         self, e: Emitter, resource: Value, offset: Value, expected: Value, new: Value
     ) -> Value:
         number = f"i{bits_of(new.type)}"
-        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap.{number}"
         values = [e.as_type(v, number) for v in (new, expected)]
-        old = e.f.call(number, name, *values, resource, offset, e.i32(0), e.i32(0))
-        return e.as_type(old, new.type)
+        return self._atomic(e, f"cmpswap.{number}", resource, offset, new.type, *values)
+
+    @staticmethod
+    def _atomic(
+        e: Emitter, name: str, resource: Value, offset: Value, type: str, *values: Value
+    ) -> Value:
+        place = resource, offset, e.i32(0), e.i32(0)
+        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{name}"
+        return e.as_type(e.f.call(values[0].type, name, *values, *place), type)
 
     def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
         scope = "workgroup" if order.scope is MemScope.CTA else "agent"

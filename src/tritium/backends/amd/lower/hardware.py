@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from tritium import knobs
@@ -16,17 +15,15 @@ from tritium.backends.amd.lower.memory import (
     GlobalAccess,
     GlobalAtomics,
     LocalMemory,
-    NoAsyncCopies,
 )
 from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import check_cluster, processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
-from tritium.codegen.gpu.hardware import Barriers, Hardware, NoMatrixMoves
-from tritium.codegen.gpu.memory.descriptors import define_arguments
+from tritium.codegen.gpu.hardware import Barriers, NoAsyncCopies, NoMatrixMoves
+from tritium.codegen.gpu.memory.descriptors import WithoutMaps
 from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module, Value, const
-from tritium.ir import types as ir
 
 _CODE_OBJECT_VERSION = 500
 _NEAREST_ONLY = frozenset(
@@ -187,7 +184,7 @@ class WorkgroupBarriers(Barriers):
         e.f.line('fence syncscope("cluster") acquire')
 
 
-class AMDGPU(Hardware):
+class AMDGPU(WithoutMaps):
     """A processor by LLVM's name: gfx942."""
 
     name = "amd"
@@ -220,17 +217,6 @@ class AMDGPU(Hardware):
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)
-
-    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
-        if of_kernel:
-            define_arguments(c, arguments)
-        elif any(isinstance(value.type, ir.DESCRIPTORS) for value in arguments):
-            raise NotImplementedError(
-                "the AMD backend passes no tensor descriptors to functions that are not inlined"
-            )
-
-    def describe_map(self, type: Any) -> None:
-        return None
 
     def prepare(self, module: Module, options: Any) -> None:
         wanted = bool(knobs.amd.use_block_pingpong) and options.num_stages > 1

@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.hardware import AsyncCopies, Caching, Unsupported
+from tritium.codegen.gpu.hardware import AsyncCopies, Caching
 from tritium.codegen.gpu.memory.llvm_accesses import (
     LLVMGlobalMemory,
     LLVMSharedMemory,
-    store_where,
 )
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics
 from tritium.codegen.llvm.writer import Value, const
@@ -45,41 +44,20 @@ class LocalMemory(LLVMSharedMemory):
         return f", !noalias {copies_scope(e)}" if self._buffers.copies else ""
 
 
-class NoAsyncCopies(AsyncCopies):
-    """Copies to LDS are those of whole warps, by buffers; `copies` has the waits for them."""
-
-    least_bytes = 4
-
-    def copy(self, *arguments: Any, **named: Any) -> None:
-        raise Unsupported("asynchronous copies to places of each thread")
-
-    wait = copy
-
-    def commit(self, e: Emitter) -> None:
-        pass
-
-
 class AsyncToLDS(AsyncCopies):
     """Copies of gfx1250 to places of each lane, of 4 to 16 bytes, and from them, of `stored_bytes`;
     `ASYNCcnt` counts instructions, not groups (see `copies`)."""
 
     stored_bytes: ClassVar = (1, 4, 8, 16)
-    least_bytes = 4
+    least_bytes, fills = 4, False
 
     def copy(
         self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
         condition: Value | None,
     ) -> None:  # fmt: skip
-        both = [c for c in (filled, condition) if c is not None]
-        chosen = e.f.op("and", both[0], both[1]) if len(both) == 2 else both[0] if both else None
-        name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
-        with e.f.where(chosen):
+        with e.f.where(condition):
+            name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
             e.f.call("void", name, source, to, e.i32(0), e.i32(0))
-        if filled is not None:
-            unset = e.f.op("xor", filled, const("i1", 1))
-            unset = unset if condition is None else e.f.op("and", unset, condition)
-            words = [Value("i32", "0")] * (size // 4)
-            store_where(e, to, words, unset)
 
     def store(
         self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
@@ -87,9 +65,6 @@ class AsyncToLDS(AsyncCopies):
         name = f"llvm.amdgcn.global.store.async.from.lds.b{8 * size}"
         with e.f.where(condition):
             e.f.call("void", name, to, source, e.i32(0), e.i32(0))
-
-    def commit(self, e: Emitter) -> None:
-        pass
 
     def wait(self, e: Emitter, pending: int) -> None:
         """Wait until no more than so many copies are under way."""

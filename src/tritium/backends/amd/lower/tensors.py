@@ -204,22 +204,22 @@ def _barrier(c: Context, op: Any) -> Value | None:
     return None if op.barrier is None else c.address(c.memory(op.barrier).address)
 
 
+def _copy(c: Context, op: Any, name: str, memory: Memory, chosen: Sequence[int]) -> None:
+    check(c, op)
+    for block in blocks_of_warp(c, op, op.desc, memory, chosen, store=name == _STORE):
+        _issue(c, name, block.words(c, _barrier(c, op)), len(block.shape))
+    c.set(op.results[0], None)
+
+
 @lowers(AMDGPU.name, ttgir.AsyncTDMCopyGlobalToLocalOp)
 def load(c: Context, op: ttgir.AsyncTDMCopyGlobalToLocalOp) -> None:
-    check(c, op)
     chosen = active_warps(op.name, op.warp_used_hint, c.num_warps)
-    for block in blocks_of_warp(c, op, op.desc, c.memory(op.result), chosen, store=False):
-        _issue(c, _LOAD, block.words(c, _barrier(c, op)), len(block.shape))
-    c.set(op.results[0], None)
+    _copy(c, op, _LOAD, c.memory(op.result), chosen)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMCopyLocalToGlobalOp)
 def store(c: Context, op: ttgir.AsyncTDMCopyLocalToGlobalOp) -> None:
-    check(c, op)
-    chosen = tuple(range(c.num_warps))
-    for block in blocks_of_warp(c, op, op.desc, c.memory(op.src), chosen, store=True):
-        _issue(c, _STORE, block.words(c, _barrier(c, op)), len(block.shape))
-    c.set(op.results[0], None)
+    _copy(c, op, _STORE, c.memory(op.src), range(c.num_warps))
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMFusedCopyOp)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tritium.codegen.gpu.context import Context
+from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.types import GPU
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
@@ -77,15 +78,22 @@ def element_bytes(desc: Any) -> int:
     return memory_bytes(ir.element_type(desc.type.block))
 
 
-def define_arguments(c: Context, arguments: Sequence[Any]) -> None:
-    """Define the descriptors that a kernel is called with: each is a pointer; the extents and the
-    strides are the arguments that follow."""
-    for number, value in enumerate(arguments):
-        if isinstance(value.type, ir.TensorDescType):
-            first, rank = number + 1, len(value.type.block.get_shape())  # pyright: ignore
-            shape = arguments[first : first + rank]
-            strides = arguments[first + rank : first + 2 * rank]
-            Descriptor.made_of(c, value, shape, strides).define(c, value)
+class WithoutMaps(Hardware):
+    """Hardware whose kernels take a descriptor as a pointer, its extents and its strides."""
+
+    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
+        if not of_kernel and any(isinstance(value.type, ir.DESCRIPTORS) for value in arguments):
+            raise NotImplementedError(f"the {self.title} backend passes no tensor descriptors to "
+                                      "functions that are not inlined")  # fmt: skip
+        for number, value in enumerate(arguments):
+            if isinstance(value.type, ir.TensorDescType):
+                first, rank = number + 1, len(value.type.block.get_shape())  # pyright: ignore
+                shape = arguments[first : first + rank]
+                strides = arguments[first + rank : first + 2 * rank]
+                Descriptor.made_of(c, value, shape, strides).define(c, value)
+
+    def describe_map(self, type: Any) -> None:
+        return None
 
 
 @lowers(GPU, ttir.MakeTensorDescOp)
