@@ -112,6 +112,16 @@ def _pack_bf16(buffer: Any, offset: int, value: Any) -> None:
     buffer[offset : offset + 2] = np.asarray(value, ml_dtypes.bfloat16).tobytes()
 
 
+def memory_size(tensor: object) -> int | None:
+    """The bytes of all of a tensor's memory, of which it may be a view, or of what is used of it
+    (`ptr_range`); None where it does not tell."""
+    told = getattr(tensor, "ptr_range", None)
+    if told is not None:
+        return told()
+    storage = getattr(tensor, "untyped_storage", None)
+    return None if storage is None else storage().size()
+
+
 def address_of(
     arg: Any, position: int, accessible: Callable[[int, int], int], kinds: Sequence[int]
 ) -> int:

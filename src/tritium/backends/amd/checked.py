@@ -31,4 +31,4 @@ def free(address: int) -> None:
 
 def wait(stream: int) -> None:
     """Wait for what has been given to a stream."""
-    check(library().hipStreamSynchronize(stream), library())
+    check(library().hipStreamSynchronize(stream))

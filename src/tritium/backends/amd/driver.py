@@ -28,10 +28,7 @@ from tritium.target import GPUTarget
 class HIPUtils:
     """The device queries of the runtime."""
 
-    def get_device_properties(self, device: int = 0) -> dict[str, Any]:
-        """Figures of a device: bytes of LDS that a program can have, registers, clock rates (kHz),
-        bus width (bits), and the processor's name (`arch`)."""
-        return properties_of(device)
+    get_device_properties = staticmethod(properties_of)
 
     def load_binary(
         self, name: str, kernel: bytes, shared: int, device: int
@@ -80,7 +77,7 @@ class HIPDriver(OwnGPUDriver):
         return number.value
 
     def enter_device(self, device: int) -> None:
-        check(library().hipSetDevice(device), library())
+        check(library().hipSetDevice(device))
 
     def get_current_target(self) -> GPUTarget:
         found = properties_of(self.get_current_device())

@@ -31,10 +31,6 @@ def _accessible(address: int, position: int) -> int:
     return found.value or 0
 
 
-def _failed(status: int) -> None:
-    check(status, library())
-
-
 class HIPLauncher(GPULauncher):
     """Launches one compiled kernel on an AMD GPU."""
 
@@ -74,7 +70,7 @@ class HIPLauncher(GPULauncher):
 
         launch = "Cooperative" if self._metadata.launch_cooperative_grid else ""
         address = ctypes.cast(getattr(library(), f"hipModuleLaunch{launch}Kernel"), ctypes.c_void_p)
-        calls = Calls(address.value or 0, *stream_function(hip_torch()), _failed, self._allocate)
+        calls = Calls(address.value or 0, *stream_function(hip_torch()), check, self._allocate)
         params = [param for param in self._params if param is not None]
         return make_end(link, calls, self._function, params, self._metadata)
 
