@@ -312,12 +312,18 @@ def test_errors(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
         add[(1,)](good, good, good, 1000, BLOCK=256)
     hip.launch_status, host = 0, Tensor(0x100)
     host.is_cuda = False  # type: ignore[misc]
-    with pytest.raises(ValueError, match=r"at 0\) cannot be accessed from Triton"):
+    with pytest.raises(ValueError, match=r"at 0\) cannot be accessed .*: argument 'x'"):
         add[(1,)](host, good, good, 1000, BLOCK=256)
     pinned = Tensor(0x20000)
     pinned.is_cuda = False  # type: ignore[misc]
     add[(1,)](pinned, good, good, 1000, BLOCK=256)
     assert hip.launches[-1][2][0] == 0x20001
+    memory = np.zeros(4, np.float32)
+    assert launcher.address_of(memory, 0) == address(memory) + 1
+    given = SimpleNamespace(__cuda_array_interface__={"data": (0x30000, False)})
+    assert launcher.address_of(given, 0) == 0x30000
+    with pytest.raises(ValueError, match="cannot be accessed from Triton"):
+        launcher.address_of(SimpleNamespace(__dlpack__=None, __dlpack_device__=lambda: (1, 0)), 0)
     driver = HIPDriver()
     with pytest.raises(OutOfResources, match="shared memory"):
         driver.utils.load_binary("add", b"", 1 << 17, 0)
