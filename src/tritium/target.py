@@ -120,6 +120,19 @@ class BulkCopies:
     rows: bool = False
 
 
+def square_parts(num_warps: int, rows: int, columns: int, *, chained: bool) -> tuple[int, int]:
+    """Over how many warps a product has its rows, and its columns: parts of about as many
+    instructions along both, which are so many in all. `chained`: rows stay in one warp."""
+    down = across = 1
+    while down * across < num_warps:
+        left = rows // down
+        if chained or (left >= columns // across and left > 1):
+            down *= 2
+        else:
+            across *= 2
+    return down, across
+
+
 @dataclass(frozen=True)
 class Processor:
     """The facts about a GPU that passes ask for; its backend states them.

@@ -16,11 +16,12 @@ from tests.amd.execution.memory import extent
 from tests.amd.execution.workgroup import Kernel
 from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tests.ir.test_reference_runs import REFERENCE
-from tritium.backends.amd import amdgcn, disassembly
+from tritium.backends.amd import amdgcn
 from tritium.backends.base import make_backend
 from tritium.errors import OutOfResources
 from tritium.language.extra import hip
 from tritium.language.extra.hip import libdevice
+from tritium.native.objdump import disassemble
 from tritium.target import GPUTarget
 
 
@@ -311,16 +312,14 @@ def test_disassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     monkeypatch.setenv("TRITIUM_LLVM_OBJDUMP_PATH", str(program))
     text = kernel.asm["disassembly"]
-    assert text == "-d --no-show-raw-insn --mcpu=gfx942 kernel.hsaco\n\x7fELF"
+    assert text == "-d --no-show-raw-insn --mcpu=gfx942 kernel.o\n\x7fELF"
     program.write_text("#!/bin/sh\necho no such target >&2\nexit 1\n")
     wanted = r"(?s)cannot disassemble code for gfx942.*OBJDUMP_PATH names another.*no such target"
     with pytest.raises(RuntimeError, match=wanted):
-        disassembly.disassemble(kernel.asm["hsaco"], "gfx942")
-    monkeypatch.delenv("TRITIUM_LLVM_OBJDUMP_PATH")
-    monkeypatch.setattr(disassembly, "_ROCM", "")
+        disassemble(kernel.asm["hsaco"], "gfx942", str(program), "")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RuntimeError, match=r"not installed here.*OBJDUMP_PATH names one"):
-        disassembly.disassemble(kernel.asm["hsaco"], "gfx942")
+        disassemble(kernel.asm["hsaco"], "gfx942", None, "")
 
 
 def test_lines_where_a_call_has_none(capfd: pytest.CaptureFixture[str]) -> None:

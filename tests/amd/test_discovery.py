@@ -12,6 +12,7 @@ import pytest
 
 from tritium import knobs
 from tritium.backends.amd import discovery
+from tritium.system import libraries
 
 
 @pytest.fixture
@@ -25,7 +26,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         found.append(path)
         return path
 
-    monkeypatch.setattr(discovery, "ctypes", SimpleNamespace(CDLL=load))
+    for module in (discovery, libraries):
+        monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=load))
     monkeypatch.setattr(discovery, "USUAL", str(tmp_path / "opt"))
     mapped(monkeypatch)
     finder = SimpleNamespace(find_spec=lambda name: None)
@@ -116,7 +118,8 @@ def test_the_loader_s(opened: list[str], monkeypatch: pytest.MonkeyPatch) -> Non
             raise OSError(name)
         return name
 
-    monkeypatch.setattr(discovery, "ctypes", SimpleNamespace(CDLL=load))
+    for module in (discovery, libraries):
+        monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=load))
     assert discovery.open_library() == "libamdhip64.so.6"
 
 

@@ -26,6 +26,7 @@ from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module
 from tritium.errors import OutOfResources
 from tritium.sanitize.launch import SanitizerError
+from tritium.system.record_format import lines
 from tritium.target import GPUTarget
 from tritium.testing import do_bench
 from tritium.tools.tensor_descriptor import TensorDescriptor
@@ -238,9 +239,9 @@ def address(array: Any) -> int:
 
 def test_native_launches(hip: FakeHip, arrays: list[np.ndarray]) -> None:
     hip.kinds = "QQQi"
-    for n in (1000, 1001, 1002):
+    for n in (999, 1000, 1001, 1002):
         kernel = add[(3, 2)](*arrays, n, BLOCK=256, num_warps=2)
-    assert hip.native == [False, True, True]
+    assert not hip.native[0] and hip.native[-2:] == [True, True]
     sizes = (3, 2, 1, 128, 1, 1, kernel.metadata.shared)
     assert hip.launches[-1] == (sizes, None, [*map(address, arrays), 1002])
     hip.launch_status = OUT_OF_MEMORY
@@ -311,12 +312,18 @@ def test_errors(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
         add[(1,)](good, good, good, 1000, BLOCK=256)
     hip.launch_status, host = 0, Tensor(0x100)
     host.is_cuda = False  # type: ignore[misc]
-    with pytest.raises(ValueError, match=r"at 0\) cannot be accessed from Triton"):
+    with pytest.raises(ValueError, match=r"at 0\) cannot be accessed .*: argument 'x'"):
         add[(1,)](host, good, good, 1000, BLOCK=256)
     pinned = Tensor(0x20000)
     pinned.is_cuda = False  # type: ignore[misc]
     add[(1,)](pinned, good, good, 1000, BLOCK=256)
     assert hip.launches[-1][2][0] == 0x20001
+    memory = np.zeros(4, np.float32)
+    assert launcher.address_of(memory, 0) == address(memory) + 1
+    given = SimpleNamespace(__cuda_array_interface__={"data": (0x30000, False)})
+    assert launcher.address_of(given, 0) == 0x30000
+    with pytest.raises(ValueError, match="cannot be accessed from Triton"):
+        launcher.address_of(SimpleNamespace(__dlpack__=None, __dlpack_device__=lambda: (1, 0)), 0)
     driver = HIPDriver()
     with pytest.raises(OutOfResources, match="shared memory"):
         driver.utils.load_binary("add", b"", 1 << 17, 0)
@@ -400,7 +407,7 @@ def test_the_code_that_writes_records() -> None:
     write = ctypes.CFUNCTYPE(None, c_int, ctypes.c_double)(engine.get_function_address("write"))
     write(7, 2.5)
     write(-1, -0.25)
-    found = [line for _, line in output.lines(memory.raw, host.formats)]
+    found = [line for _, line in lines(memory.raw, host.formats)]
     assert found == ["x 7 %\n", "y 2.500000\n", "x 4294967295 %\n", "y -0.250000\n"]
     struct.pack_into("<Q", memory, 0, output.CAPACITY - 8)
     write(7, 2.5)

@@ -31,8 +31,6 @@ class Words:
 class Model:
     """The part of an emitter that shuffles use."""
 
-    convergent = ""
-
     def __init__(self, lanes: int):
         self.f, self.module, self.lanes = self, self, np.arange(lanes)
         self.lane, self.name, self.arguments = Words(self.lanes), "", list[Any]()
@@ -40,11 +38,9 @@ class Model:
     def i32(self, number: int) -> Value:
         return Value("i32", str(number))
 
-    def declare(self, name: str, type: str, types: list[str]) -> None:
+    def call_together(self, type: str, name: str, *arguments: Any) -> Words:
         self.name = name.removeprefix("llvm.amdgcn.")
-
-    def emit(self, type: str, text: str) -> Words:
-        found = re.findall(r"i\d+ (-?\w+|%words)(?=[,)])", text)
+        found = [a.ref for a in arguments]
         return Words(getattr(self, self.name.replace(".", "_"))(found), type)
 
     def op(self, opcode: str, a: Any, b: Any) -> Words:

@@ -19,6 +19,7 @@ from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.functions import VectorMath
 from tritium.codegen.gpu.hardware import OWN, Caching, Hardware, NoMatrixMoves, Order, meeting
+from tritium.codegen.gpu.memory.llvm_accesses import LLVMSharedMemory
 from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.codegen.registry import Rule
@@ -201,7 +202,7 @@ class Place:
         e.f.call("void", "simt_at", text_of(e, self.file), e.i32(self.line))
 
 
-class SharedMemory:
+class SharedMemory(LLVMSharedMemory):
     """Memory of the blocks of a cluster, which accesses to other blocks' need to be running."""
 
     def __init__(self, place: Place):
@@ -277,7 +278,7 @@ class AsyncCopies(hardware.AsyncCopies):
         e.f.call("void", "simt_wait", const("i64", pending))
 
 
-class Barriers:
+class Barriers(hardware.Barriers):
     """Barriers of a block; those whose numbers are in `dropped` are left out."""
 
     def __init__(self, dropped: frozenset[int], place: Place, shared: SharedMemory):

@@ -66,6 +66,14 @@ def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
     return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
+def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], mode: str, **facts: Any) -> Any:
+    """Find the layouts that a program of Gluon leaves open, and simplify. `mode`: as of
+    `instrument`; `facts`: as `pipelines.gluon` takes them."""
+    run_pipeline(module, pipelines.gluon(**facts), "gluon_to_ttgir")
+    instrument(module, metadata, mode, gluon=True)
+    return module
+
+
 @contextmanager
 def _written(variable: str, path: str | None) -> Generator[None]:
     """A file that a setting names is opened or written. Raises `RuntimeError` if that fails."""

@@ -3,10 +3,15 @@ arguments, errors. What differs between kernels is in a record, `EndWriter.state
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from tritium.codegen.llvm.writer import Module, Value, const
+from tritium.launch.ends import Link, Slot
+from tritium.launch.packing import rank_of
+from tritium.native.pyobjects import api_addresses
 from tritium.native.pyobjects_writer import call_object, is_null
 from tritium.native.records import Record
 from tritium.native.writer import NULL, Code, i32, i64
@@ -24,7 +29,7 @@ four bytes are not 0 then; `found`: a Python function that raises for it; `runni
 launch has the report."""
 
 
-class EndWriter:
+class EndWriter(ABC):
     """Writes the end of a launch. Its `state` has these fields among others. `stream`: a Python
     function from `device` to the current stream, or null for the default stream; `failed`: one that
     raises for a status; `allocate`: null, or one from the number of programs and the stream to the
@@ -33,9 +38,22 @@ class EndWriter:
     as well."""
 
     state: ClassVar[Record]
+    symbol: ClassVar[str]
+    """The function's name in LLVM IR."""
 
     def __init__(self, module: Module):
         self.module = module
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write the function `symbol`."""
+
+    @classmethod
+    def ir(cls) -> str:
+        """The LLVM IR of the end."""
+        module = Module()
+        cls(module).write()
+        return module.text()
 
     def write_failure(self) -> None:
         """i1 fail(state, status): raise for a status of the driver; false."""
@@ -49,6 +67,11 @@ class EndWriter:
         with f.when(f.icmp("ne", answer, NULL)):
             f.call("void", "Py_DecRef", answer)
         f.ret(NO)
+
+    @staticmethod
+    def room(f: Code, count: Value) -> Value:
+        """Room for the addresses of so many parameters, and of scratch memory."""
+        return f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
 
     def stream(self, f: Code, state: Value) -> Value:
         """The stream that the launch goes to."""
@@ -101,7 +124,7 @@ class EndWriter:
             with f.forever() as loop:
                 with f.when(f.icmp("eq", f.read(state, self.state, "running"), i64(0))):
                     loop.leave()
-                self._wait(f, wait, stream)  # lets the other thread have Python's lock
+                self.waiting(f, wait, stream)  # lets the other thread have Python's lock
             f.write(state, self.state, "running", i64(1))
 
     def read_report(self, f: Code, state: Value, stream: Value, result: Value) -> None:
@@ -113,7 +136,7 @@ class EndWriter:
         wait = f.read(state, self.state, "wait")
         with f.when(f.icmp("ne", wait, NULL)):
             with f.when(f.icmp("eq", f.get("i32", result), i32(0))):
-                f.put(result, self._wait(f, wait, stream))
+                f.put(result, self.waiting(f, wait, stream))
             raised = f.get("i32", f.read(state, self.state, "report"))
             answer = f.variable("ptr", NULL)
             with f.when(f.icmp("ne", raised, i32(0))):
@@ -123,9 +146,11 @@ class EndWriter:
                 f.ret(NO)
 
     @staticmethod
-    def _wait(f: Code, wait: Value, stream: Value) -> Value:
+    def waiting(f: Code, function: Value, *arguments: Value) -> Value:
+        """Call a function of the driver that may wait, maybe for host functions that are Python's,
+        without Python's lock; the status."""
         thread = f.call("ptr", "PyEval_SaveThread")
-        status = f.invoke("i32", wait, stream)
+        status = f.invoke("i32", function, *arguments)
         f.call("void", "PyEval_RestoreThread", thread)
         return status
 
@@ -138,6 +163,60 @@ class EndWriter:
         with f.when(f.icmp("ne", status, i32(0))):
             f.ret(f.call("i1", "fail", state, status))
         f.ret(YES)
+
+
+class Calls(NamedTuple):
+    """Functions that all launch ends call: the driver's that launches, by address, and Python's.
+    `stream`: from `device` to the current stream, None for the default stream; `allocate`: scratch
+    memory for so many programs on a stream, and its address."""
+
+    launch: int
+    stream: Callable[[int], int] | None
+    device: int
+    failed: Callable[[int], None]
+    allocate: Callable[[int, int], tuple[Any, int]]
+
+    def fields(self, metadata: Any) -> tuple[dict[str, int], tuple[Any, ...]]:
+        """The values of a kernel's state for these functions and for its own sizes, and what must
+        live as long as the state."""
+        device, scratch = int(self.device), None
+        if metadata.global_scratch_size:
+            scratch = holder(self.allocate)
+        values = {
+            "launch": self.launch, "failed": id(self.failed), "device": id(device),
+            "stream": 0 if self.stream is None else id(self.stream),
+            "allocate": 0 if scratch is None else id(scratch),
+            "threads": metadata.warp_size * metadata.num_warps, "shared": metadata.shared,
+        }  # fmt: skip
+        return values, (self, device, scratch)
+
+
+def stream_function(torch: Any) -> tuple[Callable[[int], int] | None, int]:
+    """A function from a device's number to the stream that torch has made current, and the number
+    of the current device; without torch None, which stands for the default stream."""
+    if torch is None:
+        return None, 0
+    return torch._C._cuda_getCurrentRawStream, torch.cuda.current_device()
+
+
+def slot_of(kind: str, device: int) -> Slot | None:
+    """The slot of a pointer or a number of a type; None for other types. `device`: DLPack's number
+    of those whose memory the kernel accesses."""
+    if kind.startswith("*") or kind[0] in "iu" or kind in ("fp32", "fp64"):
+        return Slot(kind, device=device, finite=True)
+    return None
+
+
+def descriptor_slots(kind: str, device: int) -> list[Slot]:
+    """The slots of a descriptor's tensor, shape and strides."""
+    element, rank = kind.removeprefix("tensordesc<").partition("[")[0], rank_of(kind)
+    return [Slot(f"*{element}", device=device), *[Slot("i32")] * rank, *[Slot("i64")] * rank]
+
+
+@functools.cache
+def address_of_end(writer: type[EndWriter], link: Link) -> int:
+    """The address of a kind of end, in memory."""
+    return link(writer.ir, [writer.symbol], api_addresses(API))[writer.symbol]
 
 
 class _Held(int):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 import struct
 from collections.abc import Callable, Sequence
@@ -110,6 +111,70 @@ def _pack_bool(buffer: Any, offset: int, value: Any) -> None:
 
 def _pack_bf16(buffer: Any, offset: int, value: Any) -> None:
     buffer[offset : offset + 2] = np.asarray(value, ml_dtypes.bfloat16).tobytes()
+
+
+def memory_size(tensor: object) -> int | None:
+    """The bytes of all of a tensor's memory, of which it may be a view, or of what is used of it
+    (`ptr_range`); None where it does not tell."""
+    told = getattr(tensor, "ptr_range", None)
+    if told is not None:
+        return told()
+    storage = getattr(tensor, "untyped_storage", None)
+    return None if storage is None else storage().size()
+
+
+def address_of(
+    arg: Any, position: int, accessible: Callable[[int, int], int], kinds: Sequence[int]
+) -> int:
+    """The device address of a pointer argument: a tensor (`data_ptr()`), an array that has
+    `__cuda_array_interface__`, an int, or None.
+
+    Args:
+        accessible: the address by which the device sees some memory of the host, at a position.
+        kinds: DLPack's numbers of devices whose memory the device accesses.
+
+    Raises: `TypeError` for anything else, `ValueError` for memory that the device cannot access.
+    """
+    if getattr(arg, "is_cuda", False):  # torch's name of AMD's as well
+        address = arg.data_ptr()
+        if not address and arg.numel():
+            raise ValueError(
+                f"Pointer argument (at {position}) is a {type(arg).__name__} of shape "
+                f"{list(arg.shape)} whose memory is not there (its data_ptr() is 0)"
+            )
+        return address
+    if arg is None:
+        return 0
+    interface = getattr(arg, "__cuda_array_interface__", None)
+    if interface is not None:
+        return interface["data"][0]
+    if hasattr(arg, "data_ptr"):
+        address = arg.data_ptr()
+    elif type(arg) is int:
+        return arg
+    elif isinstance(arg, np.ndarray):
+        address = arg.__array_interface__["data"][0]
+    elif hasattr(arg, "__dlpack__"):
+        return _from_dlpack(arg, position, kinds)
+    else:
+        raise TypeError(
+            f"Pointer argument (at {position}) doesn't have `data_ptr` method; "
+            f"got {type(arg).__name__}"
+        )
+    return accessible(address, position) if address else 0
+
+
+def _from_dlpack(arg: Any, position: int, kinds: Sequence[int]) -> int:
+    kind, _ = arg.__dlpack_device__()
+    if kind not in kinds:
+        raise not_on_device(position)
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = arg.__dlpack__()
+    tensor = get(capsule, b"dltensor")
+    data = ctypes.c_uint64.from_address(tensor).value
+    offset = ctypes.c_uint64.from_address(tensor + 40).value
+    return data + offset
 
 
 def not_on_device(position: int) -> ValueError:

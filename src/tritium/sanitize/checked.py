@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -21,8 +24,12 @@ class Device(Protocol):
         process. The host can read it after a fault of the device, too."""
         ...
 
-    def zeros(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """An array in memory that moves between the device and the host."""
+    def moving_memory(self, size: int) -> int:
+        """The address of memory that moves between the device and the host."""
+        ...
+
+    def free(self, address: int) -> object:
+        """Free memory that moves."""
         ...
 
     def wait(self, stream: int) -> None:
@@ -84,8 +91,16 @@ class Checked:
                 launch([*args, *more])
                 self._device.wait(stream)
 
-            zeros = self._device.zeros
-            run_checked(self._checks, given, grid, self._report, wait, zeros=zeros)
+            run_checked(self._checks, given, grid, self._report, wait, zeros=self._zeros)
+
+    def _zeros(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """An array in memory that moves between the device and the host."""
+        size = 8 * math.prod(shape)
+        address = self._device.moving_memory(size)
+        ctypes.memset(address, 0, size)
+        buffer: Any = (ctypes.c_char * size).from_address(address)
+        weakref.finalize(buffer, self._device.free, address)
+        return np.frombuffer(buffer, np.int64).reshape(shape)
 
     def native(self, values: Callable[[Sequence[Any]], Sequence[Any]]) -> NativeChecks | None:
         """The part of native launches for the checks; None where each launch has memory of its own

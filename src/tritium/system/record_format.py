@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SYMBOL = "tritium.output"
 CAPACITY, HEAD_BYTES = 1 << 20, 8
@@ -26,6 +27,17 @@ def _python(conversion: re.Match[str]) -> str:
     """Python's form of a conversion of C's."""
     width, kind = conversion.groups()
     return "%#x" if kind == "p" else f"%{width}{kind}"
+
+
+def show(data: bytes, formats: Sequence[Sequence[Any]]) -> None:
+    """Print the records in a copy of the buffer. Raises `RuntimeError` for an assertion that
+    failed. `formats`: as of `Format`."""
+    failed = list[str]()
+    for form, line in lines(data, [Format(*f) for f in formats]):
+        failed += [line] if form.fails else []
+        print(line, end="", file=sys.stderr if form.fails else sys.stdout)
+    if failed:
+        raise RuntimeError(f"device-side assert: {failed[0].rstrip()}")
 
 
 def lines(data: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:

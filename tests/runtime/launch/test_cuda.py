@@ -14,7 +14,8 @@ import pytest
 
 import tritium
 from tests.support.launching import StubDriver
-from tritium.backends.nvidia.native_launch import CONFIG, Calls, make_end
+from tritium.backends.nvidia.native_launch import CONFIG, CudaCalls, make_end
+from tritium.launch.device_end import Calls
 from tritium.launch.packing import parameters
 from tritium.runtime import driver
 from tritium.sanitize.checked import Checked
@@ -139,19 +140,17 @@ class FakeCuda(StubDriver):
             for _, kind in params if kind.startswith("tensordesc")
         ]  # fmt: skip
         facts = SimpleNamespace(
-            num_warps=8, num_ctas=self.blocks, shared=4096, tensordesc_meta=described,
+            num_warps=8, warp_size=32, num_ctas=self.blocks, shared=4096, tensordesc_meta=described,
             global_scratch_size=self.scratch,
         )
         attributes: dict[int, tuple[int, ...]] = {6: (1,), 2: (1,)}
         if self.blocks > 1:
             attributes[4] = (self.blocks, 1, 1)
-        calls = Calls(
-            ctypes.cast(self._launch, ctypes.c_void_p).value or 0,
-            ctypes.cast(self._encode, ctypes.c_void_p).value or 0,
-            ctypes.cast(self._wait, ctypes.c_void_p).value or 0,
-            lambda device: self.stream + device, self.device, self._failed,
-            self._enter, self._allocate,
-        )  # fmt: skip
+        launch, encode, wait = (ctypes.cast(function, ctypes.c_void_p).value or 0
+                                for function in (self._launch, self._encode, self._wait))
+        common = Calls(launch, lambda device: self.stream + device, self.device, self._failed,
+                       self._allocate)  # fmt: skip
+        calls = CudaCalls(common, encode, wait, self._enter)
 
         checks = self.checks and Checked(self, self.checks, named, "plain").native(tuple)
 

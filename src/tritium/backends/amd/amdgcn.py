@@ -11,7 +11,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium.codegen.llvm.bitcode import flags_set, link_all, optimize, simplify
+from tritium.codegen.llvm.bitcode import flags_set, gpu_machine, link_all, optimize, simplify
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -67,20 +67,13 @@ class Code:
 @functools.cache
 def machine(arch: str, packed: bool = True, alone: bool = False) -> Any:
     """LLVM's target machine of a processor; `packed`, `alone`: as in `How`."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
     wanted = {
         "-real-true16": arch.startswith("gfx11"),
         "-packed-fp32-ops": not packed and arch.startswith("gfx9"),
         "+cumode": alone and arch.startswith(("gfx11", "gfx120")),  # which have pairs
     }
     features = ",".join(name for name, is_on in wanted.items() if is_on)
-    # At level 3 GVN takes the place of early CSE: it takes longer, and makes more instructions.
-    made = llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=arch, features=features, opt=2, reloc="pic", codemodel="default"
-    )
-    made.set_asm_verbosity(True)  # the resources of a kernel, as comments
-    return made
+    return gpu_machine(TRIPLE, arch, features, reloc="pic")
 
 
 def data_layout(arch: str) -> str:

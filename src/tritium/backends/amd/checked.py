@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
-import weakref
-from typing import Any
-
-import numpy as np
 
 from tritium.backends.amd.libhip import check, library
 
@@ -22,17 +17,18 @@ def host_memory(size: int) -> int:
     return found.value or 0
 
 
-def zeros(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """An array in memory that moves between the device and the host."""
-    hip, found, size = library(), library().pointer(), 8 * math.prod(shape)
+def moving_memory(size: int) -> int:
+    """The address of memory that moves between the device and the host."""
+    hip, found = library(), library().pointer()
     check(hip.hipMallocManaged(ctypes.byref(found), size, _GLOBAL), hip)
-    address = found.value or 0
-    ctypes.memset(address, 0, size)
-    buffer: Any = (ctypes.c_char * size).from_address(address)
-    weakref.finalize(buffer, hip.hipFree, address)
-    return np.frombuffer(buffer, np.int64).reshape(shape)
+    return found.value or 0
+
+
+def free(address: int) -> None:
+    """Free memory that moves."""
+    library().hipFree(address)
 
 
 def wait(stream: int) -> None:
     """Wait for what has been given to a stream."""
-    check(library().hipStreamSynchronize(stream), library())
+    check(library().hipStreamSynchronize(stream))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import os
-import re
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from tritium import knobs
+from tritium.system.libraries import loaded_library, open_first
 
 USUAL = "/opt/rocm"
 """The folder in which ROCm is installed by default."""
@@ -26,36 +27,19 @@ _VERSIONS = ("", "_7", "_6") if _WINDOWS else ("", ".7", ".6", ".5")
 
 def open_library() -> Any:
     """The library. Raises `OSError`, which lists where it was looked for, if there is none."""
-    if knobs.amd.libhip_path:
-        return ctypes.CDLL(knobs.amd.libhip_path)
-    if loaded := loaded_library():
-        return ctypes.CDLL(loaded)
-    tried = list[str]()
-    for folder in _folders():
-        tried.append(folder)
-        for name in names():
-            if os.path.exists(path := os.path.join(folder, name)):
-                return ctypes.CDLL(path)
-    for name in names():
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise OSError(f"{_NAME} is not in {', '.join(tried)}, and the loader does not know it")
+    if path := knobs.amd.libhip_path or loaded_library(_NAME):
+        return ctypes.CDLL(path)
+    found = open_first(chain(_folders(), [""]), names())
+    if found is None:
+        where = ", ".join(_folders())
+        raise OSError(f"{_NAME} is not in {where}, and the loader does not know it")
+    return found
 
 
 def names() -> list[str]:
     """The names that the library's file may have."""
     stem, dot, last = _NAME.partition(".dll")
     return [f"{stem}{version}{dot}{last}" for version in _VERSIONS]
-
-
-def loaded_library() -> str | None:
-    """The path of the library that this process has loaded, torch's perhaps; None without one."""
-    wanted = re.compile(rf"{re.escape(_NAME)}[.\d]*")
-    files = knobs.system().loaded_files()
-    found = (f for f in files if wanted.fullmatch(os.path.basename(f)) and os.path.exists(f))
-    return next(found, None)
 
 
 def _folders() -> Iterator[str]:

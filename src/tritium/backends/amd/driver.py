@@ -6,9 +6,6 @@ device and the default stream.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from tritium.backends.amd import events
@@ -22,8 +19,8 @@ from tritium.backends.amd.libhip import (
 )
 from tritium.backends.amd.libhip import properties as properties_of
 from tritium.backends.amd.output import connect
-from tritium.backends.base import DriverBase, c_type
-from tritium.backends.timing import benchmark
+from tritium.backends.base import c_type
+from tritium.backends.gpu_driver import OwnGPUDriver
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
@@ -31,10 +28,7 @@ from tritium.target import GPUTarget
 class HIPUtils:
     """The device queries of the runtime."""
 
-    def get_device_properties(self, device: int = 0) -> dict[str, Any]:
-        """Figures of a device: bytes of LDS that a program can have, registers, clock rates (kHz),
-        bus width (bits), and the processor's name (`arch`)."""
-        return properties_of(device)
+    get_device_properties = staticmethod(properties_of)
 
     def load_binary(
         self, name: str, kernel: bytes, shared: int, device: int
@@ -59,10 +53,11 @@ class HIPUtils:
         return module.value or 0, function.value or 0, registers, local // 4, threads
 
 
-class HIPDriver(DriverBase):
+class HIPDriver(OwnGPUDriver):
     """Launches kernels on AMD GPUs."""
 
-    tensor_is_small = staticmethod(is_small)
+    tensor_is_small, torch = staticmethod(is_small), staticmethod(hip_torch)
+    native_device = OwnGPUDriver.native_device  # of this class alone, not of those that extend it
 
     def __init__(self) -> None:
         # Here, because a process without a GPU looks at this module and needs no launcher.
@@ -71,40 +66,18 @@ class HIPDriver(DriverBase):
         self.utils = HIPUtils()
         self.launcher_cls = HIPLauncher
 
-    def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
-        return self.launcher_cls(src, metadata, function)  # which it is bound to
-
     @classmethod
     def is_active(cls) -> bool:
         return device_count() > 0
 
-    def get_current_device(self) -> int:
-        """The number of the current device."""
-        torch = hip_torch()
-        if torch is not None:
-            return torch.cuda.current_device()
+    def own_device(self) -> int:
         hip = library()
         number = hip.int32()
         check(hip.hipGetDevice(hip.ref(number)), hip)
         return number.value
 
-    def native_device(self) -> Callable[[], int]:
-        """The function that native launches call for the current device."""
-        torch = hip_torch()
-        return self.get_current_device if torch is None else torch._C._cuda_getDevice
-
-    def set_current_device(self, device: int) -> None:
-        """Work on another device from now on."""
-        torch = hip_torch()
-        if torch is not None:
-            torch.cuda.set_device(device)
-            return
-        check(library().hipSetDevice(device), library())
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        """The stream that launches go to: torch's current one, else the default stream 0."""
-        torch = hip_torch()
-        return 0 if torch is None else torch.cuda.current_stream(device).cuda_stream
+    def enter_device(self, device: int) -> None:
+        check(library().hipSetDevice(device))
 
     def get_current_target(self) -> GPUTarget:
         found = properties_of(self.get_current_device())
@@ -113,23 +86,11 @@ class HIPDriver(DriverBase):
     def map_python_to_cpp_type(self, ty: str) -> str:
         return c_type(ty, pointer="hipDeviceptr_t")
 
-    def get_active_torch_device(self) -> Any:
-        torch = sys.modules.get("torch")
-        device = f"cuda:{self.get_current_device()}"  # torch's name of AMD's as well
-        return device if torch is None else torch.device(device)
-
     def get_device_interface(self) -> Any:
         """Synchronization and timing: `torch.cuda`, or the same by HIP's events."""
         torch = hip_torch()
         return events.Interface(self.get_current_stream) if torch is None else torch.cuda
 
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        return partial(benchmark, self)
-
     def get_empty_cache_for_benchmark(self) -> events.Cache:
         """A buffer larger than the caches."""
         return events.Cache()
-
-    def clear_cache(self, cache: events.Cache) -> None:
-        """Evict all data from the caches."""
-        cache.zero_()

@@ -55,7 +55,7 @@ class Interface:
 
     def synchronize(self) -> None:
         """Wait for all that the device has been given."""
-        check(library().hipDeviceSynchronize(), library())
+        check(library().hipDeviceSynchronize())
 
 
 class Cache:

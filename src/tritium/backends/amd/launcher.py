@@ -4,66 +4,31 @@
 from __future__ import annotations
 
 import ctypes
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tritium.backends.amd import checked
 from tritium.backends.amd.libhip import DEVICE_POINTER, check, hip_torch, library
 from tritium.backends.amd.output import report
-from tritium.backends.gpu_launcher import GPULauncher
+from tritium.backends.gpu_launcher import PACK_ADDRESS, GPULauncher, PackedDescriptor, Packer
+from tritium.launch import packing
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, not_on_device, packer, rank_of
+from tritium.launch.packing import packer, rank_of
+
+_ROCM_DEVICES = 10, 11
+"""DLPack's numbers of ROCm's memory: the device's and pinned."""
 
 
 def address_of(arg: Any, position: int) -> int:
-    """The device address of a pointer argument: a tensor, an int, or None. Raises `TypeError` for
-    anything else, `ValueError` for memory that the device cannot access."""
-    if arg is None or type(arg) is int:
-        return arg or 0
-    if not hasattr(arg, "data_ptr"):
-        raise TypeError(
-            f"Pointer argument (at {position}) doesn't have `data_ptr` method; "
-            f"got {type(arg).__name__}"
-        )
-    address = arg.data_ptr()
-    if address == 0 or getattr(arg, "is_cuda", False):  # torch's name of AMD's as well
-        return address
+    """The device address of a pointer argument (see `packing.address_of`)."""
+    return packing.address_of(arg, position, _accessible, _ROCM_DEVICES)
+
+
+def _accessible(address: int, position: int) -> int:
     found = ctypes.c_void_p()
     if library().hipPointerGetAttribute(ctypes.byref(found), DEVICE_POINTER, address) != 0:
-        raise not_on_device(position)
+        raise packing.not_on_device(position)
     return found.value or 0
-
-
-def _pack_address(position: int) -> Pack:
-    def pack(buffer: Any, offset: int, arg: Any) -> None:
-        struct.pack_into("Q", buffer, offset, address_of(arg, position))
-
-    return pack
-
-
-def _pack_descriptor(position: int) -> Pack:
-    """A host descriptor's tensor, shape (i32) and strides (i64), each in 8 bytes."""
-
-    def pack(buffer: Any, offset: int, arg: Any) -> None:
-        values = [*arg.shape, *arg.strides]
-        forms = "i4x" * len(arg.shape) + "q" * len(arg.strides)
-        struct.pack_into(f"<Q{forms}", buffer, offset, address_of(arg.base, position), *values)
-
-    return pack
-
-
-def _failed(status: int) -> None:
-    check(status, library())
-
-
-def current_stream_function() -> tuple[Callable[[int], int] | None, int]:
-    """A function from a device's number to the stream that launches go to, None for the default
-    stream; and the device."""
-    torch = hip_torch()
-    if torch is None:
-        return None, 0
-    return torch._C._cuda_getCurrentRawStream, torch.cuda.current_device()
 
 
 class HIPLauncher(GPULauncher):
@@ -78,31 +43,34 @@ class HIPLauncher(GPULauncher):
         super().__init__(src, metadata, checked)
         self._function, self._threads = function, metadata.warp_size * metadata.num_warps
         self._output = getattr(metadata, "output", ())
-        self._packers: list[tuple[int, str, int, Pack]] = []
+        self._packers: list[Packer] = []
         self._count = 0
         for position, param in enumerate(self._params):
             if param is None:
                 continue
             name, kind = param
+            pack, count = None, 1
             if kind.startswith("tensordesc"):
-                pack, count = _pack_descriptor(position), 1 + 2 * rank_of(kind)
-            else:
-                pack = _pack_address(position) if kind.startswith("*") else packer(kind, name)
-                count = 1
-            self._packers.append((position, name, 8 * self._count, pack))
+                pack, count = PackedDescriptor(self._address_of, position), 1 + 2 * rank_of(kind)
+            elif not kind.startswith("*"):
+                pack = packer(kind, name)
+            self._packers.append(Packer(position, 8 * self._count, pack, name))
             self._count += count
+
+    def _address_of(self, arg: Any, position: int) -> int:
+        return address_of(arg, position)
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
         if self._output or self._checked is not None:
             return None
         # Here, because a program's first launches do not need it.
-        from tritium.backends.amd.native_launch import Calls, make_end
+        from tritium.backends.amd.native_launch import make_end
+        from tritium.launch.device_end import Calls, stream_function
 
         launch = "Cooperative" if self._metadata.launch_cooperative_grid else ""
         address = ctypes.cast(getattr(library(), f"hipModuleLaunch{launch}Kernel"), ctypes.c_void_p)
-        stream, device = current_stream_function()
-        calls = Calls(address.value or 0, stream, device, _failed, self._allocate)
+        calls = Calls(address.value or 0, *stream_function(hip_torch()), check, self._allocate)
         params = [param for param in self._params if param is not None]
         return make_end(link, calls, self._function, params, self._metadata)
 
@@ -112,15 +80,11 @@ class HIPLauncher(GPULauncher):
         values = ctypes.create_string_buffer(8 * max(count, 1))
         start = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * i for i in range(count)))
-        for position, name, offset, pack in self._packers:
-            try:
-                pack(values, offset, args[position])
-            except (struct.error, OverflowError) as error:
-                raise self._unpackable(name, args[position], error) from None
+        self._pack(self._packers, values, args)
         memory = None
         if count > self._count:
             memory, address = self._allocate(gx * gy * gz, stream)
-            struct.pack_into("Q", values, 8 * self._count, address)
+            PACK_ADDRESS(values, 8 * self._count, address)
         hip = library()
         sizes = (gx, gy, gz, self._threads, 1, 1, self._metadata.shared, stream, pointers)
         if self._metadata.launch_cooperative_grid:

@@ -10,6 +10,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
 
 from tritium.backends.amd.discovery import open_library
+from tritium.launch.packing import memory_size
 
 _DIMENSIONS = [c_uint] * 7
 _HANDLE = POINTER(c_void_p)
@@ -92,16 +93,17 @@ def device_count() -> int:
     return 0 if failed else count.value
 
 
-def check(status: int, hip: Any) -> None:
-    """Raise `RuntimeError` for a status that is not success."""
+def check(status: int, hip: Any = None) -> None:
+    """Raise `RuntimeError` for a status that is not success, by the library's words."""
     if status != 0:
-        text = (hip.hipGetErrorString(status) or b"?").decode()
+        text = ((hip or library()).hipGetErrorString(status) or b"?").decode()
         raise RuntimeError(f"Triton Error [HIP]: {text} (status {status})")
 
 
 @functools.cache
-def properties(device: int) -> dict[str, Any]:
-    """Figures of a device, and the name of its processor, without features, as `arch`."""
+def properties(device: int = 0) -> dict[str, Any]:
+    """Figures of a device: bytes of LDS that a program can have, registers, clock rates (kHz), bus
+    width (bits), and the name of its processor, without features, as `arch`."""
     hip, memory = library(), ctypes.create_string_buffer(_PROPERTIES_BYTES)
     check(hip.hipGetDevicePropertiesR0600(memory, device), hip)
     found: dict[str, Any] = {
@@ -125,8 +127,5 @@ _LARGEST = (1 << 31) - 1
 
 def is_small(tensor: object) -> bool:
     """True if all of a tensor's memory, of which it may be a view, is known to be within 2 GiB."""
-    told = getattr(tensor, "ptr_range", None)
-    storage = getattr(tensor, "untyped_storage", None)
-    if told is not None:
-        return told() <= _LARGEST
-    return storage is not None and storage().size() <= _LARGEST
+    size = memory_size(tensor)
+    return size is not None and size <= _LARGEST

@@ -3,16 +3,19 @@ compute. LLVM's intrinsics are named here; `lower/matmul.py` calls them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import Any
 
+from tritium.codegen.llvm.writer import mangle
 from tritium.ir import types as ir
 from tritium.ir.layouts.amd import SCALED_RUN, AMDMfmaEncoding, AMDWmmaEncoding, scale_encoding
 from tritium.ir.layouts.encodings import Cluster, LinearEncoding
 from tritium.ir.source_errors import unsupported_at
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct, ScaleFormat, TileProduct
+from tritium.target import square_parts
 
 
 @dataclass(frozen=True)
@@ -44,52 +47,49 @@ _OCP: tuple[ir.Type, ...] = (ir.f8e4m3fn, ir.f8e5m2)
 _FNUZ: tuple[ir.Type, ...] = (ir.f8e4m3fnuz, ir.f8e5m2fnuz)
 _VERSIONS = {"gfx90a": 2, "gfx942": 3, "gfx950": 4, "gfx11": 1, "gfx12": 2, "gfx1250": 3}
 
-_MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
-    (2, "f16"): ((32, 8, "f32.32x32x8f16", "<4 x half>"),
-                 (16, 16, "f32.16x16x16f16", "<4 x half>"),
-                 (4, 4, "f32.4x4x4f16", "<4 x half>")),
-    (2, "bf16"): ((32, 8, "f32.32x32x8bf16.1k", "<4 x i16>"),
-                  (16, 16, "f32.16x16x16bf16.1k", "<4 x i16>"),
-                  (4, 4, "f32.4x4x4bf16.1k", "<4 x i16>")),
-    (2, "f32"): ((32, 2, "f32.32x32x2f32", "float"), (16, 4, "f32.16x16x4f32", "float"),
-                 (4, 1, "f32.4x4x1f32", "float")),
-    (2, "f64"): ((16, 4, "f64.16x16x4f64", "double"),),
-    (2, "i8"): ((32, 8, "i32.32x32x8i8", "i32"), (16, 16, "i32.16x16x16i8", "i32"),
-                (4, 4, "i32.4x4x4i8", "i32")),
-    (3, "i8"): ((32, 16, "i32.32x32x16.i8", "i64"), (16, 32, "i32.16x16x32.i8", "i64")),
-    (3, "f8"): ((32, 16, "f32.32x32x16.{}.{}", "i64"), (16, 32, "f32.16x16x32.{}.{}", "i64")),
-    (4, "f8"): ((32, 64, "scale.f32.32x32x64.f8f6f4", "<8 x i32>"),
-                (16, 128, "scale.f32.16x16x128.f8f6f4", "<8 x i32>")),
-    (4, "f16"): ((32, 16, "f32.32x32x16.f16", "<8 x half>"),
-                 (16, 32, "f32.16x16x32.f16", "<8 x half>")),
-    (4, "bf16"): ((32, 16, "f32.32x32x16.bf16", "<8 x bfloat>"),
-                  (16, 32, "f32.16x16x32.bf16", "<8 x bfloat>")),
-    (4, "i8"): ((32, 32, "i32.32x32x32.i8", "<4 x i32>"), (16, 64, "i32.16x16x64.i8", "<4 x i32>")),
+_SHAPES: dict[tuple[str, str], tuple[tuple[int, int, int, int], ...]] = {
+    ("mfma", "f16"): ((2, 4, 32, 8), (2, 4, 16, 16), (2, 4, 4, 4), (4, 4, 32, 16), (4, 4, 16, 32)),
+    ("mfma", "bf16"): ((2, 4, 32, 8), (2, 4, 16, 16), (2, 4, 4, 4), (4, 4, 32, 16), (4, 4, 16, 32)),
+    ("mfma", "f32"): ((2, 4, 32, 2), (2, 4, 16, 4), (2, 4, 4, 1)),
+    ("mfma", "xf32"): ((3, 3, 32, 4), (3, 3, 16, 8)),
+    ("mfma", "f64"): ((2, 4, 16, 4),),
+    ("mfma", "i8"): ((2, 2, 32, 8), (2, 2, 16, 16), (2, 4, 4, 4), (3, 4, 32, 16), (3, 4, 16, 32),
+                     (4, 4, 32, 32), (4, 4, 16, 64)),
+    ("mfma", "f8"): ((3, 4, 32, 16), (3, 4, 16, 32), (4, 4, 32, 64), (4, 4, 16, 128)),
+    ("wmma", "f16"): ((1, 2, 16, 16), (3, 3, 16, 32)),
+    ("wmma", "bf16"): ((1, 2, 16, 16), (3, 3, 16, 32)),
+    ("wmma", "f32"): ((3, 3, 16, 4),),
+    ("wmma", "i8"): ((1, 2, 16, 16), (3, 3, 16, 64)),
+    ("wmma", "f8"): ((2, 2, 16, 16), (3, 3, 16, 64), (3, 3, 16, 128)),
 }  # fmt: skip
-"""The matrix instructions by the first version that has them and the operands' elements: rows, K,
-intrinsic, operand. Those of 4 rows and columns are 16 products, which share one of their operands
-here."""
-_FIRST = ("i32.32x32x8i8", "i32.16x16x16i8")
-"""The instructions that later versions lack."""
-_XF32 = ((32, 4, "f32.32x32x4.xf32", "<2 x float>"), (16, 8, "f32.16x16x8.xf32", "<2 x float>"))
-"""tf32, of version 3 alone."""
+"""The matrix instructions by the operands' elements (xf32: float32 as tf32): the first version and
+the last that have them, rows, K. Those of 4 rows and columns are 16 products, which share one of
+their operands here."""
+_LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "xf32": "float", "f64": "double"}
+"""LLVM's types of floats; integers and 8-bit floats are in words."""
 
-_WMMA: dict[tuple[int, str], tuple[int, str, str]] = {
-    (1, "f16"): (16, "f32.16x16x16.f16.v8f32.v16f16", "<16 x half>"),
-    (1, "bf16"): (16, "f32.16x16x16.bf16.v8f32.v16i16", "<16 x i16>"),
-    (1, "i8"): (16, "i32.16x16x16.iu8.v8i32.v4i32", "<4 x i32>"),
-    (2, "f16"): (16, "f32.16x16x16.f16.v8f32.v8f16", "<8 x half>"),
-    (2, "bf16"): (16, "f32.16x16x16.bf16.v8f32.v8i16", "<8 x i16>"),
-    (2, "i8"): (16, "i32.16x16x16.iu8.v8i32.v2i32", "<2 x i32>"),
-    (2, "f8"): (16, "f32.16x16x16.{}.{}.v8f32.v2i32", "<2 x i32>"),
-    (3, "f16"): (32, "f32.16x16x32.f16.v8f32.v16f16", "<16 x half>"),
-    (3, "bf16"): (32, "f32.16x16x32.bf16.v8f32.v16bf16", "<16 x bfloat>"),
-    (3, "f32"): (4, "f32.16x16x4.f32.v8f32.v2f32", "<2 x float>"),
-    (3, "i8"): (64, "i32.16x16x64.iu8.v8i32.v8i32", "<8 x i32>"),
-    (3, "f8"): (64, "f32.16x16x64.{}.{}.v8f32.v8i32", "<8 x i32>"),
-}  # fmt: skip
-_LONG = (128, "f32.16x16x128.{}.{}.v8f32.v16i32", "<16 x i32>")
-"""The products of 8-bit floats along more of K, of version 3."""
+
+def _operand(family: str, kind: str, count: int, since: int) -> str:
+    """The LLVM type of so many elements of an instruction that there is since a version."""
+    if kind in ("i8", "f8"):
+        word, count = ("i32", count // 4) if family == "wmma" or count > 8 else (f"i{8 * count}", 1)
+    else:
+        old = kind == "bf16" and since < (3 if family == "wmma" else 4)
+        word = "i16" if old else _LLVM[kind]
+    return word if count == 1 else f"<{count} x {word}>"
+
+
+def _intrinsic(family: str, kind: str, size: int, k: int, operand: str, since: int) -> str:
+    """LLVM's name of an instruction; those of 8-bit floats have places for the names of two."""
+    shape, out = f"{size}x{size}x{k}", _SUMS.get(kind, "f32")
+    names = "{}.{}" if kind == "f8" else kind
+    if family == "wmma":
+        return f"{out}.{shape}.{'iu8' if kind == 'i8' else names}.v8{out}.{mangle(operand)}"
+    if kind == "f8" and since == 4:
+        return f"scale.{out}.{shape}.f8f6f4"
+    if since > 2:
+        return f"{out}.{shape}.{names}"
+    return f"{out}.{shape}{kind}" + ".1k" * (kind == "bf16")
 
 
 _SCALED = {("mfma", 4): ((32, 64), (16, 128)), ("wmma", 3): ((16, 128),)}
@@ -174,17 +174,19 @@ class MatrixCores:
             return []
         else:
             kind = str(a)
-        exact = a != ir.f32 or product.inputPrecision is not InputPrecision.TF32
-        known = exact or (self.family, self.version) == ("mfma", 3)
-        if str(out) != _SUMS.get(kind, "f32") or not known:
+        if str(out) != _SUMS.get(kind, "f32"):
             return []
+        if a == ir.f32 and product.inputPrecision is InputPrecision.TF32:
+            kind = "xf32"
         # Where operands are exchanged, their formats are.
         names = _F8.get(b, ""), _F8.get(a, "")
         return [
-            Instruction(rows, columns, k, f"{self.family}.{name.format(*names)}", operand,
-                        k // self.parts_of_k(size))
-            for size, k, name, operand in self._rows(kind, exact)
-            for rows, columns in (((64, 4), (4, 64)) if size == 4 else ((size, size),))
+            replace(instruction, rows=rows, columns=columns,
+                    intrinsic=instruction.intrinsic.format(*names))
+            for instruction in self._of_kind(kind)
+            for rows, columns in (
+                ((64, 4), (4, 64)) if instruction.rows == 4 else ((instruction.rows,) * 2,)
+            )
         ]  # fmt: skip
 
     def parts_of_k(self, size: int) -> int:
@@ -193,17 +195,15 @@ class MatrixCores:
             return 1 if self.version == 1 else 2
         return 1 if size == 4 else 64 // size
 
-    def _rows(self, kind: str, exact: bool) -> list[tuple[int, int, str, str]]:
-        if self.family == "wmma":
-            key = self.version, kind
-            found = [_LONG] if key == (3, "f8") else []
-            found += [_WMMA[key]] if key in _WMMA else []
-            return [(16, k, name, operand) for k, name, operand in found]
-        if not exact:
-            return list(_XF32)
-        known = sorted(key for key in _MFMA if key[1] == kind and key[0] <= self.version)
-        rows = [row for key in known for row in _MFMA[key]]
-        return sorted((r for r in rows if self.version == 2 or r[2] not in _FIRST), reverse=True)
+    def _of_kind(self, kind: str) -> Iterator[Instruction]:
+        """The instructions for elements of a kind, the largest first."""
+        shapes = sorted(_SHAPES.get((self.family, kind), ()), key=lambda s: s[2:], reverse=True)
+        for since, until, size, k in shapes:
+            if since <= self.version <= until:
+                count = k // self.parts_of_k(size)
+                operand = _operand(self.family, kind, count, since)
+                name = _intrinsic(self.family, kind, size, k, operand, since)
+                yield Instruction(size, size, k, f"{self.family}.{name}", operand, count)
 
     def instruction(
         self, product: TileProduct, rows: int, columns: int, k: int
@@ -254,11 +254,9 @@ class MatrixCores:
         *batch, rows, columns = ir.shape_of(product.results[0].type)
         alone = [min(count, num_warps) for count in batch]
         chosen = self._for_waves(product, num_warps // prod(alone), chained)
-        warps = [1, 1]
-        while prod(alone) * prod(warps) < num_warps:
-            down, across = rows // chosen.rows // warps[0], columns // chosen.columns // warps[1]
-            warps[0 if chained or (down >= across and down > 1) else 1] *= 2
-        warps = [*alone, *warps]
+        parts = square_parts(num_warps // prod(alone), rows // chosen.rows,
+                             columns // chosen.columns, chained=chained)  # fmt: skip
+        warps = [*alone, *parts]
         common: Any = {"warpsPerCTA": tuple(warps), "CGALayout": cluster}
         if self.family == "wmma":
             return AMDWmmaEncoding.make(

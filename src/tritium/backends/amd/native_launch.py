@@ -3,17 +3,13 @@ stream. Each of the kernel's parameters is a slot, in order."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from tritium.codegen.llvm.writer import Module
-from tritium.launch.device_end import API, EndWriter, holder
+from tritium.launch.device_end import Calls, EndWriter, address_of_end, descriptor_slots, slot_of
 from tritium.launch.ends import End, Link, Slot
-from tritium.launch.packing import rank_of
-from tritium.native.pyobjects import api_addresses
 from tritium.native.records import Record, allocate
-from tritium.native.writer import NULL, Code, i32, i64
+from tritium.native.writer import NULL, Code, i32
 
 STATE = Record(
     ("function", "ptr"), ("launch", "ptr"), ("stream", "ptr"), ("device", "ptr"),
@@ -21,7 +17,6 @@ STATE = Record(
     ("parameter_count", "i64"),
 )  # fmt: skip
 """`launch`: the driver's function, for cooperative launches another."""
-_END = "tritium_hip_end"
 ROCM = 10
 """DLPack's number."""
 
@@ -29,15 +24,15 @@ ROCM = 10
 class _Writer(EndWriter):
     """Writes `tritium_hip_end`."""
 
-    state = STATE
+    state, symbol = STATE, "tritium_hip_end"
 
     def write(self) -> None:
         self.write_failure()
         arguments = [("ptr", "state"), ("ptr", "grid"), ("i64", "total"), ("ptr", "slots")]
-        f = Code(self.module, _END, arguments, "i1", exported=True)
+        f = Code(self.module, self.symbol, arguments, "i1", exported=True)
         state, grid, total, slots = f.arguments
         count = f.read(state, STATE, "parameter_count")
-        pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
+        pointers = self.room(f, count)
         with f.counted(count) as (i, _):
             f.put(f.gep("ptr", pointers, i), f.gep("i64", slots, i))
         stream = self.stream(f, state)
@@ -46,34 +41,10 @@ class _Writer(EndWriter):
         sizes = [f.cast("trunc", size, "i32") for size in wide]
         block = [f.read(state, STATE, "threads"), i32(1), i32(1), f.read(state, STATE, "shared")]
         given = [f.read(state, STATE, "function"), *sizes, *block, stream, pointers]
-        # The driver waits where its queue is full. The function of cooperative launches lacks the
-        # last parameter, which it then does not look at.
-        thread = f.call("ptr", "PyEval_SaveThread")
-        status = f.invoke("i32", f.read(state, STATE, "launch"), *given, NULL)
-        f.call("void", "PyEval_RestoreThread", thread)
+        # The function of cooperative launches lacks the last parameter, which it then does not look
+        # at. The driver waits where its queue is full.
+        status = self.waiting(f, f.read(state, STATE, "launch"), *given, NULL)
         self.finish(f, state, memory, status)
-
-
-def native_ir() -> str:
-    """The LLVM IR of `tritium_hip_end`."""
-    module = Module()
-    _Writer(module).write()
-    return module.text()
-
-
-class Calls(NamedTuple):
-    """Functions that the launch end calls: the driver's by address, and Python's."""
-
-    launch: int
-    stream: Callable[[int], int] | None
-    device: int
-    failed: Callable[[int], None]
-    allocate: Callable[[int, int], tuple[Any, int]]
-
-
-@functools.cache
-def _end_address(link: Link) -> int:
-    return link(native_ir, [_END], api_addresses(API))[_END]
 
 
 def slots_of(params: Sequence[tuple[str, str]]) -> list[Slot] | None:
@@ -82,12 +53,9 @@ def slots_of(params: Sequence[tuple[str, str]]) -> list[Slot] | None:
     slots: list[Slot] = []
     for _, kind in params:
         if kind.startswith("tensordesc"):
-            element = kind.removeprefix("tensordesc<").partition("[")[0]
-            rank = rank_of(kind)
-            slots.append(Slot(f"*{element}", device=ROCM))
-            slots += [Slot("i32")] * rank + [Slot("i64")] * rank
-        elif kind.startswith("*") or kind[0] in "iu" or kind in ("fp32", "fp64"):
-            slots.append(Slot(kind, device=ROCM, finite=True))
+            slots += descriptor_slots(kind, ROCM)
+        elif (slot := slot_of(kind, ROCM)) is not None:
+            slots.append(slot)
         else:
             return None
     return slots
@@ -102,12 +70,6 @@ def make_end(
     if slots is None:
         return None
     state, memory = allocate(STATE.size, 64)
-    device = int(calls.device)
-    scratch = holder(calls.allocate) if metadata.global_scratch_size else None
-    STATE.write(
-        state, function=function, launch=calls.launch, failed=id(calls.failed),
-        stream=0 if calls.stream is None else id(calls.stream), device=id(device),
-        allocate=0 if scratch is None else id(scratch), shared=metadata.shared,
-        threads=metadata.warp_size * metadata.num_warps, parameter_count=len(slots),
-    )  # fmt: skip
-    return End(_end_address(link), state, slots, (memory, calls, device, scratch))
+    values, kept = calls.fields(metadata)
+    STATE.write(state, function=function, parameter_count=len(slots), **values)
+    return End(address_of_end(_Writer, link), state, slots, (memory, *kept))

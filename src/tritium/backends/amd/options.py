@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tritium import knobs
-from tritium.backends.amd.processor import check_cluster, facts_of
-from tritium.backends.base import check_counts, check_threads, digest_of_options, option_values
+from tritium.backends.amd.processor import check_cluster, processor
+from tritium.backends.base import option_values
+from tritium.backends.gpu_options import GPUOptions
 from tritium.sanitize.kinds import EXACT
 
 _HINTS = ("none", "attention", "memory-bound-attention")
@@ -17,14 +18,11 @@ _FP8_OF_GFX942 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
 
 
 @dataclass(frozen=True)
-class HIPOptions:
-    """Options of a kernel.
+class HIPOptions(GPUOptions):
+    """Options of a kernel: those of all GPUs, and these.
 
     Attributes:
-        num_warps: waves of a workgroup, a power of two.
-        num_ctas: workgroups of a program: 1; on gfx1250 up to 16, a cluster, which kernels can be
-            compiled for and not launched with.
-        num_stages: stages of software pipelining.
+        num_ctas: 1; on gfx1250 up to 16, which kernels can be compiled for and not launched with.
         waves_per_eu: waves that a SIMD is to have room for, by using fewer registers; 0 leaves it
             to LLVM.
         matrix_instr_nonkdim: the rows of a matrix instruction, 4 (and 64 columns, or the other way
@@ -38,16 +36,9 @@ class HIPOptions:
         wgp_cu_mode: "wgp": a workgroup's waves run on both compute units of a pair; "cu": on one of
             them. Processors but gfx11 and gfx120x have no pairs.
         allow_flush_denorm: float32 arithmetic may take subnormal numbers for zero.
-        enable_fp_fusion: let a multiplication and an addition become one fused operation.
-        debug: compile in `device_assert`.
-        sanitize_overflow: with `debug`, check integer arithmetic for overflow.
-        extern_libs: name and path of LLVM bitcode to link.
         arch: the processor; `make_options` fills it in.
-        instrumentation_mode: the sanitizer's checks, as `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
-    num_warps: int = 4
-    num_ctas: int = 1
     num_stages: int = 2
     waves_per_eu: int = 0
     warp_size: int = 64
@@ -57,27 +48,17 @@ class HIPOptions:
     llvm_fn_attrs: tuple[tuple[str, str], ...] = ()
     wgp_cu_mode: str = "wgp"
     allow_flush_denorm: bool = False
-    enable_fp_fusion: bool = True
-    launch_cooperative_grid: bool = False
     supported_fp8_dtypes: tuple[str, ...] = _FP8_OF_GFX942
-    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
     default_dot_input_precision: str = "ieee"
     allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "bf16x3", "bf16x6")
-    max_num_imprecise_acc_default: int = 0
-    extern_libs: tuple[tuple[str, str], ...] = ()
-    debug: bool = False
-    sanitize_overflow: bool = True
-    ir_override: str | None = None
     arch: str = ""
     backend_name: str = "hip"
-    instrumentation_mode: str = ""
     instrumentations: ClassVar[tuple[str, ...]] = ("bounds", EXACT)
 
     def __post_init__(self) -> None:
-        check_counts(self.num_warps, self.num_stages, self.num_ctas)
+        super().__post_init__()
         if self.arch:
             check_cluster(self.num_ctas, self.arch)
-        check_threads(self.num_warps, self.warp_size)
         if self.matrix_instr_nonkdim not in (0, 4, 16, 32):
             raise ValueError(
                 f"matrix_instr_nonkdim is {self.matrix_instr_nonkdim!r}; 0, 4, 16 or 32 is required"
@@ -97,10 +78,6 @@ class HIPOptions:
     def hints(self) -> list[str]:
         """Each of the hints to the scheduler."""
         return [hint.strip() for hint in self.schedule_hint.split(",") if hint.strip()]
-
-    def hash(self) -> str:
-        """A digest of all options and of the contents of the linked libraries."""
-        return digest_of_options(self)
 
 
 _ATTRIBUTE = re.compile(r'[\w.-]+=[^"\\\s]*')
@@ -129,13 +106,13 @@ def compiled_arch(arch: str) -> str:
     if not chosen:
         return arch
     try:
-        lanes = facts_of(chosen).lanes
+        lanes = processor(chosen).lanes
     except ValueError as error:
         raise ValueError(f"TRITON_OVERRIDE_ARCH is {chosen!r}: {error}") from None
-    if lanes != facts_of(arch).lanes:
+    if lanes != processor(arch).lanes:
         raise ValueError(
             f"TRITON_OVERRIDE_ARCH is {chosen!r}, whose waves have {lanes} lanes; those of {arch} "
-            f"have {facts_of(arch).lanes}"
+            f"have {processor(arch).lanes}"
         )
     return chosen
 
@@ -160,7 +137,7 @@ def make_options(given: dict[str, Any], arch: str) -> HIPOptions:
     """Options from keywords (unknown ones are left out), with the target's defaults. The target's
     own number of lanes replaces a given one."""
     known = option_values(HIPOptions, given)
-    known.update(arch=arch, warp_size=facts_of(arch).lanes)
+    known.update(arch=arch, warp_size=processor(arch).lanes)
     known["llvm_fn_attrs"] = function_attributes(known.get("llvm_fn_attrs", ""))
     if arch == "gfx950" and known.get("kpack", 1) != 1:
         warnings.warn(f"kpack is {known['kpack']}; gfx950 uses 1", stacklevel=2)

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import functools
 import struct
-import sys
 from collections.abc import Sequence
 from ctypes import byref, create_string_buffer
 from typing import Any
 
 from tritium.backends.amd.libhip import check, library
-from tritium.system.record_format import CAPACITY, HEAD_BYTES, SYMBOL, Format, lines
+from tritium.system.record_format import CAPACITY, HEAD_BYTES, SYMBOL, show
 
 
 @functools.cache
@@ -47,9 +46,4 @@ def report(formats: Sequence[Sequence[Any]], stream: int) -> None:
     size = min(HEAD_BYTES + used, CAPACITY)
     check(hip.hipMemcpyDtoH(data, address, size), hip)
     check(hip.hipMemcpyHtoD(address, bytes(size), size), hip)
-    failed = list[str]()
-    for form, line in lines(data.raw, [Format(*f) for f in formats]):
-        failed += [line] if form.fails else []
-        print(line, end="", file=sys.stderr if form.fails else sys.stdout)
-    if failed:
-        raise RuntimeError(f"device-side assert: {failed[0].rstrip()}")
+    show(data.raw, formats)

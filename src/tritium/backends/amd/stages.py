@@ -63,13 +63,6 @@ def _passes(facts: Processor, options: HIPOptions, num_stages: int) -> list[Pass
     )  # fmt: skip
 
 
-def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
-    """Find the layouts that the program leaves open, and simplify."""
-    run_pipeline(module, pipelines.gluon(tensor_maps=False), "gluon_to_ttgir")
-    instrument(module, metadata, options.instrumentation_mode, gluon=True)
-    return module
-
-
 def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
     line_info = not knobs.compilation.disable_line_info

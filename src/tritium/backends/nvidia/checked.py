@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
-import weakref
-from typing import Any
-
-import numpy as np
-
 from tritium.backends.nvidia.libcuda import check, library
 
 
@@ -20,16 +13,16 @@ def host_memory(size: int) -> int:
     return int(check(driver.cuMemHostAlloc(size, flags)))
 
 
-def zeros(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """An array in memory that moves between the device and the host."""
-    driver, size = library(), 8 * math.prod(shape)
-    address = int(check(driver.cuMemAllocManaged(
-        size, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
-    )))  # fmt: skip
-    ctypes.memset(address, 0, size)
-    buffer: Any = (ctypes.c_char * size).from_address(address)
-    weakref.finalize(buffer, driver.cuMemFree, address)
-    return np.frombuffer(buffer, np.int64).reshape(shape)
+def moving_memory(size: int) -> int:
+    """The address of memory that moves between the device and the host."""
+    driver = library()
+    everywhere = driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
+    return int(check(driver.cuMemAllocManaged(size, everywhere)))
+
+
+def free(address: int) -> None:
+    """Free memory that moves."""
+    library().cuMemFree(address)
 
 
 def wait(stream: int) -> None:

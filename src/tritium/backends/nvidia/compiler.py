@@ -14,10 +14,11 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Language, Stage, stage_method, unchanged
+from tritium.backends.base import Language, Stage, stage_method
+from tritium.backends.gpu_compiler import GPUBackend
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.target import GPUTarget, Processor
 
@@ -33,11 +34,10 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
     return smallest
 
 
-class CUDABackend(BaseBackend):
-    """Compiles for NVIDIA GPUs of capability 8.0 and later; no GPU is needed for that."""
+class CUDABackend(GPUBackend):
+    """Compiles for NVIDIA GPUs of capability 8.0 and later."""
 
-    binary_ext, last_module = "cubin", "ttgir"
-    make_ttgir = stage_method("ttgir")
+    binary_ext, binary_title, last_module = "cubin", "cubin", "ttgir"
     make_ptx, make_cubin = stage_method("ptx"), stage_method("cubin")
 
     @staticmethod
@@ -79,15 +79,10 @@ class CUDABackend(BaseBackend):
         from tritium.backends.nvidia import stages as nvidia
 
         arch, real = pipeline_arch(options.arch, self.arch), self.arch
-        if language is Language.GLUON:
-            stages["glir"] = unchanged
-            stages["ttgir"] = lambda module, facts: nvidia.make_ttgir_of_gluon(
-                module, facts, options
-            )
-        else:
-            stages["ttir"] = nvidia.make_ttir
-            stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)
         assembly = nvidia.Assembly(real, options)
+
+        def make_ttgir(module: Any, facts: dict[str, Any]) -> Any:
+            return nvidia.make_ttgir(module, facts, arch, options)
 
         def make_llir(module: Any, facts: dict[str, Any]) -> str:
             with assembly.begun():
@@ -97,16 +92,9 @@ class CUDABackend(BaseBackend):
             with assembly.begun():
                 return nvidia.make_ptx(text, facts, real, options)
 
+        self.add_first_stages(stages, language, options, make_ttgir)
         stages["llir"], stages["ptx"] = make_llir, make_ptx
         stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, assembly)
-
-    def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):
-            raise ValueError("this is no cubin, which begins as all ELF files do")
-        return super().parse_stage(stage, text, options)
-
-    def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
-        return metadata.num_warps, metadata.num_ctas, metadata.shared
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"sass": _disassembly}

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import DriverBase, c_type
+from tritium.backends.base import c_type
+from tritium.backends.gpu_driver import OwnGPUDriver
 from tritium.backends.nvidia.contexts import cuda_torch, ensure_context, enter_device
 from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
-from tritium.backends.timing import benchmark
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
@@ -79,8 +77,11 @@ class CudaUtils:
         return int(module), int(function), registers, spilled // 4, threads
 
 
-class CudaDriver(DriverBase):
+class CudaDriver(OwnGPUDriver):
     """Launches kernels on NVIDIA GPUs."""
+
+    torch = staticmethod(cuda_torch)
+    native_device = OwnGPUDriver.native_device  # of this class alone, not of those that extend it
 
     def __init__(self) -> None:
         # Here, because a process without a GPU looks at this module and needs no launcher.
@@ -88,16 +89,11 @@ class CudaDriver(DriverBase):
 
         self.utils = CudaUtils()
         self.launcher_cls = CudaLauncher
-        self._raw_stream: Callable[[int], int] | None = None
-        self._torch_device: Callable[[], int] | None = None
 
     def record_memory(self, size: int) -> Any:
         from tritium.backends.nvidia.checked import host_memory  # as above
 
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(host_memory(size)))
-
-    def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
-        return self.launcher_cls(src, metadata, function)  # which it is bound to
 
     @classmethod
     def is_active(cls) -> bool:
@@ -106,45 +102,14 @@ class CudaDriver(DriverBase):
         # workers, which only compile; torch knows from before.
         return has_bindings() and (device_count() > 0 or cuda_torch() is not None)
 
-    def get_current_device(self) -> int:
-        """The number of the current device."""
-        if self._torch_device is not None:
-            return self._torch_device()
-        torch = cuda_torch()
-        if torch is not None:
-            self._torch_device = torch.cuda.current_device
-            return torch.cuda.current_device()
+    def own_device(self) -> int:
         driver = library()
         if int(check(driver.cuCtxGetCurrent())) == 0:
             ensure_context(0)
         return int(check(driver.cuCtxGetDevice()))
 
-    def native_device(self) -> Callable[[], int]:
-        """The function that native launches call for the current device."""
-        torch = cuda_torch()
-        return self.get_current_device if torch is None else torch._C._cuda_getDevice
-
-    def set_current_device(self, device: int) -> None:
-        """Work on another device from now on."""
-        torch = cuda_torch()
-        if torch is not None:
-            torch.cuda.set_device(device)
-            return
+    def enter_device(self, device: int) -> None:
         enter_device(device)
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        """The stream that launches go to: torch's current one, else the default stream 0."""
-        raw = self._raw_stream
-        if raw is None:
-            torch = cuda_torch()
-            if torch is None:
-                return 0
-
-            def slowly(index: int) -> int:
-                return torch.cuda.current_stream(index).cuda_stream
-
-            raw = self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", slowly)
-        return raw(self.get_current_device() if device is None else device)
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """(9, 0) for Hopper."""
@@ -167,11 +132,6 @@ class CudaDriver(DriverBase):
             return "CUtensorMap"
         return c_type(ty, pointer="CUdeviceptr", nvTmaDesc="CUtensorMap")
 
-    def get_active_torch_device(self) -> Any:
-        torch = sys.modules.get("torch")
-        device = f"cuda:{self.get_current_device()}"
-        return device if torch is None else torch.device(device)
-
     def get_device_interface(self) -> Any:
         """Synchronization and timing: `torch.cuda`. Raises `RuntimeError` without torch."""
         return self._torch_cuda("timing").cuda
@@ -183,17 +143,10 @@ class CudaDriver(DriverBase):
             raise RuntimeError(f"{what} on a GPU needs torch with CUDA; `import torch` first")
         return torch
 
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        return partial(benchmark, self)
-
     def get_empty_cache_for_benchmark(self) -> Any:
         """A buffer larger than the second-level cache (256 MB); writing it evicts what is there."""
         torch = self._torch_cuda("benchmarking")
         return torch.empty(256 << 20, dtype=torch.int8, device="cuda")
-
-    def clear_cache(self, cache: Any) -> None:
-        """Evict all data from the caches."""
-        cache.zero_()
 
 
 def __getattr__(name: str) -> Any:

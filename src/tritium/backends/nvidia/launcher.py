@@ -8,62 +8,30 @@ launch at the same time never share one.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from tritium.backends.gpu_launcher import GPULauncher
+from tritium.backends.gpu_launcher import PACK_ADDRESS, GPULauncher, PackedDescriptor, Packer
 from tritium.backends.nvidia import checked, tensormap
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
+from tritium.launch import packing
 from tritium.launch.ends import End, Link
-from tritium.launch.packing import Pack, not_on_device, packer
+from tritium.launch.packing import packer
 from tritium.sanitize import ring
 
 PORTABLE_CLUSTER = 8
 """Blocks of a cluster that every device takes that has clusters."""
-_ADDRESS = struct.Struct("Q")
-_I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
+
+
+_CUDA_DEVICES = 2, 3, 13
+"""DLPack's numbers of CUDA's memory: the device's, pinned and managed."""
 
 
 def address_of(arg: Any, position: int) -> int:
-    """The device address of a pointer argument: a tensor (`data_ptr()`), an array that has
-    `__cuda_array_interface__`, an int, or None.
-
-    Raises: `TypeError` for anything else, `ValueError` for memory that the device cannot access.
-    """
-    if getattr(arg, "is_cuda", False):
-        address = arg.data_ptr()
-        if not address and arg.numel():
-            raise ValueError(
-                f"Pointer argument (at {position}) is a {type(arg).__name__} of shape "
-                f"{list(arg.shape)} whose memory is not there (its data_ptr() is 0)"
-            )
-        return address
-    if arg is None:
-        return 0
-    interface = getattr(arg, "__cuda_array_interface__", None)
-    if interface is not None:
-        return interface["data"][0]
-    if hasattr(arg, "data_ptr"):
-        address = arg.data_ptr()
-    elif type(arg) is int:
-        return arg
-    elif isinstance(arg, np.ndarray):
-        address = arg.__array_interface__["data"][0]
-    elif hasattr(arg, "__dlpack__"):
-        return _from_dlpack(arg, position)
-    else:
-        raise TypeError(
-            f"Pointer argument (at {position}) doesn't have `data_ptr` method; "
-            f"got {type(arg).__name__}"
-        )
-    if address == 0:
-        return 0
-    return _accessible(address, position)
+    """The device address of a pointer argument (see `packing.address_of`)."""
+    return packing.address_of(arg, position, _accessible, _CUDA_DEVICES)
 
 
 def _accessible(address: int, position: int) -> int:
@@ -72,57 +40,24 @@ def _accessible(address: int, position: int) -> int:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER
     status, found = driver.cuPointerGetAttribute(attribute, address)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise not_on_device(position)
+        raise packing.not_on_device(position)
     return int(found)
 
 
-def _from_dlpack(arg: Any, position: int) -> int:
-    kind, _ = arg.__dlpack_device__()
-    if kind not in (2, 3, 13):  # CUDA, CUDA host, CUDA managed
-        raise not_on_device(position)
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    capsule = arg.__dlpack__()
-    tensor = get(capsule, b"dltensor")
-    data = ctypes.c_uint64.from_address(tensor).value
-    offset = ctypes.c_uint64.from_address(tensor + 40).value
-    return data + offset
-
-
-class _Packer(NamedTuple):
-    """The packing of argument `position` as a parameter at `offset`; a pointer if `pack` is
-    None."""
-
-    position: int
-    offset: int
-    pack: Pack | None
-    name: str
-
-
-class _Descriptor:
-    """Packs a host descriptor: its tensor map (where the kernel takes none, `meta` is None, its
-    pointer), then the shape (i32) and the strides (i64). The map is encoded again only when the
+class _Descriptor(PackedDescriptor):
+    """Packs a host descriptor's tensor map for its pointer. The map is encoded again only when the
     tensor is another one."""
 
     def __init__(self, meta: Any, position: int):
-        self._meta, self._position = meta, position
+        super().__init__(address_of, position)
+        self._meta = meta
         self._known: tuple[Any, bytes] = (None, b"")
 
-    def __call__(self, values: Any, offset: int, arg: Any) -> None:
-        address = address_of(arg.base, self._position)
+    def encoded(self, arg: Any, address: int) -> bytes:
         key = address, tuple(arg.shape), tuple(arg.strides), tensormap.further(arg)
         if key != self._known[0]:
-            encoded = _ADDRESS.pack(address) if self._meta is None else \
-                tensormap.encode(address, arg, self._meta)  # fmt: skip
-            self._known = key, encoded
-        values[offset : offset + len(self._known[1])] = self._known[1]
-        offset += len(self._known[1])
-        for size in key[1]:
-            _I32(values, offset, size)
-            offset += 8
-        for stride in key[2]:
-            _I64(values, offset, stride)
-            offset += 8
+            self._known = key, tensormap.encode(address, arg, self._meta)
+        return self._known[1]
 
 
 class _Slot:
@@ -207,7 +142,7 @@ class CudaLauncher(GPULauncher):
                 own = own[: -len(self._checked.parameters)]
             params = [param for param in own if param is not None]
             handle = int(self._function)
-            calls = driver_calls(self._context.enter)._replace(allocate=self._allocate)
+            calls = driver_calls(self._context.enter, self._allocate)
             self._end = make_end(link, calls, handle, params, metadata, attributes, checks)
         return self._end
 
@@ -223,9 +158,9 @@ class CudaLauncher(GPULauncher):
         if 32 * self._metadata.num_warps > limit:
             raise OutOfResources(32 * self._metadata.num_warps, limit, "threads")
 
-    def _make_packers(self) -> list[_Packer]:
+    def _make_packers(self) -> list[Packer]:
         """One for each argument that the kernel takes; also fills in `_layout` and `_size`."""
-        packers: list[_Packer] = []
+        packers: list[Packer] = []
         maps = iter(self._metadata.tensordesc_meta)
         self._layout: list[int] = []
         self._size = 0
@@ -240,12 +175,14 @@ class CudaLauncher(GPULauncher):
                     self._place(tensormap.BYTES, tensormap.ALIGNMENT)  # fmt: skip
                 for size in [4] * rank + [8] * rank:
                     self._place(size, 8)
-                packers.append(_Packer(position, offset, _Descriptor(meta, position), name))
+                pack = PackedDescriptor(address_of, position) if meta is None else \
+                    _Descriptor(meta, position)  # fmt: skip
+                packers.append(Packer(position, offset, pack, name))
             elif kind.startswith("*"):
-                packers.append(_Packer(position, self._place(8, 8), None, name))
+                packers.append(Packer(position, self._place(8, 8), None, name))
             else:
                 pack = packer(kind, name)
-                packers.append(_Packer(position, self._place(8, 8), pack, name))
+                packers.append(Packer(position, self._place(8, 8), pack, name))
         self._scratch = self._place(8, 8) if self._metadata.global_scratch_size else None
         return packers
 
@@ -259,6 +196,9 @@ class CudaLauncher(GPULauncher):
     def _enter(self) -> bool:
         return self._context.enter()
 
+    def _address_of(self, arg: Any, position: int) -> int:
+        return address_of(arg, position)
+
     def _launch(self, gx: int, gy: int, gz: int, stream: int, args: Sequence[Any]) -> None:
         if self._labels is not None:
             args = [*args, *ring.arguments(self._labels)]
@@ -266,24 +206,11 @@ class CudaLauncher(GPULauncher):
         self._context.enter()  # first: addresses and tensor maps are asked of the driver as well
         slot = self._slots.pop() if self._slots else self._new_slot()
         values = slot.values
-        for position, offset, pack, name in self._packers:
-            arg = args[position]
-            if pack is None:
-                address = getattr(arg, "is_cuda", False) and arg.data_ptr()
-                try:  # 0: an empty tensor's, or an error
-                    address = address or address_of(arg, position)
-                except (TypeError, ValueError) as error:
-                    raise type(error)(f"{error}: argument '{name}'") from None
-                _PACK_ADDRESS(values, offset, address)
-            else:
-                try:
-                    pack(values, offset, arg)
-                except (struct.error, OverflowError, ValueError) as error:
-                    raise self._unpackable(name, arg, error) from None
+        self._pack(self._packers, values, args)
         memory = None
         if self._scratch is not None:
             memory, address = self._allocate(gx * gy * gz, stream)
-            _PACK_ADDRESS(values, self._scratch, address)
+            PACK_ADDRESS(values, self._scratch, address)
         config = slot.config
         config.gridDimX, config.gridDimY, config.gridDimZ = gx * self._blocks, gy, gz
         config.hStream = stream
@@ -296,5 +223,3 @@ class CudaLauncher(GPULauncher):
     def _new_slot(self) -> _Slot:
         return _Slot(self._layout, max(self._size, 8), self._metadata)
 
-
-_PACK_ADDRESS = struct.Struct("Q").pack_into

@@ -16,10 +16,18 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.backends.nvidia.tensormap import data_type
-from tritium.codegen.llvm.writer import Module, Value
-from tritium.launch.device_end import API, CHECKED, NO, EndWriter, holder
+from tritium.codegen.llvm.writer import Value
+from tritium.launch.device_end import (
+    CHECKED,
+    NO,
+    Calls,
+    EndWriter,
+    address_of_end,
+    descriptor_slots,
+    slot_of,
+    stream_function,
+)
 from tritium.launch.ends import End, Link, Slot
-from tritium.native.pyobjects import api_addresses
 from tritium.native.pyobjects_writer import call_object, is_null
 from tritium.native.records import Record, allocate
 from tritium.native.writer import NULL, Code, i32, i64
@@ -67,7 +75,7 @@ INVALID_CONTEXT, INVALID_HANDLE = 201, 400
 class _EndWriter(EndWriter):
     """Writes `tritium_cuda_end`."""
 
-    state = STATE
+    state, symbol = STATE, "tritium_cuda_end"
 
     def write(self) -> None:
         self.write_failure()
@@ -100,12 +108,9 @@ class _EndWriter(EndWriter):
         arguments = [("ptr", "state"), ("ptr", "config"), ("ptr", "parameters")]
         f = Code(self.module, "launch", arguments, "i32")
         state, config, parameters = f.arguments
-        # The driver waits where its queue is full, maybe for host functions that are Python's.
-        thread = f.call("ptr", "PyEval_SaveThread")
         launch, function = f.read(state, STATE, "launch"), f.read(state, STATE, "function")
-        status = f.invoke("i32", launch, config, function, parameters, NULL)
-        f.call("void", "PyEval_RestoreThread", thread)
-        f.ret(status)
+        # The driver waits where its queue is full.
+        f.ret(self.waiting(f, launch, config, function, parameters, NULL))
 
     def _launch_again(self) -> None:
         """i32 launch_again(state, status, config, parameters): the same after a failure, once the
@@ -143,7 +148,7 @@ class _EndWriter(EndWriter):
 
     def _end(self) -> None:
         arguments = [("ptr", "state"), ("ptr", "grid"), ("i64", "total"), ("ptr", "slots")]
-        f = Code(self.module, "tritium_cuda_end", arguments, "i1", exported=True)
+        f = Code(self.module, self.symbol, arguments, "i1", exported=True)
         state, grid, total, slots = f.arguments
         config = f.variable("", size=CONFIG.size)
         maps = self._maps(f, state, slots)
@@ -192,7 +197,7 @@ class _EndWriter(EndWriter):
         report = f.op("mul", f.read(state, STATE, "map_count"), i64(MAP_BYTES))
         f.put(f.gep("i8", maps, report), f.read(state, STATE, "report"))
         count = f.read(state, STATE, "parameter_count")
-        pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
+        pointers = self.room(f, count)
         with f.counted(count) as (i, _):
             slot = f.get("i64", f.gep("i64", f.read(state, STATE, "parameters"), i))
             number = f.sub(i64(-1), slot)
@@ -202,26 +207,15 @@ class _EndWriter(EndWriter):
             f.put(f.gep("ptr", pointers, i), chosen)
         return pointers
 
-def native_ir() -> str:
-    """The LLVM IR of `tritium_cuda_end`."""
-    module = Module()
-    _EndWriter(module).write()
-    return module.text()
 
+class CudaCalls(NamedTuple):
+    """The functions that the launch end calls: those of all ends, two of the driver by address, and
+    `enter`, which makes the kernel's context current (see `KernelContext.enter`)."""
 
-class Calls(NamedTuple):
-    """The functions that the launch end calls: three of the driver by address, and Python's.
-    `enter` makes the kernel's context current (see `KernelContext.enter`); `allocate` gives scratch
-    memory for a number of programs on a stream, and its address."""
-
-    launch: int
+    common: Calls
     encode: int
     wait: int
-    stream: Callable[[int], int] | None
-    device: int
-    failed: Callable[[int], None]
     enter: Callable[[], bool]
-    allocate: Callable[[int, int], tuple[Any, int]] | None = None
 
 
 def _failed(status: int) -> None:
@@ -239,29 +233,20 @@ def _driver_addresses() -> tuple[int, int, int]:
     return launch, encode, wait
 
 
-def driver_calls(enter: Callable[[], bool]) -> Calls:
+def driver_calls(
+    enter: Callable[[], bool], allocate: Callable[[int, int], tuple[Any, int]]
+) -> CudaCalls:
     """The driver's functions, and the stream that torch has made current (else the default)."""
     torch: Any = sys.modules.get("torch")
     launch, encode, wait = _driver_addresses()
-    if torch is None or not torch.cuda.is_available():
-        return Calls(launch, encode, wait, None, 0, _failed, enter)
-    stream = torch._C._cuda_getCurrentRawStream
-    return Calls(launch, encode, wait, stream, torch.cuda.current_device(), _failed, enter)
-
-
-_links: dict[Any, int] = {}
-
-
-def _end_address(link: Link) -> int:
-    if link not in _links:
-        symbols = ["tritium_cuda_end"]
-        _links[link] = link(native_ir, symbols, api_addresses(API))[symbols[0]]
-    return _links[link]
+    used = torch if torch is not None and torch.cuda.is_available() else None
+    common = Calls(launch, *stream_function(used), _failed, allocate)
+    return CudaCalls(common, encode, wait, enter)
 
 
 def make_end(
     link: Link,
-    calls: Calls,
+    calls: CudaCalls,
     function: int,
     params: Sequence[tuple[str, str]],
     metadata: Any,
@@ -285,25 +270,20 @@ def make_end(
             meta = next(described)
             if meta is not None and (meta["is_im2col"] or meta["fp4_padded"]):
                 return None
-            rank = meta["rank"] if meta else kind.count(",") + 1
             base = len(slots)
-            element = kind.removeprefix("tensordesc<").partition("[")[0]
+            slots += descriptor_slots(kind, _CUDA)
             if meta is None:  # its pointer, shape and strides
-                slots.append(Slot(f"*{element}", device=_CUDA))
-                slots += [Slot("i32")] * rank + [Slot("i64")] * rank
                 parameters += range(base, len(slots))
                 continue
             box = {f"box{i}": int(s) for i, s in enumerate(reversed(meta["block_size"]))}
             maps.append({
-                "base": base, "rank": rank, "type": data_type(meta["elem_type"]),
+                "base": base, "rank": meta["rank"], "type": data_type(meta["elem_type"]),
                 "size": int(meta["elem_size"]), "swizzle": int(meta["swizzle"]), **box,
             })  # fmt: skip
-            slots.append(Slot(f"*{element}", device=_CUDA))
-            slots += [Slot("i32")] * rank + [Slot("i64")] * rank
             parameters += [-len(maps), *range(base + 1, len(slots))]
-        elif kind.startswith("*") or kind[0] in "iu" or kind in ("fp32", "fp64"):
+        elif (slot := slot_of(kind, _CUDA)) is not None:
             parameters.append(len(slots))
-            slots.append(Slot(kind, device=_CUDA, finite=True))
+            slots.append(slot)
         else:
             return None
     if checks is not None:
@@ -319,7 +299,7 @@ _CUDA = 2  # DLPack's number
 
 
 def _write(
-    link: Link, calls: Calls, function: int, metadata: Any,
+    link: Link, calls: CudaCalls, function: int, metadata: Any,
     attributes: Mapping[int, tuple[int, ...]],
     slots: Sequence[Slot], parameters: Sequence[int], maps: Sequence[Mapping[str, int]],
     checks: NativeChecks | None,
@@ -334,23 +314,16 @@ def _write(
     for i, (number, value) in enumerate(attributes.items()):
         values = dict(zip(("value", "value1", "value2"), value, strict=False))
         ATTRIBUTE.write(chosen + i * ATTRIBUTE.size, id=number, **values)
-    device = int(calls.device)
-    scratch = None
-    if metadata.global_scratch_size:
-        assert calls.allocate is not None
-        scratch = holder(calls.allocate)
-    keep = (memory, own, maps_memory, attributes_memory, calls, device, scratch, checks)
+    values, kept = calls.common.fields(metadata)
+    keep = (memory, own, maps_memory, attributes_memory, calls, kept, checks)
     STATE.write(
-        state, function=function, launch=calls.launch, encode=calls.encode,
-        stream=0 if calls.stream is None else id(calls.stream), device=id(device),
-        failed=id(calls.failed), enter=id(calls.enter), threads=32 * metadata.num_warps,
-        shared=metadata.shared,
+        state, function=function, encode=calls.encode, enter=id(calls.enter),
         attributes=chosen if attributes else 0, attribute_count=len(attributes),
         blocks=metadata.num_ctas,
         parameter_count=len(parameters), parameters=listed, map_count=len(maps), maps=table,
-        allocate=0 if scratch is None else id(scratch),
+        **values,
     )  # fmt: skip
     if checks is None:
-        return End(_end_address(link), state, slots, keep)
+        return End(address_of_end(_EndWriter, link), state, slots, keep)
     STATE.write(state, wait=calls.wait, report=checks.report, found=id(checks.found))
-    return End(_end_address(link), state, slots, keep, extent_of, checks.explain)
+    return End(address_of_end(_EndWriter, link), state, slots, keep, extent_of, checks.explain)

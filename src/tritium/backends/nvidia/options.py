@@ -8,73 +8,44 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tritium import knobs
-from tritium.backends.base import (
-    SANITIZERS,
-    check_counts,
-    check_threads,
-    digest_of_options,
-    option_values,
-)
+from tritium.backends.base import SANITIZERS, option_values
+from tritium.backends.gpu_options import GPUOptions
 from tritium.sanitize.kinds import EXACT
 
 
 @dataclass(frozen=True)
-class CUDAOptions:
-    """Options of a kernel.
+class CUDAOptions(GPUOptions):
+    """Options of a kernel: those of all GPUs, and these.
 
     Attributes:
-        num_warps: warps of a block, a power of two.
-        num_ctas: blocks (CTAs) of a program, a power of two up to 16. More than one are a cluster,
-            for which sm_90 is needed, and share the program's tiles; 16 are not portable.
-        num_stages: stages of software pipelining.
+        num_ctas: a power of two up to 16; for more than one sm_90 is needed; 16 are not portable.
         maxnreg: most registers a thread may have; None leaves it to ptxas.
         cluster_dims: how the blocks of a program are arranged: (num_ctas, 1, 1).
         ptx_version: PTX version to write, 87 for 8.7; None for the newest that ptxas reads.
         ptx_options: further arguments of ptxas.
-        ir_override: a file that replaces a stage's result.
-        enable_fp_fusion: let a multiplication and an addition become one fused operation.
         enable_reflect_ftz: have libdevice's float32 functions flush subnormal numbers to zero,
             which is faster.
-        launch_cooperative_grid: all programs run at the same time and may wait for each other.
         launch_pdl: the kernel may start before the one before it has ended.
         extern_libs: name and path of LLVM bitcode to link; a dict becomes sorted pairs.
-        debug: compile in `device_assert`.
-        sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         arch: what to compile as: `sm80` chooses that pipeline on a newer device; `make_options`
             fills in the target's own.
-        instrumentation_mode: the sanitizer's checks, or the profiler's mode, as
-            `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
-    num_warps: int = 4
-    num_ctas: int = 1
-    num_stages: int = 3
-    warp_size: int = 32
     maxnreg: int | None = None
     cluster_dims: tuple[int, int, int] = (1, 1, 1)
     ptx_version: int | None = None
     ptx_options: str | None = None
-    ir_override: str | None = None
-    enable_fp_fusion: bool = True
     enable_reflect_ftz: bool = True
-    launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e4b15")
-    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
     default_dot_input_precision: str = "tf32"
     allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
-    max_num_imprecise_acc_default: int = 0
-    extern_libs: tuple[tuple[str, str], ...] = ()
-    debug: bool = False
     backend_name: str = "cuda"
-    sanitize_overflow: bool = True
     arch: str | None = None
-    instrumentation_mode: str = ""
     instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, EXACT, "default")
 
     def __post_init__(self) -> None:
-        check_counts(self.num_warps, self.num_stages, self.num_ctas)
-        check_threads(self.num_warps, self.warp_size)
+        super().__post_init__()
         if tuple(self.cluster_dims) not in ((1, 1, 1), (self.num_ctas, 1, 1)):
             raise ValueError(
                 f"cluster_dims is {self.cluster_dims!r}; with num_ctas={self.num_ctas} "
@@ -85,10 +56,6 @@ class CUDAOptions:
             raise ValueError(f"maxnreg is {self.maxnreg!r}; 1 to 255 is required")
         libraries: Mapping[str, str] = dict(self.extern_libs)
         object.__setattr__(self, "extern_libs", tuple(sorted(libraries.items())))
-
-    def hash(self) -> str:
-        """A digest of all options and of the contents of the linked libraries."""
-        return digest_of_options(self)
 
 
 def assembler(arch: int) -> knobs.NvidiaTool | None:

@@ -21,7 +21,7 @@ from tritium.ops.ttir.dot import (
     ScaleFormat,
     TileProduct,
 )
-from tritium.target import BulkCopies, MatrixUnit, Processor
+from tritium.target import BulkCopies, MatrixUnit, Processor, square_parts
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 _MMA = (16, 8)
@@ -232,12 +232,9 @@ class MmaSync(NvidiaUnit):
         """About square parts for each warp; chained products keep rows in one warp."""
         part = part_of(cluster, ir.shape_of(product.results[0].type))
         rows, columns = max(part[0] // _MMA[0], 1), max(part[1] // _MMA[1], 1)
-        warps = [1, 1]
-        while prod(warps) < num_warps:
-            tall = chained or rows // warps[0] >= columns // 2 // warps[1]
-            warps[0 if tall and (chained or warps[0] < rows) else 1] *= 2
+        warps = square_parts(num_warps, rows, columns // 2, chained=chained)
         return NvidiaMmaEncoding.make(
-            versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=_MMA,
+            versionMajor=2, versionMinor=0, warpsPerCTA=warps, instrShape=_MMA,
             CGALayout=cluster,
         )  # fmt: skip
 

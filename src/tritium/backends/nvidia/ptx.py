@@ -18,7 +18,7 @@ from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.assembler_runs import AssemblerRun
 from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptxas_workarounds import shift_factors, with_all_registers
-from tritium.codegen.llvm.bitcode import flags_set, optimize_function
+from tritium.codegen.llvm.bitcode import flags_set, gpu_machine, optimize_function
 from tritium.codegen.llvm.bitcode import optimize as run_passes
 from tritium.errors import PTXASError
 from tritium.native.loader import lock, parse
@@ -47,15 +47,7 @@ def ptx_version(tool_version: str | None) -> int:
 
 @functools.cache
 def _machine(arch: int, version: int) -> Any:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple(TRIPLE)
-    # At level 3 GVN takes the place of early CSE: it takes longer, and makes the same code.
-    machine = target.create_target_machine(
-        cpu=cpu_name(arch), features=f"+ptx{version}", opt=2, reloc="default", codemodel="default"
-    )
-    machine.set_asm_verbosity(True)  # `.loc` with the file's name and the call sites
-    return machine
+    return gpu_machine(TRIPLE, cpu_name(arch), f"+ptx{version}")
 
 
 def emit_ptx(

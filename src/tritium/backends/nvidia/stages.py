@@ -90,13 +90,6 @@ def _with_reloaded_operands(module: Any, target: Any) -> Any:
     return reloaded if shared_bytes(reloaded, target) <= target.max_shared else module
 
 
-def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> Any:
-    """Find the layouts that the program leaves open, and simplify."""
-    run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
-    instrument(module, metadata, options.instrumentation_mode, gluon=True)
-    return module
-
-
 class Assembly:
     """The run of ptxas of one compilation, which begins while the PTX is made."""
 

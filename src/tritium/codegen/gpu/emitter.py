@@ -218,6 +218,10 @@ class Emitter(ABC):
         """The attribute group of calls that all threads must reach together."""
         return self.f.module.attributes("convergent nounwind")
 
+    def call_together(self, result: str, name: str, *arguments: Value) -> Value:
+        """Call a function that all threads must reach together."""
+        return self.f.call(result, name, *arguments, suffix=f" {self.convergent}")
+
     def members(self, struct: Value, types: Sequence[str]) -> list[Value]:
         """The members of a struct (of the value itself if there is only one)."""
         if len(types) == 1:

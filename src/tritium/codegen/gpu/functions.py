@@ -8,7 +8,7 @@ from typing import Any
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.elementwise import in_float
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.types import ELEMENTWISE
+from tritium.codegen.gpu.types import ELEMENTWISE, value_type
 from tritium.codegen.llvm import vmath
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers, rules
@@ -51,6 +51,13 @@ def remainder(c: Context, op: Op, a: Value, b: Value) -> Value:
 def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     approximate = isinstance(op, ttir.ApproxDivFOp)
     return in_float(c, (a, b), partial(c.hardware.functions.divide, c, approximate=approximate))
+
+
+def linked(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
+    """A function of the bitcode that the op or an option names."""
+    if op.libpath:
+        c.libraries.add(op.libpath)
+    return c.f.call(value_type(op.results[0].type), op.symbol, *values)
 
 
 @lowers(ELEMENTWISE, ExternElementwiseOp)

@@ -158,7 +158,7 @@ class SharedMemory(Protocol):
 
     def read_metadata(self, e: Emitter) -> str:
         """LLVM metadata of loads."""
-        ...
+        return ""
 
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
@@ -175,7 +175,7 @@ class SharedMemory(Protocol):
     ) -> list[Value]:
         """Neighbours from the memory of another block of the cluster, at a pointer into this
         block's (or its address, an i32)."""
-        ...
+        raise Unsupported("shared memory of other thread blocks")
 
     def store_remote(
         self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
@@ -183,12 +183,12 @@ class SharedMemory(Protocol):
     ) -> None:  # fmt: skip
         """Write neighbours to the memory of a block of the cluster, at an address (i32) as in this
         block's, where the condition holds."""
-        ...
+        raise Unsupported("shared memory of other thread blocks")
 
     def remote(self, e: Emitter, place: Value, block: Value) -> Value:
         """A pointer to the memory of a block of the cluster, for atomic operations; arguments as of
         `store_remote`."""
-        ...
+        raise Unsupported("shared memory of other thread blocks")
 
 
 class MatrixMoves(Protocol):
@@ -245,6 +245,8 @@ class AsyncCopies(Protocol):
     """Copies from global to shared memory that each thread starts and waits for."""
 
     least_bytes: int
+    fills: ClassVar[bool] = True
+    """True where `copy` takes `filled`; else what is not filled is stored by the thread."""
     stored_bytes: ClassVar[tuple[int, ...]] = ()
     """The bytes that a copy from shared to global memory may have; none: there are no such."""
 
@@ -265,12 +267,22 @@ class AsyncCopies(Protocol):
         ...
 
     def commit(self, e: Emitter) -> None:
-        """Put the copies since the last commit into a group."""
-        ...
+        """Put the copies since the last commit into a group, where there are groups."""
 
     def wait(self, e: Emitter, pending: int) -> None:
         """Wait for all but the newest `pending` groups of this thread."""
         ...
+
+
+class NoAsyncCopies(AsyncCopies):
+    """The answers of processors on which threads start no copies."""
+
+    least_bytes = 4
+
+    def copy(self, *arguments: Any, **named: Any) -> None:
+        raise Unsupported("asynchronous copies to places of each thread")
+
+    wait = copy
 
 
 class Barriers(Protocol):
@@ -285,19 +297,19 @@ class Barriers(Protocol):
 
     def named(self, e: Emitter, number: int, warps: int) -> None:
         """Synchronize `warps` warps of a block at the barrier `number`."""
-        ...
+        raise Unsupported("barriers of some warps of a thread block")
 
     def cluster(self, e: Emitter) -> None:
         """Synchronize a cluster of several blocks, which see what each other wrote."""
-        ...
+        raise Unsupported("clusters of thread blocks")
 
     def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
         """Make barriers in shared memory for `cluster_at`. All warps of all blocks run this."""
-        ...
+        raise Unsupported("barriers of some warps of a thread block")
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
         """`cluster` for the warps that run this code, in each block, by a barrier in memory."""
-        ...
+        raise Unsupported("barriers of some warps of a thread block")
 
 
 OWN = -1
@@ -441,6 +453,8 @@ class Hardware(ABC):
     computes_again: ClassVar[bool] = False
     """True where the compiler of the LLVM IR holds in registers, or spills, over a loop what is
     cheap to compute again: in its iterations, or behind it."""
+    descriptors_in_registers: bool = False
+    """True where descriptors of tensors are values in registers, not maps in memory."""
     grid: Grid
     shuffles: Shuffles
     memory: GlobalMemory

@@ -36,6 +36,18 @@ def flags_set(flags: Sequence[str]) -> Generator[None]:
             llvm.set_option("", f"-{flag}=0")
 
 
+def gpu_machine(triple: str, cpu: str, features: str, reloc: str = "default") -> Any:
+    """LLVM's target machine of a GPU, whose assembly has comments."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    # At level 3 GVN takes the place of early CSE: it takes longer, and makes no better code.
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc=reloc, codemodel="default"
+    )
+    machine.set_asm_verbosity(True)  # lines with call sites, resources of kernels
+    return machine
+
+
 def optimize(module: Any, machine: Any, level: int, packing: bool) -> None:
     """Run LLVM's passes on code that is vectorized and unrolled already. `packing`: put two floats
     in a register, or in one instruction, where the machine can."""

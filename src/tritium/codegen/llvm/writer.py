@@ -319,6 +319,15 @@ class Function:
         self.branch(last)
         self.label(last)
 
+    @contextmanager
+    def where(self, condition: Value | None) -> Generator[None]:
+        """`when`, of a condition that may be None: always."""
+        if condition is None:
+            yield
+            return
+        with self.when(condition):
+            yield
+
     def choose(
         self, condition: Value, other: Value, write: Callable[[], Value],
         then: str = "then", done: str = "done",
@@ -475,11 +484,14 @@ class Function:
             return pointer
         return self.gep("i8", pointer, const("i64", byte_count))
 
-    def call(self, result: str, name: str, *arguments: Value, flags: str = "") -> Value:
-        """Call `@name` (declared on the way); returns its result (of type void: unusable)."""
+    def call(
+        self, result: str, name: str, *arguments: Value, flags: str = "", suffix: str = ""
+    ) -> Value:
+        """Call `@name` (declared on the way); returns its result (of type void: unusable).
+        `suffix`: attributes of the call, or a comma and metadata."""
         self.module.declare(name, result, [a.type for a in arguments])
         passed = ", ".join(map(str, arguments))
-        text = f"call {flags + ' ' if flags else ''}{result} @{name}({passed})"
+        text = f"call {flags + ' ' if flags else ''}{result} @{name}({passed}){suffix}"
         if result == "void":
             self.line(text)
             return Value("void", "")

@@ -13,10 +13,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tritium import knobs
+from tritium.system.libraries import open_first
 
 _NAMES = ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
 _FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_cupti/lib")
@@ -308,14 +308,8 @@ def library() -> Library:
         *(os.path.join(path, folder) for path in sys.path for folder in _FOLDERS), "",
         "/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64",
     ]  # fmt: skip
-    for folder in folders:
-        for name in _NAMES:
-            if folder and not Path(folder, name).is_file():
-                continue
-            try:
-                return Library(ctypes.CDLL(os.path.join(folder, name)))
-            except OSError:
-                continue
+    if (found := open_first(folders, _NAMES)) is not None:
+        return Library(found)
     where = f"in TRITON_CUPTI_LIB_PATH={given}" if given else "with NVIDIA's packages or CUDA"
     raise RuntimeError(
         f"profiler.start: mode='pcsampling' needs CUPTI's library, and none of {', '.join(_NAMES)} "

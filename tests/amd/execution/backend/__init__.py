@@ -7,14 +7,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tritium.backends import active
-from tritium.backends.amd.processor import facts_of
+from tritium.backends.amd.processor import processor
 from tritium.backends.base import OWN_BACKENDS, backends
 from tritium.target import GPUTarget
 
 
 def target(arch: str) -> GPUTarget:
     """The target of a processor."""
-    return GPUTarget("hip", arch, facts_of(arch).lanes)
+    return GPUTarget("hip", arch, processor(arch).lanes)
 
 
 def _install(package: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,12 @@ import numpy as np
 from tests.amd.execution.backend import target
 from tests.amd.execution.memory import extent
 from tests.amd.execution.workgroup import Kernel
-from tritium.backends.amd.processor import facts_of
+from tritium.backends.amd.processor import processor
 from tritium.backends.base import DriverBase, grid_sizes
 from tritium.backends.cpu.driver import CPUDriver, CPULauncher, CPUUtils
 from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar
-from tritium.system.record_format import CAPACITY, SYMBOL, Format, lines
+from tritium.system.record_format import CAPACITY, SYMBOL, show
 from tritium.target import GPUTarget
 
 
@@ -26,9 +25,9 @@ class ModelUtils(CPUUtils):
         self._arch = arch
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
-        facts = facts_of(self._arch)
+        facts = processor(self._arch)
         found = super().get_device_properties(device)
-        return {**found, "max_shared_mem": facts.shared, "warpSize": facts.lanes}
+        return {**found, "max_shared_mem": facts.max_shared, "warpSize": facts.lanes}
 
     def load_binary(
         self, name: str, kernel: bytes, shared: int, device: int
@@ -47,7 +46,7 @@ class ModelLauncher(CPULauncher):
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, frozenset())
         lanes, arch = metadata.target.warp_size, metadata.target.arch
-        self._formats = [Format(*f) for f in metadata.output]
+        self._formats = metadata.output
         self._kernel = Kernel(function.decode(), arch, lanes, metadata.num_warps,
                               metadata.shared, last_first=lanes == 64)  # fmt: skip
         self._launch = self._run
@@ -71,7 +70,7 @@ class ModelLauncher(CPULauncher):
         ranges += [extent(output)] * bool(output.size)
         self._kernel(slots, grid_sizes((x, y, z)), ranges)
         if output.size:
-            self._report(output)
+            show(output.tobytes(), self._formats)
 
     def _output(self) -> np.ndarray:
         """The buffer of what the kernel prints, of which its module is told."""
@@ -81,14 +80,6 @@ class ModelLauncher(CPULauncher):
         output = np.zeros(CAPACITY // 8, np.int64)
         place.view(np.uint64)[0] = output.ctypes.data
         return output
-
-    def _report(self, output: np.ndarray) -> None:
-        failed = list[str]()
-        for form, line in lines(output.tobytes(), self._formats):
-            failed += [line] if form.fails else []
-            print(line, end="", file=sys.stderr if form.fails else sys.stdout)
-        if failed:
-            raise RuntimeError(f"device-side assert: {failed[0].rstrip()}")
 
 
 class ModelDriver(CPUDriver):

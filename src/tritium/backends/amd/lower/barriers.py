@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.backends.amd.lower.hardware import AMDGPU, WorkgroupBarriers
-from tritium.backends.amd.processor import facts_of
+from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -25,7 +25,7 @@ _WORKGROUP = 'syncscope("workgroup")'
 def _barrier(c: Context, op: Op, value: Any) -> Value:
     """The place of a barrier. Raises `NotImplementedError` for processors that have none."""
     assert isinstance(c.hardware, AMDGPU)
-    if not facts_of(c.hardware.arch).barriers:
+    if not processor(c.hardware.arch).barriers:
         raise c.unsupported(op)
     return c.memory(value).address
 

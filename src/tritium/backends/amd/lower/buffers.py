@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tritium.backends.amd.processor import facts_of
+from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of, word_type
 from tritium.codegen.gpu.hardware import Caching, Order
+from tritium.codegen.gpu.memory.llvm_atomics import UPDATES
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ops.ttir import AtomicKind, CacheModifier, EvictionPolicy, MemScope
 
@@ -19,9 +20,7 @@ _UNCACHED = {"gfx12": 3 | 3 << 3, "gfx11": 1 | 4, "gfx90a": 1, "gfx9": 1 | 16}
 dlc; sc0, sc1; scope)."""
 
 _UPDATES = {
-    AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.ADD: "add",
-    AtomicKind.FADD: "fadd", AtomicKind.MAX: "smax", AtomicKind.MIN: "smin",
-    AtomicKind.UMAX: "umax", AtomicKind.UMIN: "umin", AtomicKind.XCHG: "swap",
+    **UPDATES, AtomicKind.MAX: "smax", AtomicKind.MIN: "smin", AtomicKind.XCHG: "swap",
 }  # fmt: skip
 
 
@@ -29,7 +28,7 @@ class BufferAccess:
     """Buffer instructions of a processor. `copies`: whether there was a copy to LDS."""
 
     def __init__(self, arch: str):
-        self.atomics = facts_of(arch).buffer_atomics
+        self.atomics = processor(arch).buffer_atomics
         self._format = _by_prefix(_FORMATS, arch, 0)
         streaming, uncached = _by_prefix(_STREAMING, arch, 2), _by_prefix(_UNCACHED, arch, 0)
         self._policies = {CacheModifier.CG: streaming, CacheModifier.CS: streaming,
@@ -68,10 +67,9 @@ class BufferAccess:
         self, e: Emitter, resource: Value, offset: Value, to: Value, size: int, caching: Caching
     ) -> None:
         name = "llvm.amdgcn.raw.ptr.buffer.load.lds"
-        e.f.module.declare(name, "void", [resource.type, to.type, *["i32"] * 5])
         numbers = [e.i32(size), offset, e.i32(0), e.i32(0), self._policy(e, caching)]
-        passed = ", ".join(map(str, (resource, to, *numbers)))
-        e.f.line(f"call void @{name}({passed}), !alias.scope {copies_scope(e)}")
+        scope = f", !alias.scope {copies_scope(e)}"
+        e.f.call("void", name, resource, to, *numbers, suffix=scope)
         self.copies = True
 
     def update(
@@ -80,18 +78,22 @@ class BufferAccess:
         adds = kind is AtomicKind.FADD
         number = f"{'f' if adds else 'i'}{bits_of(operand.type)}"
         value = operand if adds else e.as_type(operand, number)
-        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{_UPDATES[kind]}.{number}"
-        old = e.f.call(value.type, name, value, resource, offset, e.i32(0), e.i32(0))
-        return e.as_type(old, operand.type)
+        return self._atomic(e, f"{_UPDATES[kind]}.{number}", resource, offset, operand.type, value)
 
     def compare_and_swap(
         self, e: Emitter, resource: Value, offset: Value, expected: Value, new: Value
     ) -> Value:
         number = f"i{bits_of(new.type)}"
-        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap.{number}"
         values = [e.as_type(v, number) for v in (new, expected)]
-        old = e.f.call(number, name, *values, resource, offset, e.i32(0), e.i32(0))
-        return e.as_type(old, new.type)
+        return self._atomic(e, f"cmpswap.{number}", resource, offset, new.type, *values)
+
+    @staticmethod
+    def _atomic(
+        e: Emitter, name: str, resource: Value, offset: Value, type: str, *values: Value
+    ) -> Value:
+        place = resource, offset, e.i32(0), e.i32(0)
+        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{name}"
+        return e.as_type(e.f.call(values[0].type, name, *values, *place), type)
 
     def fence(self, e: Emitter, order: Order, *, release: bool) -> None:
         scope = "workgroup" if order.scope is MemScope.CTA else "agent"

@@ -16,13 +16,11 @@ from tritium.backends.amd.lower.hardware import AMDGPU
 from tritium.backends.amd.lower.memory import AsyncToLDS
 from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.memory.access import to_memory
 from tritium.codegen.gpu.memory.async_copy import async_copy, copy_groups
 from tritium.codegen.gpu.memory.buffers import copy as buffer_copy
-from tritium.codegen.gpu.memory.buffers import lane_groups, lane_places, memory_of
-from tritium.codegen.gpu.types import memory_type
+from tritium.codegen.gpu.memory.buffers import copy_by_warps, lane_groups, memory_of
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import WARP
@@ -37,37 +35,19 @@ _COMMIT = ttgir.AsyncCommitGroupOp
 
 @lowers(AMDGPU.name, ttgir.AsyncCopyGlobalToLocalOp)
 def copy(c: Context, op: ttgir.AsyncCopyGlobalToLocalOp) -> None:
-    """A lane whose mask is false writes zeros, or the other numbers, itself."""
+    """Copies of each lane, or of whole warps."""
     if isinstance(c.hardware.async_copies, AsyncToLDS):
         async_copy(c, op)
         return
-    pointers, masks = c.tile(op.src), None if op.mask is None else c.tile(op.mask)
-    others = None if op.other is None else c.tile(op.other)
-    kind = c.memory(op.result).type.element_type
-    size, element, name = memory_bytes(kind), memory_type(kind), "llvm.amdgcn.global.load.lds"
     check_sizes(c, op, op.src.type, c.memory(op.result).type)
     assert isinstance(c.hardware.buffers, BufferAccess)
     c.hardware.buffers.copies = True
-    for group, first in lane_places(c, op, op.src.type, op.result):
-        count, source = len(group), pointers[group[0]]
 
-        def start(first: Value = first, source: Value = source, count: int = count) -> list[Value]:
-            numbers = [c.i32(size * count), c.i32(0), c.i32(0)]
-            c.f.module.declare(name, "void", [source.type, first.type, *["i32"] * 3])
-            passed = ", ".join(map(str, (source, first, *numbers)))
-            c.f.line(f"call void @{name}({passed}), !alias.scope {copies_scope(c)}")
-            return []
+    def start(source: Value, first: Value, size: int) -> None:
+        numbers, scope = [c.i32(size), c.i32(0), c.i32(0)], f", !alias.scope {copies_scope(c)}"
+        c.f.call("void", "llvm.amdgcn.global.load.lds", source, first, *numbers, suffix=scope)
 
-        mask = None if masks is None else masks[group[0]]
-        c.f.choose_all(mask, [], start)
-        if mask is not None:
-            place = c.f.op("mul", c.lane, c.i32(size * count))
-            unset = c.f.op("xor", mask, const("i1", 1))
-            rest = [Value(element, "zeroinitializer")] * count
-            if others is not None:
-                rest = [to_memory(c, others[r]) for r in group]
-            c.hardware.shared.store(c, c.byte_offset(first, place), rest, unset)
-    c.set(op.results[0], None)
+    copy_by_warps(c, op, start)
 
 
 def check_sizes(c: Context, op: Op, tile: ir.Type, memory: ttgir.MemDescType) -> None:

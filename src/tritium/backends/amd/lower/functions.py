@@ -7,8 +7,7 @@ from typing import Any
 
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.functions import NO_FEATURES, VectorMath
-from tritium.codegen.gpu.types import value_type
+from tritium.codegen.gpu.functions import NO_FEATURES, VectorMath, linked
 from tritium.codegen.llvm.writer import Value, const, mangle
 from tritium.codegen.registry import lowers
 from tritium.ops.ttir.extern import ExternElementwiseOp
@@ -44,9 +43,8 @@ class AMDFunctions(VectorMath):
         return e.f.emit(a.type, f"fdiv contract {a}, {b.ref}{_within(e, a.type)}")
 
     def _root(self, e: Emitter, x: Value) -> Value:
-        name = f"llvm.sqrt.{mangle(x.type)}"
-        e.f.module.declare(name, x.type, [x.type])
-        return e.f.emit(x.type, f"call contract {x.type} @{name}({x}){_within(e, x.type)}")
+        name, within = f"llvm.sqrt.{mangle(x.type)}", _within(e, x.type)
+        return e.f.call(x.type, name, x, flags="contract", suffix=within)
 
 
 @lowers("amd.elementwise", ExternElementwiseOp)
@@ -56,15 +54,14 @@ def external(c: Context, op: Any, *values: Value) -> Value:
     if op.libname == REGISTERS:
         return _register(c, op.symbol)
     if op.libpath:
-        c.libraries.add(op.libpath)
-        return c.f.call(value_type(op.results[0].type), op.symbol, *values)
+        return linked(c, op, *values)
     from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols  # few kernels call one
 
     symbol = op.symbol
     if (named := _OCML.fullmatch(symbol)) is not None:
         symbol = f"__nv_{named[1]}{'f' if named[2] == '32' else ''}"
     if symbol not in symbols():
-        return c.f.call(value_type(op.results[0].type), op.symbol, *values)
+        return linked(c, op, *values)
     return call_symbol(c.f, symbol, *values, features=NO_FEATURES)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from tritium import knobs
@@ -11,22 +10,15 @@ from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
 from tritium.backends.amd.lower.functions import AMDFunctions
-from tritium.backends.amd.lower.memory import (
-    AsyncToLDS,
-    GlobalAccess,
-    GlobalAtomics,
-    LocalMemory,
-    NoAsyncCopies,
-)
+from tritium.backends.amd.lower.memory import AsyncToLDS, GlobalAccess, GlobalAtomics, LocalMemory
 from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
-from tritium.backends.amd.processor import check_cluster, facts_of, processor
+from tritium.backends.amd.processor import check_cluster, processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
-from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
-from tritium.codegen.gpu.memory.descriptors import define_arguments
+from tritium.codegen.gpu.hardware import Barriers, NoAsyncCopies, NoMatrixMoves
+from tritium.codegen.gpu.memory.descriptors import WithoutMaps
 from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module, Value, const
-from tritium.ir import types as ir
 
 _CODE_OBJECT_VERSION = 500
 _NEAREST_ONLY = frozenset(
@@ -92,13 +84,13 @@ class WaveShuffles:
         control = self._row_control(mask, alike)
         if control is not None:
             numbers = [e.i32(control), e.i32(15), e.i32(15), const("i1", 1)]
-            return _convergent(e, "update.dpp.i32", Value("i32", "poison"), word, *numbers)
+            return _moved(e, "update.dpp.i32", Value("i32", "poison"), word, *numbers)
         if mask < 32 and not self._gfx9:
             return _from_other_row(e, word, mask & 15)
         if self._swaps and mask in (16, 32):
             return _from_swapped(e, word, mask)
         if mask < 32:
-            return _convergent(e, "ds.swizzle", word, e.i32(mask << 10 | 0x1F))
+            return _moved(e, "ds.swizzle", word, e.i32(mask << 10 | 0x1F))
         return self.index(e, word, e.f.op("xor", e.lane, e.i32(mask)))
 
     def _row_control(self, mask: int, alike: int) -> int | None:
@@ -112,7 +104,7 @@ class WaveShuffles:
         return {7: 0x141, 8: 0x128, 15: 0x140}.get(mask)
 
     def index(self, e: Emitter, word: Value, lane: Value) -> Value:
-        return _convergent(e, "ds.bpermute", e.f.op("shl", lane, e.i32(2)), word)
+        return _moved(e, "ds.bpermute", e.f.op("shl", lane, e.i32(2)), word)
 
 
 _ROTATE_BY_4 = 0x124
@@ -126,7 +118,7 @@ def _from_other_row(e: Emitter, word: Value, mask: int) -> Value:
               for half in (range(8), range(8, 16))]  # fmt: skip
     which = [e.i32(n - (n >> 31 << 32)) for n in chosen]
     no = const("i1", 0)
-    return _convergent(e, "permlanex16.i32", Value("i32", "poison"), word, *which, no, no)
+    return _moved(e, "permlanex16.i32", Value("i32", "poison"), word, *which, no, no)
 
 
 def _from_swapped(e: Emitter, word: Value, mask: int) -> Value:
@@ -135,25 +127,24 @@ def _from_swapped(e: Emitter, word: Value, mask: int) -> Value:
     With the same word in both, the first has that of the lower lane everywhere, the second that of
     the upper one."""
     no = const("i1", 0)
-    both = _convergent(e, f"permlane{mask}.swap", word, word, no, no, type="{ i32, i32 }")
+    name = f"llvm.amdgcn.permlane{mask}.swap"
+    both = e.call_together("{ i32, i32 }", name, word, word, no, no)
     lower, upper = e.members(both, ["i32", "i32"])
     odd = e.f.icmp("ne", e.f.op("and", e.lane, e.i32(mask)), e.i32(0))
     return e.f.select(odd, lower, upper)
 
 
-def _convergent(e: Emitter, name: str, *arguments: Value, type: str = "i32") -> Value:
-    e.f.module.declare(f"llvm.amdgcn.{name}", type, [a.type for a in arguments])
-    passed = ", ".join(map(str, arguments))
-    return e.f.emit(type, f"call {type} @llvm.amdgcn.{name}({passed}) {e.convergent}")
+def _moved(e: Emitter, name: str, *arguments: Value) -> Value:
+    """A word that an intrinsic moves between lanes."""
+    return e.call_together("i32", f"llvm.amdgcn.{name}", *arguments)
 
 
 def wait_for_waves(e: Emitter) -> None:
     """`s_barrier` alone, which orders no accesses."""
-    e.f.module.declare("llvm.amdgcn.s.barrier", "void", [])
-    e.f.line(f"call void @llvm.amdgcn.s.barrier() {e.convergent}")
+    e.call_together("void", "llvm.amdgcn.s.barrier")
 
 
-class WorkgroupBarriers:
+class WorkgroupBarriers(Barriers):
     """`s_barrier`, between fences of the workgroup. For these LLVM waits for all copies to LDS, so
     that fences of one thread, and a wait for its accesses of LDS alone, stand in their places where
     there are copies."""
@@ -171,15 +162,6 @@ class WorkgroupBarriers:
         wait_for_waves(e)
         e.f.line(f'fence syncscope("{scope}") acquire{spaces}')
 
-    def named(self, e: Emitter, number: int, warps: int) -> None:
-        raise Unsupported("barriers of some waves of a workgroup")
-
-    def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
-        raise Unsupported("barriers of some waves of a workgroup")
-
-    def cluster_at(self, e: Emitter, place: Value) -> None:
-        raise Unsupported("barriers of some waves of a workgroup")
-
     def cluster(self, e: Emitter) -> None:
         self.arrive_in_cluster(e)
         self.wait_for_cluster(e)
@@ -189,17 +171,15 @@ class WorkgroupBarriers:
         self.block(e, proxy=False, everything=True)
         e.f.line('fence syncscope("cluster") release')
         with e.f.when(e.f.icmp("eq", e.warp, e.i32(0)), "arrive", "arrived"):
-            e.f.module.declare("llvm.amdgcn.s.barrier.signal", "void", ["i32 immarg"])
-            e.f.line(f"call void @llvm.amdgcn.s.barrier.signal(i32 {_OF_CLUSTER}) {e.convergent}")
+            e.call_together("void", "llvm.amdgcn.s.barrier.signal", e.i32(_OF_CLUSTER))
 
     def wait_for_cluster(self, e: Emitter) -> None:
         """Each wave waits for itself."""
-        e.f.module.declare("llvm.amdgcn.s.barrier.wait", "void", ["i16 immarg"])
-        e.f.line(f"call void @llvm.amdgcn.s.barrier.wait(i16 {_OF_CLUSTER}) {e.convergent}")
+        e.call_together("void", "llvm.amdgcn.s.barrier.wait", const("i16", _OF_CLUSTER))
         e.f.line('fence syncscope("cluster") acquire')
 
 
-class AMDGPU(Hardware):
+class AMDGPU(WithoutMaps):
     """A processor by LLVM's name: gfx942."""
 
     name = "amd"
@@ -226,23 +206,12 @@ class AMDGPU(Hardware):
         self.buffers, self.conversions = buffers, AMDConversions(arch)
         self.host = self.records = Records("llvm.amdgcn.endpgm")
         self.functions = AMDFunctions()
-        self.pairs = frozenset({"half", "i16"})
+        self.pairs, self.descriptors_in_registers = frozenset({"half", "i16"}), facts.barriers
         if arch.startswith("gfx9") or arch == "gfx1250":
             self.pairs |= {"float"}
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)
-
-    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
-        if of_kernel:
-            define_arguments(c, arguments)
-        elif any(isinstance(value.type, ir.DESCRIPTORS) for value in arguments):
-            raise NotImplementedError(
-                "the AMD backend passes no tensor descriptors to functions that are not inlined"
-            )
-
-    def describe_map(self, type: Any) -> None:
-        return None
 
     def prepare(self, module: Module, options: Any) -> None:
         wanted = bool(knobs.amd.use_block_pingpong) and options.num_stages > 1
@@ -261,7 +230,7 @@ class AMDGPU(Hardware):
             "amdgpu-flat-work-group-size": f"{threads},{threads}",
             "uniform-work-group-size": "true", "denormal-fp-math-f32": f"{mode},{mode}",
         }  # fmt: skip
-        if facts_of(self.arch).cluster > 1:
+        if processor(self.arch).cluster > 1:
             found["amdgpu-cluster-dims"] = f"{num_ctas},1,1"
         if waves:
             found["amdgpu-waves-per-eu"] = f"{waves},{waves}"
@@ -292,7 +261,7 @@ class AMDGPU(Hardware):
         """State what a kernel that calls no other function does without: LLVM's pipeline finds it
         out by a pass of its own. Without accumulation registers the matrix instructions of gfx9
         use plain ones, so that sums need not be copied."""
-        if len(module.functions) > 1 or facts_of(self.arch).cluster > 1:
+        if len(module.functions) > 1 or processor(self.arch).cluster > 1:
             return
         absent = [
             f'"amdgpu-no-{name}"' for name in (*_INPUTS, *_NEVER_USED)

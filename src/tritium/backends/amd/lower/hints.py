@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from tritium.backends.amd.lower.hardware import AMDGPU, wait_for_waves
-from tritium.backends.amd.lower.scheduling import set_priority, stay_in_order
 from tritium.codegen.gpu.context import Context
+from tritium.codegen.llvm.writer import const
 from tritium.codegen.registry import lowers
 from tritium.ops import ttgir
+from tritium.ops.base import Op
+
+_INTRINSICS: dict[type[Op], tuple[str, str, tuple[str, ...]]] = {
+    ttgir.SchedBarrierOp: ("sched.barrier", "i32", ("mask",)),
+    ttgir.SchedGroupBarrierOp: ("sched.group.barrier", "i32", ("mask", "size", "groupId")),
+    ttgir.SetPriorityOp: ("s.setprio", "i16", ("priority",)),
+}
+"""LLVM's names of ops that are one instruction, and the type and the fields of its numbers."""
 
 
-@lowers(AMDGPU.name, ttgir.SchedBarrierOp)
-def sched_barrier(c: Context, op: ttgir.SchedBarrierOp) -> None:
-    stay_in_order(c, op.mask)
-
-
-@lowers(AMDGPU.name, ttgir.SchedGroupBarrierOp)
-def sched_group_barrier(c: Context, op: ttgir.SchedGroupBarrierOp) -> None:
-    numbers = [c.i32(n) for n in (op.mask, op.size, op.groupId)]
-    c.f.call("void", "llvm.amdgcn.sched.group.barrier", *numbers)
-
-
-@lowers(AMDGPU.name, ttgir.SetPriorityOp)
-def priority(c: Context, op: ttgir.SetPriorityOp) -> None:
-    set_priority(c, op.priority)
+@lowers(AMDGPU.name, *_INTRINSICS)
+def one_instruction(c: Context, op: Op) -> None:
+    name, kind, fields = _INTRINSICS[type(op)]
+    numbers = [const(kind, getattr(op, field)) for field in fields]
+    c.f.call("void", f"llvm.amdgcn.{name}", *numbers)
 
 
 @lowers(AMDGPU.name, ttgir.WorkitemIdOp)

@@ -172,22 +172,19 @@ def _scales(
 
 
 def _operands(c: Context, op: Any, chosen: Instruction) -> list[Fragments]:
-    found: list[Fragments] = []
-    for index, value in enumerate((op.a, op.b)):
-        format = FLOAT8_FORMATS.get(ir.element_type(value.type), 0)
-        parts = _fragments(c, value, index, chosen, short=op.k < chosen.k)
-        found.append({
-            row: [part._replace(format=format) for part in row_parts]
-            for row, row_parts in parts.items()
-        })  # fmt: skip
-    return found
+    return [
+        _fragments(c, value, index, chosen, short=op.k < chosen.k,
+                   format=FLOAT8_FORMATS.get(ir.element_type(value.type), 0))
+        for index, value in enumerate((op.a, op.b))
+    ]  # fmt: skip
 
 
 def _fragments(
-    c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1, short: bool = False
-) -> Fragments:
-    """An operand's registers as instructions take them; `count`: the number of
-    groups of rows, 16 apart. `short`: K is, and zeros are behind it."""
+    c: Context, value: Any, k_first: int, chosen: Instruction, count: int = 1, short: bool = False,
+    format: int = 0,
+) -> Fragments:  # fmt: skip
+    """An operand's registers as instructions take them; `count`: the number of groups of rows,
+    16 apart. `short`: K is, and zeros are behind it."""
     tile = _without_copies(c, value) if short else c.tile(value)
     found: dict[tuple[int, ...], dict[int, dict[int, Value]]] = {}
     for place, register in zip(register_coordinates(layout_of(value.type)), tile, strict=True):
@@ -203,7 +200,8 @@ def _fragments(
             [v for values in ordered for v in [*values[i : i + chosen.count], *zeros]]
             for i in range(0, len(ordered[0]), chosen.count)
         ]
-        fragments[first] = [Fragment(_operand(c, group, chosen.operand)) for group in groups]
+        operands = (_operand(c, group, chosen.operand) for group in groups)
+        fragments[first] = [Fragment(operand, format=format) for operand in operands]
     return fragments
 
 

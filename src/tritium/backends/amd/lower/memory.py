@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 from tritium.backends.amd.lower.buffers import BufferAccess, copies_scope
-from tritium.codegen.gpu.emitter import Emitter, word_type
-from tritium.codegen.gpu.hardware import AsyncCopies, Caching, Order, Unsupported
-from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
+from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import AsyncCopies, Caching
+from tritium.codegen.gpu.memory.llvm_accesses import LLVMGlobalMemory, LLVMSharedMemory
+from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ops.ttir import CacheModifier, EvictionPolicy, MemScope
 from tritium.passes.ttgir.coalesce import atomic_width
@@ -20,51 +19,20 @@ _UNCACHED = (CacheModifier.CV, CacheModifier.WT)
 _NANOSECONDS_PER_TICK = 10
 
 
-def _flags(e: Emitter, caching: Caching) -> tuple[str, str]:
-    """Text before and behind an access of LLVM."""
-    volatile = caching.volatile or caching.modifier in _UNCACHED
-    streams = caching.modifier in _STREAMING or caching.eviction is EvictionPolicy.EVICT_FIRST
-    metadata = f", !nontemporal {e.f.module.add_metadata('!{i32 1}')}" if streams else ""
-    return "volatile " if volatile else "", metadata
+class GlobalAccess(LLVMGlobalMemory):
+    """`.cg` and `.cs` are not temporal, `.cv` and `.wt` go past the caches."""
+
+    def flags(self, e: Emitter, caching: Caching) -> tuple[str, str]:
+        volatile = caching.volatile or caching.modifier in _UNCACHED
+        streams = caching.modifier in _STREAMING or caching.eviction is EvictionPolicy.EVICT_FIRST
+        metadata = f", !nontemporal {e.f.module.add_metadata('!{i32 1}')}" if streams else ""
+        return "volatile " if volatile else "", metadata
 
 
-class GlobalAccess:
-    """Vector accesses, in a branch where there is a mask. `.cg` and `.cs` are not temporal, `.cv`
-    and `.wt` go past the caches."""
-
-    def load(
-        self, e: Emitter, pointer: Value, element: str, count: int, mask: Value | None,
-        others: Sequence[Value] | None, caching: Caching,
-    ) -> list[Value]:  # fmt: skip
-        """Words leave the branch whole: elements that are smaller would each take a register from
-        there on, and the branch would wait for them."""
-        read = partial(e.load_words, pointer, element, count, *_flags(e, caching))
-        if mask is None:
-            return e.unpack(read(), element)
-        word = word_type(element, count) if count > 1 else element
-        rest = e.pack(others or [zero(element)] * count, word)
-        return e.unpack(e.f.choose_all(mask, rest, read), element)
-
-    def store(
-        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
-        caching: Caching,
-    ) -> None:  # fmt: skip
-        _store(e, pointer, parts, condition, *_flags(e, caching))
-
-
-def _store(
-    e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
-    flags: str = "", metadata: str = "",
-) -> None:  # fmt: skip
-    def write() -> list[Value]:
-        e.store_neighbours(pointer, parts, flags, metadata)
-        return []
-
-    e.f.choose_all(condition, [], write)
-
-
-class LocalMemory:
+class LocalMemory(LLVMSharedMemory):
     """LDS, to which `buffers` may copy."""
+
+    scope = 'syncscope("workgroup") '
 
     def __init__(self, buffers: BufferAccess):
         self._buffers = buffers
@@ -72,84 +40,28 @@ class LocalMemory:
     def read_metadata(self, e: Emitter) -> str:
         return f", !noalias {copies_scope(e)}" if self._buffers.copies else ""
 
-    def store(
-        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
-    ) -> None:
-        _store(e, pointer, parts, condition)
-
-    def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
-        with e.f.when(condition, "add", "added"):
-            text = f'atomicrmw add {pointer}, {number} syncscope("workgroup") monotonic, align 4'
-            e.f.emit("i32", text)
-
-    def load_remote(
-        self, e: Emitter, place: Value, block: Value, element: str, count: int
-    ) -> list[Value]:
-        raise Unsupported("LDS of other workgroups")
-
-    def store_remote(
-        self, e: Emitter, place: Value, block: Value, parts: Sequence[Value],
-        condition: Value | None,
-    ) -> None:  # fmt: skip
-        raise Unsupported("LDS of other workgroups")
-
-    def remote(self, e: Emitter, place: Value, block: Value) -> Value:
-        raise Unsupported("LDS of other workgroups")
-
-
-class NoAsyncCopies(AsyncCopies):
-    """Copies to LDS are those of whole warps, by buffers; `copies` has the waits for them."""
-
-    least_bytes = 4
-
-    def copy(self, *arguments: Any, **named: Any) -> None:
-        raise Unsupported("asynchronous copies to places of each thread")
-
-    wait = copy
-
-    def commit(self, e: Emitter) -> None:
-        pass
-
 
 class AsyncToLDS(AsyncCopies):
     """Copies of gfx1250 to places of each lane, of 4 to 16 bytes, and from them, of `stored_bytes`;
     `ASYNCcnt` counts instructions, not groups (see `copies`)."""
 
     stored_bytes: ClassVar = (1, 4, 8, 16)
-    least_bytes = 4
+    least_bytes, fills = 4, False
 
     def copy(
         self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
         condition: Value | None,
     ) -> None:  # fmt: skip
-        both = [c for c in (filled, condition) if c is not None]
-        chosen = e.f.op("and", both[0], both[1]) if len(both) == 2 else both[0] if both else None
-        name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
-
-        def start() -> list[Value]:
+        with e.f.where(condition):
+            name = f"llvm.amdgcn.global.load.async.to.lds.b{8 * size}"
             e.f.call("void", name, source, to, e.i32(0), e.i32(0))
-            return []
-
-        e.f.choose_all(chosen, [], start)
-        if filled is not None:
-            unset = e.f.op("xor", filled, const("i1", 1))
-            unset = unset if condition is None else e.f.op("and", unset, condition)
-            words = [Value("i32", "0")] * (size // 4)
-            _store(e, to, words, unset)
 
     def store(
         self, e: Emitter, to: Value, source: Value, size: int, condition: Value | None
     ) -> None:
         name = f"llvm.amdgcn.global.store.async.from.lds.b{8 * size}"
-
-        def start() -> list[Value]:
+        with e.f.where(condition):
             e.f.call("void", name, to, source, e.i32(0), e.i32(0))
-            return []
-
-        e.f.choose_all(condition, [], start)
-
-    def commit(self, e: Emitter) -> None:
-        pass
 
     def wait(self, e: Emitter, pending: int) -> None:
         """Wait until at most `pending` copies are under way."""
@@ -172,19 +84,6 @@ class GlobalAtomics(LLVMAtomics):
         empty = e.f.module.add_metadata("!{}")
         names = ("no.fine.grained.memory", "no.remote.memory", "ignore.denormal.mode")
         return "".join(f", !amdgpu.{name} {empty}" for name in names)
-
-    def add_several(
-        self, e: Emitter, order: Order, pointer: Value, values: Sequence[Value],
-        condition: Value | None,
-    ) -> list[Value]:  # fmt: skip
-        pair = e.vector(values)
-
-        def add() -> list[Value]:
-            text = f"atomicrmw fadd {pointer}, {pair} {self._order(order)}{self.sum_metadata(e)}"
-            return [e.f.emit(pair.type, text)]
-
-        former = e.f.choose_all(condition, [zero(pair.type)], add)[0]
-        return [e.f.extract(former, lane) for lane in range(len(values))]
 
     def nanoseconds(self, e: Emitter) -> Value:
         ticks = e.f.call("i64", "llvm.readsteadycounter")

@@ -26,18 +26,9 @@ class ScheduledProducts(MatrixProducts):
         if not (self._pingpong and in_loop and c.num_warps == _PINGPONG_WARPS):
             super().multiply(c, op)
             return
-        stay_in_order(c)
-        set_priority(c, 1)
+        order, priority = "llvm.amdgcn.sched.barrier", "llvm.amdgcn.s.setprio"
+        c.f.call("void", order, c.i32(0))
+        c.f.call("void", priority, const("i16", 1))
         super().multiply(c, op)
-        set_priority(c, 0)
-        stay_in_order(c)
-
-
-def stay_in_order(c: Context, but: int = 0) -> None:
-    """LLVM moves no instruction across this but those of the kinds of a mask."""
-    c.f.call("void", "llvm.amdgcn.sched.barrier", c.i32(but))
-
-
-def set_priority(c: Context, priority: int) -> None:
-    """The wave's instructions are issued with this priority from here on."""
-    c.f.call("void", "llvm.amdgcn.s.setprio", const("i16", priority))
+        c.f.call("void", priority, const("i16", 0))
+        c.f.call("void", order, c.i32(0))

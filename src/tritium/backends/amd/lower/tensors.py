@@ -15,12 +15,12 @@ enough rows, several copy the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tritium.backends.amd.lower.hardware import AMDGPU
-from tritium.backends.amd.processor import facts_of
+from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.memory.descriptors import Descriptor, at_least_0, element_bytes
 from tritium.codegen.gpu.memory.shared import padded
@@ -29,7 +29,7 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ops import ttgir, ttir
+from tritium.ops import ttgir
 from tritium.ops.base import Op
 from tritium.ops.ttgir.amd.tensor_rows import MOST_ROWS, rows_of
 from tritium.ops.ttgir.amd.tensors import active_warps, gaps, pieces_of
@@ -48,38 +48,15 @@ _LINE = 256
 def check(c: Context, op: Op) -> None:
     """Raise `NotImplementedError` for processors that have no such copies, and for clusters."""
     assert isinstance(c.hardware, AMDGPU)
-    if not facts_of(c.hardware.arch).barriers:
+    if not processor(c.hardware.arch).barriers:
         raise c.unsupported(op)
     if c.num_ctas > 1:
         raise c.unsupported(op, f"in clusters, of {c.num_ctas} workgroups")
 
 
-@lowers(AMDGPU.name, ttir.MakeTensorDescOp)
-def make(c: Context, op: ttir.MakeTensorDescOp) -> None:
-    check(c, op)
-    Descriptor.made_of(c, op.base, op.shape, op.strides).define(c, op.result)
-
-
-@lowers(AMDGPU.name, ttgir.UpdateTensorDescOp)
-def update(c: Context, op: ttgir.UpdateTensorDescOp) -> None:
-    check(c, op)
-    found = Descriptor.of(c, op.desc)
-    if op.add_offsets:
-        offsets = [c.scalar(v) for v in op.add_offsets]
-        found = found.moved(c, element_bytes(op.desc), offsets, clamped=op.clamp_bounds)
-    if op.set_bounds:
-        extents = tuple(at_least_0(c, c.scalar(v)) for v in op.set_bounds)
-        found = replace(found, extents=extents)
-    if op.pred is not None:
-        found = replace(found, made=c.f.op("and", c.scalar(op.pred), c.i32(1)))
-    found.define(c, op.result)
-
-
 def _warp(c: Context) -> Value:
     """The number of the warp, in a scalar register."""
-    name = "llvm.amdgcn.readfirstlane.i32"
-    c.f.module.declare(name, "i32", ["i32"])
-    return c.f.emit("i32", f"call i32 @{name}({c.warp}) {c.convergent}")
+    return c.call_together("i32", "llvm.amdgcn.readfirstlane.i32", c.warp)
 
 
 Words = list[Value]
@@ -220,31 +197,29 @@ def _issue(c: Context, name: str, words: Words, rank: int) -> None:
     vectors = [c.vector(words[a:b]) for a, b in ((0, 4), (4, 12), (12, 16), (16, 20))]
     if rank <= 2:
         name, vectors = f"{name}.d2", vectors[:2]
-    types = [v.type for v in vectors]
-    c.f.module.declare(name, "void", [*types, "i32 immarg"])
-    c.f.line(f"call void @{name}({', '.join(map(str, vectors))}, i32 0) {c.convergent}")
+    c.call_together("void", name, *vectors, c.i32(0))
 
 
 def _barrier(c: Context, op: Any) -> Value | None:
     return None if op.barrier is None else c.address(c.memory(op.barrier).address)
 
 
+def _copy(c: Context, op: Any, name: str, memory: Memory, chosen: Sequence[int]) -> None:
+    check(c, op)
+    for block in blocks_of_warp(c, op, op.desc, memory, chosen, store=name == _STORE):
+        _issue(c, name, block.words(c, _barrier(c, op)), len(block.shape))
+    c.set(op.results[0], None)
+
+
 @lowers(AMDGPU.name, ttgir.AsyncTDMCopyGlobalToLocalOp)
 def load(c: Context, op: ttgir.AsyncTDMCopyGlobalToLocalOp) -> None:
-    check(c, op)
     chosen = active_warps(op.name, op.warp_used_hint, c.num_warps)
-    for block in blocks_of_warp(c, op, op.desc, c.memory(op.result), chosen, store=False):
-        _issue(c, _LOAD, block.words(c, _barrier(c, op)), len(block.shape))
-    c.set(op.results[0], None)
+    _copy(c, op, _LOAD, c.memory(op.result), chosen)
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMCopyLocalToGlobalOp)
 def store(c: Context, op: ttgir.AsyncTDMCopyLocalToGlobalOp) -> None:
-    check(c, op)
-    chosen = tuple(range(c.num_warps))
-    for block in blocks_of_warp(c, op, op.desc, c.memory(op.src), chosen, store=True):
-        _issue(c, _STORE, block.words(c, _barrier(c, op)), len(block.shape))
-    c.set(op.results[0], None)
+    _copy(c, op, _STORE, c.memory(op.src), range(c.num_warps))
 
 
 @lowers(AMDGPU.name, ttgir.AsyncTDMFusedCopyOp)

@@ -86,13 +86,11 @@ class CudaBarriers:
         if e.barrier_number is not None:
             self.named(e, e.barrier_number, e.num_warps)
             return
-        e.f.module.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"])
-        e.f.line(f"call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0) {e.convergent}")
+        e.call_together("void", "llvm.nvvm.barrier.cta.sync.aligned.all", e.i32(0))
 
     def named(self, e: Emitter, number: int, warps: int) -> None:
         name, threads = "llvm.nvvm.barrier.cta.sync.aligned.count", warps << e.lane_bits
-        e.f.module.declare(name, "void", ["i32", "i32"])
-        e.f.line(f"call void @{name}(i32 {number}, i32 {threads}) {e.convergent}")
+        e.call_together("void", name, e.i32(number), e.i32(threads))
 
     def cluster(self, e: Emitter) -> None:
         text = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
@@ -143,8 +141,7 @@ class Shfl:
 def shfl(e: Emitter, kind: str, word: Value, which: Value) -> Value:
     """One instruction over all lanes."""
     name = f"llvm.nvvm.shfl.sync.{kind}.i32"
-    e.f.module.declare(name, "i32", ["i32"] * 4)
-    return e.f.emit("i32", f"call i32 @{name}(i32 -1, {word}, {which}, i32 31) {e.convergent}")
+    return e.call_together("i32", name, e.i32(-1), word, which, e.i32(31))
 
 
 class Nvidia(Hardware):

@@ -10,6 +10,7 @@ from typing import Any
 from tritium.backends.nvidia.lower.hardware import ELEMENTWISE, NVIDIA
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.functions import linked
 from tritium.codegen.gpu.memory.shared import first_address
 from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.writer import Value, escaped
@@ -115,9 +116,4 @@ def _check(op: Any, outputs: int, inputs: int) -> None:
         )
 
 
-@lowers(ELEMENTWISE, ExternElementwiseOp)
-def external_function(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
-    """A function of libdevice, or of the bitcode that the op or an option names."""
-    if op.libpath:
-        c.libraries.add(op.libpath)
-    return c.f.call(value_type(op.results[0].type), op.symbol, *values)
+lowers(ELEMENTWISE, ExternElementwiseOp)(linked)  # libdevice is linked as well

@@ -71,7 +71,7 @@ def async_copy(c: Context, op: Any) -> None:
     pointers = c.tile(op.src)
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
-    zero = others is None or are_zero(others)
+    zero = (others is None or are_zero(others)) and copies.fills
     places = shared_pointers(c, memory.address, place, [g[0] for g in groups], element,
                              memory.origin, gaps_of(memory.type))  # fmt: skip
     for group, pointer in zip(groups, places, strict=True):
@@ -82,11 +82,18 @@ def async_copy(c: Context, op: Any) -> None:
         copies.copy(c, pointer, pointers[group[0]], width * size, filled, keep, condition,
                     *([op.hints] if op.hints else []))  # fmt: skip
         if not zero and mask is not None:
-            assert others is not None
-            unset = c.f.op("xor", mask, Value("i1", "true"))
-            parts = [to_memory(c, others[r]) for r in group]
-            c.hardware.shared.store(c, pointer, parts, both(c, unset, owner))
+            unset = both(c, c.f.op("xor", mask, Value("i1", "true")), owner)
+            c.hardware.shared.store(c, pointer, rest_of(c, others, group, element), unset)
     c.set(op.results[0], None)
+
+
+def rest_of(
+    c: Context, others: Sequence[Value] | None, group: Sequence[int], element: str
+) -> list[Value]:
+    """The elements that some registers stand for where the mask is false, as in memory."""
+    if others is None:
+        return [Value(element, "zeroinitializer")] * len(group)
+    return [to_memory(c, others[r]) for r in group]
 
 
 def both(c: Context, a: Value | None, b: Value | None) -> Value | None:

@@ -24,7 +24,7 @@ from tritium.codegen.gpu.memory.access import (
     to_memory,
     with_copies,
 )
-from tritium.codegen.gpu.memory.async_copy import are_zero
+from tritium.codegen.gpu.memory.async_copy import are_zero, rest_of
 from tritium.codegen.gpu.memory.atomic import handed_on, scratch_bytes
 from tritium.codegen.gpu.memory.shared import gaps_of, neighbour_bits, place_in, shared_pointers
 from tritium.codegen.gpu.types import GPU, memory_type
@@ -163,6 +163,26 @@ def lane_places(
     places = shared_pointers(c, memory.address, first, [g[0] for g in groups],
                              memory_type(memory.type.element_type), gaps=gaps)  # fmt: skip
     return list(zip(groups, places, strict=True))
+
+
+def copy_by_warps(
+    c: Context, op: ttgir.AsyncCopyGlobalToLocalOp, start: Callable[[Value, Value, int], None]
+) -> None:
+    """Lower copies by which the lanes of a warp fill neighbouring places. `start`: writes one, from
+    the lane's pointer to the first lane's place, of so many bytes a lane. A lane whose mask is
+    false writes zeros, or the other numbers, itself."""
+    pointers, masks = c.tile(op.src), None if op.mask is None else c.tile(op.mask)
+    others = None if op.other is None else c.tile(op.other)
+    kind = c.memory(op.result).type.element_type
+    for group, first in lane_places(c, op, op.src.type, op.result):
+        mask, size = None if masks is None else masks[group[0]], memory_bytes(kind) * len(group)
+        with c.f.where(mask):
+            start(pointers[group[0]], first, size)
+        if mask is not None:
+            place = c.byte_offset(first, c.f.op("mul", c.lane, c.i32(size)))
+            unset = c.f.op("xor", mask, Value("i1", "true"))
+            c.hardware.shared.store(c, place, rest_of(c, others, group, memory_type(kind)), unset)
+    c.set(op.results[0], None)
 
 
 @lowers(GPU, ttgir.BufferLoadToLocalOp)

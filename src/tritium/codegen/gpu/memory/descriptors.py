@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tritium.codegen.gpu.context import Context
+from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.types import GPU
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ops import ttgir, ttir
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,6 @@ class Descriptor:
     def define(self, c: Context, value: Any) -> None:
         """Make it the value of a result."""
         c.values[value] = (self.address, *self.extents, *self.strides, self.made)
-
 
     def address_at(self, c: Context, size: int, offsets: Sequence[Value]) -> Value:
         """The address of the element, of `size` bytes, that is so much further along the axes."""
@@ -75,12 +78,42 @@ def element_bytes(desc: Any) -> int:
     return memory_bytes(ir.element_type(desc.type.block))
 
 
-def define_arguments(c: Context, arguments: Sequence[Any]) -> None:
-    """Define the descriptors that a kernel is called with: each is a pointer; the extents and the
-    strides are the arguments that follow."""
-    for number, value in enumerate(arguments):
-        if isinstance(value.type, ir.TensorDescType):
-            first, rank = number + 1, len(value.type.block.get_shape())  # pyright: ignore
-            shape = arguments[first : first + rank]
-            strides = arguments[first + rank : first + 2 * rank]
-            Descriptor.made_of(c, value, shape, strides).define(c, value)
+class WithoutMaps(Hardware):
+    """Hardware whose kernels take a descriptor as a pointer, its extents and its strides."""
+
+    def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
+        if not of_kernel and any(isinstance(value.type, ir.DESCRIPTORS) for value in arguments):
+            raise NotImplementedError(f"the {self.title} backend passes no tensor descriptors to "
+                                      "functions that are not inlined")  # fmt: skip
+        for number, value in enumerate(arguments):
+            if isinstance(value.type, ir.TensorDescType):
+                first, rank = number + 1, len(value.type.block.get_shape())  # pyright: ignore
+                shape = arguments[first : first + rank]
+                strides = arguments[first + rank : first + 2 * rank]
+                Descriptor.made_of(c, value, shape, strides).define(c, value)
+
+    def describe_map(self, type: Any) -> None:
+        return None
+
+
+@lowers(GPU, ttir.MakeTensorDescOp)
+def make(c: Context, op: ttir.MakeTensorDescOp) -> None:
+    if not c.hardware.descriptors_in_registers:
+        raise c.unsupported(op)
+    Descriptor.made_of(c, op.base, op.shape, op.strides).define(c, op.result)
+
+
+@lowers(GPU, ttgir.UpdateTensorDescOp)
+def update(c: Context, op: ttgir.UpdateTensorDescOp) -> None:
+    if not c.hardware.descriptors_in_registers:
+        raise c.unsupported(op)
+    found = Descriptor.of(c, op.desc)
+    if op.add_offsets:
+        offsets = [c.scalar(v) for v in op.add_offsets]
+        found = found.moved(c, element_bytes(op.desc), offsets, clamped=op.clamp_bounds)
+    if op.set_bounds:
+        extents = tuple(at_least_0(c, c.scalar(v)) for v in op.set_bounds)
+        found = replace(found, extents=extents)
+    if op.pred is not None:
+        found = replace(found, made=c.f.op("and", c.scalar(op.pred), c.i32(1)))
+    found.define(c, op.result)

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from tritium.codegen.gpu.emitter import Emitter, bits_of
-from tritium.codegen.gpu.hardware import Order, Unsupported
+from tritium.codegen.gpu.hardware import Order
 from tritium.codegen.llvm.types import ORDERS
 from tritium.codegen.llvm.writer import Value
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
 
-_UPDATES = {
+UPDATES = {
     AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.ADD: "add",
     AtomicKind.FADD: "fadd", AtomicKind.MAX: "max", AtomicKind.MIN: "min",
     AtomicKind.UMAX: "umax", AtomicKind.UMIN: "umin", AtomicKind.XCHG: "xchg",
 }  # fmt: skip
+"""The operations of `atomicrmw`."""
 
 
 class LLVMAtomics:
@@ -49,7 +50,7 @@ class LLVMAtomics:
 
         def update() -> list[Value]:
             self.begin(e)
-            text = f"atomicrmw {_UPDATES[kind]} {pointer}, {operand} {self._order(order)}{metadata}"
+            text = f"atomicrmw {UPDATES[kind]} {pointer}, {operand} {self._order(order)}{metadata}"
             return [e.f.emit(operand.type, text)]
 
         return e.f.choose_all(condition, [zero(operand.type)], update)[0]
@@ -58,7 +59,15 @@ class LLVMAtomics:
         self, e: Emitter, order: Order, pointer: Value, values: Sequence[Value],
         condition: Value | None,
     ) -> list[Value]:  # fmt: skip
-        raise Unsupported("additions to several neighbours")
+        pair = e.vector(values)
+
+        def add() -> list[Value]:
+            self.begin(e)
+            text = f"atomicrmw fadd {pointer}, {pair} {self._order(order)}{self.sum_metadata(e)}"
+            return [e.f.emit(pair.type, text)]
+
+        former = e.f.choose_all(condition, [zero(pair.type)], add)[0]
+        return [e.f.extract(former, lane) for lane in range(len(values))]
 
     def compare_and_swap(
         self, e: Emitter, order: Order, pointer: Value, expected: Value, new: Value,
@@ -94,13 +103,9 @@ class LLVMAtomics:
         self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
     ) -> Value:
         size = bits_of(value.type) // 8
-
-        def write() -> list[Value]:
+        with e.f.where(condition):
             word = e.as_type(value, f"i{8 * size}")
             e.f.line(f"store atomic {word}, {pointer} {self._order(order)}, align {size}")
-            return []
-
-        e.f.choose_all(condition, [], write)
         return Value("void", "")
 
 
