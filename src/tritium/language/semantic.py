@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, NoReturn
 
 from tritium.ir import types as ir
 from tritium.language import core
@@ -201,7 +201,7 @@ class OperationBuilder:
             symbol=symbol, pure=is_pure,
         )[0]  # fmt: skip
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith(("create_", "get_", "set_")):
             raise NotImplementedError(
                 f"{type(self).__name__}.{name}: not built; the functions of tritium.language build "

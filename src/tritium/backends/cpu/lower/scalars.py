@@ -8,6 +8,7 @@ from tritium.backends.cpu.lower.access import from_memory, to_memory
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
 from tritium.backends.cpu.lower.moves.shape import scalar_constant
 from tritium.backends.cpu.lower.types import memory_type, value_type
+from tritium.backends.cpu.lower.values import Uniform
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers, rules
@@ -39,6 +40,11 @@ def constant(c: Context, op: ConstantOp) -> Value:
 @lowers("cpu.scalar", ub.PoisonOp)
 def poison(c: Context, op: Any) -> Value:
     return const(value_type(op.results[0].type), 0)
+
+
+@lowers("cpu.tile", ub.PoisonOp)
+def poison_tile(e: Any, op: Any, number: int, at: Any) -> Uniform:
+    return Uniform(const(value_type(op.results[0].type), 0), 0)
 
 
 @lowers("cpu.scalar", GetProgramIdOp)

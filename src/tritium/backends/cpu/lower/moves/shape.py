@@ -31,7 +31,6 @@ from tritium.ops.base import Op
 from tritium.ops.dialects import op_classes
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import AxesOp, MakeRangeOp, ReshapeOp, UnsplatOp
-from tritium.ops.ub import PoisonOp
 
 
 def scalar_constant(value: Any, type: ir.Type) -> Value:
@@ -70,11 +69,6 @@ def constant(e: Emitter, op: ConstantOp, number: int, at: At) -> Lanes:
         raise e.context.unsupported(op, " (a table of i1)")
     table = e.f.module.constant(f"[{values.size} x {held}]", f"[{text}]", prefix="table")
     return load_table(e, table, values.shape, type, at)
-
-
-@lowers("cpu.tile", PoisonOp)
-def poison(e: Emitter, op: PoisonOp, number: int, at: At) -> Lanes:
-    return Uniform(const(value_type(op.results[0].type), 0), 0)
 
 
 def load_table(e: Emitter, table: Value, shape: tuple[int, ...], type: ir.Type, at: At) -> Lanes:
