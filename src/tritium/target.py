@@ -121,8 +121,8 @@ class BulkCopies:
 
 
 def square_parts(num_warps: int, rows: int, columns: int, *, chained: bool) -> tuple[int, int]:
-    """Over how many warps a product has its rows, and its columns: parts of about as many
-    instructions along both, which are so many in all. `chained`: rows stay in one warp."""
+    """The numbers of warps over which a product has its rows, and its columns: `num_warps` in all,
+    with parts of about as many instructions along both. `chained`: rows stay in one warp."""
     down = across = 1
     while down * across < num_warps:
         left = rows // down

@@ -215,7 +215,7 @@ def test_values_at_addresses_that_wrap_around(simt: None) -> None:
 
 @tritium.jit
 def after(x, out, n, BLOCK: tl.constexpr):
-    """What is added to a remainder that may be negative makes the sum not negative."""
+    """A load at a remainder that may be negative and a number that makes up for it."""
     i = tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + 16 + (i - n) % 16))
 

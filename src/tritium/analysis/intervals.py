@@ -16,7 +16,7 @@ from tritium.ir import types as ir
 from tritium.ir.intervals import Algebra, End, Interval, type_limits
 from tritium.ops.arith.integer import DivisionOp
 from tritium.ops.base import Op, Range
-from tritium.ops.scf import ForOp
+from tritium.ops.scf import is_counted
 
 MOST_VALUES = 64
 """Values that `range_of` looks at, where it is asked seldom."""
@@ -160,7 +160,7 @@ class AssumedRanges(Ranges):
     def of_source(self, value: SSAValue) -> Interval:
         owner: Any = value.owner
         loop = owner.parent_op() if isinstance(owner, Block) else None
-        if isinstance(loop, ForOp) and value is owner.args[0]:
+        if is_counted(loop) and value is owner.args[0]:
             low, high, *_ = self.of(loop.lower)
             return Interval(low, max(high, type_limits(value.type)[1]))
         return super().of_source(value)

@@ -70,7 +70,7 @@ class EndWriter(ABC):
 
     @staticmethod
     def room(f: Code, count: Value) -> Value:
-        """Room for the addresses of so many parameters, and of scratch memory."""
+        """Room for the addresses of `count` parameters, and of scratch memory."""
         return f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
 
     def stream(self, f: Code, state: Value) -> Value:
@@ -168,7 +168,7 @@ class EndWriter(ABC):
 class Calls(NamedTuple):
     """Functions that all launch ends call: the driver's that launches, by address, and Python's.
     `stream`: from `device` to the current stream, None for the default stream; `allocate`: scratch
-    memory for so many programs on a stream, and its address."""
+    memory for a number of programs on a stream, and its address."""
 
     launch: int
     stream: Callable[[int], int] | None

@@ -70,7 +70,7 @@ _LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "xf32": "float", "f64"
 
 
 def _operand(family: str, kind: str, count: int, since: int) -> str:
-    """The LLVM type of so many elements of an instruction that there is since a version."""
+    """The LLVM type of `count` elements of an instruction that there is since a version."""
     if kind in ("i8", "f8"):
         word, count = ("i32", count // 4) if family == "wmma" or count > 8 else (f"i{8 * count}", 1)
     else:

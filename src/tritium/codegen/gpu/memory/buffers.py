@@ -168,9 +168,9 @@ def lane_places(
 def copy_by_warps(
     c: Context, op: ttgir.AsyncCopyGlobalToLocalOp, start: Callable[[Value, Value, int], None]
 ) -> None:
-    """Lower copies by which the lanes of a warp fill neighbouring places. `start`: writes one, from
-    the lane's pointer to the first lane's place, of so many bytes a lane. A lane whose mask is
-    false writes zeros, or the other numbers, itself."""
+    """Lower copies by which the lanes of a warp fill neighbouring places. `start` writes one, from
+    the lane's pointer to the first lane's place; its last argument is the bytes of a lane. A lane
+    whose mask is false writes zeros, or the other numbers, itself."""
     pointers, masks = c.tile(op.src), None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     kind = c.memory(op.result).type.element_type
