@@ -47,10 +47,9 @@ def instructions(arch: str) -> Iterator[tuple[str, Any, Any, str, int, int]]:
     unit = matrix_cores(arch)
     small = FLOAT8.get(arch, FLOAT8[""])
     for kind in (*DTYPES, "f8"):
-        exact = kind != "xf32"
-        if not exact and arch != "gfx942":
-            continue
-        for size, k, name, operand in unit._rows("f32" if not exact else kind, exact):
+        for one in unit._of_kind(kind):
+            size, k, operand = one.rows, one.k, one.operand
+            name = one.intrinsic.removeprefix(f"{unit.family}.")
             if name.startswith("scale."):
                 continue  # see below
             if kind == "f8":

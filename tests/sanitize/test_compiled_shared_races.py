@@ -11,7 +11,6 @@ import pytest
 from tests.gluon import bulk_programs, hopper_programs, memory_programs, partition_programs
 from tests.gluon.cluster_programs import start_kernel
 from tests.gluon.support import compiled, launcher
-from tests.gluon.test_programs import NOT_OF_THE_ENGINE
 from tests.gluon.test_races import LINE, PLAIN, race_kernel
 from tests.sanitize.test_shared_races import CASES, line_of
 from tritium.experimental import gluon
@@ -96,10 +95,6 @@ def test_no_report_on_right_programs(
 ) -> None:
     """Their results are right, too: with the checks as well, there are the barriers of threads."""
     monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "races")
-    if how == "engine" and name in NOT_OF_THE_ENGINE:
-        with pytest.raises(NotImplementedError):
-            PROGRAMS[name](launcher(how))
-        return
     PROGRAMS[name](launcher(how))
 
 
