@@ -46,7 +46,7 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
     with file as stream:
         kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
         hook = dump_before(stream, kernel) if wanted else None
-        manager: PassManager[IR] = PassManager(passes, before=hook)
+        manager: PassManager[IR] = PassManager(passes, before=hook, continues=True)
         _observe(manager, module, stage)
         try:
             manager.run(module)

@@ -116,6 +116,8 @@ class PassManager(Generic[IR]):
         verify_each: verify the module after each pass.
         before: called with each pass and the module before the pass runs (see `dump_before`).
         after: called likewise once the pass has run.
+        continues: the module is as the last manager left it. Else the caller may have changed it:
+            what is known of it is forgotten first.
 
     Attributes:
         timings: (pass name, seconds) of each pass of the last `run`, in order.
@@ -127,8 +129,9 @@ class PassManager(Generic[IR]):
         verify_each: bool = False,
         before: Hook[IR] | None = None,
         after: Hook[IR] | None = None,
+        continues: bool = False,
     ):
-        self.passes = tuple(passes)
+        self.passes, self.continues = tuple(passes), continues
         self.verify_each, self.before, self.after = verify_each, before, after
         self.timings: list[tuple[str, float]] = []
 
@@ -142,6 +145,8 @@ class PassManager(Generic[IR]):
         """
         self.timings = []
         changed = False
+        if not self.continues:
+            forget_results(_module(module))
         for index, item in enumerate(self.passes):
             if self.before is not None:
                 self.before(item, module)
