@@ -113,8 +113,8 @@ BUILDERS = {"become", "build", "create", "emit", "insert", "make", "of", "reduce
             "reduced_along", "value"}
 GENERICS = {"Iterator", "Sequence", "dict", "list", "set", "tuple"}
 MOST_BEYOND = 10
-"""Of all ops, the files that ask for one beyond the first four; the number may only fall. They are
-mostly rewrites that `simplify` and `combine` list by op, and ops that each backend lowers."""
+"""Files that ask for an op beyond its first four, summed over all ops; the number may only fall.
+Most are rewrites that `simplify` and `combine` list by op, and rules of backends."""
 
 
 def _used(nodes: list[ast.AST]) -> set[int]:

@@ -240,7 +240,8 @@ class SharedMemory(LLVMSharedMemory):
         e.f.choose_all(condition, [], write)
 
     def remote(self, e: Emitter, place: Value, block: Value) -> Value:
-        """Where the access is masked, there may be no such block."""
+        """A pointer to a block's memory, for an access that may be masked because there is no such
+        block."""
         return self.mapped(e, place, block, 0)
 
     def mapped(self, e: Emitter, place: Value, block: Value, chances: int = ACCESSES) -> Value:

@@ -191,8 +191,8 @@ def reaches(seed: int, dropped: frozenset[int] = frozenset(), cga: Any = ([1, 0]
     ("cga", "needed"), [([1, 0], [{1}, {2}]), ([0, 1], [{0, 1}, {2}])], ids=["loads", "stores"]
 )
 def test_barriers_of_clusters_are_needed(cga: list[int], needed: list[set[int]]) -> None:
-    """Where threads load from other blocks that between stores and loads, and that at the end;
-    where they store to them one of the two at the start, and that behind."""
+    """Loads from other blocks need the barrier between stores and loads and the one at the end;
+    stores to other blocks need one of the two at the start and the one behind the stores."""
     count = reaches(1, cga=(cga,))
     alone = [{n} for n in range(count)]
     for dropped in [set[int](), *alone, *needed]:
