@@ -15,14 +15,16 @@ milliseconds and the parts that a program does not use are never loaded.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from tritium import reference_paths
 from tritium.version import __version__ as __version__
 
 reference_paths.extend(__name__, __path__)
 
+TYPE_CHECKING = False  # `typing` takes as long to import as all that a bundle needs
 if TYPE_CHECKING:
+    from typing import Any
+
     from tritium import language as language
     from tritium import runtime as runtime
     from tritium import testing as testing

@@ -6,12 +6,13 @@ The class names are the reference's, so that `except triton.CompilationError` ke
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
 
+TYPE_CHECKING = False  # a bundle starts without `typing`
 if TYPE_CHECKING:
     import ast
+    from typing import Any, TypeVar
 
-_Error = TypeVar("_Error", bound="CompilationError")
+    _Error = TypeVar("_Error", bound="CompilationError")
 
 
 class TritonError(Exception):

@@ -42,7 +42,7 @@ from tritium.hooks import JITHook as JITHook
 from tritium.hooks import JITHookCompileInfo as JITHookCompileInfo
 from tritium.hooks import LaunchHook as LaunchHook
 from tritium.hooks import PipelineStagesHook as PipelineStagesHook
-from tritium.system import System
+from tritium.system.interface import System
 
 T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")

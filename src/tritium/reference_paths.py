@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import MutableSequence
-from types import ModuleType
+
+TYPE_CHECKING = False  # a bundle starts without `collections` and `typing`
+if TYPE_CHECKING:
+    from collections.abc import MutableSequence
+    from types import ModuleType
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compat", "reference")
 

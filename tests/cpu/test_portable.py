@@ -349,8 +349,8 @@ def test_linux_is_used_on_linux() -> None:
 
 
 OWN = {
-    "system/__init__.py", "system/linux.py", "native/threads.py", "native/elf.py",
-    "native/crash.py", "native/crash_writer.py", "runtime/workers/children.py",
+    "system/__init__.py", "system/linux.py", "system/linux_processor.py", "native/threads.py",
+    "native/elf.py", "native/crash.py", "native/crash_writer.py", "runtime/workers/children.py",
     "backends/cpu/lower/debug.py", "tools/reduce.py",
 }  # fmt: skip
 NAMES = re.compile(

@@ -66,8 +66,13 @@ def entry_ir(
     return "\n".join(lines) + "\n"
 
 
+def describe(about: Mapping[str, Any]) -> str:
+    """The text of a description: JSON without surrogates, which is a Python expression, too."""
+    return json.dumps(about, ensure_ascii=False)
+
+
 def _described(about: Mapping[str, Any]) -> str:
-    type, text = c_string(json.dumps(about))
+    type, text = c_string(describe(about))
     return f"@{ABOUT} = constant {type} {text}, align 1"
 
 

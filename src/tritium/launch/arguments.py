@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import operator
 import sys
-from typing import Any
 
 from tritium.launch.scalars import SCALARS, label, type_name
+
+TYPE_CHECKING = False  # a bundle starts without `typing`
+if TYPE_CHECKING:
+    from typing import Any
 
 ELEMENT_NAMES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",

@@ -6,7 +6,10 @@ import math
 import operator
 import struct
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # a bundle starts without `typing`
+if TYPE_CHECKING:
+    from typing import Any
 
 SCALARS = (
     "i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",

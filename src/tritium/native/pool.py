@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from tritium import forking, knobs
 from tritium.native.host import is_x86
 from tritium.native.records import Record, allocate
-from tritium.system import Threads, at_fork
+from tritium.system import at_fork
+from tritium.system.interface import Threads
 
 CONTEXT = Record(
     ("nx", "i32"), ("ny", "i32"), ("nz", "i32"), ("thread_index", "i32"),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.native.host import is_macos
 from tritium.native.writer import NULL, Code, i32, i64
-from tritium.system import Threads
+from tritium.system.interface import Threads
 from tritium.system.linux import FUTEX
 
 STACK = 8 << 20

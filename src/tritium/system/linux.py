@@ -9,20 +9,11 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-_HWCAP = {1: "neon", 8: "lse", 10: "fullfp16", 20: "dotprod", 22: "sve", 23: "fp16fml"}
-_HWCAP2 = {1: "sve2", 13: "i8mm", 14: "bf16"}
-"""LLVM's names of features by the bits of the kernel's `asm/hwcap.h` for AArch64."""
+from tritium.system import linux_processor
+
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 """The number of the futex system call, by the machine's name."""
-
-FLAGS = {
-    **{name: name for name in ("avx", "avx2", "bmi2", "f16c", "fma", "avx512f", "avx512bw",
-                               "avx512cd", "avx512dq", "avx512vl", "popcnt")},
-    "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16",
-    "avxvnni": "avx_vnni", "amx-tile": "amx_tile", "amx-bf16": "amx_bf16", "amx-int8": "amx_int8",
-}  # fmt: skip
-"""Flags of x86-64's `/proc/cpuinfo` by LLVM's names of the features."""
 
 
 class Linux:
@@ -62,16 +53,8 @@ class Linux:
         return _machine()
 
     def processor_flags(self) -> list[str]:
-        """The flags of the first CPU in `/proc/cpuinfo` that `FLAGS` names, by LLVM's names; on
-        AArch64 `arm_features`."""
-        if _machine() == "aarch64":
-            return self.arm_features()
-        with suppress(OSError):
-            for line in _text("/proc/cpuinfo").splitlines():
-                if line.startswith("flags"):
-                    words = line.partition(":")[2].split()
-                    return [name for name, flag in FLAGS.items() if flag in words]
-        return []
+        """The flags in `/proc/cpuinfo`; on AArch64 `arm_features`."""
+        return linux_processor.flags()
 
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
         """The sizes of the first CPU's caches, from sysfs."""
@@ -94,16 +77,8 @@ class Linux:
         return found
 
     def arm_features(self) -> list[str]:
-        """The features that the kernel states. LLVM reads `/proc/cpuinfo` instead, which containers
-        and emulators of another processor show as their host's."""
-        getauxval = ctypes.CDLL(None).getauxval
-        getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
-        return [
-            name
-            for vector, names in ((16, _HWCAP), (26, _HWCAP2))
-            for bit, name in names.items()
-            if getauxval(vector) >> bit & 1
-        ]
+        """The features that the kernel states."""
+        return linux_processor.arm_features()
 
     def may_use_amx(self) -> bool:
         """Ask the kernel for permission, which child processes inherit."""

@@ -287,7 +287,7 @@ def _write_cpu(
     from tritium.backends.cpu.processors import processor
     from tritium.native.loader import compile_ir
     from tritium.native.shared_library import shared_library
-    from tritium.system.linux import FLAGS
+    from tritium.system.linux_processor import FLAGS
 
     data = compiled.metadata
     if data.polls:
