@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -33,7 +34,25 @@ def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
         raise OpError(f"{name}: operands are {describe(*types)}; async tokens are required")
 
 
-class AsyncCopyGlobalToLocalOp(CachedOp):
+class ElementCopy(CachedOp):
+    """A copy between the elements at a tile of addresses and shared memory, which goes on beside
+    the program."""
+
+    ends: ClassVar[tuple[str, str]]
+    """The operands that are the addresses in global memory, and the shared memory."""
+    mask: Any
+    contiguity: int
+
+    @property
+    def pointers(self) -> SSAValue:
+        return getattr(self, self.ends[0])
+
+    @property
+    def memory(self) -> SSAValue:
+        return getattr(self, self.ends[1])
+
+
+class AsyncCopyGlobalToLocalOp(ElementCopy):
     """Start copying the elements at the addresses `src` into the memory `result`.
 
     Where the mask is false `other` (or zero) is written. `contiguity`: how many neighbours along
@@ -42,6 +61,7 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
     """
 
     name = "ttg.async_copy_global_to_local"
+    ends = "src", "result"
     effects = (reads(GLOBAL, "src"), writes(SHARED, "result", Queue.COPY_GROUP))
     syntax = (
         "$src, $result [mask $mask] [other $other] [cacheModifier = $cache] "
@@ -75,11 +95,12 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
         state.own.issued.append(Copy(state.check_write(result), values))
 
 
-class AsyncCopyLocalToGlobalOp(CachedOp):
+class AsyncCopyLocalToGlobalOp(ElementCopy):
     """Start copying the memory `src` to the elements at the addresses `dst` where the mask is true
     (or absent). The memory must keep them until a wait for the copy's group."""
 
     name = "amdg.async_copy_local_to_global"
+    ends = "dst", "src"
     effects = (reads(SHARED, "src", Queue.COPY_GROUP), writes(GLOBAL, "dst"))
     syntax = (
         "$src, $dst [mask $mask] [cacheModifier = $cache] [evictionPolicy = $evict] attrs : "

@@ -3,7 +3,11 @@ others and for double precision libdevice."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.functions import linked
 from tritium.codegen.llvm.writer import Value, const
 
 _LOG2_E = 1.4426950408889634
@@ -41,6 +45,9 @@ class CudaFunctions:
         if a.type == "double":
             return e.f.op("fdiv", a, b)
         return e.f.call("float", f"llvm.nvvm.div.{'approx.f' if approximate else 'full'}", a, b)
+
+    def external(self, c: Context, op: Any, *values: Value) -> Value:
+        return linked(c, op, *values)  # libdevice is linked as well
 
 
 def _libdevice(e: Emitter, name: str, *values: Value) -> Value:
