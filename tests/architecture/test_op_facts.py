@@ -66,9 +66,9 @@ def test_few_files_name_an_op(op_class: str, op_name: str, function: str) -> Non
 @pytest.mark.parametrize("op_class, op_name, function, most", [
     ("AtomicRMWOp", "tt.atomic_rmw", "atomic_add", 5),
     ("JoinOp", "tt.join", "join", 5),
-    ("LoadOp", "tt.load", "load", 7),
-    ("TransOp", "tt.trans", "trans", 7),
-    ("SelectOp", "arith.select", "where", 10),
+    ("LoadOp", "tt.load", "load", 6),
+    ("TransOp", "tt.trans", "trans", 6),
+    ("SelectOp", "arith.select", "where", 7),
 ])  # fmt: skip
 def test_no_more_files_name_an_op(op_class: str, op_name: str, function: str, most: int) -> None:
     """Ops that more than four files name: the numbers may only fall."""
