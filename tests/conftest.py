@@ -145,7 +145,7 @@ def pytest_collection_finish() -> None:
     """Objects of modules and tests are not looked at in each garbage collection, and those of tests
     seldom: a collection for every 700 new ones takes a twentieth of the time of all tests."""
     gc.freeze()
-    gc.set_threshold(50_000, *gc.get_threshold()[1:])
+    gc.set_threshold(50_000, 5, 5)
     gc.enable()
 
 
