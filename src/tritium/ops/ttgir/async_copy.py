@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -38,18 +38,11 @@ class ElementCopy(CachedOp):
     """A copy between the elements at a tile of addresses and shared memory, which goes on beside
     the program."""
 
-    ends: ClassVar[tuple[str, str]]
-    """The operands that are the addresses in global memory, and the shared memory."""
+    pointers: Any
+    memory: Any
+    """The operands that are addresses in global memory, and the shared memory."""
     mask: Any
     contiguity: int
-
-    @property
-    def pointers(self) -> SSAValue:
-        return getattr(self, self.ends[0])
-
-    @property
-    def memory(self) -> SSAValue:
-        return getattr(self, self.ends[1])
 
 
 class AsyncCopyGlobalToLocalOp(ElementCopy):
@@ -61,7 +54,7 @@ class AsyncCopyGlobalToLocalOp(ElementCopy):
     """
 
     name = "ttg.async_copy_global_to_local"
-    ends = "src", "result"
+    pointers, memory = property(attrgetter("src")), property(attrgetter("result"))
     effects = (reads(GLOBAL, "src"), writes(SHARED, "result", Queue.COPY_GROUP))
     syntax = (
         "$src, $result [mask $mask] [other $other] [cacheModifier = $cache] "
@@ -100,7 +93,7 @@ class AsyncCopyLocalToGlobalOp(ElementCopy):
     (or absent). The memory must keep them until a wait for the copy's group."""
 
     name = "amdg.async_copy_local_to_global"
-    ends = "dst", "src"
+    pointers, memory = property(attrgetter("dst")), property(attrgetter("src"))
     effects = (reads(SHARED, "src", Queue.COPY_GROUP), writes(GLOBAL, "dst"))
     syntax = (
         "$src, $dst [mask $mask] [cacheModifier = $cache] [evictionPolicy = $evict] attrs : "

@@ -45,8 +45,6 @@ class AMDFunctions(VectorMath):
         AMD's library, or in the common one. Or what the processor says of itself."""
         if op.libname == REGISTERS:
             return _register(c, op.symbol)
-        if op.libpath:
-            return linked(c, op, *values)
         from tritium.codegen.llvm.vmath.libdevice import (  # few kernels call one
             call_symbol,
             symbols,
@@ -55,7 +53,7 @@ class AMDFunctions(VectorMath):
         symbol = op.symbol
         if (named := _OCML.fullmatch(symbol)) is not None:
             symbol = f"__nv_{named[1]}{'f' if named[2] == '32' else ''}"
-        if symbol not in symbols():
+        if op.libpath or symbol not in symbols():
             return linked(c, op, *values)
         return call_symbol(c.f, symbol, *values, features=NO_FEATURES)
 

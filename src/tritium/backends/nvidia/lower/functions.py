@@ -3,9 +3,6 @@ others and for double precision libdevice."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.functions import linked
 from tritium.codegen.llvm.writer import Value, const
@@ -46,8 +43,7 @@ class CudaFunctions:
             return e.f.op("fdiv", a, b)
         return e.f.call("float", f"llvm.nvvm.div.{'approx.f' if approximate else 'full'}", a, b)
 
-    def external(self, c: Context, op: Any, *values: Value) -> Value:
-        return linked(c, op, *values)  # libdevice is linked as well
+    external = staticmethod(linked)  # libdevice is linked as well
 
 
 def _libdevice(e: Emitter, name: str, *values: Value) -> Value:
