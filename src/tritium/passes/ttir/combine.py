@@ -197,13 +197,10 @@ def _available(value: SSAValue, op: Op) -> bool:
 
 
 _PATTERNS: dict[type[Op], tuple[Pattern, ...]] = {
-    **{
-        cls: (add_to_dot,)
-        for cls in op_classes("arith") if issubclass(cls, BinaryOp) and cls.adds
-    },
+    **{cls: (add_to_dot,) for cls in op_classes("arith") if issubclass(cls, BinaryOp) and cls.adds},
     **{cls: (select_to_load,) for cls in op_classes("arith") if cls.chooses},
     **{cls: (reshape_to_load,) for cls in op_classes("tt") if cls.reshapes},
     ReduceOp: (sum_of_products,),
     DescriptorStoreOp: (reshape_to_store,),
     DescriptorReduceOp: (reshape_to_store,),
-}  # fmt: skip
+}
