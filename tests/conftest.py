@@ -142,8 +142,10 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Objects of modules and tests are not looked at in each garbage collection."""
+    """Objects of modules and tests are not looked at in each garbage collection, and those of tests
+    seldom: a collection for every 700 new ones takes a twentieth of the time of all tests."""
     gc.freeze()
+    gc.set_threshold(50_000, 5, 5)
     gc.enable()
 
 

@@ -11,10 +11,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tritium import knobs
+from tritium import compat, knobs
 from tritium.cache.files import FileCacheManager
 from tritium.cli import doctor
+from tritium.cli.app import app
 
 SRC = str(Path(__file__).parents[2] / "src")
 
@@ -23,6 +25,14 @@ def tritium(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     env = {**os.environ, "PYTHONPATH": SRC, "COLUMNS": "200", **environment}
     command = [sys.executable, "-m", "tritium", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+def refused(*arguments: str) -> str:
+    """The message about a wrong use of a command, run in this process."""
+    done = CliRunner().invoke(app, arguments, terminal_width=200, env={"COLUMNS": "200"})
+    compat.uninstall()
+    assert done.exit_code == 2
+    return " ".join(done.stderr.split())
 
 
 def test_version_names_the_reference_too():
@@ -36,8 +46,7 @@ def test_help_lists_every_command():
 
 
 def test_an_unknown_command_is_a_usage_error():
-    done = tritium("compil")
-    assert done.returncode == 2 and "compil" in done.stderr
+    assert "compil" in refused("compil")
 
 
 # ---- run ----------------------------------------------------------------------------------------
@@ -69,12 +78,11 @@ def test_run_with_sanitize_reports_the_first_access_out_of_bounds(program):
     assert done.returncode == 1
     assert f"load out of bounds in kernel 'kernel', program (0, 0, 0), at {file}:7" in done.stderr
     assert "is index 15 of argument 'x', which has 15 elements of float32" in done.stderr
-    wrong = tritium("run", "--sanitize", "bonds", file)
-    assert wrong.returncode == 2 and "'bonds' is no program and none of bounds" in wrong.stderr
+    wrong = refused("run", "--sanitize", "bonds", file)
+    assert "'bonds' is no program and none of bounds" in wrong
     for checks in (["--sanitize"], ["--sanitize", "-m"], ["--sanitize", "bounds"]):
-        assert tritium("run", *checks).returncode == 2
-    absent = tritium("run", "--sanitize", "absent.py")
-    assert absent.returncode == 2 and "'absent.py' is no program and none" in absent.stderr
+        assert refused("run", *checks)
+    assert "'absent.py' is no program and none" in refused("run", "--sanitize", "absent.py")
     unnamed = tritium("run", "--sanitize", file)
     assert unnamed.returncode == 1 and "is index 15 of argument 'x'" in unnamed.stderr
 
@@ -216,16 +224,13 @@ def test_run_shows_the_frames_of_a_text_only(tmp_path):
 
 
 def test_run_without_a_text():
-    done = tritium("run", "-c")
-    assert done.returncode == 2 and "-c needs the text of a program" in done.stderr
+    assert "-c needs the text of a program" in refused("run", "-c")
 
 
 def test_run_without_such_a_file():
-    done = tritium("run", "no_such_program.py")
-    assert done.returncode == 2 and "no_such_program.py: no such file" in done.stderr
-    done = tritium("run", sys.executable)
-    assert done.returncode == 2 and "is no program: it is no text" in " ".join(done.stderr.split())
-    assert tritium("run").returncode == 2
+    assert "no_such_program.py: no such file" in refused("run", "no_such_program.py")
+    assert "is no program: it is no text" in refused("run", sys.executable)
+    assert refused("run")
 
 
 def test_run_with_sanitize_fills_new_arrays(tmp_path):
@@ -235,8 +240,7 @@ def test_run_with_sanitize_fills_new_arrays(tmp_path):
 
 
 def test_run_of_a_folder_without_a_program(tmp_path):
-    done = tritium("run", str(tmp_path))
-    assert done.returncode == 2 and "a folder without __main__.py" in done.stderr
+    assert "a folder without __main__.py" in refused("run", str(tmp_path))
 
 
 SUITE = """

@@ -27,13 +27,14 @@ LANGUAGE = [f"tests/conformance/test_{name}.py" for name in (
 )]  # fmt: skip
 
 QUICK = {
-    "bounds,unwritten,fp": (
-        TUTORIALS, "test_softmax or 150-32-True-False"
+    "bounds,unwritten,fp": ([TUTORIALS], "test_softmax or 150-32-True-False"),
+    "bounds,races": (
+        [TUTORIALS, "tests/conformance/test_memory.py"],
+        "test_vector_add_is_exact or forward_and_backward and 151 or test_masks and float or nan "
+        "or loops",
     ),
-    "races": (TUTORIALS, "test_vector_add_is_exact or forward_and_backward and 151"),
-    "bounds,races": ("tests/conformance/test_memory.py", "test_masks and float or nan or loops"),
 }
-"""By check a file and its tests, as `pytest -k` chooses them."""
+"""By checks, files and their tests, as `pytest -k` chooses them: each is a process."""
 
 PLANTED = "test_stores_out_of_bounds_are_found"
 """A test of the suite that has a kernel write out of bounds."""
@@ -64,8 +65,8 @@ def passed(
 
 @pytest.mark.parametrize("checks", QUICK)
 def test_a_sample(checks: str) -> None:
-    file, chosen = QUICK[checks]
-    passed(checks, [file], chosen, 300)
+    files, chosen = QUICK[checks]
+    passed(checks, files, chosen, 300)
 
 
 @pytest.mark.slow

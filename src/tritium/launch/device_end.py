@@ -117,8 +117,9 @@ class EndWriter(ABC):
             f.put(f.gep("ptr", parameters, count), address)
         return memory
 
-    def take_report(self, f: Code, state: Value, stream: Value) -> None:
-        """Wait until no other thread's launch has the report of the kernel's checks."""
+    def take_report(self, f: Code, state: Value, stream: Value) -> Value:
+        """Wait until no other thread's launch has the report of the kernel's checks; the function
+        that waits for its stream."""
         wait = f.read(state, self.state, "wait")
         with f.when(f.icmp("ne", wait, NULL)):
             with f.forever() as loop:
@@ -126,14 +127,17 @@ class EndWriter(ABC):
                     loop.leave()
                 self.waiting(f, wait, stream)  # lets the other thread have Python's lock
             f.write(state, self.state, "running", i64(1))
+        return wait
 
-    def read_report(self, f: Code, state: Value, stream: Value, result: Value) -> None:
+    def read_report(
+        self, f: Code, state: Value, stream: Value, result: Value, wait: Value
+    ) -> None:
         """Wait for the kernel, if it has checks and was launched; return false where one failed.
 
         Args:
             result: where the driver's status is; gets that of the wait.
+            wait: from `take_report`.
         """
-        wait = f.read(state, self.state, "wait")
         with f.when(f.icmp("ne", wait, NULL)):
             with f.when(f.icmp("eq", f.get("i32", result), i32(0))):
                 f.put(result, self.waiting(f, wait, stream))

@@ -139,6 +139,10 @@ class Op(DeclaredOp):
     extracts: ClassVar[bool] = False
     """True if the result is the only element of the operand, a tile."""
 
+    chooses: ClassVar[bool] = False
+    """True if the result is the second or the third operand, or elements of both, by the first one,
+    a condition."""
+
     repeats: ClassVar[bool] = False
     """True if the result has each element of the operand once or more, along axes of size 1 or
     that the operand lacks; the type of the result says how often."""
@@ -386,6 +390,10 @@ class Op(DeclaredOp):
         """For each axis of the result, the axis of the first operand along which its elements run;
         None for an axis along which elements repeat. None for an op that does not just repeat an
         operand along axes and permute them."""
+        return None
+
+    def stated_number(self) -> int | None:
+        """The number that is all of the op's result, where attributes alone say so."""
         return None
 
     def spacing(self, axis: int) -> int | None:

@@ -95,6 +95,8 @@ class BinaryOp(Op):
     """For an op that is not commutative: likewise, as its right operand."""
     absorbing: ClassVar[int | None] = None
     """The number that the result is wherever an operand is that number."""
+    adds: ClassVar[bool] = False
+    """True if the result is the sum of the operands."""
     associative: ClassVar[bool] = False
     """True if (a op b) op c is a op (b op c), exactly."""
     idempotent: ClassVar[bool] = False

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 import tritium.language as tl
-from tritium.runtime import driver
 from tritium_kernels.dense.kernels.adamw import adamw as kernel
 from tritium_kernels.dense.kernels.adamw import adamw_of_many
 from tritium_kernels.errors import (
@@ -125,7 +124,7 @@ def adamw_(
     `step` counts from 1. Computed in float32 (float64 for a float64 parameter).
     """
     tensors = parameter, gradient, first, second
-    _step_one("adamw_", tensors, step, lr, betas, eps, weight_decay, maximize)
+    _step_one(tensors, step, lr, betas, eps, weight_decay, maximize, coupled=False)
 
 
 def adam_(
@@ -135,20 +134,36 @@ def adam_(
 ) -> None:  # fmt: skip
     """`adamw_`, but `weight_decay` times the parameter is added to the gradient."""
     tensors = parameter, gradient, first, second
-    _step_one("adam_", tensors, step, lr, betas, eps, weight_decay, maximize)
+    _step_one(tensors, step, lr, betas, eps, weight_decay, maximize, coupled=True)
+
+
+def _name(coupled: bool, of: str = "") -> str:
+    """The name of the function whose decay is, or is not, part of the gradient."""
+    return f"adam_{of}" if coupled else f"adamw_{of}"
+
+
+def _numbers(
+    step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float, maximize: bool,
+    coupled: bool,
+) -> tuple[float, ...]:  # fmt: skip
+    """The numbers that the kernels take of a step with these options."""
+    return (
+        rate, beta1, beta2, eps, decay if coupled else rate * decay, 1 - beta1**step,
+        (1 - beta2**step) ** 0.5, -1.0 if maximize else 1.0,
+    )  # fmt: skip
 
 
 def _step_one(
-    op: str, tensors: tuple[Tensor, Tensor, Tensor, Tensor], step: int, lr: float,
-    betas: tuple[float, float], eps: float, weight_decay: float, maximize: bool,
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor], step: int, lr: float,
+    betas: tuple[float, float], eps: float, weight_decay: float, maximize: bool, coupled: bool,
 ) -> None:  # fmt: skip
-    parameter, gradient, first, second = tensors
+    op, (parameter, gradient, first, second) = _name(coupled), tensors
     key = None if torch.compiler.is_compiling() else _sign_one(*tensors)
     known = None if key is None else _known_one.get(key)
     if known is None:
         gradients = {"gradient": gradient, "first": first, "second": second}
         check_operands(op, "parameter", parameter, gradients)
-    options = lr, *pair(op, betas), eps, weight_decay, maximize, op == "adam_"
+    options = lr, *pair(op, betas), eps, weight_decay, maximize, coupled
     if known is None or not _are_checked(known.options, step, options):
         check_options(op, step, lr, betas, eps, weight_decay, maximize)
     if known is None and key is not None and not is_watched():
@@ -171,16 +186,11 @@ class PreparedOne:
     constants: dict[str, Any]
     options: tuple[Any, ...] = ()
 
-    def launch(
-        self, tensors: Sequence[Tensor], step: int, rate: float, beta1: float, beta2: float,
-        eps: float, decay: float, maximize: bool, coupled: bool,
-    ) -> None:  # fmt: skip
-        corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
-        with on("adam_" if coupled else "adamw_", "parameter", tensors[0]):
-            kernel[self.grid](
-                *tensors, self.count, rate, beta1, beta2, eps, decay if coupled else rate * decay,
-                *corrections, -1.0 if maximize else 1.0, COUPLED=coupled, **self.constants,
-            )  # fmt: skip
+    def launch(self, tensors: Sequence[Tensor], step: int, *options: Any) -> None:
+        coupled = options[-1]
+        with on(_name(coupled), "parameter", tensors[0]):
+            numbers = _numbers(step, *options)
+            kernel[self.grid](*tensors, self.count, *numbers, COUPLED=coupled, **self.constants)
 
 
 def _prepare_one(parameter: Tensor) -> PreparedOne:
@@ -295,18 +305,14 @@ class Prepared:
     table: Tensor
     count: int
     constants: dict[str, Any]
-    driver: Any
     options: tuple[Any, ...] = ()
 
-    def launch(
-        self, step: int, rate: float, beta1: float, beta2: float, eps: float, decay: float,
-        maximize: bool, coupled: bool,
-    ) -> None:  # fmt: skip
-        corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
-        with on("adam_foreach_" if coupled else "adamw_foreach_", "parameters", self.table):
+    def launch(self, step: int, *options: Any) -> None:
+        coupled = options[-1]
+        with on(_name(coupled, "foreach_"), "parameters", self.table):
             adamw_of_many[self.grid](
-                self.table, self.count, rate, beta1, beta2, eps, decay if coupled else rate * decay,
-                *corrections, -1.0 if maximize else 1.0, COUPLED=coupled, **self.constants,
+                self.table, self.count, *_numbers(step, *options), COUPLED=coupled,
+                **self.constants,
             )  # fmt: skip
 
 
@@ -325,7 +331,7 @@ def _prepare(
         "ALIGNED": not functools.reduce(or_, addresses) % 16, "BLOCK": block,
         "STEP": _STEP if kind == "cpu" else block, "num_warps": warps,
     }  # fmt: skip
-    return Prepared((programs,), table, len(sizes), constants, driver.active)
+    return Prepared((programs,), table, len(sizes), constants)
 
 
 def _fit(*lists: Sequence[Any]) -> bool:
@@ -354,7 +360,7 @@ def adamw_foreach_(
     same types, in place of one for each. Tensors whose elements are in different orders, or do not
     fill their memory, have a launch of their own."""
     given = parameters, gradients, firsts, seconds
-    _step_many("adamw_foreach_", given, step, lr, betas, eps, weight_decay, maximize)
+    _step_many(given, step, lr, betas, eps, weight_decay, maximize, coupled=False)
 
 
 def adam_foreach_(
@@ -365,20 +371,20 @@ def adam_foreach_(
 ) -> None:  # fmt: skip
     """`adam_` of each parameter, by as few launches as `adamw_foreach_`."""
     given = parameters, gradients, firsts, seconds
-    _step_many("adam_foreach_", given, step, lr, betas, eps, weight_decay, maximize)
+    _step_many(given, step, lr, betas, eps, weight_decay, maximize, coupled=True)
 
 
 def _step_many(
-    op: str, given: Sequence[Any], step: int, lr: float, betas: tuple[float, float], eps: float,
-    weight_decay: float, maximize: bool,
+    given: Sequence[Any], step: int, lr: float, betas: tuple[float, float], eps: float,
+    weight_decay: float, maximize: bool, coupled: bool,
 ) -> None:  # fmt: skip
-    names = "parameters", "gradients", "firsts", "seconds"
+    op, names = _name(coupled, "foreach_"), ("parameters", "gradients", "firsts", "seconds")
     lists = [_tensors(op, name, tensors) for name, tensors in zip(names, given, strict=True)]
     key = None if torch.compiler.is_compiling() else _sign(*lists)
     known = _known.get(key)  # pyright: ignore[reportArgumentType]
     if known is None:
         _check_lists(op, *lists)
-    options = lr, *pair(op, betas), eps, weight_decay, maximize, op == "adam_foreach_"
+    options = lr, *pair(op, betas), eps, weight_decay, maximize, coupled
     if known is None or not _are_checked(known.options, step, options):
         check_options(op, step, lr, betas, eps, weight_decay, maximize)
     if known is None and key is not None and not is_watched() and lists[0] and _fit(*lists):

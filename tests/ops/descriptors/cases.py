@@ -69,11 +69,10 @@ def block_of(tensor: np.ndarray, at: Sequence[int], block: Sequence[int], fill: 
 
 def put_block(tensor: np.ndarray, at: Sequence[int], values: np.ndarray, how: Any = None) -> None:
     """Write a block to a tensor (or combine it with `how`), nothing beyond its bounds."""
-    for index in np.ndindex(values.shape):
-        place = tuple(a + i for a, i in zip(at, index, strict=True))
-        if all(0 <= p < n for p, n in zip(place, tensor.shape, strict=True)):
-            old = tensor[place]
-            tensor[place] = values[index] if how is None else how(old, values[index])
+    places = list(zip(at, values.shape, tensor.shape, strict=True))
+    written = tensor[tuple(slice(max(a, 0), max(a + n, 0)) for a, n, _ in places)]
+    inside = values[tuple(slice(max(-a, 0), max(size - a, 0)) for a, _, size in places)]
+    written[...] = inside if how is None else how(written, inside)
 
 
 # Blocks of every rank and type, over all edges

@@ -32,7 +32,7 @@ def run(tmp_path: Path, *arguments: str | Path) -> list[str]:
 
 @pytest.mark.cpu
 def test_its_kernels_are_ours(tmp_path: Path):
-    assert run(tmp_path, PROGRAM, "0:2") == ["right gelu_ln", "right softmax"]
+    assert run(tmp_path, PROGRAM, "0:1") == ["right gelu_ln"]
     written = "".join(file.read_text() for file in tmp_path.rglob("*.py"))
     assert "triton_heuristics.persistent_reduction(" in written and "cpp_fused" not in written
 

@@ -15,7 +15,6 @@ from tritium.native.pyobjects import TYPES, _exported, known_types
 from tritium.native.tensor_struct import PLAIN, flag, plain_struct
 
 torch: Any = pytest.importorskip("torch")
-fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
 
 
 @tritium.jit
@@ -52,12 +51,15 @@ def test_places_are_found(plain: int) -> None:
     assert plain and PLAIN.read(plain, "mask") and PLAIN.read(plain, "data")
 
 
-@pytest.mark.parametrize(
-    "mode", [torch.device("meta"), torch.inference_mode(), fakes.FakeTensorMode()]
-)
+def fakes() -> Any:
+    """The mode of torch.compile, the machinery of which is loaded with it."""
+    return importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode()
+
+
+@pytest.mark.parametrize("mode", [partial(torch.device, "meta"), torch.inference_mode, fakes])
 def test_places_are_found_in_any_mode(plain: int, mode: Any) -> None:
     tensor_struct.tensor_struct.cache_clear()
-    with mode:
+    with mode():
         found = plain_struct(torch, partial(_exported, TYPES.read(known_types().address, "export")))
     assert found is not None
     for name in PLAIN.fields:

@@ -54,7 +54,7 @@ def finish(process: subprocess.Popen[str], seconds: float = 100) -> tuple[str, s
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("interpret", "threads"), [(False, 1), (False, 2), (True, 2)])
 def test_all_programs_of_a_grid_wait_for_each_other(interpret, threads):
-    many = 6 if interpret else 20
+    many = 4 if interpret else 20
     program = f"""
     for G, cooperative in ((1, False), (3, False), ({many}, False), (3, True), ({many}, True)):
         count, out = np.zeros(1, "i4"), np.zeros(2 * G, "i4")

@@ -167,12 +167,12 @@ class _EndWriter(EndWriter):
         stream = self.stream(f, state)
         f.write(config, CONFIG, "stream", stream)
         memory = self.scratch(f, state, total, stream, parameters)
-        self.take_report(f, state, stream)
+        wait = self.take_report(f, state, stream)
         result = f.variable("i32", f.call("i32", "launch", state, config, parameters))
         failed = f.get("i32", result)
         with f.when(f.icmp("ne", failed, i32(0))):
             f.put(result, f.call("i32", "launch_again", state, failed, config, parameters))
-        self.read_report(f, state, stream, result)
+        self.read_report(f, state, stream, result, wait)
         self.finish(f, state, memory, f.get("i32", result))
 
     def _maps(self, f: Code, state: Value, slots: Value) -> Value:

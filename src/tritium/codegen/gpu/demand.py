@@ -88,7 +88,7 @@ class Demand:
 
     def _operands(self, op: Any) -> list[int]:
         """The demand for an op's operands, given the demand for its results."""
-        if isinstance(op, (ttir.ElementAccess, ttgir.AsyncCopyGlobalToLocalOp)):
+        if isinstance(op, (ttir.ElementAccess, ttgir.ElementCopy)):
             if op not in self._accesses:
                 self._accesses[op] = self._accessed(op)
             return self._accesses[op]
@@ -108,10 +108,8 @@ class Demand:
     def _accessed(self, op: Any) -> list[int]:
         """The demand of an access to memory, whatever is used of its results: of addresses and
         masks, those of the first register of each group."""
-        if isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
-            address, groups = op.src, copy_groups(
-                *self._facts, op.src, op.mask, op.result.type, op.contiguity
-            )
+        if isinstance(op, ttgir.ElementCopy):
+            address, groups = op.pointers, copy_groups(*self._facts, op)
         elif ir.shape_of(op.ptr.type):
             address, groups = op.ptr, register_groups(*self._facts, op.ptr, op.mask)
         else:

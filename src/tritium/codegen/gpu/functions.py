@@ -35,6 +35,16 @@ class VectorMath:
     def divide(self, e: Emitter, a: Value, b: Value, approximate: bool) -> Value:
         return e.f.op("fdiv", a, b)
 
+    def external(self, c: Context, op: Any, *values: Value) -> Value:
+        from tritium.codegen.llvm.vmath.libdevice import (  # few kernels call one
+            call_symbol,
+            symbols,
+        )
+
+        if op.symbol not in symbols() or op.libpath:
+            raise c.unsupported(op, f"symbol '{op.symbol}' of {op.libpath or op.libname}")
+        return call_symbol(c.f, op.symbol, *values, features=NO_FEATURES)
+
 
 @lowers(ELEMENTWISE, *_OPS)
 def function(c: Context, op: Op, *values: Value) -> Value:
@@ -53,7 +63,7 @@ def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     return in_float(c, (a, b), partial(c.hardware.functions.divide, c, approximate=approximate))
 
 
-def linked(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
+def linked(c: Context, op: Any, *values: Value) -> Value:
     """A function of the bitcode that the op or an option names."""
     if op.libpath:
         c.libraries.add(op.libpath)
@@ -62,8 +72,4 @@ def linked(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
 
 @lowers(ELEMENTWISE, ExternElementwiseOp)
 def external(c: Context, op: Any, *values: Value) -> Value:
-    from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols  # few kernels call one
-
-    if op.symbol not in symbols() or op.libpath:
-        raise c.unsupported(op, f"symbol '{op.symbol}' of {op.libpath or op.libname}")
-    return call_symbol(c.f, op.symbol, *values, features=NO_FEATURES)
+    return c.hardware.functions.external(c, op, *values)

@@ -400,6 +400,10 @@ class Functions(Protocol):
         """A quotient within 2.5 ulp; `approximate`: perhaps not of very large divisors."""
         ...
 
+    def external(self, c: Any, op: Any, *values: Value) -> Value:
+        """The function of a library that an op names by its symbol, in a `Context`."""
+        ...
+
 
 class Products(Protocol):
     """Products by matrix units, of operands in registers."""

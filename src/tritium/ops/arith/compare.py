@@ -110,8 +110,7 @@ class SelectOp(Op):
 
     name = "arith.select"
     exact = "bits"
-    elementwise = True
-    piecewise = True
+    elementwise = piecewise = chooses = True
     condition = operand()
     true_value = operand()
     false_value = operand()

@@ -31,7 +31,7 @@ class AddFOp(FloatBinaryOp):
     """`a + b`."""
 
     name = "arith.addf"
-    in_pairs = True
+    adds = in_pairs = True
     exact = "sum"
     atomic = "FADD"
     commutative = True

@@ -70,7 +70,7 @@ class AddIOp(WrappingOp):
     """`a + b`, wrapping."""
 
     name = "arith.addi"
-    associative = True
+    adds = associative = True
     atomic = "ADD"
     weights = (1, 1)
     commutative = True

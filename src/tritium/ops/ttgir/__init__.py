@@ -39,6 +39,7 @@ from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGl
 from tritium.ops.ttgir.async_copy import AsyncCopyLocalToGlobalOp as AsyncCopyLocalToGlobalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
+from tritium.ops.ttgir.async_copy import ElementCopy as ElementCopy
 from tritium.ops.ttgir.buffers import BufferAtomicCASOp as BufferAtomicCASOp
 from tritium.ops.ttgir.buffers import BufferAtomicRMWOp as BufferAtomicRMWOp
 from tritium.ops.ttgir.buffers import BufferLoadOp as BufferLoadOp

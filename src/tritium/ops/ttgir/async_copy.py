@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,18 @@ def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
         raise OpError(f"{name}: operands are {describe(*types)}; async tokens are required")
 
 
-class AsyncCopyGlobalToLocalOp(CachedOp):
+class ElementCopy(CachedOp):
+    """A copy between the elements at a tile of addresses and shared memory, which goes on beside
+    the program."""
+
+    pointers: Any
+    memory: Any
+    """The operands that are addresses in global memory, and the shared memory."""
+    mask: Any
+    contiguity: int
+
+
+class AsyncCopyGlobalToLocalOp(ElementCopy):
     """Start copying the elements at the addresses `src` into the memory `result`.
 
     Where the mask is false `other` (or zero) is written. `contiguity`: how many neighbours along
@@ -42,6 +54,7 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
     """
 
     name = "ttg.async_copy_global_to_local"
+    pointers, memory = property(attrgetter("src")), property(attrgetter("result"))
     effects = (reads(GLOBAL, "src"), writes(SHARED, "result", Queue.COPY_GROUP))
     syntax = (
         "$src, $result [mask $mask] [other $other] [cacheModifier = $cache] "
@@ -75,11 +88,12 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
         state.own.issued.append(Copy(state.check_write(result), values))
 
 
-class AsyncCopyLocalToGlobalOp(CachedOp):
+class AsyncCopyLocalToGlobalOp(ElementCopy):
     """Start copying the memory `src` to the elements at the addresses `dst` where the mask is true
     (or absent). The memory must keep them until a wait for the copy's group."""
 
     name = "amdg.async_copy_local_to_global"
+    pointers, memory = property(attrgetter("dst")), property(attrgetter("src"))
     effects = (reads(SHARED, "src", Queue.COPY_GROUP), writes(GLOBAL, "dst"))
     syntax = (
         "$src, $dst [mask $mask] [cacheModifier = $cache] [evictionPolicy = $evict] attrs : "

@@ -61,6 +61,9 @@ class MakeRangeOp(Op):
     def evaluate(self, context: Context) -> Any:
         return np.arange(self.start, self.end, dtype=np.int32)
 
+    def stated_number(self) -> int | None:
+        return self.start if self.end - self.start == 1 else None
+
     def spacing(self, axis: int) -> int:
         return 1
 

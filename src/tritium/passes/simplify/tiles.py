@@ -8,16 +8,8 @@ from tritium.analysis.axis_info import is_stated
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op, repeated
 from tritium.ops.dialects import op_classes
-from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp
-from tritium.ops.ttir.shape import (
-    AxesOp,
-    MakeRangeOp,
-    ReshapeOp,
-    SplatOp,
-    TransOp,
-    UnsplatOp,
-    repetition,
-)
+from tritium.ops.ttir.memory import AddPtrOp, ElementAccess
+from tritium.ops.ttir.shape import AxesOp, ReshapeOp, SplatOp, TransOp, UnsplatOp, repetition
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, joined, only_carried, owner_of, same_type
 
@@ -78,11 +70,12 @@ def unsplat_of_splat(op: UnsplatOp, rewriter: Rewriter) -> bool:
     return inner is not None and rewriter.replace(op, inner.operands[0])
 
 
-def range_of_one(op: MakeRangeOp, rewriter: Rewriter) -> bool:
+def stated_number(op: Op, rewriter: Rewriter) -> bool:
     """make_range of one number -> a constant"""
-    if op.end - op.start != 1:
-        return False
-    return rewriter.replace(op, rewriter.constant(op.start, op.results[0], op))
+    number = op.stated_number()
+    return number is not None and rewriter.replace(
+        op, rewriter.constant(number, op.results[0], op)
+    )
 
 
 # Pointers and memory
@@ -126,18 +119,18 @@ def given_attrs(op: Op) -> dict[str, Any]:
     return {n: f.get(op) for n, f in op.attr_fields.items() if n in op.properties}
 
 
-def load_known_mask(op: LoadOp, rewriter: Rewriter) -> bool:
-    """load p, true, other -> load p;  load p, false, other -> other"""
-    mask = op.mask
-    number = None if mask is None else rewriter.known(mask)
-    if number is None or op.isVolatile:
+def access_known_mask(op: ElementAccess, rewriter: Rewriter) -> bool:
+    """load p, true, other -> load p;  load p, false, other -> other;
+    store p, v, true -> store p, v;  store p, v, false -> nothing"""
+    number = None if op.mask is None else rewriter.known(op.mask)
+    if number is None or (op.is_load and op.isVolatile):
         return False
     if number:
-        new = rewriter.insert(
-            LoadOp, op.ptr, before=op, attributes=op.attributes, **given_attrs(op)
-        )
-        new.results[0].name_hint = op.results[0].name_hint
-        return rewriter.replace(op, new.results[0])
+        accessed = (op.ptr,) if op.is_load else (op.ptr, op.value)
+        given = given_attrs(op)
+        return rewriter.become(op, type(op), *accessed, attributes=op.attributes, **given)
+    if not op.is_load:
+        return rewriter.erase(op)
     if op.other is not None:
         return rewriter.replace(op, op.other)
     if ir.is_pointer(op.results[0].type):
@@ -146,31 +139,17 @@ def load_known_mask(op: LoadOp, rewriter: Rewriter) -> bool:
     return rewriter.replace(op, rewriter.constant(0, op.results[0], op))
 
 
-def store_known_mask(op: StoreOp, rewriter: Rewriter) -> bool:
-    """store p, v, true -> store p, v;  store p, v, false -> nothing"""
-    mask = op.mask
-    number = None if mask is None else rewriter.known(mask)
-    if number is None:
-        return False
-    if number:
-        rewriter.insert(
-            StoreOp, op.ptr, op.value, before=op, attributes=op.attributes, **given_attrs(op)
-        )
-    return rewriter.erase(op)
-
-
 def patterns() -> dict[type[Op], list[Pattern]]:
     """The patterns of this module by the class of the op that they look at."""
     along_axes = [cls for cls in op_classes("tt") if issubclass(cls, AxesOp)]
     repeating = [cls for cls in along_axes if cls.repeats]
     return {
+        **{cls: [stated_number] for cls in op_classes("tt") if cls.tile_source},
         **{cls: [constant_tile, shape_of_splat] for cls in along_axes},
         **{cls: [same_type, constant_tile, repeated_twice] for cls in repeating},
         UnsplatOp: [constant_tile, unsplat_of_splat],
         ReshapeOp: [same_type, constant_tile, shape_of_splat, reshape_chain],
         TransOp: [trans_identity, constant_tile, shape_of_splat, trans_chain],
-        MakeRangeOp: [range_of_one],
         AddPtrOp: [add_nothing, add_chain, add_to_stated],
-        LoadOp: [load_known_mask],
-        StoreOp: [store_known_mask],
+        **{cls: [access_known_mask] for cls in op_classes("tt") if issubclass(cls, ElementAccess)},
     }

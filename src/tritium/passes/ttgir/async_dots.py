@@ -29,11 +29,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tritium.analysis.loops import counted_loops
-from tritium.analysis.regions import ancestor_in, functions, outside_values
+from tritium.analysis.regions import ancestor_in, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.base import Op
@@ -44,24 +43,24 @@ from tritium.ops.ttgir import MemDescType, WarpGroupDotOp, WarpGroupDotWaitOp
 from tritium.ops.ttgir.hopper import is_asynchronous, is_product_wait
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.passes.base import Pass
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import copy_names, insert_after, insert_before
 from tritium.passes.ttgir.layout_propagation import is_tile
 
 
 @dataclass(frozen=True)
-class AsyncDots(Pass):
+class AsyncDots(FunctionPass):
     """Let the products of warp groups in a loop run while the loop goes on."""
 
     name: ClassVar[str] = "async-dots"
     title: ClassVar[str] = "TritonGPUAsyncDots"
 
-    def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            for loop in counted_loops(function):
-                changed |= not _arrives(loop) and start_products(loop)
-        return changed
+    def function(self, function: FuncOp) -> bool:
+        started = [
+            start_products(loop) for loop in counted_loops(function) if not _arrives(loop)
+        ]
+        return any(started)
 
 
 def start_products(loop: ForOp) -> bool:

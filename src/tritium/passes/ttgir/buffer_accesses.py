@@ -31,12 +31,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard, cast
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.intervals import range_of
-from tritium.analysis.regions import functions, is_argument
+from tritium.analysis.regions import is_argument
 from tritium.ir import types as ir
 from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ExtSIOp, TruncIOp, constant_value, is_zero
@@ -49,8 +49,9 @@ from tritium.ops.ttgir import (
     BufferLoadToLocalOp,
     BufferStoreOp,
 )
+from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.shape import splat_source
-from tritium.passes.base import Pass
+from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Builder, copy_names, erase, insert_before
 
 MOST_OFFSET = (1 << 31) - 16
@@ -70,7 +71,7 @@ class _Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BufferAccesses(Pass):
+class BufferAccesses(FunctionPass):
     """Access global memory through a scalar pointer and 32-bit offsets, which the hardware
     checks. `atomics`: the element types of atomic operations, with a plus between them."""
 
@@ -78,14 +79,11 @@ class BufferAccesses(Pass):
     title: ClassVar[str] = "TritonAMDGPUConvertToBufferOps"
     atomics: str = ""
 
-    def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            analysis = AxisAnalysis(function)
-            atomics = self.atomics.split("+")
-            for op in [op for op in function.walk() if _is_candidate(op, atomics)]:
-                changed |= _rewrite(op, analysis)
-        return changed
+    def function(self, function: FuncOp) -> bool:
+        analysis, atomics = AxisAnalysis(function), self.atomics.split("+")
+        found = [op for op in function.walk() if _is_candidate(op, atomics)]
+        changed = [_rewrite(op, analysis) for op in found]
+        return any(changed)
 
 
 def _is_candidate(op: Operation, atomics: Sequence[str]) -> TypeGuard[_Access]:

@@ -132,7 +132,7 @@ class _Wish:
     run: int = 1
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """Accesses with the same key should use the same encoding."""
         return self.shape, self.order
 
@@ -212,7 +212,7 @@ def _is_operand(loaded: SSAValue) -> bool:
     return True
 
 
-def _tile(op: Any) -> Any:
+def _tile(op: Any) -> ir.Type:
     """The type of what is accessed: a tile of pointers, or a descriptor's block."""
     return op.tile if isinstance(op, ttir.BlockAccess) else op.ptr.type
 
@@ -325,7 +325,7 @@ def _for_lanes(
     )  # fmt: skip
 
 
-def _apply(op: Any, encoding: Encoding) -> bool:
+def _apply(op: Op, encoding: Encoding) -> bool:
     if ir.encoding_of(_tile(op)) == encoding:
         return False
     for index, value in enumerate(op.operands):

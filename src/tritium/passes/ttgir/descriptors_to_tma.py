@@ -167,7 +167,7 @@ def _load(op: Any) -> None:
     erase(op)
 
 
-def _same_memory(user: Any, memory: SSAValue) -> bool:
+def _same_memory(user: Operation, memory: SSAValue) -> bool:
     wanted, have = user.results[0].type, memory.type
     return wanted.encoding == have.encoding and not wanted.mutable  # pyright: ignore
 
@@ -338,7 +338,7 @@ def _encoded(kind: object) -> Any:
     return ir.TensorDescType(with_encoding(kind.block, block_encoding(kind)))
 
 
-def _make(op: Any) -> None:
+def _make(op: ttir.MakeTensorDescOp) -> None:
     at, meta = Builder(op), describe(op.result.type)
     place = at.value(GlobalScratchAllocOp, nbytes=BYTES, alignment=ALIGNMENT)
     size = at.constant(meta["elem_size"], ir.i64)

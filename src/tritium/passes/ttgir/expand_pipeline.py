@@ -302,7 +302,7 @@ class _Expansion:
         free_rings(after, rings)
 
 
-def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[BlockArgument]]:
+def _needed(loop: ForOp, loads: Sequence[Operation]) -> tuple[list[Operation], list[BlockArgument]]:
     """The ops of the body that the loads' operands are computed by, in this iteration and (through
     what the loop carries) in those before, in order; and the carried values among them."""
     yields = terminator(loop.body).operands

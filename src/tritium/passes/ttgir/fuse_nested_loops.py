@@ -368,7 +368,7 @@ class _Fusion:
 
     def _branch(
         self, at: Builder, condition: SSAValue, types: Sequence[Attribute]
-    ) -> tuple[Any, list[Builder]]:
+    ) -> tuple[IfOp, list[Builder]]:
         """A new `scf.if`, and where to write its branches."""
         regions = [Region(Block()), Region(Block())]
         choice = at.make(IfOp, condition, regions=regions, result=list(types))

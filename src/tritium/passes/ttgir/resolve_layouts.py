@@ -215,7 +215,7 @@ def _use_one_encoding(op: Operation, decided: Container[SSAValue]) -> None:
             convert_result(result, encoding)
 
 
-def _through(op: Op, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
+def _through(op: Op, value: SSAValue, encoding: Encoding) -> Iterator[tuple[SSAValue, Attribute]]:
     """The layouts that a value's one gives to the other values of an op that changes shapes."""
     if value in op.operands:
         result = op.result_layout(encoding)

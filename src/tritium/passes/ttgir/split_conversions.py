@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation
 
-from tritium.analysis.regions import functions
 from tritium.analysis.shared_memory import allocate, allocates_memory
 from tritium.ir import types as ir
 from tritium.ops.attributes import PARTS
 from tritium.ops.ttgir.types import bytes_of
-from tritium.passes.base import Pass
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
 from tritium.passes.ttgir.accelerate_matmul import source_of
 
 SMALL = 32 * 1024
@@ -33,26 +33,25 @@ MOST_PARTS = 4
 
 
 @dataclass(frozen=True)
-class SplitConversions(Pass):
+class SplitConversions(FunctionPass):
     """Change the layout of large tiles in parts, where nothing else needs as much shared
     memory."""
 
     name: ClassVar[str] = "split-conversions"
 
-    def run(self, module: ModuleOp) -> bool:
+    def function(self, function: FuncOp) -> bool:
+        found = {op: size for op in function.body.ops if (size := _bytes(op)) > SMALL}
+        largest = max(map(_allocated, function.walk()), default=0)
+        found = {op: size for op, size in found.items() if size > largest}
+        if not found:
+            return False
         changed = False
-        for function in functions(module):
-            found = {op: size for op in function.body.ops if (size := _bytes(op)) > SMALL}
-            largest = max(map(_allocated, function.walk()), default=0)
-            found = {op: size for op, size in found.items() if size > largest}
-            if not found:
-                continue
-            others = max(allocate(function.regions[0].blocks, lambda _: 0).size, SMALL)
-            for op, size in found.items():
-                parts = min(1 << (-(-size // others) - 1).bit_length(), MOST_PARTS)
-                if parts > 1:
-                    op.attributes[PARTS] = IntegerAttr(parts, ir.i32)
-                    changed = True
+        others = max(allocate(function.regions[0].blocks, lambda _: 0).size, SMALL)
+        for op, size in found.items():
+            parts = min(1 << (-(-size // others) - 1).bit_length(), MOST_PARTS)
+            if parts > 1:
+                op.attributes[PARTS] = IntegerAttr(parts, ir.i32)
+                changed = True
         return changed
 
 

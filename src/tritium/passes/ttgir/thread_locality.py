@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tritium.analysis.loops import counted_loops
 from tritium.ir import types as ir
@@ -81,7 +81,7 @@ def _reduction_of(loop: ForOp, index: int) -> tuple[CombiningOp, BinaryOp] | Non
     return (reduce, combine) if fits else None
 
 
-def _unconverted(value: SSAValue, user: Operation) -> Any:
+def _unconverted(value: SSAValue, user: Operation) -> Operation | Block | BlockArgument | None:
     """The op (or argument of the loop) that a value is of, before changes of layout, if only
     `user` uses it."""
     while [use.operation for use in value.uses] == [user]:

@@ -528,7 +528,7 @@ class _Split:
         return results
 
     def _await(
-        self, load: Any, at: Builder, views: Values, waits: dict[Channel, Operation],
+        self, load: Operation, at: Builder, views: Values, waits: dict[Channel, Operation],
         states: dict[Block, list[SSAValue]],
     ) -> None:  # fmt: skip
         """Wait for the buffers of a load's channel, and let a view stand for what is loaded."""
@@ -650,7 +650,7 @@ def _check_repeatable(op: Operation) -> None:
         raise Unsplittable(f"the place of a load is computed by {op.name}, which has effects")
 
 
-def _region(kind: type[Op], loop: ForOp) -> tuple[Region, Any]:
+def _region(kind: type[Op], loop: ForOp) -> tuple[Region, Op]:
     end = kind.build(location=loop.location)
     return Region(Block([end])), end
 

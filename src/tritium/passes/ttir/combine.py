@@ -26,19 +26,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith.compare import SelectOp
-from tritium.ops.arith.floating import AddFOp, MulFOp
-from tritium.ops.arith.integer import AddIOp
+from tritium.ops.arith.floating import MulFOp
 from tritium.ops.base import Op, repeated
+from tritium.ops.dialects import op_classes
+from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.descriptor import DescriptorLoadOp, DescriptorReduceOp, DescriptorStoreOp
 from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import ElementAccess
 from tritium.ops.ttir.reduction import ReduceOp
-from tritium.ops.ttir.shape import ExpandDimsOp, ReshapeOp
+from tritium.ops.ttir.shape import ExpandDimsOp
 from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, owner_of
@@ -79,7 +79,7 @@ def add_to_dot(op: Op, rewriter: Rewriter) -> bool:
     return False
 
 
-def select_to_load(op: SelectOp, rewriter: Rewriter) -> bool:
+def select_to_load(op: Op, rewriter: Rewriter) -> bool:
     """select(m, load(p, m, ...), other) -> load(p, m, other)"""
     mask, loaded, other = op.operands
     load: Any = loaded.owner
@@ -128,7 +128,7 @@ def sum_of_products(op: ReduceOp, rewriter: Rewriter) -> bool:
     return False
 
 
-def reshape_to_load(op: ReshapeOp, rewriter: Rewriter) -> bool:
+def reshape_to_load(op: Op, rewriter: Rewriter) -> bool:
     """reshape(descriptor_load(d)) -> descriptor_load(d) of a tile without leading axes of size 1"""
     load = owner_of(op.operands[0], DescriptorLoadOp)
     if load is None or not load.results[0].has_one_use():
@@ -146,8 +146,8 @@ def reshape_to_load(op: ReshapeOp, rewriter: Rewriter) -> bool:
 def reshape_to_store(op: Op, rewriter: Rewriter) -> bool:
     """descriptor_store(d, reshape(x)) -> descriptor_store(d, x) of a tile without leading ones"""
     access: Any = op
-    reshape = owner_of(access.src, ReshapeOp)
-    if reshape is None or reshape.allow_reorder:
+    reshape: Any = access.src.owner
+    if isinstance(reshape, Block) or not reshape.reshapes or reshape.allow_reorder:
         return False
     if not _is_without_ones(access.src, reshape.operands[0]):
         return False
@@ -170,7 +170,8 @@ def _adds(op: ReduceOp) -> bool:
     block = op.regions[0].block
     first = block.first_op
     return (
-        isinstance(first, AddFOp)
+        isinstance(first, BinaryOp)
+        and first.adds
         and set(first.operands) == set(block.args)
         and block.last_op is first.next_op
         and block.last_op is not None
@@ -196,11 +197,10 @@ def _available(value: SSAValue, op: Op) -> bool:
 
 
 _PATTERNS: dict[type[Op], tuple[Pattern, ...]] = {
-    AddFOp: (add_to_dot,),
-    AddIOp: (add_to_dot,),
-    SelectOp: (select_to_load,),
+    **{cls: (add_to_dot,) for cls in op_classes("arith") if issubclass(cls, BinaryOp) and cls.adds},
+    **{cls: (select_to_load,) for cls in op_classes("arith") if cls.chooses},
+    **{cls: (reshape_to_load,) for cls in op_classes("tt") if cls.reshapes},
     ReduceOp: (sum_of_products,),
-    ReshapeOp: (reshape_to_load,),
     DescriptorStoreOp: (reshape_to_store,),
     DescriptorReduceOp: (reshape_to_store,),
 }

@@ -153,7 +153,7 @@ class _Place:
     padding: PaddingOption | None = None
 
 
-def _is_place(type: Any) -> bool:
+def _is_place(type: ir.Type) -> bool:
     return isinstance(type, ir.TensorDescType) or ir.is_block_pointer(type)
 
 
@@ -405,7 +405,9 @@ class _Rewriter:
         self._spread(op.results, places, new.results)
         self.dead.append(op)
 
-    def _spread(self, old: Any, places: Sequence[_Place | None], new: Any) -> None:
+    def _spread(
+        self, old: Sequence[SSAValue], places: Sequence[_Place | None], new: Sequence[SSAValue]
+    ) -> None:
         """Values of the old loop by those of the new one."""
         start = 0
         for value, place in zip(old, places, strict=False):

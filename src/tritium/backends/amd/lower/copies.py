@@ -100,13 +100,8 @@ def _instructions(c: Context, op: Operation) -> int:
         return len(lane_groups(op.offsets.type, memory_of(op.dest)))
     if not isinstance(c.hardware.async_copies, AsyncToLDS):
         return 0
-    if isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
-        pointers, memory = op.src, op.result
-    elif isinstance(op, ttgir.AsyncCopyLocalToGlobalOp):
-        pointers, memory = op.dst, op.src
-    else:
+    if not isinstance(op, ttgir.ElementCopy) or op.mask is not None:
         return 0
-    if op.mask is not None or layout_of(pointers.type).free_variables().get(WARP):
+    if layout_of(op.pointers.type).free_variables().get(WARP):
         return 0
-    facts = c.axis_info, c.address_info
-    return len(copy_groups(*facts, pointers, None, memory.type, op.contiguity))
+    return len(copy_groups(c.axis_info, c.address_info, op))

@@ -9,8 +9,6 @@ from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.functions import NO_FEATURES, VectorMath, linked
 from tritium.codegen.llvm.writer import Value, const, mangle
-from tritium.codegen.registry import lowers
-from tritium.ops.ttir.extern import ExternElementwiseOp
 
 _LOG2_E = 1.4426950408889634
 _ULP = 2.5
@@ -42,27 +40,26 @@ class AMDFunctions(VectorMath):
             return e.f.op("fdiv", a, b)
         return e.f.emit(a.type, f"fdiv contract {a}, {b.ref}{_within(e, a.type)}")
 
+    def external(self, c: Context, op: Any, *values: Value) -> Value:
+        """A function of the bitcode that the op or an option names, or one of ours: by its name in
+        AMD's library, or in the common one. Or what the processor says of itself."""
+        if op.libname == REGISTERS:
+            return _register(c, op.symbol)
+        from tritium.codegen.llvm.vmath.libdevice import (  # few kernels call one
+            call_symbol,
+            symbols,
+        )
+
+        symbol = op.symbol
+        if (named := _OCML.fullmatch(symbol)) is not None:
+            symbol = f"__nv_{named[1]}{'f' if named[2] == '32' else ''}"
+        if op.libpath or symbol not in symbols():
+            return linked(c, op, *values)
+        return call_symbol(c.f, symbol, *values, features=NO_FEATURES)
+
     def _root(self, e: Emitter, x: Value) -> Value:
         name, within = f"llvm.sqrt.{mangle(x.type)}", _within(e, x.type)
         return e.f.call(x.type, name, x, flags="contract", suffix=within)
-
-
-@lowers("amd.elementwise", ExternElementwiseOp)
-def external(c: Context, op: Any, *values: Value) -> Value:
-    """A function of the bitcode that the op or an option names, or one of ours: by its name in
-    AMD's library, or in the common one. Or what the processor says of itself."""
-    if op.libname == REGISTERS:
-        return _register(c, op.symbol)
-    if op.libpath:
-        return linked(c, op, *values)
-    from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols  # few kernels call one
-
-    symbol = op.symbol
-    if (named := _OCML.fullmatch(symbol)) is not None:
-        symbol = f"__nv_{named[1]}{'f' if named[2] == '32' else ''}"
-    if symbol not in symbols():
-        return linked(c, op, *values)
-    return call_symbol(c.f, symbol, *values, features=NO_FEATURES)
 
 
 def _register(c: Context, symbol: str) -> Value:

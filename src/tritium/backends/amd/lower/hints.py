@@ -7,21 +7,22 @@ from tritium.codegen.gpu.context import Context
 from tritium.codegen.llvm.writer import const
 from tritium.codegen.registry import lowers
 from tritium.ops import ttgir
-from tritium.ops.base import Op
-
-_INTRINSICS: dict[type[Op], tuple[str, str, tuple[str, ...]]] = {
-    ttgir.SchedBarrierOp: ("sched.barrier", "i32", ("mask",)),
-    ttgir.SchedGroupBarrierOp: ("sched.group.barrier", "i32", ("mask", "size", "groupId")),
-    ttgir.SetPriorityOp: ("s.setprio", "i16", ("priority",)),
-}
-"""LLVM's names of ops that are one instruction, and the type and the fields of its numbers."""
 
 
-@lowers(AMDGPU.name, *_INTRINSICS)
-def one_instruction(c: Context, op: Op) -> None:
-    name, kind, fields = _INTRINSICS[type(op)]
-    numbers = [const(kind, getattr(op, field)) for field in fields]
-    c.f.call("void", f"llvm.amdgcn.{name}", *numbers)
+@lowers(AMDGPU.name, ttgir.SchedBarrierOp)
+def sched_barrier(c: Context, op: ttgir.SchedBarrierOp) -> None:
+    c.f.call("void", "llvm.amdgcn.sched.barrier", c.i32(op.mask))
+
+
+@lowers(AMDGPU.name, ttgir.SchedGroupBarrierOp)
+def sched_group_barrier(c: Context, op: ttgir.SchedGroupBarrierOp) -> None:
+    numbers = map(c.i32, (op.mask, op.size, op.groupId))
+    c.f.call("void", "llvm.amdgcn.sched.group.barrier", *numbers)
+
+
+@lowers(AMDGPU.name, ttgir.SetPriorityOp)
+def set_priority(c: Context, op: ttgir.SetPriorityOp) -> None:
+    c.f.call("void", "llvm.amdgcn.s.setprio", const("i16", op.priority))
 
 
 @lowers(AMDGPU.name, ttgir.WorkitemIdOp)

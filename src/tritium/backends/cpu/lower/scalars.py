@@ -1,4 +1,4 @@
-"""Ops on scalars only: constants, program ids, memory."""
+"""Ops on scalars only: program ids, memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from typing import Any
 
 from tritium.backends.cpu.lower.access import from_memory, to_memory
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
-from tritium.backends.cpu.lower.moves.shape import scalar_constant
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers, rules
 from tritium.ops import ub
-from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.gpu import BarrierOp
 from tritium.ops.llvm import AssumeOp
 from tritium.ops.ttir.memory import LoadOp, StoreOp
@@ -30,11 +28,6 @@ def scalar_op(c: Context, op: Any) -> None:
     results = rule(c, op, *values)
     if op.results:
         c.scalars.update(zip(op.results, as_tuple(results), strict=True))
-
-
-@lowers("cpu.scalar", ConstantOp)
-def constant(c: Context, op: ConstantOp) -> Value:
-    return scalar_constant(attr_value(op.value), op.results[0].type)
 
 
 @lowers("cpu.scalar", ub.PoisonOp)

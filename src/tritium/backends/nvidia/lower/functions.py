@@ -4,6 +4,7 @@ others and for double precision libdevice."""
 from __future__ import annotations
 
 from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.functions import linked
 from tritium.codegen.llvm.writer import Value, const
 
 _LOG2_E = 1.4426950408889634
@@ -41,6 +42,8 @@ class CudaFunctions:
         if a.type == "double":
             return e.f.op("fdiv", a, b)
         return e.f.call("float", f"llvm.nvvm.div.{'approx.f' if approximate else 'full'}", a, b)
+
+    external = staticmethod(linked)  # libdevice is linked as well
 
 
 def _libdevice(e: Emitter, name: str, *values: Value) -> Value:

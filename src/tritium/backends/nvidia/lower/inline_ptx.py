@@ -1,5 +1,4 @@
-"""Code that the program brings: inline PTX, for `packed_element` registers of a thread at a time,
-and functions of bitcode."""
+"""Inline PTX of the program, for `packed_element` registers of a thread at a time."""
 
 from __future__ import annotations
 
@@ -7,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import ELEMENTWISE, NVIDIA
+from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.gpu.functions import linked
 from tritium.codegen.gpu.memory.shared import first_address
 from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.writer import Value, escaped
@@ -20,7 +18,7 @@ from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.source_errors import assembly_error
 from tritium.ops import ttgir
 from tritium.ops.ttgir.inline_asm import codes_of, registers
-from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
+from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _REGISTER = re.compile(r"=?&?[bchrlqfd]")
 _TIED = re.compile(r"\d+")
@@ -115,5 +113,3 @@ def _check(op: Any, outputs: int, inputs: int) -> None:
             "arguments",
         )
 
-
-lowers(ELEMENTWISE, ExternElementwiseOp)(linked)  # libdevice is linked as well

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import (
     Facts,
@@ -33,14 +31,13 @@ def are_zero(values: Sequence[Value]) -> bool:
 
 
 def copy_groups(
-    axis_info: Facts, address_info: Facts, pointers: SSAValue, mask: SSAValue | None, memory: Any,
-    contiguity: int = 1,
-) -> tuple[tuple[int, ...], ...]:  # fmt: skip
-    """The registers of pointers that one copy to or from memory of this type is for: neighbours in
-    both memories."""
+    axis_info: Facts, address_info: Facts, op: ttgir.ElementCopy
+) -> tuple[tuple[int, ...], ...]:
+    """The registers of pointers that one instruction is for: neighbours in both memories."""
+    pointers, memory = op.pointers, op.memory.type
     tile = layout_of(pointers.type)
     pointee: Any = ir.element_type(pointers.type)
-    groups = register_groups(axis_info, address_info, pointers, mask, least=contiguity)
+    groups = register_groups(axis_info, address_info, pointers, op.mask, least=op.contiguity)
     place = place_in(tile, memory)
     steps = (groups[0][1 << i].bit_length() - 1 for i in range(len(groups[0]).bit_length() - 1))
     there = neighbour_bits(place, memory_bytes(pointee.pointee), gaps_of(memory))
@@ -58,8 +55,7 @@ def async_copy(c: Context, op: Any) -> None:
     size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
     tile = layout_of(type)
     place = place_in(tile, memory.type)
-    facts = c.axis_info, c.address_info
-    groups = copy_groups(*facts, op.src, op.mask, op.result.type, op.contiguity)
+    groups = copy_groups(c.axis_info, c.address_info, op)
     owner = c.owner(tile)
     width = len(groups[0])
     copies = c.hardware.async_copies
@@ -111,7 +107,7 @@ def copy_to_global(c: Context, op: ttgir.AsyncCopyLocalToGlobalOp) -> None:
         raise c.unsupported(op)
     tile, pointers = layout_of(op.dst.type), c.tile(op.dst)
     masks = None if op.mask is None else c.tile(op.mask)
-    groups = copy_groups(c.axis_info, c.address_info, op.dst, op.mask, memory.type, op.contiguity)
+    groups = copy_groups(c.axis_info, c.address_info, op)
     kind, owner = memory.type.element_type, c.owner(tile, of_program=True)
     size = memory_bytes(kind) * len(groups[0])
     if size not in copies.stored_bytes:

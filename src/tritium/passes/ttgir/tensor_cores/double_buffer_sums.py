@@ -33,17 +33,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.analysis.loops import innermost_loops
-from tritium.analysis.regions import (
-    ancestor_in,
-    defined_inside,
-    functions,
-    is_removable,
-    outside_values,
-)
+from tritium.analysis.regions import ancestor_in, defined_inside, is_removable, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_memory import COLUMNS
 from tritium.ops.arith import AndIOp, ExtUIOp, XOrIOp, is_zero
@@ -63,8 +56,9 @@ from tritium.ops.ttgir import (
 )
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttgir.tensor_memory import columns_of
+from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ub import PoisonOp
-from tritium.passes.base import Pass
+from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Builder, copy_names, erase
 from tritium.passes.ttgir.expand_pipeline import buffer, has_run, is_later
 from tritium.passes.ttgir.tensor_cores.tensor_products import rebuilt
@@ -72,21 +66,20 @@ from tritium.passes.ttgir.tensor_cores.webs import branch_in
 
 
 @dataclass(frozen=True)
-class DoubleBufferSums(Pass):
+class DoubleBufferSums(FunctionPass):
     """Keep two tiles of sums where a loop reads finished ones and begins new ones."""
 
     name: ClassVar[str] = "double-buffer-sums"
     title: ClassVar[str] = "TritonNvidiaGPUDoubleBufferSums"
 
-    def run(self, module: ModuleOp) -> bool:
+    def function(self, function: FuncOp) -> bool:
         changed = False
-        for function in functions(module):
-            for loop in innermost_loops(function):
-                if DISALLOW_ACC_MULTI_BUFFER not in loop.attributes:
-                    found = _find(function, loop)
-                    if found is not None:
-                        found.run()
-                        changed = True
+        for loop in innermost_loops(function):
+            if DISALLOW_ACC_MULTI_BUFFER not in loop.attributes:
+                found = _find(function, loop)
+                if found is not None:
+                    found.run()
+                    changed = True
         return changed
 
 

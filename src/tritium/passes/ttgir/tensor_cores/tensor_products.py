@@ -33,11 +33,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tritium.analysis.loops import counted_loops
-from tritium.analysis.regions import ancestor_in, functions
+from tritium.analysis.regions import ancestor_in
 from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_access import sums_encoding
 from tritium.ir.layouts.tensor_memory import COLUMNS, TensorMemoryScalesEncoding, TensorMemorySpace
@@ -62,7 +61,8 @@ from tritium.ops.ttgir import (
 )
 from tritium.ops.ttgir.hopper import is_product_wait
 from tritium.ops.ttgir.tensor_memory import columns_of
-from tritium.passes.base import Pass
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Builder, copy_names, erase
 from tritium.passes.ttgir.expand_pipeline import free_barriers, make_barriers
 from tritium.passes.ttgir.tensor_cores.webs import (
@@ -76,28 +76,25 @@ from tritium.passes.ttgir.tensor_cores.webs import (
 
 
 @dataclass(frozen=True)
-class TensorProducts(Pass):
+class TensorProducts(FunctionPass):
     """Put the sums of products into tensor memory (tcgen05)."""
 
     name: ClassVar[str] = "tensor-products"
     title: ClassVar[str] = "TritonNvidiaGPUTensorProducts"
 
-    def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            dots = [op for op in function.walk() if is_product(op)]
-            loops = dict.fromkeys(loop for d in dots if (loop := loop_of(d)) is not None)
-            if not dots:
-                continue
-            counts = dict(map(count_iterations, loops))
-            webs = Webs.find(function)
-            memories = _Memories(webs) if webs.sound else None
-            if memories is None or not memories.fit:
-                webs = Webs.alone(function)
-                memories = _Memories(webs)
-            _Lowering(webs, memories.allocate(), counts).run()
-            changed = True
-        return changed
+    def function(self, function: FuncOp) -> bool:
+        dots = [op for op in function.walk() if is_product(op)]
+        loops = dict.fromkeys(loop for d in dots if (loop := loop_of(d)) is not None)
+        if not dots:
+            return False
+        counts = dict(map(count_iterations, loops))
+        webs = Webs.find(function)
+        memories = _Memories(webs) if webs.sound else None
+        if memories is None or not memories.fit:
+            webs = Webs.alone(function)
+            memories = _Memories(webs)
+        _Lowering(webs, memories.allocate(), counts).run()
+        return True
 
 
 Counts = dict[ForOp, SSAValue]

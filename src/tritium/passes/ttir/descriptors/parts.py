@@ -24,7 +24,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.source_errors import unsupported_at
-from tritium.ops.arith import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.fields import i32_array
@@ -80,7 +79,7 @@ class Splitter(ABC):
                     self._block(block, op)
         passing: list[Operation] = []
         for op in list(module.walk()):
-            if isinstance(op, SelectOp) and self.is_split(op.result):
+            if isinstance(op, Op) and op.chooses and self.is_split(op.result):
                 self._select(op)
             elif _hands_on(op):
                 passing.append(self._results(op))
@@ -132,11 +131,11 @@ class Splitter(ABC):
         erase(op)
         return new
 
-    def _select(self, op: SelectOp) -> None:
-        at = Builder(op)
+    def _select(self, op: Op) -> None:
+        at, (condition, first, second) = Builder(op), op.operands
         chosen = [
-            at.chosen(op.condition, yes, no)
-            for yes, no in zip(self.parts(op.true_value), self.parts(op.false_value), strict=True)
+            at.chosen(condition, yes, no)
+            for yes, no in zip(self.parts(first), self.parts(second), strict=True)
         ]
         insert_before(op, self._made(chosen, op.result))
         erase(op)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.access import load
+from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import value_type
@@ -54,6 +55,11 @@ def uniform_constant(op: ConstantOp) -> Value | None:
             return None
         values = values.flat[0]
     return scalar_constant(values, type)
+
+
+@lowers("cpu.scalar", ConstantOp)
+def scalar(c: Context, op: ConstantOp) -> Value:
+    return scalar_constant(attr_value(op.value), op.results[0].type)
 
 
 @lowers("cpu.tile", ConstantOp)

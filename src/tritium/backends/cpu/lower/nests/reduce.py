@@ -21,7 +21,7 @@ from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import CmpFOp, OrIOp, SelectOp, attr_value
+from tritium.ops.arith import CmpFOp, OrIOp, attr_value
 from tritium.ops.ttir.reduction import CombiningOp, combining_op
 
 _PAIRS = {"oeq": "une", "ogt": "ule", "oge": "ult", "olt": "uge", "ole": "ugt", "one": "ueq",
@@ -73,17 +73,17 @@ def combine_region(
         if op.results[0] in settled:
             known[op.results[0]] = const(vector("i1", width), int(settled[op.results[0]]))
             continue
-        if isinstance(op, SelectOp) and op.condition in settled:
-            chosen = op.operands[1 if settled[op.condition] else 2]
+        if op.chooses and op.operands[0] in settled:
+            chosen = op.operands[1 if settled[op.operands[0]] else 2]
             known[op.results[0]] = value_of(chosen)
             if chosen in inverses:
                 inverses[op.results[0]] = inverses[chosen]
             continue
         if isinstance(op, OrIOp) and width > 1 and all(map(_is_float_compare, op.operands)):
             inverses[op.results[0]] = _neither(context, op, value_of)
-        if isinstance(op, SelectOp) and op.condition in inverses:
+        if op.chooses and op.operands[0] in inverses:
             _, then, other = map(value_of, op.operands)
-            known[op.results[0]] = context.f.select(inverses[op.condition], other, then)
+            known[op.results[0]] = context.f.select(inverses[op.operands[0]], other, then)
             continue
         rule = table.get(type(op))  # pyright: ignore
         if rule is None:
