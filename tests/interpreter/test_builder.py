@@ -140,14 +140,16 @@ def test_block_pointers_have_methods_of_their_own(watched: Callable[..., Calls])
         tl.store(target, tl.load(tile, boundary_check=(0,)), boundary_check=(0,))
 
     calls = watched("create_tensor_pointer_load", "create_tensor_pointer_store",
-                    "create_make_block_ptr", "create_load", "create_masked_load")  # fmt: skip
+                    "create_make_block_ptr", "create_masked_load")  # fmt: skip
     wanted = np.linspace(-3, 3, 16, dtype=np.float32) * (np.arange(16) < 13)
     np.testing.assert_array_equal(launch(kernel), wanted)
     assert [name for name, _ in calls] == [
         "create_make_block_ptr", "create_make_block_ptr",
-        "create_tensor_pointer_load", "create_tensor_pointer_store",
+        "create_tensor_pointer_load", "create_masked_load", "create_tensor_pointer_store",
     ]  # fmt: skip
     assert calls[0][1][4] == [16]
+    pointers, mask, *_ = calls[3][1]
+    assert np.diff(pointers.data).tolist() == [4] * 15 and mask.data.sum() == 13
 
 
 def test_methods_build_operations_outside_of_replacements():

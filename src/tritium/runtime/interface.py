@@ -64,7 +64,8 @@ class KernelInterface(ABC, Generic[T]):
         ]:
             raise TypeError(
                 f"{getattr(self, '__name__', self)}: argument {name!r}: `grid` and `warmup` by "
-                "name are for parameters of these names, after values for all parameters before them"
+                "name are for parameters of these names, after values for all parameters before "
+                "them"
             )
         kept = {n: v for n, v in kwargs.items() if n not in places}
         return (*args, *(kwargs[n] for n in places)), kept

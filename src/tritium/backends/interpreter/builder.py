@@ -23,7 +23,7 @@ from tritium.language.operation_builder import BuilderMethod, Making, OperationB
 from tritium.language.values.base import as_tuple
 from tritium.language.values.types import dtype, from_ir
 from tritium.ops.base import Op
-from tritium.ops.ttir import Tile
+from tritium.ops.ttir.memory import PaddingOption, Tile
 
 
 class _Handles(type):
@@ -73,6 +73,10 @@ def handle_of(value: Any, type: ir.Type) -> Evaluated:
     return Evaluated(type, array.reshape(shape) if shape else array.reshape(-1)[0])
 
 
+_OF_TILES = "boundaryCheck", "padding"
+"""The attributes of an access that are about block pointers."""
+
+
 class _Call(NamedTuple):
     """An op that a program's function is asked for in place of its `evaluate`."""
 
@@ -117,11 +121,14 @@ class Replaced:
         start, self.after = 0 if self.after is None else self.after + 1, None
         for position, method in enumerate(methods(type(op), attributes)[start:], start):
             function = self.functions.get(method.name)
-            if function is None or not _makes(method, op, operands):
+            if function is None:
+                continue
+            given = _in_memory(op, operands, attributes) if method.of_tiles is False else operands
+            if not _makes(method, op, given):
                 continue
             self.running.append(_Call(op, attributes, position))
             try:
-                given = function(*_arguments(method, op, operands, attributes, context))
+                given = function(*_arguments(method, op, given, attributes, context))
             finally:
                 self.running.pop()
                 self.after = None
@@ -129,10 +136,29 @@ class Replaced:
         return op.evaluate(context, *values)
 
 
+def _in_memory(
+    op: Op, operands: Sequence[Any], attributes: Mapping[str, Any]
+) -> Sequence[Any]:
+    """The operands of an access of a block pointer's tile with the addresses of the elements and a
+    mask of those within the bounds."""
+    given = dict(zip(op.operand_names(), operands, strict=False))
+    tile = given["ptr"].array
+    if not isinstance(tile, Tile):
+        return operands
+    pointee: Any = given["ptr"].type.pointee
+    shape, size = ir.shape_of(pointee), ir.numpy_dtype(pointee).itemsize
+    addresses, inside = tile.addresses(shape, size, attributes["boundaryCheck"])
+    pointers = ir.with_element(pointee, ir.pointer_to(ir.element_type(pointee)))
+    given["ptr"] = Evaluated(pointers, addresses)
+    given["mask"] = Evaluated(ir.with_element(pointee, ir.i1), inside)
+    if attributes.get("padding") is PaddingOption.PAD_NAN:
+        given["other"] = Evaluated(pointee, np.full(shape, np.nan, ir.numpy_dtype(pointee)))
+    return [given.get(name) for name in op.operand_names()]
+
+
 def _makes(method: Method, op: Op, operands: Sequence[Any]) -> bool:
     """True if a method has an argument for each operand that is there, and is for such pointers."""
-    tiles = any(isinstance(getattr(o, "array", None), Tile) for o in operands)
-    if method.of_tiles not in (None, tiles):
+    if method.of_tiles and not any(isinstance(getattr(o, "array", None), Tile) for o in operands):
         return False
     given = zip(op.operand_names(), operands, strict=False)
     return all(o is None or o == () or n in method.arguments for n, o in given)
@@ -249,6 +275,8 @@ class InterpreterBuilder(OperationBuilder):
             if result is None and maker.cls.takes_result:
                 result = call.op.result_types[0]
             kept = {**call.attributes, **making.attributes}
+            if maker.method.of_tiles is False:  # the addresses are those within the bounds
+                kept |= {n: f.default for n, f in maker.cls.attr_fields.items() if n in _OF_TILES}
             making = making._replace(attributes=kept, result=result)
         if replaced is not None:
             replaced.after = maker.position
