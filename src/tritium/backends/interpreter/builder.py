@@ -239,7 +239,7 @@ class InterpreterBuilder(OperationBuilder):
     @staticmethod
     def _running() -> Any:
         current: Any = emitter.current()
-        if not hasattr(current, "program_id"):
+        if not hasattr(current, "of_tool"):
             raise ValueError("interpreter_builder: no interpreted kernel is running")
         return current
 
