@@ -133,6 +133,15 @@ def test_a_function_that_returns_nothing(monkeypatch: pytest.MonkeyPatch):
         launch()
 
 
+def test_values_that_are_not_known_are_refused(monkeypatch: pytest.MonkeyPatch):
+    class Symbol:
+        data, dtype = "x + 1", tl.float32
+
+    monkeypatch.setattr(interpreter_builder, "create_fmul", lambda *_: Symbol(), raising=False)
+    with pytest.raises(InterpreterError, match="`data` is str, not a NumPy array: values that are"):
+        launch()
+
+
 def test_block_pointers_have_methods_of_their_own(watched: Callable[..., Calls]):
     def kernel(x, out, n, N: tl.constexpr):
         tile = tl.make_block_ptr(x, (n,), (1,), (0,), (N,), (0,))

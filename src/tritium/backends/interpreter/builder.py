@@ -62,12 +62,20 @@ def _stored(data: np.ndarray, type: ir.Type) -> np.ndarray:
     return data.view(storage) if bits else data.astype(storage)
 
 
+_KNOWN: Any = np.ndarray, np.generic
+
+
 def handle_of(value: Any, type: ir.Type) -> Evaluated:
     """The handle of a value of a type for one that a program gave: of ours, or of its own class
     with the elements in `data`."""
     array = value.array if isinstance(value, Evaluated) else value.data
     if isinstance(array, Tile):
         return Evaluated(type, array)
+    if not isinstance(array, _KNOWN):
+        raise NotImplementedError(
+            f"interpreter_builder: a handle whose `data` is {array.__class__.__name__}, not a "
+            "NumPy array: values that are not known are not built"
+        )
     array = _stored(np.asarray(array), type)
     shape = ir.shape_of(type)
     return Evaluated(type, array.reshape(shape) if shape else array.reshape(-1)[0])
