@@ -352,8 +352,8 @@ def test_a_function_runs_on_a_grid_by_itself():
     run(x, N=2)
     np.testing.assert_array_equal(x, [2, 2, 3, 3])
     assert hooked == [{"N": 2}] and run.constexprs == ["N"]
-    with pytest.raises(NotImplementedError, match="create_load"):
-        InterpreterBuilder().create_load()
+    with pytest.raises(NotImplementedError, match="create_load_of_nothing"):
+        InterpreterBuilder().create_load_of_nothing()
 
 
 def test_numbers_of_the_kernel_meet_numpy_arrays(capsys):

@@ -136,8 +136,8 @@ def test_functions_that_build_single_operations(way: str):
 
 
 def test_other_operations_are_refused_by_name():
-    with pytest.raises(NotImplementedError, match=r"OperationBuilder\.create_fadd"):
-        TritonSemantic().builder.create_fadd()
+    with pytest.raises(NotImplementedError, match=r"OperationBuilder\.create_fad:"):
+        TritonSemantic().builder.create_fad()
 
 
 def marked(function: Any) -> Any:

@@ -18,20 +18,17 @@ own IR objects (`reduction`, `associative_scan` and `map_elementwise` with regio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, NoReturn
+from typing import Any
 
-from tritium.ir import types as ir
 from tritium.language import core
 from tritium.language.builtins import arithmetic, casts
-from tritium.language.emitter import current
-from tritium.language.values.base import Handle, as_tuple
+from tritium.language.operation_builder import OperationBuilder
+from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import dtype
-from tritium.ops import ttir
-from tritium.ops.ub import PoisonOp
 
 __all__ = ["OperationBuilder", "TritonSemantic"]
 
@@ -181,33 +178,6 @@ def _method(name: str, parameters: str, function: Callable[..., Any]) -> Callabl
     method.__name__, method.__qualname__ = name, f"TritonSemantic.{name}"
     method.__doc__ = f"What `{getattr(function, '__name__', name)}` of the language does."
     return method
-
-
-class OperationBuilder:
-    """The reference's builder of single operations (`_semantic.builder`), as far as published
-    libraries call it. Operands and results are handles of tensors, types those of IR."""
-
-    def create_poison(self, type: ir.Type) -> Handle:
-        """A value that the program must not depend on."""
-        return current().emit(PoisonOp, result=type)[0]
-
-    def create_extern_elementwise(
-        self, lib_name: str, lib_path: str, symbol: str, args: Sequence[Handle], type: ir.Type,
-        is_pure: bool,
-    ) -> Handle:  # fmt: skip
-        """A call of a library's function for every element."""
-        return current().emit(
-            ttir.ExternElementwiseOp, list(args), result=type, libname=lib_name, libpath=lib_path,
-            symbol=symbol, pure=is_pure,
-        )[0]  # fmt: skip
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith(("create_", "get_", "set_")):
-            raise NotImplementedError(
-                f"{type(self).__name__}.{name}: not built; the functions of tritium.language build "
-                "operations, classes of tritium.ops evaluate them"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class TritonSemantic:

@@ -87,6 +87,14 @@ class Op(DeclaredOp):
     speculatable: ClassVar[bool] = True
     """True if a pure op may be executed where the program would not have executed it."""
 
+    builders: ClassVar[tuple[str, ...] | None] = ()
+    """The methods of the reference's builders that make the op (`language/builder_methods.py`), the
+    most general one last; none for the one that is named as the op. None if it takes more than
+    arguments to make it: regions, a place at the end of one, another function."""
+
+    builder_family: ClassVar[str] = ""
+    """The method by which the reference's interpreter computes all ops of the kind."""
+
     commutative: ClassVar[bool] = False
 
     cost: ClassVar[int] = 1

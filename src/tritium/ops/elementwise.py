@@ -72,6 +72,7 @@ class UnaryOp(Op):
     """One operand, a result of the same type."""
 
     elementwise = True
+    builder_family = "unary_op operand op"
     kind: ClassVar[str] = "float"
     involution: ClassVar[bool] = False
     """True if the op applied twice gives its operand."""
@@ -88,6 +89,7 @@ class BinaryOp(Op):
     """Two operands of one type, a result of the same type."""
 
     elementwise = True
+    builder_family = "binary_op lhs rhs op"
     kind: ClassVar[str] = "integer"
     neutral: ClassVar[float | int | None] = None
     """The number that changes no other one that the op combines it with, if there is one."""
@@ -128,6 +130,7 @@ class CastOp(Op):
 
     syntax = "$operand attrs : type(operand) to type(result)"
     elementwise = True
+    builder_family = "cast_impl operand result"
     source: ClassVar[str] = "integer"
     target: ClassVar[str] = "integer"
     widens: ClassVar[bool | None] = None

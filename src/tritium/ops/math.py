@@ -129,6 +129,7 @@ class RsqrtOp(MathOp):
     """1 / sqrt(x)."""
 
     name = "math.rsqrt"
+    builder_family = ""
     exact = "inverse root"
     cost = 8
 
@@ -151,6 +152,7 @@ class AbsFOp(MathOp):
     """The magnitude: the sign bit cleared, of NaN too."""
 
     name = "math.absf"
+    builders = ("create_fabs",)
     exact = "bits"
     cost = 1
     compute = function(np.abs)
@@ -192,6 +194,7 @@ class AbsIOp(UnaryOp):
     """The magnitude of a signed integer; the smallest one stays as it is."""
 
     name = "math.absi"
+    builders = ("create_iabs",)
     kind = "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
@@ -211,6 +214,7 @@ class FmaOp(Op):
     """`a * b + c`, rounded once."""
 
     name = "math.fma"
+    builder_family = "ternary_op a b c op"
     exact = "fused"
     elementwise = in_pairs = True
     syntax = "$a, $b, $c flags(fastmath) attrs : type(a)"

@@ -19,6 +19,7 @@ from tritium.ops.memory import Context
 class RegionEnd(Op, traits=[IsTerminator()]):
     """Ends a region; its operands are what the region gives to the op around it."""
 
+    builders = None
     values = variadic()
 
     @classmethod

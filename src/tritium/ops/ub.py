@@ -17,6 +17,7 @@ class PoisonOp(Op):
     """A value that the program must not depend on; zeros in `evaluate`."""
 
     name = "ub.poison"
+    builders = ("create_poison result",)
     tile_source = True
     syntax = "attrs : type(result)"
 

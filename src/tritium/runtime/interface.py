@@ -44,9 +44,31 @@ class KernelInterface(ABC, Generic[T]):
         """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""
 
         def launch(*args: Any, **kwargs: Any) -> Any:
+            if "grid" in kwargs or "warmup" in kwargs:
+                args, kwargs = self._by_place(args, kwargs)
             return self.run(*args, grid=grid, warmup=False, **kwargs)
 
         return launch
+
+
+    def _by_place(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with those of parameters called `grid` and `warmup`, names that `run` has
+        too, and all before them in their places. Raises `TypeError` where one of these lacks."""
+        names = names_of_parameters(self, "jit")
+        last = max((i for i, n in enumerate(names) if n in ("grid", "warmup")), default=-1)
+        places = names[len(args) : last + 1]
+        for name in [n for n in ("grid", "warmup") if n in kwargs and n not in names] + [
+            n for n in places if n not in kwargs
+        ]:
+            raise TypeError(
+                f"{getattr(self, '__name__', self)}: argument {name!r}: `grid` and `warmup` by "
+                "name are for parameters of these names, after values for all parameters before "
+                "them"
+            )
+        kept = {n: v for n, v in kwargs.items() if n not in places}
+        return (*args, *(kwargs[n] for n in places)), kept
 
 
 def names_of_parameters(fn: Any, decorator: str) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tritium.language import emitter
@@ -13,6 +14,56 @@ from tritium.runtime.interface import Grid, KernelInterface
 
 if TYPE_CHECKING:
     from tritium.backends.interpreter.interpret import InterpretedKernel
+
+
+class GridExecutor:
+    """Runs a function as an interpreted kernel for each program of a grid. Tools replace
+    `__call__`; `fn` then runs in the surroundings that `_patch_lang` makes.
+
+    Args:
+        fn: the function, which need not be under `jit`.
+        arg_names: the names of its parameters.
+        grid: 1 to 3 sizes, or a function of the arguments by name that returns them.
+        pre_run_hooks: called with the arguments before the programs run.
+        function: what `fn` was rewritten from, where it was.
+    """
+
+    def __init__(
+        self, fn: Callable[..., object], arg_names: Sequence[str], grid: Grid,
+        pre_run_hooks: Sequence[Callable[..., object]] = (),
+        function: InterpretedFunction | None = None,
+    ):  # fmt: skip
+        self.fn, self.arg_names, self.grid = fn, arg_names, grid
+        self.pre_run_hooks = pre_run_hooks
+        self._function = InterpretedFunction(fn) if function is None else function
+        self.constexprs = [p.name for p in self._function.params if p.is_constexpr]
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Run all programs. Raises `InterpreterError` for what goes wrong in one."""
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        self._function.kernel.launch(args, kwargs, self.grid)
+
+    def _init_args_hst(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments with copies in main memory of tensors that a device has."""
+        return [_on_host(a) for a in args], {k: _on_host(v) for k, v in kwargs.items()}
+
+    def _restore_args_dev(
+        self, args: Sequence[Any], args_hst: Sequence[Any], kwargs: Mapping[str, Any],
+        kwargs_hst: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Copy what programs wrote to the copies of `_init_args_hst` to the devices."""
+        copies = zip(args_hst, args, strict=True), ((kwargs_hst[k], kwargs[k]) for k in kwargs_hst)
+        for copy, original in chain(*copies):
+            if copy is not original:
+                original.copy_(copy)
+
+
+def _on_host(argument: Any) -> Any:
+    device = getattr(argument, "device", None)
+    return argument.cpu() if getattr(device, "type", "cpu") != "cpu" else argument
 
 
 class InterpretedFunction(JITCallable, KernelInterface[Any]):
@@ -43,7 +94,8 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
         self.pre_run_hooks: list[Callable[..., Any]] = []
 
     @cached_property
-    def _kernel(self) -> InterpretedKernel:
+    def kernel(self) -> InterpretedKernel:
+        """The kernel, launched beside `pre_run_hooks`."""
         # Here, because a process that compiles its kernels never needs the interpreter.
         from tritium.backends.interpreter.interpret import InterpretedKernel
 
@@ -82,6 +134,5 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
         """Run every program of the grid; `warmup` does nothing. Raises `InterpreterError`."""
         if warmup:
             return
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-        self._kernel.launch(args, kwargs, grid)
+        executor = GridExecutor(self.rewrite(), self.arg_names, grid, self.pre_run_hooks, self)
+        executor(*args, **kwargs)

@@ -201,8 +201,26 @@ def test_only_kernels_are_tuned() -> None:
 
 
 def test_a_tuned_kernel_in_a_copied_object() -> None:
-    kernel, _ = tuned()
-    assert copy.deepcopy({"kernel": kernel})["kernel"] is kernel
+    kernel, measured = tuned()
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    kernel[lambda meta: (tritium.cdiv(64, meta["BLOCK"]),)](x, out, 64)
+    count = len(measured.blocks)
+    copied = copy.deepcopy({"kernel": kernel})["kernel"]
+    assert copied is not kernel and copied.fn is kernel.fn
+    copied[lambda meta: (tritium.cdiv(64, meta["BLOCK"]),)](x, out, 64)
+    assert len(measured.blocks) == count + 1, "it knows what the other has found"
+    copied.fn = None
+    kernel[lambda meta: (tritium.cdiv(64, meta["BLOCK"]),)](x, out, 64)
+    assert copied.pre_hook.__self__ is copied and copied.cache is not kernel.cache
+
+
+def test_a_copied_heuristic_has_a_kernel_of_its_own() -> None:
+    kernel = tritium.heuristics({"BLOCK": lambda args: 64})(add_one)
+    copied = copy.deepcopy(kernel)
+    copied.fn = None
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    kernel[(1,)](x, out, 64)
+    np.testing.assert_array_equal(out, x + 1)
 
 
 @pytest.mark.parametrize(

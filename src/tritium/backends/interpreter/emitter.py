@@ -11,11 +11,12 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from xdsl.ir import Block, Region, SSAValue
 
+from tritium.backends.interpreter.builder import Replaced, replaced
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
 from tritium.frontend.values import wrap
@@ -61,6 +62,9 @@ class EagerEmitter:
         memory: where pointers point.
     """
 
+    of_tool: ClassVar[bool] = False
+    """True if a tool runs the programs, and says which one by `interpreter_builder`."""
+
     def __init__(self, features: TargetFeatures | None = None, memory: Memory | None = None):
         self.features = features or TargetFeatures()
         self.memory = memory or Memory()
@@ -75,6 +79,8 @@ class EagerEmitter:
         """Called after each op that sees what other programs do while this one runs."""
         self.watch: Any = None
         """The sanitizer's checks, `tritium.sanitize.interpreted.Watch`."""
+        self.replaced: Replaced | None = None
+        """The functions that the program has put in place of methods of the builder."""
 
     def sibling(self) -> EagerEmitter:
         """The emitter of another program of the same launch."""
@@ -85,7 +91,7 @@ class EagerEmitter:
 
     def begin(self, program_id: tuple[int, int, int]) -> None:
         """Run the ops from now on for this program."""
-        self.program_id, self._states = program_id, {}
+        self.program_id, self._states, self.replaced = program_id, {}, replaced()
 
     # Emitter
 
@@ -104,7 +110,9 @@ class EagerEmitter:
             raise Divergence
         handles: list[Any] = []
         # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
-        if self.watch is None:
+        if self.replaced is not None:
+            outcome = self.replaced.evaluate(self, op, operands, attrs, values)
+        elif self.watch is None:
             outcome = op.evaluate(self, *values)
         else:
             handles = [h for given in operands for h in as_tuple(given) if h is not None]
@@ -192,11 +200,26 @@ class EagerEmitter:
 
     def run_region(self, region: PythonRegion, *arguments: Any) -> tuple[Any, ...]:
         """Run a region once."""
-        return region.run(arguments)
+        with self._evaluating_at_once():
+            return region.run(arguments)
+
+    @contextmanager
+    def _evaluating_at_once(self) -> Generator[None]:
+        """Evaluate ops of a region, whose scalars may stand for many, without the program's
+        functions."""
+        kept, self.replaced = self.replaced, None
+        try:
+            yield
+        finally:
+            self.replaced = kept
 
     def run_elementwise(self, region: PythonRegion, *arguments: Any) -> tuple[Any, ...]:
         """Run a region of scalars for every element of some arrays of one shape: for all at once
         unless it branches on a value or has effects, else one by one in row-major order."""
+        with self._evaluating_at_once():
+            return self._run_elementwise(region, *arguments)
+
+    def _run_elementwise(self, region: PythonRegion, *arguments: Any) -> tuple[Any, ...]:
         shape = np.shape(arguments[0])
         self._vectorised += 1
         try:

@@ -28,6 +28,7 @@ from tritium.backends.base import (
 )
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.binding import bind
+from tritium.backends.interpreter.builder import replaced
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
@@ -134,6 +135,12 @@ class InterpretedKernel:
 
     def _watch(self, emitter: EagerEmitter, checks: list[str], arguments: Arguments) -> None:
         from tritium.sanitize.interpreted import Watch, WatchedMemory  # which few launches need
+
+        if replaced() is not None:
+            raise NotImplementedError(
+                f"{self.function.__name__}: the sanitizer's checks while a program's functions are "
+                "in place of methods of interpreter_builder"
+            )
 
         known = [(name, extent, size) for name, extent, size, _ in arguments.pointers]
         watch = Watch(checks, self.function.__name__, emitter.num_programs, known)

@@ -15,6 +15,7 @@ its defaults are those of the user's. Debuggers see the user's file, lines and v
 from __future__ import annotations
 
 import ast
+import copy
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -31,6 +32,11 @@ from tritium.language.jit.function import JITCallable
 
 _K = "_tritium"
 _INNER = "_tritium_function"
+
+
+class ASTTransformer(ast.NodeTransformer):
+    """The class of which a tool may replace `visit_For`: what it makes of a loop over `range(...)`
+    gives the iterable, with a function of ours in place of `range`."""
 
 
 @dataclass
@@ -79,15 +85,16 @@ def rewrite(function: JITCallable) -> Rewritten:
     return Rewritten(fn, function, lines, columns)
 
 
-_cache: WeakKeyDictionary[JITCallable, tuple[str, Rewritten]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[JITCallable, tuple[str, Any, Rewritten]] = WeakKeyDictionary()
 
 
 def rewritten(function: JITCallable) -> Rewritten:
-    """The result of `rewrite`, which runs once for each source of the function."""
-    known = _cache.get(function)
-    if known is None or known[0] != function.src:
-        known = _cache[function] = (function.src, rewrite(function))
-    return known[1]
+    """The result of `rewrite`, which runs once for each source of the function (and each visitor of
+    loops that a tool sets)."""
+    known, visitor = _cache.get(function), vars(ASTTransformer).get("visit_For")
+    if known is None or known[0] != function.src or known[1] is not visitor:
+        known = _cache[function] = (function.src, visitor, rewrite(function))
+    return known[2]
 
 
 def _inner_code(code: types.CodeType) -> types.CodeType:
@@ -116,9 +123,20 @@ def _move(tree: ast.AST, lines: int, columns: int) -> None:
             node.end_col_offset += columns  # pyright: ignore[reportAttributeAccessIssue]
 
 
+class _Exchange(ast.NodeTransformer):
+    """Puts one node in the place of another."""
+
+    def __init__(self, old: ast.expr, new: ast.expr):
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.new if node is self.old else self.generic_visit(node)
+
+
 class _Rewriter(ast.NodeTransformer):
     def __init__(self, semantics: Semantics, definition: ast.FunctionDef):
         self.semantics = semantics
+        self.lines = semantics.function.first_line - 1
         self.definition = definition
         arguments = definition.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -456,6 +474,7 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             return self._refused(node, "`else` after a loop is not supported")
         loop = self._fresh("loop")
+        told = self._told(node, loop)
         simple = ast.Constant(isinstance(node.target, ast.Name))
         iterator = self._k("loop", self.visit(node.iter), simple, at=node.iter)
         start = _located(ast.Assign([ast.Name(loop, ast.Store())], iterator), node)
@@ -470,7 +489,7 @@ class _Rewriter(ast.NodeTransformer):
         kept = [target] if target is not None and self._used_outside(target, node) else []
         following = [self._rebound(loop, "next", n, node) for n in [*names, *kept]]
         node.body = [*fresh, *body, *following]
-        node.iter = _located(ast.Name(loop, ast.Load()), node.iter)
+        node.iter = _located(told, node.iter)
         forgotten = [
             self._forgotten(loop, n, node) for n in every
             if n not in self.parameters and n != target and self._used_outside(n, node)
@@ -479,6 +498,20 @@ class _Rewriter(ast.NodeTransformer):
         entered = [self._rebound(loop, "entered", n, node) for n in names]
         entered += [self._rebound(loop, "kept", n, node) for n in kept]
         return [start, *entered, node, *forgotten]
+
+    def _told(self, node: ast.For, loop: str) -> ast.expr:
+        """The iterable of a `for` whose loop is in a variable, as a tool's visitor has it."""
+        source, items = node.iter, ast.Name(loop, ast.Load())
+        visitor = vars(ASTTransformer).get("visit_For")
+        if visitor is None:
+            return items
+        if isinstance(source, ast.Call):
+            items = ast.Attribute(items, "again", ast.Load())
+            source = ast.Call(copy.deepcopy(source.func), [], [])
+        line = ast.Pass(lineno=node.lineno + self.lines)
+        seen = ast.For(node.target, source, [line], [], lineno=line.lineno, col_offset=0)
+        new = visitor(ASTTransformer(), seen).iter
+        return _Exchange(source.func if isinstance(source, ast.Call) else source, items).visit(new)
 
     def visit_While(self, node: ast.While) -> Any:
         if node.orelse:

@@ -7,6 +7,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from tritium.frontend.values import (
 from tritium.language.builtins.casts import to_tensor
 from tritium.language.builtins.operators import both_hold
 from tritium.language.decorators import builtin
+from tritium.language.emitter import current
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.aggregate import is_mutable
 from tritium.language.values.base import REFERENCE_MARK, base_value
@@ -93,6 +95,10 @@ class Loop:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)
+
+    def again(self) -> Iterable[Any]:
+        """The iterations, for a tool that iterates."""
+        return self._items
 
     def noted(self, name: str, value: Any) -> None:
         """The value of a variable before the loop."""
@@ -190,6 +196,8 @@ class Semantics:
         direct = calls_directly(function) and not hasattr(function, REFERENCE_MARK)
         if isinstance(function, JITCallable) or direct:
             return function
+        if getattr(current(), "of_tool", False):  # which puts its functions into the language
+            return partial(_call_of_tool, function)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return call_python(function, args, kwargs)
@@ -385,6 +393,10 @@ class Semantics:
     def repeat() -> Loop:
         """A `while`."""
         return Loop((), True)
+
+
+def _call_of_tool(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return wrap(function(*map(unwrap, args), **{k: unwrap(v) for k, v in kwargs.items()}))
 
 
 def _combined(combine: Callable[..., Any], left: Any, right: Any, decides: bool) -> Any:

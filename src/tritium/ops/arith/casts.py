@@ -42,6 +42,7 @@ class ExtSIOp(IntegerExtensionOp):
     """Widen, copying the sign bit (an i1 becomes 0 or -1)."""
 
     name = "arith.extsi"
+    builders = ("create_int_cast operand result True",)
     widens = True
     composes = True
     weights = (1,)
@@ -57,6 +58,7 @@ class ExtUIOp(IntegerExtensionOp):
     """Widen with zeros."""
 
     name = "arith.extui"
+    builders = ("create_int_cast operand result False",)
     widens = True
     composes = True
     non_negative = True
@@ -72,6 +74,7 @@ class TruncIOp(CastOp):
     """Keep the low bits."""
 
     name = "arith.trunci"
+    builders = ("create_int_cast operand result False",)
     widens = False
     composes = True
 
@@ -99,6 +102,7 @@ class ExtFOp(FloatCastOp):
     """Widen a floating-point number, exactly."""
 
     name = "arith.extf"
+    builders = ("create_fp_ext operand result",)
     exact = "resize"
     widens = True
     composes = True
@@ -111,6 +115,7 @@ class TruncFOp(FloatCastOp):
     """Narrow a floating-point number, to nearest even unless `roundingmode` says otherwise."""
 
     name = "arith.truncf"
+    builders = ("create_fp_trunc operand result",)
     exact = "resize"
     cost = 3
     syntax = "$operand [$roundingmode] flags(fastmath) attrs : type(operand) to type(result)"
@@ -187,6 +192,7 @@ class SIToFPOp(CastOp):
     """A signed integer to a floating-point number, to nearest even."""
 
     name = "arith.sitofp"
+    builders = ("create_si_to_fp operand result",)
     exact = "bits"
     source, target = "integer", "float"
 
@@ -198,6 +204,7 @@ class UIToFPOp(CastOp):
     """An unsigned integer to a floating-point number, to nearest even."""
 
     name = "arith.uitofp"
+    builders = ("create_ui_to_fp operand result",)
     exact = "bits"
     source, target = "integer", "float"
 
@@ -225,6 +232,7 @@ class FPToSIOp(CastOp):
     of 32 bits, where the type has fewer). A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptosi"
+    builders = ("create_fp_to_si operand result",)
     exact = "bits"
     source, target = "float", "integer"
 
@@ -238,6 +246,7 @@ class FPToUIOp(CastOp):
     are the low ones of a signed integer of 32. A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptoui"
+    builders = ("create_fp_to_ui operand result",)
     exact = "bits"
     source, target = "float", "integer"
 

@@ -49,6 +49,8 @@ class CmpIOp(Op):
     """Compare integers; i1 of the operands' shape."""
 
     name = "arith.cmpi"
+    builder_family = "binary_op lhs rhs op"
+    builders = ("create_icmp{predicate}",)
     elementwise = True
     syntax = "$predicate, $lhs, $rhs attrs : type(lhs)"
     lhs = operand()
@@ -81,6 +83,8 @@ class CmpFOp(Op):
     """Compare floating-point numbers; i1 of the operands' shape."""
 
     name = "arith.cmpf"
+    builder_family = "binary_op lhs rhs op"
+    builders = ("create_fcmp{predicate}",)
     exact = "compare"
     elementwise = True
     syntax = "$predicate, $lhs, $rhs flags(fastmath) attrs : type(lhs)"
@@ -109,6 +113,7 @@ class SelectOp(Op):
     """`a` where the condition is true, else `b`. A scalar condition chooses between tiles."""
 
     name = "arith.select"
+    builder_family = "ternary_op condition true_value false_value op"
     exact = "bits"
     elementwise = piecewise = chooses = True
     condition = operand()

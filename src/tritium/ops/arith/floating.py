@@ -31,6 +31,7 @@ class AddFOp(FloatBinaryOp):
     """`a + b`."""
 
     name = "arith.addf"
+    builders = ("create_fadd",)
     adds = in_pairs = True
     exact = "sum"
     atomic = "FADD"
@@ -43,6 +44,7 @@ class SubFOp(FloatBinaryOp):
     """`a - b`."""
 
     name = "arith.subf"
+    builders = ("create_fsub",)
     in_pairs = True
     exact = "difference"
     right_neutral = 0.0
@@ -53,6 +55,7 @@ class MulFOp(FloatBinaryOp):
     """`a * b`."""
 
     name = "arith.mulf"
+    builders = ("create_fmul",)
     in_pairs = True
     exact = "product"
     commutative = True
@@ -64,6 +67,7 @@ class DivFOp(FloatBinaryOp):
     """`a / b`. Lowerings may be off by an ulp or two; `tt.precise_divf` may not."""
 
     name = "arith.divf"
+    builders = ("create_fdiv",)
     exact = "quotient"
     right_neutral = 1.0
     cost = 4
@@ -74,6 +78,7 @@ class RemFOp(FloatBinaryOp):
     """The remainder of the division rounded toward zero, with the sign of `a` (C's fmod)."""
 
     name = "arith.remf"
+    builders = ("create_frem",)
     cost = 40
     compute = function(np.fmod)
 
@@ -129,6 +134,7 @@ class NegFOp(UnaryOp):
     """The sign flipped, of NaN too."""
 
     name = "arith.negf"
+    builders = ("create_fneg",)
     in_pairs = True
     exact = "negative"
     involution = True

@@ -70,6 +70,7 @@ class AddIOp(WrappingOp):
     """`a + b`, wrapping."""
 
     name = "arith.addi"
+    builders = ("create_add",)
     adds = associative = True
     atomic = "ADD"
     weights = (1, 1)
@@ -99,6 +100,7 @@ class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
 
     name = "arith.subi"
+    builders = ("create_sub",)
     right_neutral = 0
     cancels = True
     weights = (1, -1)
@@ -116,6 +118,7 @@ class MulIOp(WrappingOp):
     """`a * b`, wrapping."""
 
     name = "arith.muli"
+    builders = ("create_mul",)
     associative = True
     multiplies = True
     absorbing = 0
@@ -133,6 +136,7 @@ class ShLIOp(WrappingOp):
     """`a << b`; 0 for a shift by the width or more."""
 
     name = "arith.shli"
+    builders = ("create_shl",)
     right_neutral = 0
     compute = function(np.left_shift)
     axis_info = of_operands(facts.shift_left)
@@ -143,6 +147,7 @@ class ShRUIOp(IntegerBinaryOp):
     """`a >> b`, zeros coming in; 0 for a shift by the width or more."""
 
     name = "arith.shrui"
+    builders = ("create_lshr",)
     in_pairs = True
     right_neutral = 0
     is_unsigned = True
@@ -157,6 +162,8 @@ class ShRSIOp(IntegerBinaryOp):
     """`a >> b`, copies of the sign coming in."""
 
     name = "arith.shrsi"
+    builder_family = ""
+    builders = ("create_ashr",)
     in_pairs = True
     right_neutral = 0
 
@@ -175,6 +182,7 @@ class AndIOp(IntegerBinaryOp):
     """Bitwise and."""
 
     name = "arith.andi"
+    builders = ("create_and",)
     in_pairs = True
     associative = idempotent = True
     absorbing = 0
@@ -191,6 +199,7 @@ class OrIOp(IntegerBinaryOp):
     """Bitwise or."""
 
     name = "arith.ori"
+    builders = ("create_or",)
     in_pairs = True
     associative = idempotent = True
     absorbing = -1
@@ -206,6 +215,7 @@ class XOrIOp(IntegerBinaryOp):
     """Bitwise exclusive or."""
 
     name = "arith.xori"
+    builders = ("create_xor",)
     in_pairs = True
     associative = cancels = True
     atomic = "XOR"
@@ -314,6 +324,8 @@ class DivUIOp(DivisionOp):
     """`a / b` of unsigned numbers, rounded toward zero."""
 
     name = "arith.divui"
+    builder_family = ""
+    builders = ("create_udiv", "create_idiv")
     right_neutral = 1
     is_unsigned = True
     compute = function(np.floor_divide)
@@ -331,6 +343,7 @@ class RemUIOp(RemainderOp):
     """The remainder of `divui`."""
 
     name = "arith.remui"
+    builders = ("create_urem",)
     is_unsigned = True
     compute = function(np.remainder)
     axis_info = of_operands(partial(facts.remainder, continues=True))
@@ -346,6 +359,8 @@ class DivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward zero."""
 
     name = "arith.divsi"
+    builder_family = ""
+    builders = ("create_sdiv", "create_idiv")
     right_neutral = 1
 
     @staticmethod
@@ -366,6 +381,7 @@ class RemSIOp(RemainderOp):
     """The remainder of `divsi`; it has the sign of `a`."""
 
     name = "arith.remsi"
+    builders = ("create_srem",)
     compute = function(np.fmod)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:

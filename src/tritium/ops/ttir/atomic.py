@@ -123,6 +123,7 @@ class AtomicRMWOp(AtomicUpdate):
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
+    builders = ("create_atomic_rmw atomic_rmw_op ptr val mask sem scope",)
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
 
     @classmethod
@@ -169,6 +170,7 @@ class AtomicCASOp(AtomicOp):
     """Replace memory by `val` where it holds `cmp`, bit for bit; the result is what it held."""
 
     name = "tt.atomic_cas"
+    builders = ("create_atomic_cas ptr cmp val sem scope",)
     updates = changes_memory = True
     syntax = "$sem, $scope, $ptr, $cmp, $val attrs : functional"
     cmp = operand()

@@ -119,6 +119,7 @@ class DotOp(MatrixProduct):
     """
 
     name = "tt.dot"
+    builders = ("create_dot a b c inputPrecision maxNumImpreciseAcc",)
     exact = "dot"
     syntax = (
         "$a, $b, $c [, 'inputPrecision' = $inputPrecision] attrs "

@@ -27,6 +27,7 @@ class ExternElementwiseOp(Op):
     """
 
     name = "tt.extern_elementwise"
+    builders = ("create_extern_elementwise libname libpath symbol arguments result pure",)
     cost = 20
     syntax = "$arguments attrs : functional"
     arguments = variadic()

@@ -41,6 +41,7 @@ class FuncOp(Op):
     """
 
     name = "tt.func"
+    builders = None
     effects = (opaque(),)
     sym_name = string_attr()
     function_type = raw_attr()
@@ -183,6 +184,7 @@ class CallOp(Op):
     """Call a function of the module: `CallOp.build(arguments, callee="f", result=[types])`."""
 
     name = "tt.call"
+    builders = None
     effects = (reads(GLOBAL, "arguments"), writes(GLOBAL, "arguments"), opaque())
     arguments = variadic()
     callee = symbol_attr()

@@ -239,6 +239,11 @@ class LoadOp(ElementAccess):
     without touching memory."""
 
     name = "tt.load"
+    builders = (
+        "create_tensor_pointer_load ptr@tile boundaryCheck padding cache evict isVolatile",
+        "create_load ptr cache evict isVolatile",
+        "create_masked_load ptr mask other cache evict isVolatile",
+    )
     loads_elements = True
     cost = 12
     effects = (reads(GLOBAL, "ptr"),)
@@ -289,6 +294,11 @@ class StoreOp(ElementAccess):
     """Write the elements for which the mask is true (or absent)."""
 
     name = "tt.store"
+    builders = (
+        "create_tensor_pointer_store ptr@tile value boundaryCheck cache evict",
+        "create_store ptr value cache evict",
+        "create_masked_store ptr value mask cache evict",
+    )
     stores_elements = True
     effects = (writes(GLOBAL, "ptr"),)
     syntax = (
@@ -316,6 +326,7 @@ class MakeTensorPtrOp(Op):
     """A block pointer: the tile of `type(result)` at `offsets` in a strided tensor at `base`."""
 
     name = "tt.make_tensor_ptr"
+    builders = ("create_make_block_ptr base shape strides offsets block_shape order",)
     memory_operands = ("base",)
     syntax = (
         "$base, '[' $shape ']', '[' $strides ']', '[' $offsets ']' attrs : pointee(result)"

@@ -54,6 +54,8 @@ class FpToFpOp(CastOp):
     infinities) become that one, as GPUs convert; rounding is needed where the type narrows."""
 
     name = "tt.fp_to_fp"
+    builder_family = ""
+    builders = ("create_fp_to_fp operand result rounding",)
     exact = "resize"
     cost = 6
     syntax = "$operand [, rounding = $rounding] attrs : type(operand) -> type(result)"
@@ -96,6 +98,8 @@ class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width; pointers have 64 bits."""
 
     name = "tt.bitcast"
+    builder_family = ""
+    builders = ("create_bitcast operand result",)
     exact = "bits"
     memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
@@ -115,6 +119,8 @@ class PtrToIntOp(CastOp):
     """The address as an i64."""
 
     name = "tt.ptr_to_int"
+    builder_family = ""
+    builders = ("create_ptr_to_int operand result",)
     syntax = "$operand attrs : type(operand) -> type(result)"
 
     @classmethod
@@ -134,6 +140,8 @@ class IntToPtrOp(CastOp):
     """An i64 as an address."""
 
     name = "tt.int_to_ptr"
+    builder_family = ""
+    builders = ("create_int_to_ptr operand result",)
     syntax = "$operand attrs : type(operand) -> type(result)"
 
     @classmethod
@@ -155,6 +163,7 @@ class ClampFOp(Op):
     else `min`."""
 
     name = "tt.clampf"
+    builder_family = "ternary_op x min max op"
     exact = "clamp"
     elementwise = True
     syntax = "$x, $min, $max, propagateNan = $propagateNan attrs : type(result)"
@@ -217,6 +226,8 @@ class MulHiUIOp(BinaryOp):
     """The high half of the product of unsigned integers."""
 
     name = "tt.mulhiui"
+    builder_family = ""
+    builders = ("create_umulhi",)
     cost = 3
     commutative = True
 

@@ -62,6 +62,7 @@ class CombiningOp(Op):
     """Combines the elements of its inputs along an axis, pairwise, by its region, which takes
     (a..., b...) and returns the combined elements."""
 
+    builders = None
     recursive_effects = True
     running: ClassVar[bool] = False
     """True if each element of the axis has a result: what is combined up to there."""
@@ -206,6 +207,7 @@ class MapElementwiseOp(Op):
     """
 
     name = "tt.map_elementwise"
+    builders = None
     recursive_effects = True
     inputs = variadic()
     pack = i32_attr()

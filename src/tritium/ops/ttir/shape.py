@@ -42,6 +42,7 @@ class MakeRangeOp(Op):
     """`[start, ..., end - 1]`, a power of two of i32."""
 
     name = "tt.make_range"
+    builders = ("create_make_range result start end",)
     cost = 0
     tile_source = True
     syntax = "attrs : type(result)"
@@ -91,6 +92,7 @@ class SplatOp(AxesOp):
     """A scalar repeated in a tile."""
 
     name = "tt.splat"
+    builders = ("create_splat result src",)
     tile_source = True
     repeats = True
 
@@ -150,6 +152,7 @@ class BroadcastOp(AxesOp):
     writes, as long as no element moves to another thread."""
 
     name = "tt.broadcast"
+    builders = ("create_broadcast src shape",)
     repeats = True
     follows_layout = True
     layouts_from = "results"
@@ -277,6 +280,7 @@ class ReshapeOp(Op):
     """The same elements in another shape, in row-major order unless `allow_reorder`."""
 
     name = "tt.reshape"
+    builders = ("create_reshape src shape allow_reorder",)
     reshapes = True
     movement = Movement.IN_ORDER
     cost = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import threading
 import time
 import warnings
@@ -10,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.backends.active import driver
@@ -38,6 +39,9 @@ from tritium.runtime.autotuning.results import StoredTimings
 from tritium.runtime.autotuning.tuning import Timings, Tuning
 from tritium.runtime.interface import KernelInterface, names_of_parameters
 from tritium.runtime.jit import JITFunction
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 from tritium.runtime.workers.children import ChildError
 from tritium.runtime.workers.compile_ahead import Ahead
 
@@ -115,6 +119,20 @@ class Autotuner(KernelInterface[Any]):
                 stacklevel=3,
             )
         self._do_bench = do_bench
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Another tuner of the same kernel and configurations, which knows what this one has
+        found. A tool gives each its own `fn`."""
+        other = copy.copy(self)
+        other.cache, other.configs_timings = dict(self.cache), dict(self.configs_timings)
+        other.failures, other.configs = dict(self.failures), list(self.configs)
+        other._untried, other._tried, other._saved = dict(self._untried), dict(self._tried), {}
+        other._local, other._tuning, other._tuning_now = threading.local(), ForkSafeLock(), None
+        if not self.user_defined_pre_hook:
+            other.pre_hook = other._prepare
+        if not self.user_defined_post_hook:
+            other.post_hook = other._restore
+        return other
 
     @property
     def nargs(self) -> dict[str, Any] | None:

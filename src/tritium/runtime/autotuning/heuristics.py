@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tritium.runtime.interface import KernelInterface, names_of_parameters
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Heuristics(KernelInterface[Any]):
@@ -18,6 +22,12 @@ class Heuristics(KernelInterface[Any]):
         self.fn = fn
         self.arg_names = list(arg_names)
         self.values = dict(values)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """The same kernel with a dictionary of its own. A tool gives each its own `fn`."""
+        other = copy.copy(self)
+        other.values = dict(self.values)
+        return other
 
     @cached_property
     def base_fn(self) -> Any:

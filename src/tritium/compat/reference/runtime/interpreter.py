@@ -1,106 +1,111 @@
-"""The reference's path of kernels under `TRITON_INTERPRET=1`."""
+"""The reference's path of kernels under `TRITON_INTERPRET=1`.
+
+Tools that run the programs of a grid themselves (in place of `GridExecutor.__call__`) call the
+names with an underscore: `_patch_lang` makes the surroundings of a kernel's function on this
+thread, `_implicit_cvt` its arguments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
 
+from tritium.backends.interpreter.arguments import Arguments
+from tritium.backends.interpreter.builder import (
+    InterpreterBuilder,
+    TensorHandle,
+    interpreter_builder,
+)
+from tritium.backends.interpreter.emitter import EagerEmitter
+from tritium.backends.interpreter.rewrite import ASTTransformer
+from tritium.errors import InterpreterError
 from tritium.ir.types import numpy_dtype
 from tritium.language import emitter
-from tritium.language.emitter import Evaluated
-from tritium.language.semantic import OperationBuilder
 from tritium.language.values.types import dtype
-from tritium.runtime.interface import Grid
-from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.interpreted import GridExecutor, InterpretedFunction
 
-__all__ = ["GridExecutor", "InterpretedFunction", "InterpreterBuilder", "TensorHandle",
-           "interpreter_builder"]  # fmt: skip
-
-
-class _Handles(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Evaluated)
-
-
-class TensorHandle(Evaluated, metaclass=_Handles):
-    """The handle of a tensor of an interpreted kernel. All such handles are instances.
-
-    Args:
-        data: the elements; a scalar has one dimension of one. Of bfloat16 and FP8 the bits.
-        dtype: the language's type of an element.
-
-    Raises `ValueError` if the elements of `data` are wider than those of `dtype`.
-    """
-
-    def __init__(self, data: np.ndarray, dtype: dtype):
-        width = 64 if dtype.is_ptr() else dtype.primitive_bitwidth
-        if data.dtype != np.bool_ and data.itemsize * 8 > width:
-            raise ValueError(
-                f"numpy data itemsize ({data.itemsize * 8} bits) exceeds dtype primitive_bitwidth "
-                f"({width} bits) for triton type {dtype}"
-            )
-        type = dtype.to_ir()
-        storage = numpy_dtype(type)
-        bits = data.dtype.kind == "u" and data.itemsize == storage.itemsize
-        super().__init__(type, data.view(storage) if bits else data.astype(storage))
-
-    def read_as(self, type: dtype) -> Evaluated:
-        """The handle of the same elements for a tensor of this type; a scalar's is one number."""
-        array = self.array if type.is_block() else self.array.reshape(-1)[0]
-        return Evaluated(type.to_ir(), array).read_as(type)
+__all__ = [
+    "ASTTransformer",
+    "GridExecutor",
+    "InterpretedFunction",
+    "InterpreterBuilder",
+    "InterpreterError",
+    "TensorHandle",
+    "_get_np_dtype",
+    "_implicit_cvt",
+    "_patch_lang",
+    "_rewrap_tensor",
+    "_tuple_create",
+    "_unwrap_tensor",
+    "interpreter_builder",
+]  # fmt: skip
 
 
-class InterpreterBuilder(OperationBuilder):
-    """State of the running interpreted program, for tools that inspect it.
+class _ToolsEmitter(EagerEmitter):
+    """The emitter of programs that a tool runs: the builder says which program it is."""
 
-    The reference's interpreter also evaluates each operation by a method `create_...` of its
-    builder, which tools may replace. Here operations evaluate themselves (`tritium.ops`): names
-    that `OperationBuilder` does not have raise `NotImplementedError`.
-    """
-
-    @property
-    def grid_idx(self) -> tuple[int, int, int]:
-        """The program's place in the grid. Raises `ValueError` outside of an interpreted kernel."""
-        return self._running().program_id
-
-    @property
-    def grid_dim(self) -> tuple[int, int, int]:
-        """The grid's sizes. Raises `ValueError` outside of an interpreted kernel."""
-        return self._running().num_programs
-
-    @staticmethod
-    def _running() -> Any:
-        current: Any = emitter.current()
-        if not hasattr(current, "program_id"):
-            raise ValueError("interpreter_builder: no interpreted kernel is running")
-        return current
+    of_tool = True
+    program_id: Any = property(
+        lambda _: interpreter_builder.grid_idx or (0, 0, 0), lambda _, value: None
+    )
+    num_programs: Any = property(lambda _: interpreter_builder.grid_dim, lambda _, value: None)
 
 
-interpreter_builder = InterpreterBuilder()
+class _LangPatchScope:
+    """The surroundings of an interpreted kernel's function, and attributes that a tool sets."""
+
+    def __init__(self, *surroundings: AbstractContextManager[object]):
+        self._undo = ExitStack()
+        for each in surroundings:
+            self._undo.enter_context(each)
+
+    def set_attr(self, owner: object, name: str, value: object) -> None:
+        """Set an attribute until `restore`."""
+        missing = object()
+        before = getattr(owner, name, missing)
+        undo: Any = (delattr, owner, name) if before is missing else (setattr, owner, name, before)
+        self._undo.callback(*undo)
+        setattr(owner, name, value)
+
+    def restore(self) -> None:
+        """Undo what `set_attr` did, and end the surroundings."""
+        self._undo.close()
 
 
-class GridExecutor:
-    """Runs a function as an interpreted kernel for each program of a grid.
+def _patch_lang(fn: Callable[..., object]) -> _LangPatchScope:
+    """Let the language's functions evaluate on this thread, until the scope's `restore`."""
+    running = _ToolsEmitter()
+    running.kernel = getattr(fn, "__name__", "")
+    running.begin((0, 0, 0))
+    return _LangPatchScope(emitter.activate(running), np.errstate(all="ignore"))
 
-    Args:
-        fn: the function, which need not be under `jit`.
-        arg_names: the names of its parameters.
-        grid: 1 to 3 sizes, or a function of the arguments by name that returns them.
-        pre_run_hooks: called with the arguments before the programs run.
-    """
 
-    def __init__(
-        self, fn: Callable[..., object], arg_names: Sequence[str], grid: Grid,
-        pre_run_hooks: Sequence[Callable[..., object]] = (),
-    ):  # fmt: skip
-        self.fn, self.arg_names, self.grid = fn, arg_names, grid
-        self.pre_run_hooks = pre_run_hooks
-        self._function = InterpretedFunction(fn)
-        self.constexprs = [p.name for p in self._function.params if p.is_constexpr]
+def _implicit_cvt(arg: Any) -> Any:
+    """An argument as a kernel's function takes it. `_patch_lang` must have been called."""
+    return Arguments().convert("argument", arg)
 
-    def __call__(self, *args: object, **kwargs: object) -> None:
-        """Run all programs. Raises `InterpreterError` for what goes wrong in one."""
-        self._function.pre_run_hooks = list(self.pre_run_hooks)
-        self._function.run(*args, grid=self.grid, warmup=False, **kwargs)
+
+def _tuple_create(arg: tuple[Any, ...], contents: Iterable[Any]) -> Any:
+    """A tuple of the class of `arg`, which may be a named one."""
+    return type(arg)(*contents) if hasattr(arg, "_fields") else tuple(contents)
+
+
+def _unwrap_tensor(tensor: Any) -> Any:
+    """The tensor that another one gives a further dtype."""
+    return tensor.base if hasattr(tensor, "base") and hasattr(tensor.base, "data_ptr") else tensor
+
+
+def _rewrap_tensor(tensor: Any, original_tensor: Any) -> Any:
+    """`tensor` with the dtype that the original gives its own."""
+    if _unwrap_tensor(original_tensor) is original_tensor:
+        return tensor
+    return type(original_tensor)(tensor, original_tensor.dtype)
+
+
+def _get_np_dtype(type: dtype) -> np.dtype:
+    """The dtype of arrays with elements of a type; of bfloat16 and FP8 that of the bits."""
+    found = numpy_dtype(type.scalar.to_ir())
+    return found if found.isbuiltin == 1 else np.dtype(f"u{found.itemsize}")
