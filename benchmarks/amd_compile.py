@@ -1,6 +1,7 @@
 """Code for AMD GPUs, and how long compiling it takes, beside Triton; no GPU is needed.
 
     python benchmarks/amd_compile.py [--rounds 3] [--triton PYTHON] [--out FILE] [--arch gfx942 ...]
+    python benchmarks/amd_compile.py --table FILE    # the tutorials' kernels of such a file
 
 The kernels are those of `gpu_sources` and those of `tests/ir/reference`, of which both compilers
 read the same IR. For each processor a fresh process with an empty cache imports one of the two, and
@@ -106,7 +107,7 @@ def summary(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
         pairs = [(mine[n][key], theirs[n][key]) for n in both if theirs[n][key]]
         return round(median(a / b for a, b in pairs), 3)
 
-    tutorials = [n for n in mine if n.startswith(TUTORIALS) and not n.endswith(".ttir")]
+    tutorials = list(filter(_is_tutorial, mine))
     return {
         "kernels": len(both), "registers": ratio("vgprs"), "instructions": ratio("instructions"),
         "cpu_time": ratio("cpu_ms"), "scratch": [n for n in tutorials if mine[n].get("scratch")],
@@ -117,16 +118,43 @@ def summary(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+COLUMNS = ("vgprs", "scratch", "occupancy", "lds", "ds_", "s_barrier", "instructions")
+
+
+def table(targets: dict[str, Any]) -> str:
+    """The kernels of the tutorials for each processor as Markdown, with Triton's figures behind a
+    stroke where they differ."""
+    lines = [f"| kernel | processor | {' | '.join(COLUMNS)} | matrix instructions |",
+             "|---" * (len(COLUMNS) + 3) + "|"]  # fmt: skip
+    for name in [n for n in targets[ARCHS[0]]["tritium"] if _is_tutorial(n)]:
+        for arch, rows in targets.items():
+            pair = [{"matrix": {}, **rows[who][name]} for who in ("tritium", "triton")]
+            found = [[str(row.get(c, "-" if "error" in row else 0)) for c in COLUMNS]
+                     + [", ".join(f"{n} {i}" for i, n in row["matrix"].items()) or "-"]
+                     for row in pair]  # fmt: skip
+            cells = [a if a == b else f"{a} / {b}" for a, b in zip(*found, strict=True)]
+            lines.append(f"| {name} | {arch} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _is_tutorial(name: str) -> bool:
+    return name.startswith(TUTORIALS) and not name.endswith(".ttir")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", nargs="*", default=list(ARCHS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--triton", default=sys.executable, help="a Python that has Triton")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, help="print the table of an --out file's figures")
     parser.add_argument("--child", choices=("tritium", "triton"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options.child, options.arch[0], options.rounds)
+        return
+    if options.table:
+        print(table(json.loads(options.table.read_text())["targets"]))
         return
     targets, versions = dict[str, Any](), dict[str, str]()
     print("processor  kernels  registers  instructions  CPU time (ratios to Triton's, medians)")

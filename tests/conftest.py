@@ -35,8 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if device.device == "ptx":
         knobs.compilation.listener = device.assemble_too
-    if device.device == "cuda":
-        limit, record = config.getoption("--limit"), config.getoption("--record")
+    limit, record = config.getoption("--limit"), config.getoption("--record")
+    if device.device == "cuda" or record:
         config.pluginmanager.register(Watchdog(limit, record))
     # Workers of pytest-xdist inherit the folders from the process that starts them, and share them.
     if not hasattr(config, "workerinput"):
@@ -86,7 +86,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--targets", default="90", help="compute capabilities to assemble for: 80,90,100"
     )
-    parser.addoption("--limit", type=float, default=120, help="seconds for a test on a GPU")
+    parser.addoption(
+        "--limit", type=float, default=120, help="seconds for a test on a GPU, or with --record"
+    )
     parser.addoption("--part", default="0/1", help="i/n: every n-th test, from the i-th on")
     parser.addoption("--sample", type=int, help="one case of each test, another for each number")
     parser.addoption("--record", help="a file of results; tests that are in it are left out")

@@ -1,12 +1,16 @@
 """Run the tests on a GPU machine in one call: `python tools/test_gpu.py [--jobs 8] [tests/...]`.
+Another `--device` of the tests needs no GPU, only many cores, and not pytest-xdist:
+
+    python tools/test_gpu.py tests/conformance --device amd --parts 8 --jobs 32 \\
+        --extra --processor gfx942
 
 Without paths, it runs the files of `tests/` that have something to run on a GPU: tests that are
 marked `gpu`, or kernels for the device that `--device` names (`tests/support/device.py`), and
 are not marked `cpu` as a whole.
 Every file of tests gets a process of its own, several at a time; a file that says `GPU_PARTS = n`
-has its tests shared out to n processes, which begin first. A test that hangs, or that costs
-the process the device, is recorded, and a new process goes on with those after it. On a machine
-with several GPUs the processes begin with different ones as device 0. With
+has its tests shared out to n processes, which begin first (`--parts`: so has every file). A test
+that hangs, or that costs the process the device, is recorded, and a new process goes on with those
+after it. On a machine with several GPUs the processes begin with different ones as device 0. With
 `--sanitize` a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
 """
 
@@ -62,10 +66,11 @@ def files_of(paths: list[str]) -> list[Path]:
     return list(found)
 
 
-def parts_of(paths: list[Path]) -> list[tuple[Path, str]]:
-    """(file, "i/n": which share of its tests) for each process, those that share a file first."""
+def parts_of(paths: list[Path], parts: int | None = None) -> list[tuple[Path, str]]:
+    """(file, "i/n": which share of its tests) for each process, those that share a file first.
+    `parts`: how many share each file; without, as many as it says."""
     found = [(path, PARTS.search(path.read_text())) for path in paths]
-    counts = [(path, int(match[1]) if match else 1) for path, match in found]
+    counts = [(path, parts or (int(match[1]) if match else 1)) for path, match in found]
     shares = [(path, f"{i}/{count}") for path, count in counts for i in range(count)]
     return sorted(shares, key=lambda share: share[1].endswith("/1"))
 
@@ -92,7 +97,7 @@ def run_file(
     record = folder / f"{path}_{part}.jsonl".replace("/", "_")
     name = os.path.relpath(path, ROOT)
     command = [
-        sys.executable, "-m", "pytest", name, "-q", "--device", "cuda", "--tb=short",
+        sys.executable, "-m", "pytest", name, "-q", "--device", options.device, "--tb=short",
         "-p", "no:cacheprovider", "--limit", str(options.limit),
         "--part", part, "--record", str(record), *options.extra,
     ]  # fmt: skip
@@ -127,6 +132,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 2) // 2, 1))
+    parser.add_argument("--device", default="cuda", help="where kernels run, as of the tests")
+    parser.add_argument("--parts", type=int, help="processes that share the tests of a file")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a test")
     parser.add_argument("--total", type=float, default=3600, help="seconds for everything")
     parser.add_argument("--out", help="write all results to this file, a line of JSON each")
@@ -139,7 +146,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
             pool.submit(run_file, process, path, part, Path(folder), options)
-            for process, (path, part) in enumerate(parts_of(files_of(options.paths)))
+            for process, (path, part) in enumerate(parts_of(files_of(options.paths), options.parts))
         ]
         for job in jobs:
             results += job.result()

@@ -43,6 +43,25 @@ def test_parts_of_long_files_begin_first(runner):
     assert runner.parts_of([short, long]) == [(long, "0/2"), (long, "1/2"), (short, "0/1")]
 
 
+def test_a_number_of_parts_for_every_file(runner):
+    paths = [Path(__file__), ROOT / "tests" / "tools" / "sample_for_runner.py"]
+    found = runner.parts_of(paths, 3)
+    assert sorted(found) == sorted((p, f"{i}/3") for p in paths for i in range(3))
+
+
+def test_another_device(tmp_path):
+    out, path = tmp_path / "results.jsonl", "tests/conformance/test_shapes.py"
+    command = [
+        sys.executable, "tools/test_gpu.py", path, "--device", "amd", "--parts", "2", "--out",
+        str(out), "--extra", "--processor", "gfx1200", "--sample", "1",
+        "-k", "test_methods or test_joins",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert results and all(r["outcome"] == "passed" for r in results)
+
+
 def test_files_that_use_no_gpu_are_left_out(runner):
     found = {str(path.relative_to(ROOT / "tests")) for path in runner.files_of([])}
     assert found >= {str(p.relative_to(ROOT / "tests")) for p in ROOT.rglob("tests/test_gpu_*.py")}

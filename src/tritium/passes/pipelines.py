@@ -113,6 +113,7 @@ def ttgir(
         CSE(),
         LICM(),
         *([gpu.ReloadOperands()] if reload and processor.registers else []),
+        *([gpu.SliceProducts()] if processor.buffers and processor.registers else []),
         *([gpu.SplitConversions()] if processor.registers and processor.copy_bytes else []),
         DCE(),
     ]

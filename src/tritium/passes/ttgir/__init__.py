@@ -12,6 +12,7 @@ from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops, FuseSplitLoo
 from tritium.passes.ttgir.match_clusters import MakeOperandsWhole, MatchClusters
 from tritium.passes.ttgir.operands.convert_loads import ConvertLoads
 from tritium.passes.ttgir.operands.reload_operands import ReloadOperands
+from tritium.passes.ttgir.operands.slice_products import SliceProducts
 from tritium.passes.ttgir.operands.stage_operands import StageOperands
 from tritium.passes.ttgir.order_scans import OrderScans
 from tritium.passes.ttgir.pipeline import Pipeline
@@ -28,6 +29,6 @@ PASSES: tuple[type[Pass], ...] = (
     ConvertTTIRToTTGIR, DescriptorsToTMA, DoubleBufferSums, FuseNestedLoops, FuseSplitLoops,
     HoistTensorMemory,
     InferCoalescedEncodings, MakeOperandsWhole, MatchClusters, OrderScans, Pipeline, ReloadOperands,
-    ResolveAutoEncodings, SplitConversions, StageOperands, TensorProducts, ThreadLocality,
-    WarpSpecialize,
+    ResolveAutoEncodings, SliceProducts, SplitConversions, StageOperands, TensorProducts,
+    ThreadLocality, WarpSpecialize,
 )  # fmt: skip
