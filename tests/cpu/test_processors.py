@@ -24,6 +24,7 @@ import tritium.language as tl
 from tritium.backends.cpu.processors import NAMES, processor
 from tritium.compiler import ASTSource
 from tritium.native.host import host, is_x86
+from tritium.native.loader import assembly
 from tritium.target import GPUTarget
 
 VNNI = ", ".join(["<16 x i32>"] * 3)
@@ -323,6 +324,43 @@ def test_lanes_that_are_replaced_are_hidden_from_llvm_where_registers_are_permut
 def test_the_inner_loop_of_a_product_begins_at_a_line(arch: str) -> None:
     kernel = tritium.compile(SOURCES["product"], target=GPUTarget("cpu", arch, 1))
     assert re.search(r"\.p2align\s+6\b.*\n\.LBB", kernel.asm["asm"])
+
+
+SUMS = """
+define void @f(ptr %p, ptr %q, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %x = phi float [ 0.0, %entry ], [ %s, %loop ]
+  %y = phi float [ 0.0, %entry ], [ %t, %loop ]
+  %a = getelementptr float, ptr %p, i64 %i
+  %b = getelementptr float, ptr %q, i64 %i
+  %l = load float, ptr %a
+  %s = fmul float %l, %x
+  %m = load float, ptr %b
+  %t = fmul float %m, %y
+  %k = fadd float %t, %s
+  store float %k, ptr %p
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arch", "first", "second"),
+    [("znver3", "vaddss", "incq"), ("cortex-a57", "movi\td0", "mov\tx8, xzr")],
+)
+def test_code_for_x86_64_is_not_scheduled_behind_register_allocation(
+    arch: str, first: str, second: str
+) -> None:
+    """It is for others: LLVM then moves what needs no registers of floats."""
+    text = assembly(SUMS, processor=processor(arch))
+    assert re.search(f"{first}.*{second}", text, re.DOTALL), text
 
 
 def test_each_processor_has_its_own_cache_entry() -> None:

@@ -42,6 +42,10 @@ Opt = int | Literal["light"] | None
 lock = forking.held_while_forking(threading.RLock())
 """Held while LLVM compiles, for any backend: its options are those of the process."""
 _names = itertools.count()
+_UNUSED = ("disable-lsr", "disable-post-ra")
+"""Options that turn off what makes code for x86-64 no faster (`docs/decisions.md`): the strength
+reduction of loops, as the addresses that lowering writes fit the addressing modes, and the second
+scheduling, behind register allocation, as the processors order instructions themselves."""
 
 
 @functools.cache
@@ -134,17 +138,20 @@ def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
 
 @contextmanager
 def _prepared(ir_text: str, opt: Opt, processor: CPU | None) -> Generator[tuple[Any, Any]]:
-    """A target machine, and the module that it compiles. LLVM's strength reduction of loops is off
-    for x86-64 meanwhile: it takes a fifth of the time, and the addresses that lowering writes fit
-    the addressing modes (`docs/decisions.md`)."""
+    """A target machine, and the module that it compiles, without `_UNUSED` meanwhile for x86-64."""
     with lock:
         machine = _machine(processor)
         module = _prepare(ir_text, opt, machine)
-        llvm.set_option("", f"-disable-lsr={int(machine.triple.startswith('x86_64'))}")
+        _leave_out(machine.triple.startswith("x86_64"))
         try:
             yield machine, module
         finally:
-            llvm.set_option("", "-disable-lsr=0")
+            _leave_out(False)
+
+
+def _leave_out(off: bool) -> None:
+    for option in _UNUSED:
+        llvm.set_option("", f"-{option}={int(off)}")
 
 
 def compile_ir(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> bytes:
