@@ -638,3 +638,18 @@ def test_rows_too_short_for_copies_are_an_error(cga: list[list[int]]) -> None:
         hopper.TensorDescriptor.from_tensor(array, [16, 32], layout)
     with pytest.raises(CompilationError, match=message):
         compiled(narrow_kernel, "*i8", {"layout": layout}, num_ctas=blocks)
+
+
+@gluon.jit
+def hides(x, y, n: gl.constexpr, layout: gl.constexpr):
+    i = gl.arange(0, n, layout)
+    types: gl.constexpr = (gl.int32, gl.int32)
+    a, b = gl.inline_asm_elementwise("", "=v,=v,1,0", [gl.load(x + i), i], types, False, 1)
+    gl.store(y + a, b)
+
+
+def test_assembly_without_instructions_is_its_arguments() -> None:
+    layout = gl.BlockedLayout([1], [32], [4], [0])
+    x, y = np.arange(128, dtype=np.int32) * 7, np.zeros(128, np.int32)
+    launcher("interpreted")(hides, (1,), x, y, n=128, layout=layout)
+    np.testing.assert_array_equal(y, x)
