@@ -364,6 +364,10 @@ def test_a_conversion_that_must_be_trivial() -> None:
     layout = gl.BlockedLayout([1], [32], [4], [0])
     linear = gl.DistributedLinearLayout([], [[1 << i] for i in range(5)], [[32], [64]], [], [128])
     assert compiled(trivial_kernel, "*i32", {"a": layout, "b": linear}).asm["ptx"]
+    lanes = [[1 << i] for i in range(5)]
+    ahead = gl.DistributedLinearLayout([[32], [64], [0]], lanes, [], [], [128])
+    turned = gl.DistributedLinearLayout([[64], [32]], lanes, [], [], [128])
+    assert compiled(trivial_kernel, "*i32", {"a": ahead, "b": turned}, num_warps=1).asm["ptx"]
     for a, b in ((layout, BLOCKED), (layout, gl.AutoLayout()), (gl.AutoLayout(), layout)):
         with pytest.raises(CompilationError, match=r"is not trivial(.|\n)*lane_bases=\[\[1\], "):
             compiled(trivial_kernel, "*i32", {"a": a, "b": b})
