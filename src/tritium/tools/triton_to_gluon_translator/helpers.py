@@ -55,7 +55,7 @@ def settle(value: Any) -> Any:
     if not isinstance(value, tensor) or not value.type.is_block():
         return value
     layout = block_layout(len(value.type.shape))
-    if isinstance(value.type.layout, gl.AutoLayout):  # nothing else may decide it
+    if isinstance(getattr(value.type, "layout", None), gl.AutoLayout):  # nothing else may decide it
         return gl.set_auto_layout(value, layout)
     return gl.convert_layout(value, layout)
 
