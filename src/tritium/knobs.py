@@ -667,6 +667,8 @@ class amd_knobs(base_knobs):
     libhip_path = env_opt_str("TRITON_LIBHIP_PATH")
     lld_path = env_opt_str("TRITON_HIP_LLD_PATH")
     objdump_path = env_opt_str("TRITIUM_LLVM_OBJDUMP_PATH")
+    assembler = env_opt_str("TRITIUM_AMD_ASSEMBLER")
+    """The path of a clang that assembles inline assembly, and `amdgcn` from files."""
     use_block_pingpong = env_opt_bool("TRITON_HIP_USE_BLOCK_PINGPONG")
     use_in_thread_transpose = env_opt_bool("TRITON_HIP_USE_IN_THREAD_TRANSPOSE")
     use_async_copy = env_bool("TRITON_HIP_USE_ASYNC_COPY")

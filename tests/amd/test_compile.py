@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tests.ir.test_reference_runs import REFERENCE
 from tritium.backends.amd import amdgcn
 from tritium.backends.base import make_backend
-from tritium.errors import OutOfResources
+from tritium.errors import CompilationError, OutOfResources
 from tritium.language.extra import hip
 from tritium.language.extra.hip import libdevice
-from tritium.native.objdump import disassemble
+from tritium.native.llvm_tools import assembler, disassemble
 from tritium.target import GPUTarget
 
 
@@ -212,12 +213,90 @@ def test_prints_and_assertions(arch: str) -> None:
     assert re.search(r"global_atomic_add_(x2|u64)", code(kernel))
 
 
-def test_what_is_not_built_is_named(tmp_path: Any) -> None:
-    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 1024})
-    path = tmp_path / "add.amdgcn"
-    path.write_text(kernel.asm["amdgcn"])
-    with pytest.raises(NotImplementedError, match="no assembler for AMD GPUs"):
+def assembles(path: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a script be the assembler: `$1` ... are its arguments, `$OUT` the object."""
+    path.write_text(f"#!/bin/sh\nfor OUT; do :; done\n{program}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("TRITIUM_AMD_ASSEMBLER", str(path))
+
+
+def test_edited_assembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    types, constants = "*fp32 *fp32 *fp32 i32", {"BLOCK": 1024}
+    kernel = compiled(add, types, constants=constants)
+    other = compiled(add, types, constants={"BLOCK": 512})
+    assert other.asm["hsaco"] != kernel.asm["hsaco"]
+    path, made = tmp_path / "add.amdgcn", tmp_path / "made.o"
+    path.write_text(f"; edited\n{kernel.asm['amdgcn']}")
+    how = amdgcn.How(**other.metadata.code)
+    made.write_bytes(amdgcn.emit(other.asm["llir"], how).object)
+    said = tmp_path / "said"
+    program = f'echo "$*" > {said}\nhead -1 "$7" >> {said}\ncp {made} "$OUT"'
+    assembles(tmp_path / "clang", program, monkeypatch)
+    edited = compiled(add, types, constants=constants, ir_override=str(path))
+    assert edited.asm["hsaco"] == other.asm["hsaco"]
+    assert edited.asm["amdgcn"].startswith("; edited\n")
+    assert list(edited.asm)[-2:] == ["amdgcn", "hsaco"]
+    arguments = r"-target amdgcn-amd-amdhsa -mcpu=gfx942 -x assembler -c \S+\.s -o \S+\.o"
+    assert re.fullmatch(rf"{arguments}\n; edited\n", said.read_text())
+    with pytest.raises(NotImplementedError, match=r"from a file alone.*TRITON_KERNEL_OVERRIDE"):
         tritium.compile(str(path), GPUTarget("hip", "gfx942", 64))
+
+
+@tritium.jit
+def brings_assembly(p, TEXT: tl.constexpr, CODES: tl.constexpr):
+    i = tl.arange(0, 256)
+    x = tl.load(p + i)
+    tl.store(p + i, tl.inline_asm_elementwise(TEXT, CODES, [x], tl.int32, True, 1))
+
+
+def brings(text: str, codes: str, arch: str = "gfx942") -> Any:
+    constants = {"TEXT": text, "CODES": codes}
+    return compiled(brings_assembly, "*i32", arch, constants=constants)
+
+
+def test_assembly_of_programs(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text that LLVM writes goes through the assembler."""
+    made, read = tmp_path / "made.o", tmp_path / "read.s"
+    plain = compiled(brings_assembly, "*i32", arch, constants={"TEXT": "", "CODES": "=v,0"})
+    how = amdgcn.How(**plain.metadata.code)
+    made.write_bytes(amdgcn.emit(plain.asm["llir"], how).object)
+    assembles(tmp_path / "clang", f'cp "$7" {read}\ncp {made} "$OUT"', monkeypatch)
+    kernel = brings("v_ffbl_b32 $0, $1", "=&v,v", arch)
+    assert re.search(r"v_ffbl_b32 v\d+, v\d+\n", read.read_text())
+    assert kernel.asm["amdgcn"] == read.read_text() and kernel.asm["hsaco"] == plain.asm["hsaco"]
+
+
+def test_assembly_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """n=$(grep -n v_none "$7" | head -1 | cut -d: -f1)
+printf "kernel.s:$n:2: error: invalid instruction\\n  v_none\\n  ^\\n" >&2; exit 1"""
+    assembles(tmp_path / "clang", program, monkeypatch)
+    line = brings_assembly.fn.__code__.co_firstlineno + 4
+    with pytest.raises(CompilationError, match=rf"test_compile.py:{line}:.* cannot assemble this "
+                       r"for gfx942; .*\n.*error: invalid instruction\n  v_none"):  # fmt: skip
+        brings("v_none $0, $1", "=v,v")
+    message = r"'=q' in '=q,v' is none of AMD's assembly: letters of registers are v"
+    with pytest.raises(CompilationError, match=message):
+        brings("v_ffbl_b32 $0, $1", "=q,v")
+    monkeypatch.setenv("TRITIUM_AMD_ASSEMBLER", str(tmp_path / "nowhere"))
+    with pytest.raises(RuntimeError, match=r"TRITIUM_AMD_ASSEMBLER: .*nowhere does not run"):
+        brings("v_none $0, $1", "=v,v")
+
+
+def test_the_assembler_that_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clang").write_text("#!/bin/sh\n")
+    (tmp_path / "clang").chmod(0o755)
+    package = tmp_path / "packages" / "ziglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    assert assembler("mine", str(tmp_path)) == ["mine"]
+    assert assembler(None, str(tmp_path)) == [str(tmp_path / "clang")]
+    monkeypatch.syspath_prepend(package.parent)
+    assert assembler(None, "") == [str(package / "zig"), "clang"]
+    monkeypatch.setattr(sys, "path", [])
+    assert assembler(None, "") is None
+    monkeypatch.setattr(amdgcn, "assembler", lambda: None)
+    with pytest.raises(NotImplementedError, match=r"pip install ziglang.*TRITIUM_AMD_ASSEMBLER"):
+        amdgcn.assembled("", "gfx942")
 
 
 def library(path: Any) -> str:

@@ -192,3 +192,32 @@ def test_gluon_atomics_by_buffers() -> None:
     execute(kernel, (1,), (out, seen))
     sums = np.where(np.arange(256) < 200, np.arange(256), 0).reshape(64, 4).sum(1)
     np.testing.assert_array_equal(out, np.maximum(sums, np.arange(3, 256, 4)))
+
+
+@gluon.jit
+def swizzled_kernel(src, out, rows: gl.constexpr, shared: gl.constexpr, N: gl.constexpr):
+    i = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, N, gl.SliceLayout(0, rows))[None, :]
+    memory = gl.allocate_shared_memory(gl.float16, [64, N], shared)
+    gl.amd.cdna4.async_copy.buffer_load_to_shared(memory, src, i * N + j, mask=i < 60)
+    gl.amd.cdna4.async_copy.commit_group()
+    gl.amd.cdna4.async_copy.wait_group(0)
+    gl.store(out + i * N + j, memory.load(rows))
+
+
+@pytest.mark.parametrize(("phases", "rows", "n"), [
+    ((2, 8), gl.BlockedLayout([1, 8], [8, 8], [4, 1], [1, 0]), 64),  # rows of one copy
+    ((1, 8), gl.BlockedLayout([1, 8], [1, 64], [4, 1], [1, 0]), 512),  # of waves and registers
+    ((1, 4), gl.BlockedLayout([1, 8], [2, 32], [4, 1], [1, 0]), 256),
+])  # fmt: skip
+def test_copies_to_swizzled_memory(phases: tuple[int, int], rows: Any, n: int) -> None:
+    """A lane copies the elements of that lane whose place it fills."""
+    constants = {"rows": rows, "shared": gl.SwizzledSharedLayout(8, *phases, [1, 0]), "N": n}
+    kernel = compiled(swizzled_kernel, "*fp16 *fp16", constants, "gfx950")
+    assert "global.load.lds" in kernel.asm["llir"]
+    source = (np.arange(64 * n) % 2039).astype(np.float16).reshape(64, n)
+    out = np.zeros_like(source)
+    execute(kernel, (1,), (source, out))
+    wanted = source.copy()
+    wanted[60:] = 0
+    np.testing.assert_array_equal(out, wanted)

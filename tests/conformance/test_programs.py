@@ -358,7 +358,8 @@ def kernel(p, o):
     x = tl.load(p + i)
     s, e = tl.map_elementwise(collatz, x, i * 0 + 50)
     tl.store(o + i, s * 1000 + e)
-    tl.store(o + 16 + i, tl.map_elementwise(pairs, x, i, pack=2))
+    (sums,) = tl.map_elementwise(pairs, x, i, pack=2)
+    tl.store(o + 16 + i, sums)
 """
 
 

@@ -39,10 +39,42 @@ def test_layouts(parent: Any, width: int, element: Any, gap: list[int], index: i
     assert min(together) >= 8, "neighbours are in different copies"
 
 
+@pytest.mark.parametrize(("parent", "width", "element"), [
+    (NARROW, 8, gl.float16), (WIDE, 8, gl.float16), (NARROW, 16, gl.float8e4nv),
+    (WIDE, 16, gl.float8e4nv),
+])  # fmt: skip
+@pytest.mark.parametrize("rows", [64, 128])
+@pytest.mark.parametrize("index", [0, 1])
+def test_neighbours_along_the_rows(
+    parent: Any, width: int, element: Any, rows: int, index: int
+) -> None:
+    """Values of attention: what the lanes of a wave read at once is in different banks."""
+    operand, deep = gl.DotOperandLayout(index, parent, width), 128
+    shape = [rows, deep] if index == 0 else [deep, rows]
+    found = padding(operand, shape, element, is_k_contig=False)
+    assert found is not None
+    interval, gap = found.interval_padding_pairs[0]
+    size = element.primitive_bitwidth // 8
+    assert interval * size == 1024
+    layout = linear(found.to_encoding(), tuple(shape))
+    assert layout.is_surjective and layout.total_out_bits == layout.total_in_bits
+    assert [b[index] for b in found.offset_bases[: rows.bit_length() - 1]][:3] == [1, 2, 4]
+    columns = [tuple(b) for b in found.offset_bases]
+    lanes = linear(operand.to_encoding(), tuple(shape))
+    banks: dict[int, set[int]] = {}
+    for lane in range(64):
+        place = lanes.apply({"lane": lane})
+        at = sum(1 << i for i, (m, n) in enumerate(columns)
+                 if (m and place["dim0"] & m) or (n and place["dim1"] & n))  # fmt: skip
+        word = (at + at // interval * gap) * size // 4
+        banks.setdefault(word % 64, set()).add(word)
+    assert max(map(len, banks.values())) == 1
+
+
 def test_what_has_no_such_layout() -> None:
     operand = gl.DotOperandLayout(0, NARROW, 8)
-    assert padding(operand, [128, 64], gl.float16, False) is None
     assert padding(operand, [128, 64], gl.float32) is None
+    assert padding(gl.DotOperandLayout(1, NARROW, 8), [8, 64], gl.float16, False) is None
     assert padding(operand, [8, 64], gl.float16) is None
     other = AMDMFMALayout(3, [16, 16, 16], True, [4, 1])
     with pytest.raises(TypeError, match="of an AMDMFMALayout of version 4 is required"):

@@ -19,6 +19,8 @@ from tests.nvidia.support import in_order
 from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.ampere import mma_v2
+from tritium.experimental.gluon.language.nvidia.hopper import warpgroup_mma
 from tritium.experimental.gluon.nvidia import hopper
 from tritium.frontend.builder import IRBuilder
 from tritium.ir.layouts.encodings import linear
@@ -164,6 +166,22 @@ def test_bulk_copies_take_no_policy_of_the_first_level_cache() -> None:
 def test_cache_policies(policy: Any, load: str) -> None:
     ptx = compiled(cached_kernel, "*fp32 *fp32", {"layout": BLOCKED, "policy": policy}).asm["ptx"]
     in_order(ptx, load, "st.global.cs")
+
+
+@gluon.jit
+def filled_kernel(layout: gl.constexpr, count: gl.constexpr):
+    gl.full([64] * count, 0, gl.int32, layout)
+
+
+@pytest.mark.parametrize(("layout", "message"), [
+    (gl.BlockedLayout([3], [32], [4], [0]),
+     r"BlockedLayout\(size_per_thread=\[3\], .*: the size of dim0 is 3; a power of two"),
+    (gl.SliceLayout(2, gl.BlockedLayout([1, 1], [4, 8], [4, 1], [1, 0])),
+     r"SliceLayout\(dim=2, .*dim 2 of a block of 2 axes; 0 to 1 are required"),
+])  # fmt: skip
+def test_layouts_that_hold_no_block(layout: Any, message: str) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(filled_kernel, "", {"layout": layout, "count": 1})
 
 
 @pytest.mark.parametrize(("make", "message"), [
@@ -364,6 +382,10 @@ def test_a_conversion_that_must_be_trivial() -> None:
     layout = gl.BlockedLayout([1], [32], [4], [0])
     linear = gl.DistributedLinearLayout([], [[1 << i] for i in range(5)], [[32], [64]], [], [128])
     assert compiled(trivial_kernel, "*i32", {"a": layout, "b": linear}).asm["ptx"]
+    lanes = [[1 << i] for i in range(5)]
+    ahead = gl.DistributedLinearLayout([[32], [64], [0]], lanes, [], [], [128])
+    turned = gl.DistributedLinearLayout([[64], [32]], lanes, [], [], [128])
+    assert compiled(trivial_kernel, "*i32", {"a": ahead, "b": turned}, num_warps=1).asm["ptx"]
     for a, b in ((layout, BLOCKED), (layout, gl.AutoLayout()), (gl.AutoLayout(), layout)):
         with pytest.raises(CompilationError, match=r"is not trivial(.|\n)*lane_bases=\[\[1\], "):
             compiled(trivial_kernel, "*i32", {"a": a, "b": b})
@@ -638,3 +660,59 @@ def test_rows_too_short_for_copies_are_an_error(cga: list[list[int]]) -> None:
         hopper.TensorDescriptor.from_tensor(array, [16, 32], layout)
     with pytest.raises(CompilationError, match=message):
         compiled(narrow_kernel, "*i8", {"layout": layout}, num_ctas=blocks)
+
+
+@gluon.jit
+def hides(x, y, n: gl.constexpr, layout: gl.constexpr):
+    i = gl.arange(0, n, layout)
+    types: gl.constexpr = (gl.int32, gl.int32)
+    a, b = gl.inline_asm_elementwise("", "=v,=v,1,0", [gl.load(x + i), i], types, False, 1)
+    gl.store(y + a, b)
+
+
+def test_assembly_without_instructions_is_its_arguments() -> None:
+    layout = gl.BlockedLayout([1], [32], [4], [0])
+    x, y = np.arange(128, dtype=np.int32) * 7, np.zeros(128, np.int32)
+    launcher("interpreted")(hides, (1,), x, y, n=128, layout=layout)
+    np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: gl.BlockedLayout([1, 1], [4, 8], [4, 1], [0, 0]),
+     r"^BlockedLayout\(.*order=\[0, 0\].*must be a permutation of 0 to 1"),
+    (lambda: gl.SwizzledSharedLayout(3, 1, 1, [1, 0]), r"^SwizzledSharedLayout\(vec=3, .*vec is 3"),
+])  # fmt: skip
+def test_errors_name_the_layout(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@gluon.jit
+def products_kernel(left: gl.constexpr, right: gl.constexpr, shared: gl.constexpr, a: gl.constexpr,
+                    b: gl.constexpr, acc: gl.constexpr):  # fmt: skip
+    if shared is None:
+        x = gl.full([64, 64], 1.0, left, a)
+        mma_v2(x, gl.full([64, 64], 1.0, right, b), gl.zeros([64, 64], gl.float32, acc))
+    else:
+        x = gl.allocate_shared_memory(left, [64, 64], shared)
+        y = gl.allocate_shared_memory(right, [64, 64], shared)
+        warpgroup_mma(x, y, gl.zeros([64, 64], gl.float32, acc))
+
+
+@pytest.mark.parametrize("how", ["compiled", "interpreted"])
+def test_operands_that_do_not_fit(how: str) -> None:
+    by_warps = gl.NVMMADistributedLayout([2, 0], [2, 2], [16, 8])
+    by_groups = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    sides = {"a": gl.DotOperandLayout(0, by_warps, 4), "b": gl.DotOperandLayout(1, by_warps, 2)}
+    memory = gl.NVMMASharedLayout(128, 16, 2)
+    for constants, message in (
+        ({**sides, "left": gl.float16, "right": gl.float16, "shared": None, "acc": by_warps},
+         "mma_v2: operands with k_width 4 and 2; one is required"),
+        ({"a": 0, "b": 0, "left": gl.float16, "right": gl.bfloat16, "shared": memory,
+          "acc": by_groups}, r"64x64xf16, .*64x64xbf16, .*; one dtype, or two of fp8, is required"),
+    ):  # fmt: skip
+        with pytest.raises((CompilationError, InterpreterError), match=message):
+            if how == "compiled":
+                compiled(products_kernel, "", constants)
+            else:
+                launcher("interpreted")(products_kernel, (1,), **constants)

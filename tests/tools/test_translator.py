@@ -205,6 +205,15 @@ def ranks_kernel(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @tritium.jit
+def counts_kernel(x_ptr, counts_ptr, out_ptr, N: tl.constexpr):
+    """Blocks that nothing but their use gives a layout."""
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(counts_ptr + tl.arange(0, 16), tl.histogram(x & 15, 16))
+    both = tl.cat(tl.flip(x), tl.sort(x) - x, can_reorder=True)
+    tl.atomic_add(out_ptr + (both & 63), both)
+
+
+@tritium.jit
 def batch_kernel(a_ptr, b_ptr, out_ptr, B: tl.constexpr, N: tl.constexpr):
     i, j = tl.arange(0, B)[:, None, None], tl.arange(0, N)
     at = i * N * N + j[None, :, None] * N + j[None, None, :]
@@ -269,6 +278,9 @@ CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = 
                                    _floats(12, 4, 32, 32).astype(np.float16),
                                    np.zeros((4, 32, 32), np.float32)], {"B": 4, "N": 32},
               "*fp16 *fp16 *fp32"),
+    "counts": (counts_kernel, (1,), [
+        np.random.default_rng(12).integers(0, 99, 32).astype(np.int32), np.zeros(16, np.int32),
+        np.zeros(64, np.int32)], {"N": 32}, "*i32 *i32 *i32"),
     "ranks": (ranks_kernel, (1,), [_floats(10, 16, 16), np.zeros((16, 16), np.float32)], {"N": 16},
               "*fp32 *fp32"),
 }  # fmt: skip

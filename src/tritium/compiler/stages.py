@@ -216,10 +216,11 @@ class _Keeper:
 
     def __call__(self, stage: str, value: Any, note: str = "", unchanged: bool = False) -> None:
         """Keep a stage's result; `unchanged`: it is that of the stage before."""
-        if stage in self.late and self.dump is None:
+        late = stage in self.late and not isinstance(value, str)  # which a file has replaced
+        if late and self.dump is None:
             return
         filename = f"{self.name}.{stage}"
-        kept = stage not in self.late and not knobs.compilation.store_binary_only
+        kept = not late and not knobs.compilation.store_binary_only
         # A plug-in's stages may change a module that ours only read.
         ours = knobs.runtime.add_stages_inspection_hook is None
         if stage == self.last_module and kept and ours and self.dump is None:

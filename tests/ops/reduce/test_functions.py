@@ -245,7 +245,8 @@ def test_map_elementwise():
         value, flag = tl.map_elementwise(branchy, v, 4)
         tl.store(out + i, value)
         tl.store(flags + i, flag)
-        tl.store(out + 8 + i, tl.map_elementwise(pairs, v, pack=2))
+        (turned,) = tl.map_elementwise(pairs, v, pack=2)
+        tl.store(out + 8 + i, turned)
 
     x = np.arange(8, dtype=np.int32)
     out, flags = np.zeros(16, np.int32), np.zeros(8, np.bool_)

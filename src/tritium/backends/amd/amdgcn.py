@@ -11,10 +11,14 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tritium import knobs
 from tritium.codegen.llvm.bitcode import flags_set, gpu_machine, link_all, optimize, simplify
+from tritium.errors import CompilationError
+from tritium.native import llvm_tools
 from tritium.native.loader import lock, parse
 
 TRIPLE = "amdgcn-amd-amdhsa"
+ROCM_TOOLS = "/opt/rocm/llvm/bin"
 WAVES, _SIZE = '"amdgpu-waves-per-eu"', '"amdgpu-flat-work-group-size"'
 """Attributes of kernels; all have the second one."""
 PLAIN = '"tritium-plain"'
@@ -86,10 +90,46 @@ def emit(text: str, how: How) -> Code:
     """The code of a module.
 
     Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override),
-    and for functions that are in no library.
+    and for functions that are in no library; `CompilationError` for assembly of the program's that
+    is none.
     """
+    if _OWN_ASSEMBLY.search(text):  # which LLVM writes out as it is, and cannot read
+        return Code(text, how, assembled(assembly(text, how), how.arch))
     with _optimized(text, how) as module:
         return Code(text, how, how.machine().emit_object(module))
+
+
+def assembler() -> list[str] | None:
+    """The command of the assembler, if there is one."""
+    return llvm_tools.assembler(knobs.amd.assembler, ROCM_TOOLS)
+
+
+def assembled(text: str, arch: str) -> bytes:
+    """The object of assembly.
+
+    Raises: `NotImplementedError` where there is no assembler, `CompilationError` with the line of
+        the kernel, where one is known, for what it refuses.
+    """
+    if (command := assembler()) is None:
+        raise NotImplementedError(f"code of assembly: {llvm_tools.NO_ASSEMBLER}")
+    try:
+        return llvm_tools.assemble(text, arch, TRIPLE, command)
+    except llvm_tools.AssemblyError as error:
+        place = _source_line(text.splitlines()[: error.line])
+        raise CompilationError(None, None, f"{place}{error}") from error
+
+
+def _source_line(lines: list[str]) -> str:
+    """The place in the program that the last of these lines of assembly comes from."""
+    for line in reversed(lines):
+        if (found := _LINE.match(line)) is not None:
+            return f"{found[1]}: "
+    return ""
+
+
+_OWN_ASSEMBLY = re.compile(r'\basm (?:sideeffect )?"[^"]')
+_LINE = re.compile(r"\s*\.loc\s.*; (\S+:\d+)")
+"""A line of assembly that names the line of the source which the next ones come from."""
 
 
 def assembly(text: str, how: How) -> str:

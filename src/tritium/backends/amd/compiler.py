@@ -24,8 +24,6 @@ from tritium.backends.gpu_compiler import GPUBackend
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.target import GPUTarget, Processor
 
-_ROCM_TOOLS = "/opt/rocm/llvm/bin"
-
 
 class HIPBackend(GPUBackend):
     """Compiles for AMD GPUs."""
@@ -79,9 +77,10 @@ class HIPBackend(GPUBackend):
             return amdgcn.assembly(asm["llir"], amdgcn.How(**metadata.code))
 
         def disassembly(asm: Mapping[str, Any]) -> str:
-            from tritium.native.objdump import disassemble  # few programs ask for it
+            from tritium.backends.amd.amdgcn import ROCM_TOOLS
+            from tritium.native.llvm_tools import disassemble  # few programs ask for it
 
-            return disassemble(asm["hsaco"], metadata.arch, knobs.amd.objdump_path, _ROCM_TOOLS)
+            return disassemble(asm["hsaco"], metadata.arch, knobs.amd.objdump_path, ROCM_TOOLS)
 
         return {"amdgcn": assembly, "disassembly": disassembly}
 

@@ -102,10 +102,18 @@ def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amd
 
 
 def make_hsaco(code: Any, metadata: dict[str, Any]) -> bytes:
-    """The code object of what `make_amdgcn` gave."""
-    if not isinstance(code, amdgcn.Code):
+    """The code object of what `make_amdgcn` gave, or of assembly in its place.
+
+    Raises: `NotImplementedError` for assembly alone, which does not say what a launch needs.
+    """
+    if isinstance(code, amdgcn.Code):
+        object = code.object
+    elif "kernel_signature" not in metadata:
         raise NotImplementedError(
-            "assembly that was edited, or read from a file: the LLVM of llvmlite has no assembler "
-            "for AMD GPUs; replace llir, or hsaco"
+            "assembly from a file alone, which does not say how the kernel is launched; replace "
+            "the stage of a kernel by the file (TRITON_KERNEL_OVERRIDE), or compile its llir"
         )
-    return link_with(knobs.amd.lld_path, code.object) if knobs.amd.lld_path else link(code.object)
+    else:
+        object = amdgcn.assembled(str(code), metadata["arch"])
+        metadata.update(resources(object))
+    return link_with(knobs.amd.lld_path, object) if knobs.amd.lld_path else link(object)

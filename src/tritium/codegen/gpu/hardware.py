@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -39,6 +39,23 @@ class Caching:
     eviction: EvictionPolicy
     volatile: bool = False
     hints: str = ""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The assembly that programs may bring.
+
+    Attributes:
+        title: its name in error messages.
+        registers: LLVM's constraints of operands in registers.
+        explained: in words, which these are.
+        missing: says why there is none on this machine; "" where there is.
+    """
+
+    title: str
+    registers: re.Pattern[str]
+    explained: str
+    missing: Callable[[], str] = str
 
 
 @dataclass(frozen=True)
@@ -450,6 +467,8 @@ class Hardware(ABC):
     reserved_names: ClassVar[re.Pattern[str]]
     """Names that no function of a program may have."""
 
+    assembly: Assembly | None = None
+    """None where programs cannot bring any."""
     carries_words: ClassVar[bool] = False
     """True where loops carry narrow elements of tiles together, as words."""
     pairs: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from tritium.codegen.gpu import (
     elementwise,
     functions,
     partitions,
-    regions,
+    program_code,
     scratch,
     shape,
 )
@@ -35,8 +35,8 @@ from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
     access, async_copy, atomic, atomic_access, buffers, calls, casts, chip_races, control,
-    convert_layout, debug, elementwise, fma, functions, gather, local_gather, partitions, reduce,
-    regions, repacked, scaled, scan, scratch, shape, shared,
+    convert_layout, debug, elementwise, fma, functions, gather, local_gather, partitions,
+    program_code, reduce, repacked, scaled, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

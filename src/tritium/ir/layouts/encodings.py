@@ -223,7 +223,8 @@ class SliceEncoding(Encoding):
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         axis = self.get("dim")
         if not 0 <= axis <= len(shape):
-            raise ValueError(f"#{self.name}: dim {axis} of a block of {len(shape) + 1} axes")
+            raise ValueError(f"#{self.name}: dim {axis} of a block of {len(shape) + 1} axes; 0 to "
+                             f"{len(shape)} are required")
         parent = linear(self.get("parent"), (*shape[:axis], 1, *shape[axis:]))
         kept = [i for i in range(len(shape) + 1) if i != axis]
         layout = parent.restrict(parent.in_names, [dim(i) for i in kept])

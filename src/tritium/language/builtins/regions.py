@@ -160,7 +160,8 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
         args: tensors, broadcast to one shape.
         pack: how many neighbouring elements one call gets.
 
-    Returns a tensor, or a tuple of them.
+    Returns a tensor, or a tuple of them where the function returns a tuple (of one, for `pack`
+    values of one result).
     """
     _check_function("map_elementwise", "scalar_fn", scalar_fn)
     tensors = [casts.to_tensor(a) for a in args]
@@ -198,7 +199,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
         ttir.MapElementwiseOp, tensors, like=elements, regions=[region], pack=pack,
         result=[ir.with_element(tensors[0].handle.type, t.to_ir()) for t in elements],
     )  # fmt: skip
-    return outputs[0] if len(outputs) == 1 and (single or pack > 1) else tl_tuple(outputs)
+    return outputs[0] if single else tl_tuple(outputs)
 
 
 def _probe(

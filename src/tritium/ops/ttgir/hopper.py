@@ -62,6 +62,9 @@ class WarpGroupDotOp(MatrixProduct):
             check_matrix(cls.name, matrix)
         left, right = _tile(a), _tile(b)
         check_product(cls.name, ir.shape_of(left), ir.shape_of(right), a, b, c)
+        kinds = [ir.element_type(t) for t in (left, right)]
+        if kinds[0] != kinds[1] and not all(ir.is_float(k) and ir.bit_width(k) == 8 for k in kinds):
+            raise OpError(f"{cls.name}: {describe(a, b)}; one dtype, or two of fp8, is required")
         cls.check_registers(a, c)
         if use is not None and use != ir.i1:
             raise OpError(f"{cls.name}: useC is {describe(use)}; i1 is required")

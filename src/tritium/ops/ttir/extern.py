@@ -68,7 +68,19 @@ class AssemblyOp(Op):
     def own_effects(self) -> Effects:
         return () if self.pure else (opaque(),)
 
+    @property
+    def operand_codes(self) -> list[str]:
+        """The constraints one by one, without the spaces that programs put between them."""
+        return [code for part in self.constraints.split(",") if (code := part.strip())]
+
     def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
+        """The arguments that results are tied to, where there are no instructions."""
+        codes = self.operand_codes
+        tied = {int(code): i for i, code in enumerate(c for c in codes if c[0] not in "=~")
+                if code.isdecimal()}  # fmt: skip
+        if not self.asm_string.strip() and sorted(tied) == list(range(len(self.results))):
+            found = tuple(arguments[tied[i]] for i in range(len(self.results)))
+            return found[0] if len(found) == 1 else found
         raise NotImplementedError(
             "inline assembly has no meaning without the processor that it is for, so it cannot be "
             f"interpreted; run the kernel compiled: {self.asm_string!r}"
@@ -115,11 +127,6 @@ class ElementwiseInlineAsmOp(AssemblyOp):
         if all(_is_number(a.type) for a in self.arguments):
             return super().own_effects()
         return opaque(), reads(SHARED, "arguments"), writes(SHARED, "arguments")
-
-    @property
-    def operand_codes(self) -> list[str]:
-        """The constraints one by one, without the spaces that programs put between them."""
-        return [code for part in self.constraints.split(",") if (code := part.strip())]
 
     @property
     def is_elementwise(self) -> bool:

@@ -54,7 +54,10 @@ def settle(value: Any) -> Any:
         return gl.tuple([settle(member) for member in value])
     if not isinstance(value, tensor) or not value.type.is_block():
         return value
-    return gl.convert_layout(value, block_layout(len(value.type.shape)))
+    layout = block_layout(len(value.type.shape))
+    if isinstance(getattr(value.type, "layout", None), gl.AutoLayout):  # nothing else may decide it
+        return gl.set_auto_layout(value, layout)
+    return gl.convert_layout(value, layout)
 
 
 @builtin
@@ -67,6 +70,12 @@ def arange(start: Any, end: Any) -> tensor:
 def full(shape: Any, value: Any, dtype: Any) -> tensor:
     """`gl.full` in the layout of the rank."""
     return gl.full(shape, value, dtype, block_layout(len(shape)) if len(shape) else None)
+
+
+@builtin
+def cat(input: Any, other: Any, can_reorder: bool = False, dim: int = 0) -> tensor:
+    """`tl.cat` in order, in which layouts say where elements are."""
+    return tl.cat(input, other, dim=dim)
 
 
 @builtin

@@ -16,7 +16,7 @@ from tritium.language.values.constexpr import ConstexprFunction, constexpr
 
 LANGUAGE = "tritium.language"
 HELPERS = "tritium.tools.triton_to_gluon_translator"
-HELPED = dict.fromkeys(("arange", "full", "zeros", "expand_dims", "dot"), "helpers") | {
+HELPED = dict.fromkeys(("arange", "cat", "full", "zeros", "expand_dims", "dot"), "helpers") | {
     "dot_scaled": "scaled", "sort": "sorting", "topk": "sorting",
     **dict.fromkeys(("advance", "make_block_ptr", "make_tensor_descriptor"), "memory_blocks"),
 }

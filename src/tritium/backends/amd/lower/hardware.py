@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tritium import knobs
-from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, data_layout
+from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, assembler, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
 from tritium.backends.amd.lower.functions import AMDFunctions
@@ -15,10 +15,11 @@ from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import check_cluster, processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
-from tritium.codegen.gpu.hardware import Barriers, NoAsyncCopies, NoMatrixMoves
+from tritium.codegen.gpu.hardware import Assembly, Barriers, NoAsyncCopies, NoMatrixMoves
 from tritium.codegen.gpu.memory.descriptors import WithoutMaps
 from tritium.codegen.gpu.memory.records import Records
 from tritium.codegen.llvm.writer import Function, Module, Value, const
+from tritium.native.llvm_tools import NO_ASSEMBLER
 
 _CODE_OBJECT_VERSION = 500
 _NEAREST_ONLY = frozenset(
@@ -40,6 +41,11 @@ _INPUTS = (
 _NEVER_USED = (
     "cluster-id-x", "cluster-id-y", "cluster-id-z", "completion-action", "default-queue",
     "flat-scratch-init", "heap-ptr", "hostcall-ptr", "multigrid-sync-arg",
+)  # fmt: skip
+_ASSEMBLY = Assembly(
+    "AMD's assembly", re.compile(r"=?&?([vsar]|\{[vsa](\d+|\[\d+:\d+\])\})"),
+    "letters of registers are v (of a lane), s (scalar), a (accumulation) and r (any)",
+    lambda: "" if assembler() else NO_ASSEMBLER,
 )  # fmt: skip
 _OF_CLUSTER = -3
 """The number of the barrier of a cluster."""
@@ -188,6 +194,7 @@ class AMDGPU(WithoutMaps):
     kernel_linkage = "amdgpu_kernel"
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
+    assembly = _ASSEMBLY
     computes_again = True
     carries_words = True
     reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")

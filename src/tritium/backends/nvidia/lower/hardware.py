@@ -19,7 +19,7 @@ from tritium.backends.nvidia.options import check_cluster
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.hardware import OWN, Hardware, meeting
+from tritium.codegen.gpu.hardware import OWN, Assembly, Hardware, meeting
 from tritium.codegen.gpu.partitions import GROUP, Plan, Registers
 from tritium.codegen.llvm.writer import Function, Module, Value
 from tritium.codegen.registry import Rule, rules
@@ -29,7 +29,6 @@ from tritium.ops.base import Op
 
 NVIDIA = "nvidia"
 """The table of the lowering rules for NVIDIA GPUs alone."""
-ELEMENTWISE = "nvidia.elementwise"
 REGISTERS = 1 << 16
 """The registers of a multiprocessor."""
 LEAST_REGISTERS, MOST_REGISTERS = 24, 256
@@ -38,6 +37,11 @@ MOST_BLOCKS, MOST_BLOCKS_ACROSS = 2**31 - 1, 2**16 - 1
 """The most thread blocks of a grid along its first axis, and along its second and third."""
 RESERVED = 1024
 """Bytes of shared memory that each block takes beside its own."""
+_PTX = Assembly(
+    "PTX", re.compile(r"=?&?[bchrlqfd]"),
+    "letters of registers are b (predicate), h (16 bits), r (32), l (64), q (128), f (float) and d "
+    "(double)",
+)  # fmt: skip
 
 
 def lacks(why: str) -> Rule:
@@ -154,6 +158,7 @@ class Nvidia(Hardware):
     kernel_linkage = "ptx_kernel"
     function_attributes = 'convergent nounwind "denormal-fp-math-f32"="ieee"'
     descriptor_attributes = f'byval([{BYTES} x i8]) align 64 "nvvm.grid_constant"'
+    assembly = _PTX
 
     reserved_names = re.compile(
         r"_|WARP_SZ|vprintf|malloc|free|__assertfail|__nv_.*|__nvvm.*|__cuda.*|.*\$"

@@ -7,7 +7,6 @@ from types import ModuleType
 from tritium.backends.nvidia.lower import (
     blackwell,
     cluster_store,
-    inline_ptx,
     tcgen05,
     tensor_maps,
     tensor_memory,
@@ -19,8 +18,7 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.codegen.gpu.registrations import check
 
 MODULES: tuple[ModuleType, ...] = (
-    blackwell, cluster_store, inline_ptx, tcgen05, tensor_maps, tensor_memory, tma, tma_gather,
-    wgmma,
+    blackwell, cluster_store, tcgen05, tensor_maps, tensor_memory, tma, tma_gather, wgmma,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdsl.ir import SSAValue
 
+from tritium.codegen.gpu.collective.shuffles import shuffle
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.hardware import Buffers, Caching, Order
 from tritium.codegen.gpu.memory.access import (
@@ -147,22 +148,55 @@ def lane_groups(tile: ir.Type, memory: ttgir.MemDescType) -> tuple[tuple[int, ..
 
 def lane_places(
     c: Context, op: Op, tile: ir.Type, to: SSAValue
-) -> list[tuple[tuple[int, ...], Value]]:
-    """The registers of each copy of a warp, and where its first lane copies to. Raises
-    `NotImplementedError` where the other lanes' places do not follow."""
+) -> list[tuple[tuple[int, ...], Value, Value | None]]:
+    """The registers of each copy of a warp, where its first lane copies to, and the lane whose
+    elements a lane copies; None where these are its own. Raises `NotImplementedError` where lanes
+    fill no neighbouring places."""
     memory, place, gaps = c.memory(to), place_in(layout_of(tile), to.type), gaps_of(to.type)
     groups, lanes = lane_groups(tile, memory_of(to)), place.columns_of(LANE)
     width = len(groups[0]).bit_length() - 1
-    together = [1 << width + i for i in range(len(lanes))]
-    if list(lanes) != together or memory.origin or c.owner(layout_of(tile)) is not None:
+    span = (1 << width + len(lanes)) - (1 << width)
+    outside = any(column & ~span for column in lanes)
+    lane_of = None if outside else _inverse([column >> width for column in lanes])
+    if lane_of is None or memory.origin or c.owner(layout_of(tile)) is not None:
         raise c.unsupported(op, "lanes whose places are not together")
     if any(interval % (1 << width + len(lanes)) for interval, _ in gaps):
         raise c.unsupported(op, f"memory with gaps closer than the {1 << width + len(lanes)} "
                                 "elements of a copy of a warp")  # fmt: skip
-    first = place.with_columns(LANE, [0] * len(lanes))
-    places = shared_pointers(c, memory.address, first, [g[0] for g in groups],
+    first, source = place, place
+    for name in place.in_names:
+        columns = place.columns_of(name)
+        first = first.with_columns(name, [column & ~span for column in columns])
+        own = [span & 1 << width + i for i in range(len(lanes))] if name == LANE else columns
+        source = source.with_columns(name, [lane_of((n & span) >> width) for n in own])
+    registers = [g[0] for g in groups]
+    places = shared_pointers(c, memory.address, first, registers,
                              memory_type(memory.type.element_type), gaps=gaps)  # fmt: skip
-    return list(zip(groups, places, strict=True))
+    moved = any(source.columns_of(name) != tuple(1 << i for i in range(len(lanes)))
+                if name == LANE else any(source.columns_of(name)) for name in source.in_names)
+    sources = c.positions(source, registers) if moved else [None] * len(groups)
+    return list(zip(groups, places, sources, strict=True))
+
+
+def _inverse(columns: Sequence[int]) -> Callable[[int], int] | None:
+    """The inverse of a linear map of bits, given by the images of 1, 2, 4, ...; None without."""
+    rows = [(column, 1 << i) for i, column in enumerate(columns)]
+    solved = dict[int, tuple[int, int]]()  # by the highest bit of the image
+    for image, argument in rows:
+        while image and (bit := image.bit_length()) in solved:
+            image, argument = image ^ solved[bit][0], argument ^ solved[bit][1]
+        if not image:
+            return None
+        solved[image.bit_length()] = image, argument
+
+    def inverse(image: int) -> int:
+        argument = 0
+        while image:
+            found = solved[image.bit_length()]
+            image, argument = image ^ found[0], argument ^ found[1]
+        return argument
+
+    return inverse
 
 
 def copy_by_warps(
@@ -174,10 +208,18 @@ def copy_by_warps(
     pointers, masks = c.tile(op.src), None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     kind = c.memory(op.result).type.element_type
-    for group, first in lane_places(c, op, op.src.type, op.result):
+    for group, first, source in lane_places(c, op, op.src.type, op.result):
         mask, size = None if masks is None else masks[group[0]], memory_bytes(kind) * len(group)
+        pointer = pointers[group[0]]
+        if source is not None:
+            if mask is not None and others is not None and not are_zero(others):
+                raise c.unsupported(op, "numbers in place of masked elements, to places in another "
+                                        "order than the lanes")  # fmt: skip
+            number = c.f.cast("ptrtoint", pointer, "i64")
+            pointer = c.f.cast("inttoptr", shuffle(c, number, source), pointer.type)
+            mask = None if mask is None else shuffle(c, mask, source)
         with c.f.where(mask):
-            start(pointers[group[0]], first, size)
+            start(pointer, first, size)
         if mask is not None:
             place = c.byte_offset(first, c.f.op("mul", c.lane, c.i32(size)))
             unset = c.f.op("xor", mask, Value("i1", "true"))
@@ -192,7 +234,9 @@ def copy(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
     offsets, masks, caching = c.tile(op.offsets), _tile(c, op.mask), Caching(op.cache, op.evict)
     buffer, buffers = _buffer(c, op), _hardware(c, op)
     size = memory_bytes(memory_of(op.dest).element_type)
-    for group, pointer in lane_places(c, op, op.offsets.type, op.dest):
+    for group, pointer, source in lane_places(c, op, op.offsets.type, op.dest):
+        if source is not None:
+            raise c.unsupported(op, "places in another order than the lanes")
         mask = None if masks is None else masks[group[0]]
         offset = buffer.offset(c, offsets[group[0]], size, mask)
         buffers.copy(c, buffer.resource, offset, pointer, size * len(group), caching)

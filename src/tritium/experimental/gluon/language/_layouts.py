@@ -9,7 +9,8 @@ alone says what it means: `to_encoding` gives that, `layout_of` the layout of an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any, ClassVar
@@ -48,6 +49,17 @@ def _text(value: Any) -> str:
     return value.mangle() if isinstance(value, Layout) else str(value)
 
 
+@contextmanager
+def named_in_errors(layout: object) -> Generator[None]:
+    """Name the layout in a `ValueError` that does not."""
+    try:
+        yield
+    except ValueError as error:
+        if repr(layout) in str(error):
+            raise
+        raise ValueError(f"{layout!r}: {error}") from error
+
+
 class Layout:
     """Base of layouts. A subclass is a frozen dataclass; `ENCODING` is the class of its encoding,
     `KEYS` that encoding's parameters in the order of the fields, `TAG` marks mangled names."""
@@ -64,7 +76,8 @@ class Layout:
     def __post_init__(self) -> None:
         for part in fields(self):  # pyright: ignore[reportArgumentType]
             object.__setattr__(self, part.name, _plain(getattr(self, part.name)))
-        self.to_encoding()  # which checks the parameters
+        with named_in_errors(self):
+            self.to_encoding()  # which checks the parameters
 
     @property
     def type(self) -> Any:

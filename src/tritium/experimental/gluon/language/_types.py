@@ -12,6 +12,7 @@ from tritium.experimental.gluon.language._layouts import (
     Layout,
     SharedLayout,
     layout_of,
+    named_in_errors,
 )
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, WARP, Encoding, linear
@@ -44,7 +45,8 @@ class distributed_type(block_type):
                 f"rank {layout.rank}"
             )
         if emitter.active():
-            check_threads(layout, self.encoding, self.shape)
+            with named_in_errors(layout):
+                check_threads(layout, self.encoding, self.shape)
 
     @property
     def layout(self) -> Any:

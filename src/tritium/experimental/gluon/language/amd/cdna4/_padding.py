@@ -11,6 +11,7 @@ from tritium.language.values.types import dtype as element_type
 
 _COPY_BYTES = 1024
 """Bytes that the 64 lanes of a wave copy to LDS at once, 16 each, which lie together."""
+_LANES = 64
 _GAPS = {(16, 16): 32, (16, 32): 16}
 """Bytes of a gap by the bytes that a lane reads along K and the rows of an instruction: a wave
 reads 16 bytes of 16 lanes at a time, of 16 rows two neighbours along K of eight."""
@@ -26,7 +27,8 @@ def compute_efficient_padded_shared_layout(
     which the lanes of a wave read rows in different banks.
 
     What a wave copies at once are rows that are far apart: the neighbours among the rows of an
-    instruction are in different copies, with a gap between them.
+    instruction are in different copies, with a gap between them. So are, where neighbours in memory
+    are not along K, the rows that groups of lanes read at once.
 
     Args:
         dot_operand_layout: of an `AMDMFMALayout` of version 4.
@@ -34,9 +36,8 @@ def compute_efficient_padded_shared_layout(
         dtype: of 8 or 16 bits.
         is_k_contig: whether neighbours in memory are along K.
 
-    Returns None where no such layout is known: for operands whose neighbours are not along K, and
-    for blocks smaller than what two copies bring. Raises `TypeError` or `ValueError` for other
-    operands.
+    Returns None where no such layout is known: for blocks smaller than what two copies bring.
+    Raises `TypeError` or `ValueError` for other operands.
     """
     parent = getattr(dot_operand_layout, "parent", None)
     if not isinstance(dot_operand_layout, DotOperandLayout) \
@@ -47,18 +48,27 @@ def compute_efficient_padded_shared_layout(
         )
     size, index = dtype.primitive_bitwidth // 8, dot_operand_layout.operand_index
     k, outer = (1, 0) if index == 0 else (0, 1)
-    if dtype.primitive_bitwidth not in (8, 16) or not is_k_contig or len(shape) != 2:
+    inner, axis = (k, outer) if is_k_contig else (outer, k)
+    if dtype.primitive_bitwidth not in (8, 16) or len(shape) != 2:
         return None
     interval = _COPY_BYTES // size
-    together = interval // shape[k]  # rows that a copy brings
-    if together < 1 or shape[outer] < 2 * together:
+    together = interval // shape[inner]  # rows that a copy brings
+    if together < 1 or shape[axis] < 2 * together:
         return None
     rows, width = parent.instr_shape[outer], dot_operand_layout.k_width * size
-    gap = _GAPS.get((width, rows), _GAP) // size
-    bits = [1 << bit for bit in range(int(shape[outer]).bit_length() - 1)]
-    count = together.bit_length() - 1
-    near, far = bits[: len(bits) - count], bits[len(bits) - count :]
-    along_k = [1 << bit for bit in range(int(shape[k]).bit_length() - 1)]
-    bases = [[n, 0] if axis == 0 else [0, n]
-             for axis, steps in ((k, along_k), (outer, [*far, *near])) for n in steps]  # fmt: skip
+    steps, first = _powers(shape[axis]), list[int]()
+    if is_k_contig:
+        gap = _GAPS.get((width, rows), _GAP) // size
+    else:
+        gap = rows  # what lanes of neighbouring groups read lies side by side
+        first = [s for s in _powers(_LANES // rows, dot_operand_layout.k_width) if s in steps]
+    near = [*first, *(s for s in steps if s not in first)]
+    count = len(near) - (together.bit_length() - 1)
+    order = (inner, _powers(shape[inner])), (axis, [*near[count:], *near[:count]])
+    bases = [[n, 0] if side == 0 else [0, n] for side, found in order for n in found]
     return PaddedSharedLayout([[interval, gap]], bases, [], list(shape))
+
+
+def _powers(count: int, first: int = 1) -> list[int]:
+    """`first` and its doubles: as many as there are bits in a number less than `count`."""
+    return [first << bit for bit in range(int(count).bit_length() - 1)]

@@ -33,7 +33,7 @@ def check_operand(name: str, value: Any, index: int, parent: NVMMADistributedLay
 @builtin
 def mma_v2(a: tensor, b: tensor, acc: tensor, input_precision: Any = None) -> tensor:
     """`a @ b + acc` by mma.sync. `acc` has an `NVMMADistributedLayout` of version [2, 0], the
-    operands a `DotOperandLayout` of it. Raises `ValueError` for other layouts."""
+    operands a `DotOperandLayout` of it, with one `k_width`. Raises `ValueError` for others."""
     layout = getattr(acc.type, "layout", None)
     if not isinstance(layout, NVMMADistributedLayout) or layout.version != [2, 0]:
         raise ValueError(
@@ -41,4 +41,8 @@ def mma_v2(a: tensor, b: tensor, acc: tensor, input_precision: Any = None) -> te
         )
     for index, operand in enumerate((a, b)):
         check_operand("mma_v2", operand, index, layout)
+    widths = [x.type.layout.k_width for x in (a, b)]  # pyright: ignore
+    if widths[0] != widths[1]:
+        raise ValueError(f"mma_v2: operands with k_width {widths[0]} and {widths[1]}; one is "
+                         "required, so that both have the same elements along K")  # fmt: skip
     return tl.dot(a, b, acc, input_precision=input_precision, out_dtype=acc.dtype)
