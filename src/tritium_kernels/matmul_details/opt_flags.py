@@ -41,6 +41,7 @@ class OptFlags:
         arch: that the configuration was chosen for.
         occupancy_target: programs that are to fit on a processor at once.
         target_kernel_kwargs: options that only this backend has.
+        tail_m: rows that a tile has beside `block_m` where no more are left of a slice; 0: none.
     """
 
     block_m: int
@@ -58,6 +59,7 @@ class OptFlags:
     arch: int | str
     occupancy_target: int
     target_kernel_kwargs: dict[str, Any]
+    tail_m: int = 0
 
 
 _PRESCRIBED: Overrides[OptFlags] = Overrides(
@@ -166,7 +168,7 @@ def make_default_opt_flags_nvidia(
         group_m=8, xcd_swizzle=1, w_cache_modifier=".cg" if block_m <= 32 else "",
         split_k=split_k, is_persistent=persistent, idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=subtile, arch=machine.arch, occupancy_target=occupancy,
-        target_kernel_kwargs={},
+        target_kernel_kwargs={}, tail_m=constraints.get("tail_m") or 0,
     )  # fmt: skip
 
 
@@ -201,7 +203,7 @@ def make_default_opt_flags_amd(
         w_cache_modifier=".cg" if block_m <= 32 else "", split_k=split_k, is_persistent=False,
         idle_sms=0, epilogue_subtile=constraints.get("epilogue_subtile") or 1, arch=machine.arch,
         occupancy_target=constraints.get("occupancy_target") or 1,
-        target_kernel_kwargs=amd.kernel_options(block_m),
+        target_kernel_kwargs=amd.kernel_options(block_m), tail_m=constraints.get("tail_m") or 0,
     )  # fmt: skip
 
 
@@ -223,6 +225,7 @@ def _make_default_opt_flags_cpu(
         idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=constraints.get("epilogue_subtile") or 1, arch="",
         occupancy_target=constraints.get("occupancy_target") or 1, target_kernel_kwargs={},
+        tail_m=constraints.get("tail_m") or 0,
     )  # fmt: skip
 
 
