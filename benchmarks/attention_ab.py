@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.attention_gpu import HEADS, SIZES, cudnn
 from benchmarks.common import gpu_machine
-from benchmarks.hopper_products_ab import CACHE_BYTES, queued
+from benchmarks.experts_ab import CACHE_BYTES, milliseconds
 from tritium_kernels.dense import attention_launch
 from tritium_kernels.dense.attention_launch import UNLIMITED, Call
 
@@ -79,7 +79,7 @@ def measure(
     took: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, made in calls.items():
-            took[name].append(queued(made, cache))
+            took[name].append(milliseconds(made, cache))
     best = {name: median(times) for name, times in took.items()}
     flops = (5 if gradients else 2) * batches * HEADS * length**2 * depth
     for name, ms in best.items():

@@ -1,4 +1,4 @@
-"""Products of experts on a GPU with several configurations in one process, as shares of the roofline.
+"""Products of experts on a GPU in several configurations, as shares of the roofline.
 
     python benchmarks/experts_ab.py [--out FILE] [--tokens 2048 4096 8192] [--rounds 3]
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 
 from benchmarks.common import gpu_machine
-from benchmarks.hopper_products_ab import CACHE_BYTES, queued
 from tritium_kernels.matmul import PrecisionConfig, matmul
 from tritium_kernels.matmul_details.opt_flags import scoped_opt_flags_constraints
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
@@ -34,6 +34,9 @@ from tritium_kernels.tensor_details import layout
 from tritium_kernels.tensor_details.dtype import FP4
 
 EXPERTS, K, N, EACH = 128, 2880, 5760, 4
+CACHE_BYTES, CALLS, WAIT_CYCLES = 256 << 20, 10, 60_000_000
+"""Bytes that are set before each call, calls of a round, and how long (33 ms) the GPU waits before
+them: a product takes longer than the host for its call, so that it stays behind from then on."""
 
 
 def tiles(
@@ -68,11 +71,27 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "128+32 128": tiles(128, 32, 128, False, 4),
         "128+64 128": tiles(128, 64, 128, False, 4),
         "128+32 128, one by one": tiles(128, 32, 128, False, 4, 1),
+        "256+32 128, whole": tiles(256, 32, 128, False, 2) | {"halves": "0"},
+        "128+32 128, whole": tiles(128, 32, 128, False, 4) | {"halves": "0"},
+        "chosen, whole": {"halves": "0"},
         "64+16 128, 4 warps": tiles(64, 16, 128, False, 4, 8, 4),
         "64+32 128, 8 warps": tiles(64, 32, 128, False, 4),
         "64+32 128, 8 warps, 2 stages": tiles(64, 32, 128, False, 2),
     },
 }
+
+
+def milliseconds(run: Callable[[], Any], cache: torch.Tensor) -> float:
+    """The median time of calls with cold caches that wait in the GPU's queue."""
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(CALLS)]
+    torch.cuda._sleep(WAIT_CYCLES)
+    for begin, end in events:
+        cache.zero_()
+        begin.record()
+        run()
+        end.record()
+    torch.cuda.synchronize()
+    return median(begin.elapsed_time(end) for begin, end in events)
 
 
 class Layer:
@@ -117,6 +136,8 @@ class Tokens:
 
 def call(tokens: Tokens, layer: Layer, form: str, constraints: dict[str, Any]) -> torch.Tensor:
     w, config = layer.given[form]
+    constraints = dict(constraints)
+    os.environ["HALVES"] = constraints.pop("halves", "1")
     with scoped_opt_flags_constraints(constraints):
         return matmul(
             tokens.x, w, None, tokens.ragged, gather_indx=tokens.gather, precision_config=config
@@ -160,7 +181,7 @@ def measure(
     took: dict[str, list[float]] = {name: [] for name in kept}
     for _ in range(rounds):
         for name, made in kept.items():
-            took[name].append(queued(made, cache))
+            took[name].append(milliseconds(made, cache))
     seconds = max(tokens.flops / limits[0], tokens.bytes(form) / limits[1])
     for name, times in took.items():
         ms = median(times)
@@ -176,7 +197,7 @@ def copy_rate() -> float:
     a = torch.zeros(1 << 30, dtype=torch.uint8, device="cuda")
     b = torch.empty_like(a)
     cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
-    return 2.0 * a.numel() / queued(partial(b.copy_, a), cache) * 1e3
+    return 2.0 * a.numel() / milliseconds(partial(b.copy_, a), cache) * 1e3
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -221,6 +222,10 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         swap=(
             get_swap_xw(call.config, flags, x.dtype, w.dtype) or _widens_b(w, flags)
             or _ends_are_columns(flags)
+        ),
+        halves=(
+            _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None
+            and flags.block_k == 128 and os.environ.get("HALVES", "1") == "1"
         ),
         # Where b is widened in registers, instructions bound the product, not what it reads.
         skip_rows=call.a_ragged is not None and not _widens_b(w, flags),

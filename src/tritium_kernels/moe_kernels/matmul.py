@@ -17,6 +17,7 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_mx_scale_cdna4,
     unswizzle_mx_scale_gfx1250,
     unswizzle_mxfp4_scale_hopper,
+    widen_half,
 )
 from tritium_kernels.moe_kernels.mxfp import block_of, from_scale
 
@@ -135,6 +136,7 @@ class Form:
         b_layout, b_scale_layout: names of layouts; None: strides say it all.
         tile_k, tile_n: of a layout in tiles.
         swap: (b.T @ a.T).T is computed.
+        halves: b is widened in two halves along k.
         skip_rows: rows past the end of a slice are not read from a.
         tail_m: rows that a tile has beside `block_m` where no more are left of the slice; 0: none.
         even_n: tiles have no columns past the last.
@@ -169,6 +171,7 @@ class Form:
     precision: str
     imprecise: int | None
     swap: bool
+    halves: bool
     skip_rows: bool
     tail_m: int
     even_n: bool
@@ -388,10 +391,10 @@ def from_slice_of_k(x, first, stride, scale_stride, WORD: tl.constexpr, BLOCK: t
 
 
 @tritium.jit
-def places_in_a(a, part, F: tl.constexpr):
+def places_in_a(a, part, COLUMNS: tl.constexpr, F: tl.constexpr):
     """Where elements of a tile lie, from the first row and step of k on: half the registers of as
     many pointers, and one instruction a pointer in each step."""
-    ka = tl.arange(0, F.block_k // F.a_pack)
+    ka = tl.arange(0, COLUMNS)
     rows = tl.where(part.exists, part.source, 0)[:, None].to(F.index) * a.row
     return rows + ka[None, :].to(F.index) * a.column
 
@@ -413,7 +416,7 @@ def product(a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k,
     column = (j if F.even_n else j % n).to(F.index)
     kb = first // F.b_pack + tl.arange(0, F.block_k // F.b_pack)
     a_ptr = a.ptr + za * a.z + (first // F.a_pack).to(F.index) * a.column
-    places = places_in_a(a, parts[0], F)
+    places = places_in_a(a, parts[0], F.block_k // F.a_pack, F)
     b_ptrs = b.ptr + zb * b.z + kb[:, None].to(F.index) * b.row
     if F.b_across:
         pair = tile_n * (F.block_n // 2) + tl.arange(0, F.block_n // 2)
@@ -423,7 +426,7 @@ def product(a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k,
     PARTS: tl.constexpr = len(parts)
     acc = zeros_for(parts[0], F)
     if PARTS == 2:
-        tail_places = places_in_a(a, parts[1], F)
+        tail_places = places_in_a(a, parts[1], F.block_k // F.a_pack, F)
         tail = zeros_for(parts[1], F)
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
         x = load_a(a_desc, a_ptr + places, za, row, parts[0].inside, start, last, F)
@@ -445,6 +448,59 @@ def product(a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k,
         return (acc,)
     else:
         return acc, tl.trans(tail) if F.swap else tail
+
+
+@tritium.jit
+def load_half(ptr, places, left):
+    """Half of a tile of a along k, as bfloat16 columns."""
+    x = load_tile(ptr + places, tl.arange(0, places.shape[1]), left, True, "")
+    return tl.trans(x.to(tl.bfloat16))
+
+
+@tritium.jit
+def load_words(b, z, start, last, tile_n, n, HALF: tl.constexpr, F: tl.constexpr):
+    """Words of b in the layout for Hopper, of the first or last 64 of 128 elements along k:
+    (1, block_n, 4, 2)."""
+    quad = tile_n * F.block_n * 4 + tl.arange(0, F.block_n * 4)
+    words = (b.ptr + z * b.z).to(tl.pointer_type(tl.uint32), bitcast=True)
+    words += (start // 128).to(tl.int64) * (b.row // 4) + 2 * HALF
+    mask = (quad < n * 4)[:, None] & (start < last)
+    places = words + quad[:, None] * 4 + tl.arange(0, 2)[None, :]
+    x = tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
+    return tl.reshape(x, (1, F.block_n, 4, 2))
+
+
+@tritium.jit
+def product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F: tl.constexpr):
+    """The same where b is widened in registers: its second half along k while tensor cores multiply
+    the first, as one product takes less time than to widen what it needs."""
+    HALF: tl.constexpr = F.block_k // 2
+    PARTS: tl.constexpr = len(parts)
+    a_ptr = a.ptr + za * a.z + first.to(F.index) * a.column
+    places = places_in_a(a, parts[0], HALF, F)
+    acc = zeros_for(parts[0], F)
+    if PARTS == 2:
+        tail_places = places_in_a(a, parts[1], HALF, F)
+        tail = zeros_for(parts[1], F)
+    for start in tl.range(first, last, F.block_k, num_stages=F.stages):
+        middle = a_ptr + HALF * a.column
+        left = last - start
+        x = load_half(a_ptr, places, left), load_half(middle, places, left - HALF)
+        if PARTS == 2:
+            y = load_half(a_ptr, tail_places, left), load_half(middle, tail_places, left - HALF)
+        words = load_words(b, zb, start, last, tile_n, n, 0, F)
+        words = words, load_words(b, zb, start, last, tile_n, n, 1, F)
+        scale = load_b_scale(b, zb, start, k, n, tile_n, None, F)
+        for h in tl.static_range(2):
+            w = widen_half(words[h], scale, h == 1)
+            acc = tl.dot(w, x[h], acc, max_num_imprecise_acc=F.imprecise)
+            if PARTS == 2:
+                tail = tl.dot(w, y[h], tail, max_num_imprecise_acc=F.imprecise)
+        a_ptr += F.block_k * a.column
+    if PARTS == 1:
+        return (tl.trans(acc),)
+    else:
+        return tl.trans(acc), tl.trans(tail)
 
 
 @tritium.jit
@@ -588,10 +644,14 @@ def compute_parts(
 ):  # fmt: skip
     """The results of a tile's rows, in one or two parts, of one part of the sum."""
     steps = tl.cdiv(tl.cdiv(k, F.block_k), F.split_k) * F.block_k
-    sums = product(
-        a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k, part * steps,
-        tl.minimum(k, (part + 1) * steps), F,
-    )  # fmt: skip
+    first = part * steps
+    last = tl.minimum(k, first + steps)
+    if F.halves:
+        sums = product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F)
+    else:
+        sums = product(
+            a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k, first, last, F
+        )
     WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
     y_ptr = y.ptr + part * y.part
     for q in tl.static_range(len(parts)):
