@@ -206,6 +206,10 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
     persistent = flags.is_persistent
     described = persistent or (flags.tail_m > 0 and _has_copy_engine())
     layout = w.layout
+    halves = (
+        _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None
+        and flags.block_k == 128 and os.environ.get("HALVES", "1") == "1"
+    )  # fmt: skip
     form = kernels.Form(
         n=1 if partial else call.activation.specs.reduction_n,
         ragged_k=call.b_ragged is not None, persistent=persistent, split_k=flags.split_k,
@@ -223,12 +227,10 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
             get_swap_xw(call.config, flags, x.dtype, w.dtype) or _widens_b(w, flags)
             or _ends_are_columns(flags)
         ),
-        halves=(
-            _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None
-            and flags.block_k == 128 and os.environ.get("HALVES", "1") == "1"
-        ),
-        # Where b is widened in registers, instructions bound the product, not what it reads.
-        skip_rows=call.a_ragged is not None and not _widens_b(w, flags),
+        halves=halves,
+        # Where b is widened in registers at once, instructions bound the product, not what it
+        # reads.
+        skip_rows=halves or (call.a_ragged is not None and not _widens_b(w, flags)),
         tail_m=flags.tail_m if call.a_ragged is not None else 0,
         even_n=call.size.n % flags.block_n == 0,
         saturate=not partial and call.config.flexpoint_saturate_inf,

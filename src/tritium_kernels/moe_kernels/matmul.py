@@ -292,9 +292,9 @@ def scaled(x, scale):
 
 
 @tritium.jit
-def load_a(a_desc, a_ptrs, z, row, inside, start, last, F: tl.constexpr):
-    """A tile of a, (block_m, block_k / pack). With `skip_rows` only rows that are `inside` are
-    read, others are 0: the last tile of a slice may have few."""
+def load_a(a_desc, a_ptrs, z, row, part, start, last, F: tl.constexpr):
+    """A tile of a, (rows of the part, block_k / pack). With `skip_rows` only rows that are inside
+    and exist are read, others are 0: the last tile of a slice may have few."""
     COLUMNS: tl.constexpr = F.block_k // F.a_pack
     if F.a_desc == 1:
         x = a_desc.load([z.to(tl.int32), row, start // F.a_pack])
@@ -305,7 +305,7 @@ def load_a(a_desc, a_ptrs, z, row, inside, start, last, F: tl.constexpr):
     else:
         left = tl.cdiv(last - start, F.a_pack)
         if F.skip_rows:
-            mask = inside[:, None] & (tl.arange(0, COLUMNS) < left)[None, :]
+            mask = (part.inside & part.exists)[:, None] & (tl.arange(0, COLUMNS) < left)[None, :]
             return tl.load(a_ptrs, mask=mask, other=0)
         return load_tile(a_ptrs, tl.arange(0, COLUMNS), left, True, "")
 
@@ -429,9 +429,9 @@ def product(a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k,
         tail_places = places_in_a(a, parts[1], F.block_k // F.a_pack, F)
         tail = zeros_for(parts[1], F)
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
-        x = load_a(a_desc, a_ptr + places, za, row, parts[0].inside, start, last, F)
+        x = load_a(a_desc, a_ptr + places, za, row, parts[0], start, last, F)
         if PARTS == 2:
-            y = load_a(a_desc, a_ptr + tail_places, za, row, parts[1].inside, start, last, F)
+            y = load_a(a_desc, a_ptr + tail_places, za, row, parts[1], start, last, F)
         w = load_b(b, b_desc, b_ptrs, zb, start, last, tile_n * F.block_n, n, F)
         w_scale = None
         if b.scale is not None:
@@ -451,10 +451,10 @@ def product(a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k,
 
 
 @tritium.jit
-def load_half(ptr, places, left):
-    """Half of a tile of a along k, as bfloat16 columns."""
-    x = load_tile(ptr + places, tl.arange(0, places.shape[1]), left, True, "")
-    return tl.trans(x.to(tl.bfloat16))
+def load_half(ptr, places, part, left):
+    """Half of a tile of a along k, as bfloat16 columns; of rows that are inside and exist."""
+    mask = (part.inside & part.exists)[:, None] & (tl.arange(0, places.shape[1]) < left)[None, :]
+    return tl.trans(tl.load(ptr + places, mask=mask, other=0).to(tl.bfloat16))
 
 
 @tritium.jit
@@ -485,9 +485,12 @@ def product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F: tl.cons
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
         middle = a_ptr + HALF * a.column
         left = last - start
-        x = load_half(a_ptr, places, left), load_half(middle, places, left - HALF)
+        part = parts[0]
+        x = load_half(a_ptr, places, part, left), load_half(middle, places, part, left - HALF)
         if PARTS == 2:
-            y = load_half(a_ptr, tail_places, left), load_half(middle, tail_places, left - HALF)
+            part = parts[1]
+            y = load_half(a_ptr, tail_places, part, left)
+            y = y, load_half(middle, tail_places, part, left - HALF)
         words = load_words(b, zb, start, last, tile_n, n, 0, F)
         words = words, load_words(b, zb, start, last, tile_n, n, 1, F)
         scale = load_b_scale(b, zb, start, k, n, tile_n, None, F)
@@ -657,10 +660,10 @@ def compute_parts(
     for q in tl.static_range(len(parts)):
         these = parts[q]
         # Scales are those of a batch, or of a slice; results of slices of rows are in one matrix.
+        out = sums[q] if F.skip_rows else tl.where(these.exists[:, None], sums[q], 0.0)
         out = finish(
-            tl.where(these.exists[:, None], sums[q], 0.0), a, b, y, bias, rows, z, these.place,
-            these.target, these.inside, tile_n, part == 0, n, alpha, acc_scale, ACTIVATION,
-            activation_args, F,
+            out, a, b, y, bias, rows, z, these.place, these.target, these.inside, tile_n, part == 0,
+            n, alpha, acc_scale, ACTIVATION, activation_args, F,
         )  # fmt: skip
         base_row = None if rows.scatter is not None else row + q * F.block_m
         scale_row = these.i.to(tl.int64) if F.mx_blocks == "SLICES" else these.target
