@@ -63,8 +63,9 @@ _CPU = {256: Tiles(64, 64, 4, 1)}
 _HOST = AttentionTable(_CPU, _CPU, _CPU, {64: Tiles(64, 64, 4, 1), 256: Tiles(64, 128, 4, 1)})
 
 MOST_DIMENSIONS = 256
-MOST_TOGETHER, CACHED_BYTES = 8, 24 << 20
-"""Heads whose tiles take turns, and bytes of them that the second-level cache is to keep."""
+MOST_TOGETHER, CACHED_BYTES = 8, 8 << 20
+"""Heads whose tiles take turns, and bytes of them that the second-level cache is to keep: with more
+each tile gains less from the others of its head (H200, `benchmarks/attention_ab.py`)."""
 
 
 _BY_KEYS = {"dk_dv", "together"}
@@ -173,7 +174,8 @@ def _together(call: Call, length: int, *rows: Tensor) -> int:
     if call.right == UNLIMITED or rows[0].device.type == "cpu":
         return 1
     shared = length * sum(t.shape[-1] * t.element_size() for t in rows)
-    return max(1, min(MOST_TOGETHER, CACHED_BYTES // max(1, shared)))
+    # A power of two: what is left over of common numbers of heads would end unevenly.
+    return 1 << max(1, min(MOST_TOGETHER, CACHED_BYTES // max(1, shared))).bit_length() - 1
 
 
 def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tuple[object, ...]:

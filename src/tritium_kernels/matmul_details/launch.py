@@ -155,11 +155,6 @@ def _descriptor(x: Operand, kind: int, rows: int, columns: int) -> TensorDescrip
     return TensorDescriptor(data, list(data.shape), list(data.stride()), block)
 
 
-def _has_copy_engine() -> bool:
-    """True if descriptors may read operands."""
-    return target_info.is_cpu() or target_info.cuda_capability_geq(9, 0)
-
-
 def _block_size(x: Operand, w: Operand) -> int | None:
     """The size of the smallest blocks that share a scale; None: there are no scales."""
     scales = [t for t in (x.scale, w.scale) if t is not None]
@@ -169,7 +164,8 @@ def _block_size(x: Operand, w: Operand) -> int | None:
 def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
     """The configuration of a product."""
     x, w, size, config = call.x, call.w, call.size, call.config
-    persistent = _has_copy_engine() and call.b_ragged is None and (
+    copies = target_info.is_cpu() or target_info.cuda_capability_geq(9, 0)
+    persistent = copies and call.b_ragged is None and (
         call.comm is None or call.comm.all_writes_issued is None
     )  # fmt: skip
     divisible = (
@@ -204,7 +200,9 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
     a_format, b_format = formats(x, w)
     plain = call.rows.gather is None and call.b_ragged is None and not flags.tail_m
     persistent = flags.is_persistent
-    described = persistent or (flags.tail_m > 0 and _has_copy_engine())
+    described = persistent or (
+        call.a_ragged is not None and target_info.cuda_capability_geq(9, 0)
+    )
     layout = w.layout
     halves = (
         _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None

@@ -165,7 +165,8 @@ def make_default_opt_flags_nvidia(
     )
     return OptFlags(
         block_m=block_m, block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages,
-        group_m=8, xcd_swizzle=1, w_cache_modifier=".cg" if block_m <= 32 else "",
+        group_m=constraints.get("group_m") or 8, xcd_swizzle=1,
+        w_cache_modifier=".cg" if block_m <= 32 else "",
         split_k=split_k, is_persistent=persistent, idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=subtile, arch=machine.arch, occupancy_target=occupancy,
         target_kernel_kwargs={}, tail_m=constraints.get("tail_m") or 0,

@@ -724,29 +724,28 @@ def compute_tile(
     zy = z * 0 if slices.schedule is not None else z
     if m > 0:
         begin = tile_m * F.block_m
+        row = first_row + begin
         main = rows_of_part(begin, m, first_row, rows, F.block_m)
+        left = m - begin
         if F.tail_m == 0:
             compute_parts(
-                (main,), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, first_row + begin,
+                (main,), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row, scale_block,
+                result_block, tile_n, n, k, comm, alpha, acc_scale, ACTIVATION, activation_args,
+                EPILOGUE, epilogue_args, DESTINATION, destination_args, F,
+            )  # fmt: skip
+        elif (left > F.block_m) & (left <= F.block_m + F.tail_m):
+            tail = rows_of_part(begin + F.block_m, m, first_row, rows, F.tail_m)
+            compute_parts(
+                (main, tail), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row,
                 scale_block, result_block, tile_n, n, k, comm, alpha, acc_scale, ACTIVATION,
                 activation_args, EPILOGUE, epilogue_args, DESTINATION, destination_args, F,
             )  # fmt: skip
-        elif (tile_m == 0) | (m - begin > F.tail_m):
-            if (m - begin > F.block_m) & (m - begin <= F.block_m + F.tail_m):
-                tail = rows_of_part(begin + F.block_m, m, first_row, rows, F.tail_m)
-                compute_parts(
-                    (main, tail), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part,
-                    first_row + begin, scale_block, result_block, tile_n, n, k, comm, alpha,
-                    acc_scale, ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION,
-                    destination_args, F,
-                )  # fmt: skip
-            else:
-                compute_parts(
-                    (main,), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part,
-                    first_row + begin, scale_block, result_block, tile_n, n, k, comm, alpha,
-                    acc_scale, ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION,
-                    destination_args, F,
-                )  # fmt: skip
+        elif (tile_m == 0) | (left > F.tail_m):
+            compute_parts(
+                (main,), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row, scale_block,
+                result_block, tile_n, n, k, comm, alpha, acc_scale, ACTIVATION, activation_args,
+                EPILOGUE, epilogue_args, DESTINATION, destination_args, F,
+            )  # fmt: skip
 
 
 @tritium.jit
