@@ -159,9 +159,9 @@ def test_weights_widened_in_halves(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tail: int, runs: bool
 ) -> None:
     """Widened weights are not stored to shared memory where the assembler's text widens them."""
-    ragged, x, gather = _given(200)
+    ragged, x, gather = _given(208)
     values, scales = downcast_to_mxfp(
-        normal(len(SIZES), 200, 96, dtype=torch.bfloat16), torch.uint8, 1
+        normal(len(SIZES), 208, 96, dtype=torch.bfloat16), torch.uint8, 1
     )
     scales[2, 1] = 0  # 2**-127
     w = upcast_from_mxfp_torch(values, scales, torch.float32, 1)

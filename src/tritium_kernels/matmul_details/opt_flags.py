@@ -128,10 +128,18 @@ def make_default_opt_flags_nvidia(
         m, batch_size, routing_data, enforce_bitwise_invariance
     )
     widened = nvidia.is_widened_in_registers(precision_config)
+    tail_m = constraints.get("tail_m")
     if not constraints.get("block_m") and not enforce_bitwise_invariance:
-        if widened:
+        ends = None
+        grouped = routing_data is not None and nvidia.has_warp_group_products(machine.arch)
+        if tail_m is None and grouped and n >= 64 and not x_transpose:
+            expected = _expected_rows(m, routing_data)
+            ends = nvidia.compute_rows_and_ends(expected, lhs_dtype, rhs_dtype, precision_config)
+        if ends is not None:
+            block_m, tail_m = ends
+        elif widened:
             block_m = nvidia.compute_widened_block_m(_expected_rows(m, routing_data))
-        elif routing_data is not None and nvidia.has_warp_group_products(machine.arch):
+        elif grouped:
             # Rows past the end of a slice are not read, and products of warp groups have 64.
             block_m = max(block_m, 64)
     narrow, wide = nvidia.compute_block_n(n, machine.arch, precision_config)
@@ -139,8 +147,10 @@ def make_default_opt_flags_nvidia(
     persistent = constraints.get("is_persistent")
     if persistent is None:
         # One tile for each processor leaves nothing that persistent programs could overlap.
-        persistent = can_use_persistent_tma and tiles > machine.processors
-    block_n = constraints.get("block_n") or (wide if persistent else narrow)
+        # Programs with ends take turns of their own: some have less to do than others.
+        persistent = can_use_persistent_tma and tiles > machine.processors and not tail_m
+    is_wide = persistent or (tail_m and not widened)
+    block_n = constraints.get("block_n") or (wide if is_wide else narrow)
     block_k = constraints.get("block_k") or nvidia.compute_block_k(
         m, k, persistent, lhs_dtype, rhs_dtype, precision_config, has_y_acc_in
     )
@@ -150,13 +160,13 @@ def make_default_opt_flags_nvidia(
         1 if persistent else nvidia.compute_split_k(block_k, k, tiles),
     )  # fmt: skip
     # With two programs, one widens operands while the other multiplies.
-    occupancy = constraints.get("occupancy_target") or (2 if widened else 1)
+    occupancy = constraints.get("occupancy_target") or (2 if widened and block_m <= 64 else 1)
     subtile = constraints.get("epilogue_subtile")
     if subtile is None:
         subtile = 2 if persistent and block_m * block_n >= 128 * 256 else 1
     stages = constraints.get("num_stages") or nvidia.compute_num_stages(
-        precision_config, persistent, block_m, block_n, block_k, out_dtype, lhs_dtype, rhs_dtype,
-        x_transpose, epilogue_effective_itemsize, has_y_acc_in, mx_block_size,
+        precision_config, persistent, block_m + (tail_m or 0), block_n, block_k, out_dtype,
+        lhs_dtype, rhs_dtype, x_transpose, epilogue_effective_itemsize, has_y_acc_in, mx_block_size,
         epilogue_reduction_n, epilogue_subtile=subtile, occupancy_target=occupancy,
         w_transpose=w_transpose,
     )  # fmt: skip
@@ -169,7 +179,7 @@ def make_default_opt_flags_nvidia(
         w_cache_modifier=".cg" if block_m <= 32 else "",
         split_k=split_k, is_persistent=persistent, idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=subtile, arch=machine.arch, occupancy_target=occupancy,
-        target_kernel_kwargs={}, tail_m=constraints.get("tail_m") or 0,
+        target_kernel_kwargs={}, tail_m=tail_m or 0,
     )  # fmt: skip
 
 
@@ -230,13 +240,20 @@ def _make_default_opt_flags_cpu(
     )  # fmt: skip
 
 
-def _constraints(can_use_persistent_tma: bool, block_k: int | None) -> dict[str, Any]:
+def _constraints(
+    can_use_persistent_tma: bool, block_k: int | None, ragged: bool
+) -> dict[str, Any]:
     """The choices that are prescribed: by the user, and `block_k` by an operand's layout."""
     constraints = dict(_PRESCRIBED.constraints)
     if constraints.get("is_persistent") and not can_use_persistent_tma:
         raise InapplicableConstraint(
             "is_persistent: bulk copies cannot read these operands; their last dimension must be "
             "adjacent, other strides and the address multiples of 16 bytes"
+        )
+    tail_m = constraints.get("tail_m")
+    if tail_m and (not ragged or tail_m & (tail_m - 1)):
+        raise InapplicableConstraint(
+            f"tail_m={tail_m}: 0 or, for rows of a that are in slices, a power of two"
         )
     if block_k is not None:
         given = constraints.setdefault("block_k", block_k)
@@ -268,7 +285,7 @@ def make_opt_flags(
 
     Raises `InapplicableConstraint` where what is prescribed cannot be had.
     """
-    constraints = _constraints(can_use_persistent_tma, block_k)
+    constraints = _constraints(can_use_persistent_tma, block_k, ragged_metadata is not None)
     if _PRESCRIBED.flags is not None:
         return _PRESCRIBED.flags
     invariant = precision_config.enforce_bitwise_invariance
