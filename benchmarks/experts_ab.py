@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -66,7 +65,6 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "mxfp4": {
         "chosen": {},
         "64+16 128, 4 warps": tiles(64, 16, 128, False, 4, 8, 4),
-        "64+16 128, 4 warps, whole": tiles(64, 16, 128, False, 4, 8, 4) | {"halves": "0"},
         "64+16 128, 4 warps, one by one": tiles(64, 16, 128, False, 4, 1, 4),
         "128+32 128": tiles(128, 32, 128, False, 4),
         "128+32 128, one by one": tiles(128, 32, 128, False, 4, 1),
@@ -131,8 +129,6 @@ class Tokens:
 
 def call(tokens: Tokens, layer: Layer, form: str, constraints: dict[str, Any]) -> torch.Tensor:
     w, config = layer.given[form]
-    constraints = dict(constraints)
-    os.environ["HALVES"] = constraints.pop("halves", "1")
     with scoped_opt_flags_constraints(constraints):
         return matmul(
             tokens.x, w, None, tokens.ragged, gather_indx=tokens.gather, precision_config=config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -206,7 +205,7 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
     layout = w.layout
     halves = (
         _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None
-        and flags.block_k == 128 and os.environ.get("HALVES", "1") == "1"
+        and flags.block_k == 128 and flags.tail_m > 0
     )  # fmt: skip
     form = kernels.Form(
         n=1 if partial else call.activation.specs.reduction_n,

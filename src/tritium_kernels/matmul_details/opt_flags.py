@@ -115,6 +115,33 @@ def _split(
     return int(wanted)
 
 
+def _rows_of_nvidia(
+    m: int, routing_data: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any,
+    invariant: bool, takes_ends: bool, constraints: dict[str, Any],
+) -> tuple[int, int]:  # fmt: skip
+    """The rows of a tile, and those that it has beside them at the end of a slice."""
+    tail_m = constraints.get("tail_m")
+    if constraints.get("block_m"):
+        return constraints["block_m"], tail_m or 0
+    rows = _rows(m, 1, routing_data, invariant)
+    if invariant:
+        return rows, tail_m or 0
+    grouped = routing_data is not None and nvidia.has_warp_group_products(
+        target_info.machine().arch
+    )
+    expected = _expected_rows(m, routing_data)
+    if tail_m is None and grouped and takes_ends:
+        ends = nvidia.compute_rows_and_ends(expected, lhs_dtype, rhs_dtype, precision_config)
+        if ends is not None:
+            return ends
+    if nvidia.is_widened_in_registers(precision_config):
+        rows = nvidia.compute_widened_block_m(expected)
+    elif grouped:
+        # Rows past the end of a slice are not read, and products of warp groups have 64.
+        rows = max(rows, 64)
+    return rows, tail_m or 0
+
+
 def make_default_opt_flags_nvidia(
     out_dtype: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any, batch_size: int, m: int,
     n: int, k: int, routing_data: Any, can_use_persistent_tma: bool, can_use_split_k: bool,
@@ -124,24 +151,12 @@ def make_default_opt_flags_nvidia(
 ) -> OptFlags:  # fmt: skip
     """The configuration for an NVIDIA GPU."""
     machine = target_info.machine()
-    block_m = constraints.get("block_m") or _rows(
-        m, batch_size, routing_data, enforce_bitwise_invariance
-    )
     widened = nvidia.is_widened_in_registers(precision_config)
-    tail_m = constraints.get("tail_m")
-    if not constraints.get("block_m") and not enforce_bitwise_invariance:
-        ends = None
-        grouped = routing_data is not None and nvidia.has_warp_group_products(machine.arch)
-        if tail_m is None and grouped and n >= 64 and not x_transpose:
-            expected = _expected_rows(m, routing_data)
-            ends = nvidia.compute_rows_and_ends(expected, lhs_dtype, rhs_dtype, precision_config)
-        if ends is not None:
-            block_m, tail_m = ends
-        elif widened:
-            block_m = nvidia.compute_widened_block_m(_expected_rows(m, routing_data))
-        elif grouped:
-            # Rows past the end of a slice are not read, and products of warp groups have 64.
-            block_m = max(block_m, 64)
+    takes_ends = n >= 64 and not x_transpose
+    block_m, tail_m = _rows_of_nvidia(
+        m, routing_data, lhs_dtype, rhs_dtype, precision_config, enforce_bitwise_invariance,
+        takes_ends, constraints,
+    )  # fmt: skip
     narrow, wide = nvidia.compute_block_n(n, machine.arch, precision_config)
     tiles = nvidia.compute_grid_size(routing_data, batch_size, m, n, block_m, narrow)
     persistent = constraints.get("is_persistent")
@@ -149,7 +164,7 @@ def make_default_opt_flags_nvidia(
         # One tile for each processor leaves nothing that persistent programs could overlap.
         # Programs with ends take turns of their own: some have less to do than others.
         persistent = can_use_persistent_tma and tiles > machine.processors and not tail_m
-    is_wide = persistent or (tail_m and not widened)
+    is_wide = persistent or (tail_m > 0 and not widened)
     block_n = constraints.get("block_n") or (wide if is_wide else narrow)
     block_k = constraints.get("block_k") or nvidia.compute_block_k(
         m, k, persistent, lhs_dtype, rhs_dtype, precision_config, has_y_acc_in
@@ -165,7 +180,7 @@ def make_default_opt_flags_nvidia(
     if subtile is None:
         subtile = 2 if persistent and block_m * block_n >= 128 * 256 else 1
     stages = constraints.get("num_stages") or nvidia.compute_num_stages(
-        precision_config, persistent, block_m + (tail_m or 0), block_n, block_k, out_dtype,
+        precision_config, persistent, block_m + tail_m, block_n, block_k, out_dtype,
         lhs_dtype, rhs_dtype, x_transpose, epilogue_effective_itemsize, has_y_acc_in, mx_block_size,
         epilogue_reduction_n, epilogue_subtile=subtile, occupancy_target=occupancy,
         w_transpose=w_transpose,
@@ -179,7 +194,7 @@ def make_default_opt_flags_nvidia(
         w_cache_modifier=".cg" if block_m <= 32 else "",
         split_k=split_k, is_persistent=persistent, idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=subtile, arch=machine.arch, occupancy_target=occupancy,
-        target_kernel_kwargs={}, tail_m=tail_m or 0,
+        target_kernel_kwargs={}, tail_m=tail_m,
     )  # fmt: skip
 
 

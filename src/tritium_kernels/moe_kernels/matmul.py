@@ -392,8 +392,8 @@ def from_slice_of_k(x, first, stride, scale_stride, WORD: tl.constexpr, BLOCK: t
 
 @tritium.jit
 def places_in_a(a, part, COLUMNS: tl.constexpr, F: tl.constexpr):
-    """Where elements of a tile lie, from the first row and step of k on: half the registers of as
-    many pointers, and one instruction a pointer in each step."""
+    """The places of the elements of a tile from the first row and step of k on: half the registers
+    of as many pointers, and one instruction a pointer in each step."""
     ka = tl.arange(0, COLUMNS)
     rows = tl.where(part.exists, part.source, 0)[:, None].to(F.index) * a.row
     return rows + ka[None, :].to(F.index) * a.column

@@ -51,7 +51,7 @@ _LEAST_BYTES = 4
 """Neighbours that a thread must have of what is loaded: fewer are not read at once."""
 
 _FEW = 8
-"""The part of an operand's bytes, one of so many, that may be computed twice."""
+"""An operand's bytes over the most of a value that may be computed twice for it."""
 
 
 @dataclass(frozen=True)
