@@ -103,7 +103,7 @@ class Problem:
         }  # fmt: skip
         self.constants = {
             **NONE, "GROUP": HEADS // KV_HEADS, "LEFT": False, "RIGHT": causal, "TAIL": True,
-            "DROPOUT": False, **dict.fromkeys(("D", "DV", "DP", "DVP"), d),
+            "DROPOUT": False, "TOGETHER": HEADS, **dict.fromkeys(("D", "DV", "DP", "DVP"), d),
         }  # fmt: skip
         self.of_queries = {
             "top_ptr": aligned((self.lse / np.log(2))[None, ..., 0].astype(np.float32)),

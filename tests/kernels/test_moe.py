@@ -12,6 +12,7 @@ from tests.kernels.support import close, integers, normal, place, torch
 from tritium_kernels import swiglu as gates
 from tritium_kernels.errors import ArgumentError
 from tritium_kernels.matmul import FusedActivation, PrecisionConfig, matmul, matmul_torch
+from tritium_kernels.matmul_details import opt_flags
 from tritium_kernels.matmul_ogs import matmul_ogs, matmul_ogs_torch
 from tritium_kernels.numerics import InFlexData, OutFlexData
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
@@ -50,6 +51,23 @@ def test_gathered_and_scattered_rows():
     y = matmul(x, w, None, ragged, gather_indx=gather, scatter_indx=scatter, precision_config=EXACT)
     right = matmul_torch(x.double(), w, None, ragged, gather_indx=gather, scatter_indx=scatter)
     close(y, right, scale=4)
+
+
+@pytest.mark.parametrize("tail", [8, 16])
+def test_ends_of_slices_beside_the_last_tile(tail: int):
+    """Slices that end in the first tile, beside it, after it, beside the second one."""
+    sizes = 5, 0, 16, 17, 24, 25, 32, 40, 41, 1
+    ragged, rows = slices(*sizes), sum(sizes)
+    x, w, bias = normal(rows, 48), normal(len(sizes), 48, 40), normal(len(sizes), 40)
+    gather = integers(rows, rows, dtype=torch.int32)
+    gather[[3, 37, 60]] = -1
+    scatter = torch.randperm(rows, generator=torch.Generator().manual_seed(0)).int().to(place())
+    scatter[[7, 36, 59]] = -1
+    options = {"gather_indx": gather, "scatter_indx": scatter, "betas": normal(rows),
+               "gammas": normal(rows, seed=1)}  # fmt: skip
+    with opt_flags.scoped_opt_flags_constraints({"block_m": 16, "tail_m": tail}):
+        y = matmul(x, w, bias, ragged, precision_config=EXACT, **options)
+    close(y, matmul_torch(x.double(), w, bias, ragged, **options), scale=4)
 
 
 @pytest.mark.cpu

@@ -108,9 +108,6 @@ def test_slices_and_scales(monkeypatch):
         mx_block_size=32,
     )  # fmt: skip
     assert (flags.block_m, flags.block_n, flags.block_k, flags.num_warps) == (64, 128, 128, 4)
-    few = replace(metadata, expected_slice_size=100)
-    flags = choose(monkeypatch, H200, 4096, 2880, 2880, ragged_metadata=few)
-    assert flags.block_m == 128
     few = replace(metadata, expected_slice_size=4)  # a product of warp groups has 64 rows
     for machine, rows in ((H200, 64), (A100, 16)):
         flags = choose(monkeypatch, machine, 512, 2880, 2880, ragged_metadata=few)
@@ -120,6 +117,45 @@ def test_slices_and_scales(monkeypatch):
     assert not nvidia.compute_swap_xw(Config(b_scale=1), 128, True, BF16, FP4)
     assert not nvidia.compute_swap_xw(Config(), 32, True, BF16, BF16)
     assert nvidia.is_blackwell_mx_lhs_dense_rhs(Config(a_scale=1), FP8_E4M3FN, FP8_E4M3FN)
+
+
+@pytest.mark.parametrize(
+    ("warps", "rows", "expected"),
+    [
+        # block_m, tail_m, block_n, warps, stages, persistent
+        (None, 32, (64, 0, 256, 8, 4, True)), (None, 64, (64, 16, 256, 8, 5, False)),
+        (None, 128, (128, 32, 256, 8, 4, False)), (None, 256, (128, 0, 256, 8, 4, True)),
+        (8, 32, (64, 0, 128, 4, 4, False)), (8, 64, (64, 16, 128, 4, 4, False)),
+        (8, 256, (128, 32, 128, 8, 4, False)), (4, 256, (64, 16, 128, 4, 4, False)),
+    ],
+)  # fmt: skip
+def test_ends_of_slices(monkeypatch, warps, rows, expected):
+    """Beside tiles on Hopper, by the mean slice; in MXFP4 where `warps` is given."""
+    sizes = torch.full((128,), rows, dtype=torch.int32)
+    metadata = make_ragged_tensor_metadata_torch(sizes, 128 * rows)
+    config, options = Config(), {"ragged_metadata": metadata}
+    if warps:
+        config = Config(b_scale=Scaled(HopperMXScaleLayout(-2, warps)))
+        options |= {"rhs": FP4, "mx_block_size": 32, "can_use_persistent_tma": False}
+    flags = choose(monkeypatch, H200, 128 * rows, 5760, 2880, config=config, **options)
+    found = (flags.block_m, flags.tail_m, flags.block_n, flags.num_warps, flags.num_stages,
+             flags.is_persistent)  # fmt: skip
+    assert found == expected
+    assert not choose(monkeypatch, A100, 128 * rows, 5760, 2880, **options).tail_m
+    with opt_flags.scoped_opt_flags_constraints({"tail_m": 0}):
+        flags = choose(monkeypatch, H200, 128 * rows, 5760, 2880, config=config, **options)
+        assert not flags.tail_m
+
+
+@pytest.mark.parametrize(("ragged", "tail"), [(False, 16), (True, 24)])
+def test_ends_that_cannot_be(monkeypatch, ragged, tail):
+    sizes = torch.full((4,), 64, dtype=torch.int32)
+    metadata = make_ragged_tensor_metadata_torch(sizes, 256) if ragged else None
+    with (
+        opt_flags.scoped_opt_flags_constraints({"tail_m": tail}),
+        pytest.raises(opt_flags.InapplicableConstraint, match=f"tail_m={tail}: 0 or, for rows"),
+    ):
+        choose(monkeypatch, H200, 256, 256, 256, ragged_metadata=metadata)
 
 
 def test_rows_that_do_not_depend_on_others(monkeypatch):

@@ -63,6 +63,9 @@ _CPU = {256: Tiles(64, 64, 4, 1)}
 _HOST = AttentionTable(_CPU, _CPU, _CPU, {64: Tiles(64, 64, 4, 1), 256: Tiles(64, 128, 4, 1)})
 
 MOST_DIMENSIONS = 256
+MOST_TOGETHER, CACHED_BYTES = 8, 8 << 20
+"""Heads whose tiles take turns, and bytes of them that the second-level cache is to keep: with more
+each tile gains less from the others of its head (H200, `benchmarks/attention_ab.py`)."""
 
 
 _BY_KEYS = {"dk_dv", "together"}
@@ -165,6 +168,16 @@ def rows_of(x: Tensor) -> tuple[int, int, int]:
     return strides[0], strides[1], strides[2]
 
 
+def _together(call: Call, length: int, *rows: Tensor) -> int:
+    """The heads whose tiles take turns on a GPU where tiles of a head differ in their work: as many
+    as the cache holds the rows of that their tiles share."""
+    if call.right == UNLIMITED or rows[0].device.type == "cpu":
+        return 1
+    shared = length * sum(t.shape[-1] * t.element_size() for t in rows)
+    # A power of two: what is left over of common numbers of heads would end unevenly.
+    return 1 << max(1, min(MOST_TOGETHER, CACHED_BYTES // max(1, shared))).bit_length() - 1
+
+
 def _operands(tensors: Sequence[Tensor], rows: Sequence[int], call: Call) -> tuple[object, ...]:
     """Descriptors of the tensors, with blocks of `rows` rows of a head, if they all can have one;
     they hold whole sequences."""
@@ -208,7 +221,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call)
             *operands, lse, *call.scalars(q, count),
             *(s for t in (q, k, v, o) for s in rows_of(t)), *lse.stride()[:2],
             **call.constants(q, k, v), TAIL=tail, BLOCK_M=tiles.m, BLOCK_N=tiles.n,
-            STAGES=tiles.stages, POSITIVE=call.scale > 0, num_warps=tiles.warps,
+            STAGES=tiles.stages, POSITIVE=call.scale > 0,
+            TOGETHER=_together(call, call.most_keys, k, v), num_warps=tiles.warps,
         )  # fmt: skip
 
 
@@ -253,7 +267,8 @@ def backward(
             *_operands((q, k, v, do, dk, dv), (*(tiles.m, tiles.n, tiles.n) * 2,), call),
             sums, dq if walks else None, *numbers, *call.scalars(q, count), *strides,
             *rows_of(dk), *rows_of(dv), *steps, **constants, TAIL=call.left != UNLIMITED or ragged,
-            BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
+            BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages,
+            TOGETHER=_together(call, call.most_queries, q, do), num_warps=tiles.warps,
         )  # fmt: skip
         if total is not None:
             torch.mul(total, call.scale, out=dq)
@@ -265,5 +280,6 @@ def backward(
         backward_kernels.attention_dq[(call.sequences(q) * heads * count,)](
             *_operands((q, k, v, do, dq), (tiles.m, tiles.n, tiles.n, tiles.m, tiles.m), call),
             top, delta, *call.scalars(q, count), *strides, *rows_of(dq), **constants, TAIL=tail,
-            BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
+            BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages,
+            TOGETHER=_together(call, call.most_keys, k, v), num_warps=tiles.warps,
         )  # fmt: skip

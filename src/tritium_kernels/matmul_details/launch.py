@@ -15,7 +15,10 @@ from tritium_kernels.errors import check_choice
 from tritium_kernels.launching.launch import cdiv, on, processors
 from tritium_kernels.matmul_details.operands import OP, Operand, Problem, formats, three
 from tritium_kernels.matmul_details.opt_flags import OptFlags, make_opt_flags
-from tritium_kernels.matmul_details.opt_flags_details.opt_flags_nvidia import compute_swap_xw
+from tritium_kernels.matmul_details.opt_flags_details.opt_flags_nvidia import (
+    compute_swap_xw,
+    has_warp_group_products,
+)
 from tritium_kernels.matmul_details.precision import (
     Epilogue,
     FusedActivation,
@@ -64,6 +67,15 @@ def get_swap_xw(
 def _widens_b(w: Any, flags: OptFlags) -> bool:
     """True if b is widened in registers, which hold left operands only: (b.T @ a.T).T."""
     return target_info.is_cuda() and w.layout_name == "HOPPER_VALUE" and flags.block_n >= 64
+
+
+def _ends_are_columns(flags: OptFlags) -> bool:
+    """True if ends of slices have fewer rows than a product of a warp group, 64: as columns they
+    may be any multiple of 8, (b.T @ a.T).T."""
+    return (
+        target_info.is_cuda() and has_warp_group_products(target_info.machine().arch)
+        and flags.tail_m % 64 > 0 and flags.block_n >= 64
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -185,9 +197,16 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
     """The facts for which the kernel is compiled; equal forms are one object."""
     x, w = call.x, call.w
     a_format, b_format = formats(x, w)
-    plain = call.rows.gather is None and call.b_ragged is None
+    plain = call.rows.gather is None and call.b_ragged is None and not flags.tail_m
     persistent = flags.is_persistent
+    described = persistent or (
+        call.a_ragged is not None and target_info.cuda_capability_geq(9, 0)
+    )
     layout = w.layout
+    halves = (
+        _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None
+        and flags.block_k == 128 and flags.tail_m > 0
+    )  # fmt: skip
     form = kernels.Form(
         n=1 if partial else call.activation.specs.reduction_n,
         ragged_k=call.b_ragged is not None, persistent=persistent, split_k=flags.split_k,
@@ -195,15 +214,21 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         subtile=flags.epilogue_subtile, a_format=a_format, b_format=b_format, a_pack=x.pack,
         b_pack=1 if w.across else w.pack, b_across=w.across,
         out_pack=1 if partial else call.config.c_value_pack_factor,
-        a_desc=_kind(x) if persistent and plain else 0, b_desc=_kind(w) if persistent else 0,
+        a_desc=_kind(x) if persistent and plain else 0, b_desc=_kind(w) if described else 0,
         a_swizzled=x.scale_layout is not None, b_layout=w.layout_name,
         b_scale_layout=w.scale_layout_name, tile_k=getattr(layout, "block_k", 0),
         tile_n=getattr(layout, "block_n", 0), cache=flags.w_cache_modifier,
         precision="tf32" if call.config.allow_tf32 else "ieee",
         imprecise=call.config.max_num_imprecise_acc,
-        swap=get_swap_xw(call.config, flags, x.dtype, w.dtype) or _widens_b(w, flags),
-        # Where b is widened in registers, instructions bound the product, not what it reads.
-        skip_rows=call.a_ragged is not None and not _widens_b(w, flags),
+        swap=(
+            get_swap_xw(call.config, flags, x.dtype, w.dtype) or _widens_b(w, flags)
+            or _ends_are_columns(flags)
+        ),
+        halves=halves,
+        # Where b is widened in registers at once, instructions bound the product, not what it
+        # reads.
+        skip_rows=halves or (call.a_ragged is not None and not _widens_b(w, flags)),
+        tail_m=flags.tail_m if call.a_ragged is not None else 0,
         even_n=call.size.n % flags.block_n == 0,
         saturate=not partial and call.config.flexpoint_saturate_inf,
         mx=not partial and call.config.c_mx_scale is not None,

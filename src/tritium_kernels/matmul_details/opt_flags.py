@@ -41,6 +41,7 @@ class OptFlags:
         arch: that the configuration was chosen for.
         occupancy_target: programs that are to fit on a processor at once.
         target_kernel_kwargs: options that only this backend has.
+        tail_m: rows that a tile has beside `block_m` where no more are left of a slice; 0: none.
     """
 
     block_m: int
@@ -58,6 +59,7 @@ class OptFlags:
     arch: int | str
     occupancy_target: int
     target_kernel_kwargs: dict[str, Any]
+    tail_m: int = 0
 
 
 _PRESCRIBED: Overrides[OptFlags] = Overrides(
@@ -113,6 +115,33 @@ def _split(
     return int(wanted)
 
 
+def _rows_of_nvidia(
+    m: int, routing_data: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any,
+    invariant: bool, takes_ends: bool, constraints: dict[str, Any],
+) -> tuple[int, int]:  # fmt: skip
+    """The rows of a tile, and those that it has beside them at the end of a slice."""
+    tail_m = constraints.get("tail_m")
+    if constraints.get("block_m"):
+        return constraints["block_m"], tail_m or 0
+    rows = _rows(m, 1, routing_data, invariant)
+    if invariant:
+        return rows, tail_m or 0
+    grouped = routing_data is not None and nvidia.has_warp_group_products(
+        target_info.machine().arch
+    )
+    expected = _expected_rows(m, routing_data)
+    if tail_m is None and grouped and takes_ends:
+        ends = nvidia.compute_rows_and_ends(expected, lhs_dtype, rhs_dtype, precision_config)
+        if ends is not None:
+            return ends
+    if nvidia.is_widened_in_registers(precision_config):
+        rows = nvidia.compute_widened_block_m(expected)
+    elif grouped:
+        # Rows past the end of a slice are not read, and products of warp groups have 64.
+        rows = max(rows, 64)
+    return rows, tail_m or 0
+
+
 def make_default_opt_flags_nvidia(
     out_dtype: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any, batch_size: int, m: int,
     n: int, k: int, routing_data: Any, can_use_persistent_tma: bool, can_use_split_k: bool,
@@ -122,23 +151,21 @@ def make_default_opt_flags_nvidia(
 ) -> OptFlags:  # fmt: skip
     """The configuration for an NVIDIA GPU."""
     machine = target_info.machine()
-    block_m = constraints.get("block_m") or _rows(
-        m, batch_size, routing_data, enforce_bitwise_invariance
-    )
     widened = nvidia.is_widened_in_registers(precision_config)
-    if not constraints.get("block_m") and not enforce_bitwise_invariance:
-        if widened:
-            block_m = nvidia.compute_widened_block_m(_expected_rows(m, routing_data))
-        elif routing_data is not None and nvidia.has_warp_group_products(machine.arch):
-            # Rows past the end of a slice are not read, and products of warp groups have 64.
-            block_m = max(block_m, 64)
+    takes_ends = n >= 64 and not x_transpose
+    block_m, tail_m = _rows_of_nvidia(
+        m, routing_data, lhs_dtype, rhs_dtype, precision_config, enforce_bitwise_invariance,
+        takes_ends, constraints,
+    )  # fmt: skip
     narrow, wide = nvidia.compute_block_n(n, machine.arch, precision_config)
     tiles = nvidia.compute_grid_size(routing_data, batch_size, m, n, block_m, narrow)
     persistent = constraints.get("is_persistent")
     if persistent is None:
         # One tile for each processor leaves nothing that persistent programs could overlap.
-        persistent = can_use_persistent_tma and tiles > machine.processors
-    block_n = constraints.get("block_n") or (wide if persistent else narrow)
+        # Programs with ends take turns of their own: some have less to do than others.
+        persistent = can_use_persistent_tma and tiles > machine.processors and not tail_m
+    is_wide = persistent or (tail_m > 0 and not widened)
+    block_n = constraints.get("block_n") or (wide if is_wide else narrow)
     block_k = constraints.get("block_k") or nvidia.compute_block_k(
         m, k, persistent, lhs_dtype, rhs_dtype, precision_config, has_y_acc_in
     )
@@ -148,13 +175,13 @@ def make_default_opt_flags_nvidia(
         1 if persistent else nvidia.compute_split_k(block_k, k, tiles),
     )  # fmt: skip
     # With two programs, one widens operands while the other multiplies.
-    occupancy = constraints.get("occupancy_target") or (2 if widened else 1)
+    occupancy = constraints.get("occupancy_target") or (2 if widened and block_m <= 64 else 1)
     subtile = constraints.get("epilogue_subtile")
     if subtile is None:
         subtile = 2 if persistent and block_m * block_n >= 128 * 256 else 1
     stages = constraints.get("num_stages") or nvidia.compute_num_stages(
-        precision_config, persistent, block_m, block_n, block_k, out_dtype, lhs_dtype, rhs_dtype,
-        x_transpose, epilogue_effective_itemsize, has_y_acc_in, mx_block_size,
+        precision_config, persistent, block_m + tail_m, block_n, block_k, out_dtype,
+        lhs_dtype, rhs_dtype, x_transpose, epilogue_effective_itemsize, has_y_acc_in, mx_block_size,
         epilogue_reduction_n, epilogue_subtile=subtile, occupancy_target=occupancy,
         w_transpose=w_transpose,
     )  # fmt: skip
@@ -163,10 +190,11 @@ def make_default_opt_flags_nvidia(
     )
     return OptFlags(
         block_m=block_m, block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages,
-        group_m=8, xcd_swizzle=1, w_cache_modifier=".cg" if block_m <= 32 else "",
+        group_m=constraints.get("group_m") or 8, xcd_swizzle=1,
+        w_cache_modifier=".cg" if block_m <= 32 else "",
         split_k=split_k, is_persistent=persistent, idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=subtile, arch=machine.arch, occupancy_target=occupancy,
-        target_kernel_kwargs={},
+        target_kernel_kwargs={}, tail_m=tail_m,
     )  # fmt: skip
 
 
@@ -201,7 +229,7 @@ def make_default_opt_flags_amd(
         w_cache_modifier=".cg" if block_m <= 32 else "", split_k=split_k, is_persistent=False,
         idle_sms=0, epilogue_subtile=constraints.get("epilogue_subtile") or 1, arch=machine.arch,
         occupancy_target=constraints.get("occupancy_target") or 1,
-        target_kernel_kwargs=amd.kernel_options(block_m),
+        target_kernel_kwargs=amd.kernel_options(block_m), tail_m=constraints.get("tail_m") or 0,
     )  # fmt: skip
 
 
@@ -223,16 +251,24 @@ def _make_default_opt_flags_cpu(
         idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=constraints.get("epilogue_subtile") or 1, arch="",
         occupancy_target=constraints.get("occupancy_target") or 1, target_kernel_kwargs={},
+        tail_m=constraints.get("tail_m") or 0,
     )  # fmt: skip
 
 
-def _constraints(can_use_persistent_tma: bool, block_k: int | None) -> dict[str, Any]:
+def _constraints(
+    can_use_persistent_tma: bool, block_k: int | None, ragged: bool
+) -> dict[str, Any]:
     """The choices that are prescribed: by the user, and `block_k` by an operand's layout."""
     constraints = dict(_PRESCRIBED.constraints)
     if constraints.get("is_persistent") and not can_use_persistent_tma:
         raise InapplicableConstraint(
             "is_persistent: bulk copies cannot read these operands; their last dimension must be "
             "adjacent, other strides and the address multiples of 16 bytes"
+        )
+    tail_m = constraints.get("tail_m")
+    if tail_m and (not ragged or tail_m & (tail_m - 1)):
+        raise InapplicableConstraint(
+            f"tail_m={tail_m}: 0 or, for rows of a that are in slices, a power of two"
         )
     if block_k is not None:
         given = constraints.setdefault("block_k", block_k)
@@ -264,7 +300,7 @@ def make_opt_flags(
 
     Raises `InapplicableConstraint` where what is prescribed cannot be had.
     """
-    constraints = _constraints(can_use_persistent_tma, block_k)
+    constraints = _constraints(can_use_persistent_tma, block_k, ragged_metadata is not None)
     if _PRESCRIBED.flags is not None:
         return _PRESCRIBED.flags
     invariant = precision_config.enforce_bitwise_invariance

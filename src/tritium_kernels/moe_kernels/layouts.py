@@ -187,18 +187,26 @@ def _twice(words, HIGH: tl.constexpr):
 
 @tritium.jit
 def _factors_of_words(words):
-    """The same of the four scales in each word (rows, n): (rows, n, 4). Two at once: 2**-127, zero
-    without its own bit, is where a borrow from bit 15 is, and NaN where a carry into it is."""
-    even = (words << 7) & 0x7F807F80
-    odd = (words >> 1) & 0x7F807F80
-    even |= (((0x80008000 - even) | (even + 0x00800080)) >> 9) & 0x00400040
-    odd |= (((0x80008000 - odd) | (odd + 0x00800080)) >> 9) & 0x00400040
+    """The same of the four scales in each word (rows, n): (rows, n, 4)."""
+    even, odd = _factor_pairs(words)
     # Joins put their axis last: (rows, n, half, odd).
     factors = tl.join(
         tl.join(_twice(even, False), _twice(even, True)),
         tl.join(_twice(odd, False), _twice(odd, True)),
     )
     return tl.reshape(factors, (words.shape[0], words.shape[1], 4))
+
+
+@tritium.jit
+def _factor_pairs(words):
+    """The bfloat16 of the first and third of four scales in each word, and of the others. Two at
+    once: 2**-127, zero without its own bit, is where a borrow from bit 15 is, and NaN where a carry
+    into it is."""
+    even = (words << 7) & 0x7F807F80
+    odd = (words >> 1) & 0x7F807F80
+    even |= (((0x80008000 - even) | (even + 0x00800080)) >> 9) & 0x00400040
+    odd |= (((0x80008000 - odd) | (odd + 0x00800080)) >> 9) & 0x00400040
+    return even, odd
 
 
 @tritium.jit
@@ -217,15 +225,7 @@ def mxfp4_to_bf16_triton(x, scale, mx_axis: tl.constexpr):
         x = tl.sum(split << (8 * tl.arange(0, 4).to(tl.uint32))[None, None, :], 2)
     R: tl.constexpr = x.shape[0]
     N: tl.constexpr = x.shape[1] // 16
-    x = tl.reshape(x, (R, N, 4, 4))
-    last = ((x << 1) & 0x80008000) | (right_shift_unsigned(x, 3) & 0x01800180)
-    last |= right_shift_unsigned(x, 7) & 0x00400040
-    # 2**126 as two bfloat16: what the places of the bits leave out.
-    factor = tl.full((R, N, 4, 4), 0x7E807E80, tl.uint32)
-    w0 = mul_bf16x2(x & 0x81C081C0, factor)
-    w1 = mul_bf16x2((x << 3) & 0x81C081C0, factor)
-    w2 = mul_bf16x2((x << 6) & 0x81C081C0, factor)
-    w3 = mul_bf16x2(last, factor)
+    factors = scale
     if scale is not None:
         if scale.dtype == tl.uint32:
             factors = _factors_of_words(scale)
@@ -233,7 +233,27 @@ def mxfp4_to_bf16_triton(x, scale, mx_axis: tl.constexpr):
             factors = tl.permute(tl.reshape(_factor_words(scale), (R, 4, N)), (0, 2, 1))
         else:
             factors = tl.permute(tl.reshape(_factor_words(scale), (N, R, 4)), (1, 0, 2))
-        factors = tl.broadcast_to(factors[:, :, None, :], (R, N, 4, 4))
+    y = _widened(tl.reshape(x, (R, N, 4, 4)), factors)
+    if mx_axis % 2 == 0:
+        return tl.reshape(tl.permute(y, (0, 3, 4, 5, 2, 6, 1)), (128 * R, N))
+    else:
+        return tl.reshape(tl.permute(y, (1, 0, 3, 4, 5, 2, 6)), (N, 128 * R))
+
+
+@tritium.jit
+def _widened(x, factors):
+    """bfloat16 of words (rows, n, 4, q), each of eight elements, times factors (rows, n, q), or
+    None: (rows, n, 4, q, b, the high part of a pair's number, the low one, half)."""
+    last = ((x << 1) & 0x80008000) | (right_shift_unsigned(x, 3) & 0x01800180)
+    last |= right_shift_unsigned(x, 7) & 0x00400040
+    # 2**126 as two bfloat16: what the places of the bits leave out.
+    factor = tl.full(x.shape, 0x7E807E80, tl.uint32)
+    w0 = mul_bf16x2(x & 0x81C081C0, factor)
+    w1 = mul_bf16x2((x << 3) & 0x81C081C0, factor)
+    w2 = mul_bf16x2((x << 6) & 0x81C081C0, factor)
+    w3 = mul_bf16x2(last, factor)
+    if factors is not None:
+        factors = tl.broadcast_to(factors[:, :, None, :], x.shape)
         w0 = mul_bf16x2(w0, factors)
         w1 = mul_bf16x2(w1, factors)
         w2 = mul_bf16x2(w2, factors)
@@ -245,11 +265,16 @@ def mxfp4_to_bf16_triton(x, scale, mx_axis: tl.constexpr):
     # Joins put their axis last: (row, n, q, b, pair's high part, pair's low part, half).
     even = tl.join(tl.join(a0, a2), tl.join(a1, a3))
     odd = tl.join(tl.join(b0, b2), tl.join(b1, b3))
-    y = tl.join(even, odd)
-    if mx_axis % 2 == 0:
-        return tl.reshape(tl.permute(y, (0, 3, 4, 5, 2, 6, 1)), (128 * R, N))
-    else:
-        return tl.reshape(tl.permute(y, (1, 0, 3, 4, 5, 2, 6)), (N, 128 * R))
+    return tl.join(even, odd)
+
+
+@tritium.jit
+def widen_half(x, scale, LAST: tl.constexpr):
+    """bfloat16 (n, 64) of half of 128 elements along k, the first or the LAST, in the layout for
+    Hopper: words (1, n, 4, 2), and words of the four scales (1, n)."""
+    even, odd = _factor_pairs(scale)
+    y = _widened(x, tl.join(_twice(even, LAST), _twice(odd, LAST)))
+    return tl.reshape(tl.permute(y, (1, 0, 3, 4, 5, 2, 6)), (x.shape[1], 64))
 
 
 @tritium.jit

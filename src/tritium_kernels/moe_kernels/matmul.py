@@ -17,6 +17,7 @@ from tritium_kernels.moe_kernels.layouts import (
     unswizzle_mx_scale_cdna4,
     unswizzle_mx_scale_gfx1250,
     unswizzle_mxfp4_scale_hopper,
+    widen_half,
 )
 from tritium_kernels.moe_kernels.mxfp import block_of, from_scale
 
@@ -89,6 +90,18 @@ class Bias(NamedTuple):
     column: Any
 
 
+class Part(NamedTuple):
+    """Rows of a tile: their numbers in the slice, which of them are inside of it and of the result,
+    their places among the rows of all slices, sources, which of these exist, and targets."""
+
+    i: Any
+    inside: Any
+    place: Any
+    source: Any
+    exists: Any
+    target: Any
+
+
 class Size(NamedTuple):
     """Batches, rows, columns, elements along k, of a and of b, tiles along m."""
 
@@ -123,7 +136,9 @@ class Form:
         b_layout, b_scale_layout: names of layouts; None: strides say it all.
         tile_k, tile_n: of a layout in tiles.
         swap: (b.T @ a.T).T is computed.
+        halves: b is widened in two halves along k.
         skip_rows: rows past the end of a slice are not read from a.
+        tail_m: rows that a tile has beside `block_m` where no more are left of the slice; 0: none.
         even_n: tiles have no columns past the last.
         saturate: results are cut off at the largest number of their type.
         mx: the result has MX scales; `mx_blocks`: as Blackwell reads them, in blocks of the rows of
@@ -156,7 +171,9 @@ class Form:
     precision: str
     imprecise: int | None
     swap: bool
+    halves: bool
     skip_rows: bool
+    tail_m: int
     even_n: bool
     saturate: bool
     mx: bool
@@ -253,6 +270,16 @@ def load_a_scale(a, z, start, k, source, scale_block, i, F: tl.constexpr):
 
 
 @tritium.jit
+def scale_of_part(a, z, start, k, part, scale_block, F: tl.constexpr):
+    """The same of the rows of a part, None where a has no scales."""
+    if a.scale is None:
+        return None
+    else:
+        source = tl.where(part.exists, part.source, 0)
+        return load_a_scale(a, z, start, k, source, scale_block, part.i, F)
+
+
+@tritium.jit
 def scaled(x, scale):
     """bfloat16 of elements, k last, times their scales, if there are any."""
     y = x.to(tl.bfloat16)
@@ -265,9 +292,9 @@ def scaled(x, scale):
 
 
 @tritium.jit
-def load_a(a_desc, a_ptrs, z, row, inside, start, last, F: tl.constexpr):
-    """A tile of a, (block_m, block_k / pack). With `skip_rows` only rows that are `inside` are
-    read, others are 0: the last tile of a slice may have few."""
+def load_a(a_desc, a_ptrs, z, row, part, start, last, F: tl.constexpr):
+    """A tile of a, (rows of the part, block_k / pack). With `skip_rows` only rows that are inside
+    and exist are read, others are 0: the last tile of a slice may have few."""
     COLUMNS: tl.constexpr = F.block_k // F.a_pack
     if F.a_desc == 1:
         x = a_desc.load([z.to(tl.int32), row, start // F.a_pack])
@@ -278,7 +305,7 @@ def load_a(a_desc, a_ptrs, z, row, inside, start, last, F: tl.constexpr):
     else:
         left = tl.cdiv(last - start, F.a_pack)
         if F.skip_rows:
-            mask = inside[:, None] & (tl.arange(0, COLUMNS) < left)[None, :]
+            mask = (part.inside & part.exists)[:, None] & (tl.arange(0, COLUMNS) < left)[None, :]
             return tl.load(a_ptrs, mask=mask, other=0)
         return load_tile(a_ptrs, tl.arange(0, COLUMNS), left, True, "")
 
@@ -364,36 +391,119 @@ def from_slice_of_k(x, first, stride, scale_stride, WORD: tl.constexpr, BLOCK: t
 
 
 @tritium.jit
-def product(a, b, a_desc, b_desc, za, zb, source, inside, scale_block, i, row, tile_n, n, k, first,
-            last, F: tl.constexpr):  # fmt: skip
-    """The sum over k from `first` to `last` of a tile: (block_m, block_n)."""
+def places_in_a(a, part, COLUMNS: tl.constexpr, F: tl.constexpr):
+    """The places of the elements of a tile from the first row and step of k on: half the registers
+    of as many pointers, and one instruction a pointer in each step."""
+    ka = tl.arange(0, COLUMNS)
+    rows = tl.where(part.exists, part.source, 0)[:, None].to(F.index) * a.row
+    return rows + ka[None, :].to(F.index) * a.column
+
+
+@tritium.jit
+def zeros_for(part, F: tl.constexpr):
+    """The sums of a tile before its first product."""
+    ROWS: tl.constexpr = part.i.shape[0]
+    SHAPE: tl.constexpr = (F.block_n, ROWS) if F.swap else (ROWS, F.block_n)
+    return tl.zeros(SHAPE, tl.float32)
+
+
+@tritium.jit
+def product(a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k, first, last,
+            F: tl.constexpr):  # fmt: skip
+    """The sums over k from `first` to `last` of the rows of a tile, in one or two parts, that share
+    what is read of b: (rows of the part, block_n) of each."""
     j = tile_n * F.block_n + tl.arange(0, F.block_n)
     column = (j if F.even_n else j % n).to(F.index)
-    ka = first // F.a_pack + tl.arange(0, F.block_k // F.a_pack)
     kb = first // F.b_pack + tl.arange(0, F.block_k // F.b_pack)
-    a_ptrs = a.ptr + za * a.z + source[:, None].to(F.index) * a.row
-    a_ptrs += ka[None, :].to(F.index) * a.column
+    a_ptr = a.ptr + za * a.z + (first // F.a_pack).to(F.index) * a.column
+    places = places_in_a(a, parts[0], F.block_k // F.a_pack, F)
     b_ptrs = b.ptr + zb * b.z + kb[:, None].to(F.index) * b.row
     if F.b_across:
         pair = tile_n * (F.block_n // 2) + tl.arange(0, F.block_n // 2)
         b_ptrs += (pair % (n // 2)).to(F.index)[None, :] * b.column
     else:
         b_ptrs += column[None, :] * b.column
-    SHAPE: tl.constexpr = (F.block_n, F.block_m) if F.swap else (F.block_m, F.block_n)
-    acc = tl.zeros(SHAPE, tl.float32)
+    PARTS: tl.constexpr = len(parts)
+    acc = zeros_for(parts[0], F)
+    if PARTS == 2:
+        tail_places = places_in_a(a, parts[1], F.block_k // F.a_pack, F)
+        tail = zeros_for(parts[1], F)
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
-        x = load_a(a_desc, a_ptrs, za, row, inside, start, last, F)
+        x = load_a(a_desc, a_ptr + places, za, row, parts[0], start, last, F)
+        if PARTS == 2:
+            y = load_a(a_desc, a_ptr + tail_places, za, row, parts[1], start, last, F)
         w = load_b(b, b_desc, b_ptrs, zb, start, last, tile_n * F.block_n, n, F)
-        x_scale = None
         w_scale = None
-        if a.scale is not None:
-            x_scale = load_a_scale(a, za, start, k, source, scale_block, i, F)
         if b.scale is not None:
             w_scale = load_b_scale(b, zb, start, k, n, tile_n, column, F)
+        x_scale = scale_of_part(a, za, start, k, parts[0], scale_block, F)
         acc = add_product(x, x_scale, w, w_scale, acc, F)
-        a_ptrs += (F.block_k // F.a_pack) * a.column
+        if PARTS == 2:
+            x_scale = scale_of_part(a, za, start, k, parts[1], scale_block, F)
+            tail = add_product(y, x_scale, w, w_scale, tail, F)
+        a_ptr += (F.block_k // F.a_pack) * a.column
         b_ptrs += (F.block_k // F.b_pack) * b.row
-    return tl.trans(acc) if F.swap else acc
+    acc = tl.trans(acc) if F.swap else acc
+    if PARTS == 1:
+        return (acc,)
+    else:
+        return acc, tl.trans(tail) if F.swap else tail
+
+
+@tritium.jit
+def load_half(ptr, places, part, left):
+    """Half of a tile of a along k, as bfloat16 columns; of rows that are inside and exist."""
+    mask = (part.inside & part.exists)[:, None] & (tl.arange(0, places.shape[1]) < left)[None, :]
+    return tl.trans(tl.load(ptr + places, mask=mask, other=0).to(tl.bfloat16))
+
+
+@tritium.jit
+def load_words(b, z, start, last, tile_n, n, HALF: tl.constexpr, F: tl.constexpr):
+    """Words of b in the layout for Hopper, of the first or last 64 of 128 elements along k:
+    (1, block_n, 4, 2)."""
+    quad = tile_n * F.block_n * 4 + tl.arange(0, F.block_n * 4)
+    words = (b.ptr + z * b.z).to(tl.pointer_type(tl.uint32), bitcast=True)
+    words += (start // 128).to(tl.int64) * (b.row // 4) + 2 * HALF
+    mask = (quad < n * 4)[:, None] & (start < last)
+    places = words + quad[:, None] * 4 + tl.arange(0, 2)[None, :]
+    x = tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
+    return tl.reshape(x, (1, F.block_n, 4, 2))
+
+
+@tritium.jit
+def product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F: tl.constexpr):
+    """The same where b is widened in registers: its second half along k while tensor cores multiply
+    the first, as one product takes less time than to widen what it needs."""
+    HALF: tl.constexpr = F.block_k // 2
+    PARTS: tl.constexpr = len(parts)
+    a_ptr = a.ptr + za * a.z + first.to(F.index) * a.column
+    places = places_in_a(a, parts[0], HALF, F)
+    acc = zeros_for(parts[0], F)
+    if PARTS == 2:
+        tail_places = places_in_a(a, parts[1], HALF, F)
+        tail = zeros_for(parts[1], F)
+    for start in tl.range(first, last, F.block_k, num_stages=F.stages):
+        middle = a_ptr + HALF * a.column
+        left = last - start
+        part = parts[0]
+        x = load_half(a_ptr, places, part, left), load_half(middle, places, part, left - HALF)
+        if PARTS == 2:
+            part = parts[1]
+            y = load_half(a_ptr, tail_places, part, left)
+            y = y, load_half(middle, tail_places, part, left - HALF)
+        words = load_words(b, zb, start, last, tile_n, n, 0, F)
+        words = words, load_words(b, zb, start, last, tile_n, n, 1, F)
+        scale = load_b_scale(b, zb, start, k, n, tile_n, None, F)
+        for h in tl.static_range(2):
+            w = widen_half(words[h], scale, h == 1)
+            acc = tl.dot(w, x[h], acc, max_num_imprecise_acc=F.imprecise)
+            if PARTS == 2:
+                tail = tl.dot(w, y[h], tail, max_num_imprecise_acc=F.imprecise)
+        a_ptr += F.block_k * a.column
+    if PARTS == 1:
+        return (tl.trans(acc),)
+    else:
+        return tl.trans(acc), tl.trans(tail)
 
 
 @tritium.jit
@@ -514,6 +624,62 @@ def halves(x):
 
 
 @tritium.jit
+def rows_of_part(begin, m, first_row, rows, ROWS: tl.constexpr):
+    """ROWS rows from `begin` on of a slice of m rows."""
+    i = begin + tl.arange(0, ROWS)
+    inside = i < m
+    place = first_row + tl.where(inside, i, 0)
+    source = place
+    if rows.gather is not None:
+        source = tl.load(rows.gather + place).to(tl.int32)
+    exists = source >= 0  # a row that is gathered from nowhere (-1) is zero
+    target = place.to(tl.int64)
+    if rows.scatter is not None:
+        target = tl.load(rows.scatter + place).to(tl.int64)
+    return Part(i, inside & (target >= 0), place, source, exists, target)
+
+
+@tritium.jit
+def compute_parts(
+    parts, a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row, scale_block, result_block,
+    tile_n, n, k, comm, alpha, acc_scale, ACTIVATION, activation_args, EPILOGUE, epilogue_args,
+    DESTINATION, destination_args, F: tl.constexpr,
+):  # fmt: skip
+    """The results of a tile's rows, in one or two parts, of one part of the sum."""
+    steps = tl.cdiv(tl.cdiv(k, F.block_k), F.split_k) * F.block_k
+    first = part * steps
+    last = tl.minimum(k, first + steps)
+    if F.halves:
+        sums = product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F)
+    else:
+        sums = product(
+            a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k, first, last, F
+        )
+    WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
+    y_ptr = y.ptr + part * y.part
+    for q in tl.static_range(len(parts)):
+        these = parts[q]
+        # Scales are those of a batch, or of a slice; results of slices of rows are in one matrix.
+        out = sums[q] if F.skip_rows else tl.where(these.exists[:, None], sums[q], 0.0)
+        out = finish(
+            out, a, b, y, bias, rows, z, these.place, these.target, these.inside, tile_n, part == 0,
+            n, alpha, acc_scale, ACTIVATION, activation_args, F,
+        )  # fmt: skip
+        base_row = None if rows.scatter is not None else row + q * F.block_m
+        scale_row = these.i.to(tl.int64) if F.mx_blocks == "SLICES" else these.target
+        columns = (out,)
+        if F.subtile == 2:
+            columns = halves(out)
+        elif F.subtile == 4:
+            left, right = halves(out)
+            columns = halves(left) + halves(right)
+        for p in tl.static_range(F.subtile):
+            store_columns(columns[p], y, y_ptr, zy, base_row, these.target, these.inside, scale_row,
+                          result_block, (tile_n * F.subtile + p) * WIDTH, n // F.n, comm, EPILOGUE,
+                          epilogue_args, DESTINATION, destination_args, F)  # fmt: skip
+
+
+@tritium.jit
 def compute_tile(
     tile, total, a, b, y, a_desc, b_desc, bias, rows, slices, size, comm, alpha, acc_scale,
     ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION, destination_args,
@@ -557,42 +723,29 @@ def compute_tile(
     zb = z * 0 if F.ragged_k else z
     zy = z * 0 if slices.schedule is not None else z
     if m > 0:
-        i = tile_m * F.block_m + tl.arange(0, F.block_m)
-        inside = i < m
-        place = first_row + tl.where(inside, i, 0)
-        source = place
-        if rows.gather is not None:
-            source = tl.load(rows.gather + place).to(tl.int32)
-        exists = source >= 0  # a row that is gathered from nowhere (-1) is zero
-        target = place.to(tl.int64)
-        if rows.scatter is not None:
-            target = tl.load(rows.scatter + place).to(tl.int64)
-        inside &= target >= 0
-        steps = tl.cdiv(tl.cdiv(k, F.block_k), F.split_k) * F.block_k
-        acc = product(
-            a, b, a_desc, b_desc, za, zb, tl.where(exists, source, 0), inside, scale_block, i,
-            first_row + tile_m * F.block_m, tile_n, n, k, part * steps,
-            tl.minimum(k, (part + 1) * steps), F,
-        )  # fmt: skip
-        # Scales are those of a batch, or of a slice; results of slices of rows are in one matrix.
-        out = finish(
-            tl.where(exists[:, None], acc, 0.0), a, b, y, bias, rows, z, place, target, inside,
-            tile_n, part == 0, n, alpha, acc_scale, ACTIVATION, activation_args, F,
-        )  # fmt: skip
-        base_row = None if rows.scatter is not None else first_row + tile_m * F.block_m
-        scale_row = i.to(tl.int64) if F.mx_blocks == "SLICES" else target
-        WIDTH: tl.constexpr = F.block_n // F.n // F.subtile
-        y_ptr = y.ptr + part * y.part
-        parts = (out,)
-        if F.subtile == 2:
-            parts = halves(out)
-        elif F.subtile == 4:
-            left, right = halves(out)
-            parts = halves(left) + halves(right)
-        for p in tl.static_range(F.subtile):
-            store_columns(parts[p], y, y_ptr, zy, base_row, target, inside, scale_row,
-                          result_block, (tile_n * F.subtile + p) * WIDTH, n // F.n, comm, EPILOGUE,
-                          epilogue_args, DESTINATION, destination_args, F)  # fmt: skip
+        begin = tile_m * F.block_m
+        row = first_row + begin
+        main = rows_of_part(begin, m, first_row, rows, F.block_m)
+        left = m - begin
+        if F.tail_m == 0:
+            compute_parts(
+                (main,), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row, scale_block,
+                result_block, tile_n, n, k, comm, alpha, acc_scale, ACTIVATION, activation_args,
+                EPILOGUE, epilogue_args, DESTINATION, destination_args, F,
+            )  # fmt: skip
+        elif (left > F.block_m) & (left <= F.block_m + F.tail_m):
+            tail = rows_of_part(begin + F.block_m, m, first_row, rows, F.tail_m)
+            compute_parts(
+                (main, tail), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row,
+                scale_block, result_block, tile_n, n, k, comm, alpha, acc_scale, ACTIVATION,
+                activation_args, EPILOGUE, epilogue_args, DESTINATION, destination_args, F,
+            )  # fmt: skip
+        elif (tile_m == 0) | (left > F.tail_m):
+            compute_parts(
+                (main,), a, b, y, a_desc, b_desc, bias, rows, za, zb, zy, z, part, row, scale_block,
+                result_block, tile_n, n, k, comm, alpha, acc_scale, ACTIVATION, activation_args,
+                EPILOGUE, epilogue_args, DESTINATION, destination_args, F,
+            )  # fmt: skip
 
 
 @tritium.jit

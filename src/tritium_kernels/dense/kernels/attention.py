@@ -188,6 +188,20 @@ def walk_keys(
 
 
 @tritium.jit
+def head_and_tile(pid, tiles, TOGETHER: tl.constexpr):
+    """The head and the tile of a program: of TOGETHER heads the first tiles, which take longest,
+    come before the second ones. Processors that one head's tiles leave idle at the end would be as
+    long without work as its longest tile takes."""
+    if TOGETHER == 1:
+        return pid // tiles, pid % tiles
+    else:
+        first = pid // (TOGETHER * tiles) * TOGETHER
+        heads = tl.minimum(tl.num_programs(0) // tiles - first, TOGETHER)
+        within = pid - first * tiles
+        return first + within % heads, within // heads
+
+
+@tritium.jit
 def attention_forward(
     q, k, v, o, lse_ptr, q_offsets, k_offsets, aux, scale, q_length, k_length,
     heads, tiles, left, right, seed, dropout,
@@ -195,18 +209,17 @@ def attention_forward(
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    STAGES: tl.constexpr, POSITIVE: tl.constexpr,
+    STAGES: tl.constexpr, POSITIVE: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries. q, k, v and o are pointers, or descriptors of (batch, heads, rows, D)
     with blocks of one head; those serve sequences that are no parts of others."""
-    pid = tl.program_id(0)
-    head = pid // tiles
+    head, tile = head_and_tile(tl.program_id(0), tiles, TOGETHER)
     b = (head // heads).to(tl.int64)
     h = (head % heads).to(tl.int64)
     batch, first_q, queries = extent(q_offsets, b, q_length)
     _, first_k, count = extent(k_offsets, b, k_length)
     # The longest walks of causal attention are those of the last tiles: they start first.
-    row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
+    row = (tiles - 1 - tile) * BLOCK_M if RIGHT else tile * BLOCK_M
     if q_offsets is not None and row >= queries:  # a shorter sequence than the longest
         return
     z, f, g = batch.to(tl.int32), h.to(tl.int32), (h // GROUP).to(tl.int32)

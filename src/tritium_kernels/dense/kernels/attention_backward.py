@@ -23,6 +23,7 @@ from tritium_kernels.dense.kernels.attention import (
     block_at,
     block_scores,
     extent,
+    head_and_tile,
     head_of,
     kept,
     key_parts,
@@ -278,19 +279,18 @@ def attention_dk_dv(
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """dK and dV of a block of keys; or, where there is `dq_out` with the strides of `dq_sum`, all
     gradients of the heads that share keys, by a program that takes one block after the other."""
-    pid = tl.program_id(0)
     kv_heads = heads // GROUP
-    head = pid if dq_out is not None else pid // tiles
+    head, tile = head_and_tile(tl.program_id(0), tiles, TOGETHER)
     b = (head // kv_heads).to(tl.int64)
     kv = (head % kv_heads).to(tl.int64)
     batch, first_q, queries = extent(q_offsets, b, q_length)
     _, first_k, count = extent(k_offsets, b, k_length)
     if dq_out is None:
-        key = (pid % tiles) * BLOCK_N
+        key = tile * BLOCK_N
         if k_offsets is not None and key >= count:  # a shorter sequence than the longest
             return
         gradients_of_keys(
@@ -352,15 +352,14 @@ def attention_dq(
     GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
     SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    head = pid // tiles
+    head, tile = head_and_tile(tl.program_id(0), tiles, TOGETHER)
     b = (head // heads).to(tl.int64)
     h = (head % heads).to(tl.int64)
     batch, first_q, queries = extent(q_offsets, b, q_length)
     _, first_k, count = extent(k_offsets, b, k_length)
-    row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
+    row = (tiles - 1 - tile) * BLOCK_M if RIGHT else tile * BLOCK_M
     if q_offsets is not None and row >= queries:  # a shorter sequence than the longest
         return
     z, f, g = batch.to(tl.int32), h.to(tl.int32), (h // GROUP).to(tl.int32)

@@ -50,6 +50,9 @@ from tritium.passes.ttgir.layout_propagation import (
 _LEAST_BYTES = 4
 """Neighbours that a thread must have of what is loaded: fewer are not read at once."""
 
+_FEW = 8
+"""An operand's bytes over the most of a value that may be computed twice for it."""
+
 
 @dataclass(frozen=True)
 class ConvertLoads(FunctionPass):
@@ -96,13 +99,15 @@ class Plan:
             self._compute(op, made)
         return made[value]
 
-    def is_alone(self) -> bool:
-        """True if nothing else uses what is computed in the loop, which would be computed twice."""
+    def is_alone(self, size: int) -> bool:
+        """True if nothing else uses what is computed in the loop, which would be computed twice; of
+        an operand of `size` bytes what has few, as factors of its columns, may be."""
         owners = {value.owner for value in self.wanted} | {self.user}
         computed = [
             op for op in owners
             if isinstance(op, Operation) and op.parent is self.user.parent and op is not self.user
             and not is_source(op) and op.results[0] not in self.leaves
+            and _bytes(op.results[0]) * _FEW > size
         ]  # fmt: skip
         users = (use.operation for op in computed for use in op.results[0].uses)
         return all(user in owners or changes_layout(user) for user in users)
@@ -158,7 +163,7 @@ def plan_of(value: SSAValue, encoding: Encoding, user: Operation) -> Plan | None
             moved += _bytes(current)
         plan.leaves.append(current)
     useful = 0 < moved <= _bytes(value) and value not in plan.leaves
-    return plan if useful and plan.is_alone() else None
+    return plan if useful and plan.is_alone(_bytes(value)) else None
 
 
 def _before(op: Operation, wanted: Encoding) -> list[tuple[SSAValue, Encoding]] | None:
