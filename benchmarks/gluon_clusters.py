@@ -1,0 +1,174 @@
+"""Gluon products on clusters of thread blocks, which Triton before release 3.9 cannot express."""
+
+from typing import Any
+
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.hopper import (
+    cluster,
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+
+@gluon.jit
+def along_curve(number, side):
+    """The place of a tile, of `side` times `side` (a power of two), along Hilbert's curve."""
+    row, column, size = number * 0, number * 0, number * 0 + 1
+    while size < side:
+        right, up = number // 2 & 1, (number ^ number // 2) & 1
+        if up == 0:
+            if right == 1:
+                row, column = size - 1 - row, size - 1 - column
+            row, column = column, row
+        row, column, number, size = row + size * right, column + size * up, number // 4, size * 2
+    return row, column
+
+
+@gluon.jit
+def place_of(number, rows, columns, GROUP: gl.constexpr):
+    """The place of a tile: groups of `GROUP` rows are gone through column by column; 0: along
+    Hilbert's curve."""
+    if GROUP == 0:
+        return along_curve(number, rows)
+    else:
+        per_group = GROUP * columns
+        first = number // per_group * GROUP
+        height = min(rows - first, GROUP)
+        inside = number % per_group
+        return first + inside % height, inside // height
+
+
+@gluon.jit
+def load_tiles(a, b, lefts, rights, full, empty, tiles, GROUP: gl.constexpr, BLOCKS: gl.constexpr):
+    BM: gl.constexpr = a.block_type.shape[0]
+    BK: gl.constexpr = a.block_type.shape[1]
+    BN: gl.constexpr = b.block_type.shape[1]
+    STAGES: gl.constexpr = rights.type.shape[0]
+    rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1], BN)
+    count = gl.cdiv(a.shape[1], BK)
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        row, column = place_of(tile, rows, columns, GROUP)
+        for k in range(count):
+            slot = step % STAGES
+            mbarrier.wait(empty.index(slot), step // STAGES & 1 ^ 1)
+            bar = full.index(slot)
+            mbarrier.expect(bar, 2 * a.nbytes_per_cta + b.nbytes_per_cta)
+            tma.async_load(b, [k * BK, column * BN], bar, rights.index(slot),
+                           multicast=BLOCKS > 1, divided=BLOCKS > 1)  # fmt: skip
+            for half in gl.static_range(2):
+                at = [(2 * row + half) * BM, k * BK]
+                tma.async_load(a, at, bar, lefts.index(2 * slot + half))
+            step += 1
+
+
+@gluon.jit
+def parts_of(sums, PARTS: gl.constexpr):
+    """The columns of a tile in 2 or 4 parts."""
+    BM: gl.constexpr = sums.shape[0]
+    HALF: gl.constexpr = sums.shape[1] // 2
+    halves = gl.split(gl.permute(gl.reshape(sums, (BM, 2, HALF)), (0, 2, 1)))
+    if PARTS == 2:
+        return halves
+    else:
+        return parts_of(halves[0], PARTS // 2) + parts_of(halves[1], PARTS // 2)
+
+
+@gluon.jit
+def multiply_tiles(
+    K, rows, columns, out, done, lefts, rights, full, empty, tiles, GROUP: gl.constexpr,
+    BLOCKS: gl.constexpr, layout: gl.constexpr, HALF: gl.constexpr,
+):  # fmt: skip
+    """The upper or lower half of the rows of each tile. The product of a step goes on while the
+    next one is waited for; its buffers are empty, in all blocks, when that one has started."""
+    BM: gl.constexpr = lefts.type.shape[1]
+    BK: gl.constexpr = lefts.type.shape[2]
+    BN: gl.constexpr = rights.type.shape[2]
+    STAGES: gl.constexpr = rights.type.shape[0]
+    PART: gl.constexpr = out.block_type.shape[1]
+    PARTS: gl.constexpr = BN // PART
+    BUFFERS: gl.constexpr = done.type.shape[0] // 2
+    count = gl.cdiv(K, BK)
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        row, column = place_of(tile, rows, columns, GROUP)
+        acc = gl.zeros([BM, BN], gl.float32, layout)
+        for k in range(count):
+            slot = step % STAGES
+            mbarrier.wait(full.index(slot), step // STAGES & 1)
+            going = warpgroup_mma(
+                lefts.index(2 * slot + HALF), rights.index(slot), acc, is_async=True
+            )
+            acc = warpgroup_mma_wait(1, deps=[going])
+            mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), pred=k > 0,
+                            multicast_cta=BLOCKS - 1)  # fmt: skip
+            step += 1
+        acc = warpgroup_mma_wait(0, deps=[acc])
+        mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), multicast_cta=BLOCKS - 1)
+        parts = parts_of(acc, PARTS)
+        for i in gl.static_range(PARTS):
+            tma.store_wait(pendings=BUFFERS - 1)  # the buffer's last store has left it
+            memory = done.index(BUFFERS * HALF + i % BUFFERS)
+            memory.store(parts[i].to(out.dtype))
+            fence_async_shared()
+            tma.async_store(out, [(2 * row + HALF) * BM, column * BN + i * PART], memory)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def matmul(
+    a, b, out, STAGES: gl.constexpr, GROUP: gl.constexpr, BLOCKS: gl.constexpr,
+    BUFFERS: gl.constexpr, layout: gl.constexpr,
+):  # fmt: skip
+    """A persistent product on clusters of `BLOCKS` thread blocks. Each has rows of its own, copies
+    a share of the right operand for all of them, and has one warp that loads and two warp groups
+    that multiply half of its rows each."""
+    BM: gl.constexpr = a.block_type.shape[0]
+    BN: gl.constexpr = b.block_type.shape[1]
+    BK: gl.constexpr = a.block_type.shape[1]
+    lefts = gl.allocate_shared_memory(a.dtype, [2 * STAGES, BM, BK], a.layout)
+    rights = gl.allocate_shared_memory(b.dtype, [STAGES, BK, BN], b.layout)
+    shape: gl.constexpr = out.block_type.shape
+    done = gl.allocate_shared_memory(out.dtype, [2 * BUFFERS, shape[0], shape[1]], out.layout)
+    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=2 * BLOCKS)
+    if BLOCKS > 1:
+        cluster.barrier()  # before another block's copy counts for a barrier of this one
+    rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1], BN)
+    tiles = rows * columns
+    K = a.shape[1]
+    gl.warp_specialize([
+        (multiply_tiles, (K, rows, columns, out, done, lefts, rights, full, empty, tiles, GROUP,
+                          BLOCKS, layout, 0)),
+        (multiply_tiles, (K, rows, columns, out, done, lefts, rights, full, empty, tiles, GROUP,
+                          BLOCKS, layout, 1)),
+        (load_tiles, (a, b, lefts, rights, full, empty, tiles, GROUP, BLOCKS)),
+    ], [4, 1], [232, 24])  # fmt: skip
+
+
+def described(tensor: Any, block: list[int], cga: list[list[int]]) -> Any:
+    """A descriptor of a matrix of 16-bit numbers in blocks. `cga`: what thread blocks have."""
+    layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16, cga_layout=cga)
+    return TensorDescriptor.from_tensor(tensor, block, layout)
+
+
+def arguments(
+    a: Any, b: Any, out: Any, blocks: int = 2, parts: int = 2, tile: tuple[int, int] = (256, 64)
+) -> tuple[list[Any], dict[str, Any]]:
+    """(descriptors, constants) of a product: 64 rows of each half of a tile for each thread block,
+    and all of the right operand. `tile`: columns, and of K."""
+    bits, (bn, bk) = blocks.bit_length() - 1, tile
+    rows, copies = [[1 << i, 0] for i in range(bits)], [[0, 0]] * bits
+    bm = 64 * blocks
+    made = [described(a, [bm, bk], rows), described(b, [bk, bn], copies),
+            described(out, [bm, bn // parts], rows)]  # fmt: skip
+    layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, bn, 16], rows)
+    return made, {"BLOCKS": blocks, "layout": layout, "BUFFERS": parts // 2, "num_ctas": blocks}
