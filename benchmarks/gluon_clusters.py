@@ -32,9 +32,13 @@ def along_curve(number, side):
 @gluon.jit
 def place_of(number, rows, columns, GROUP: gl.constexpr):
     """The place of a tile: groups of `GROUP` rows are gone through column by column; 0: along
-    Hilbert's curve."""
+    Hilbert's curve, if there are a power of two rows, and columns."""
     if GROUP == 0:
-        return along_curve(number, rows)
+        side = min(rows, columns)
+        high, wide = rows // side, columns // side
+        row, column = along_curve(number // (high * wide), side)
+        inside = number % (high * wide)
+        return row * high + inside % high, column * wide + inside // high
     else:
         per_group = GROUP * columns
         first = number // per_group * GROUP

@@ -31,7 +31,7 @@ def test_products(m: int, n: int, k: int, programs: int, how: str) -> None:
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 @pytest.mark.parametrize(
     "m,n,k,blocks,group,parts", [
-        (300, 200, 72, 2, 2, 2), (512, 128, 40, 2, 0, 2), (256, 256, 64, 1, 0, 4),
+        (300, 200, 72, 2, 2, 2), (512, 128, 40, 2, 0, 2), (512, 256, 64, 1, 0, 4),
         (600, 72, 200, 4, 1, 4),
     ]
 )  # fmt: skip
