@@ -48,12 +48,15 @@ def place_of(number, rows, columns, GROUP: gl.constexpr):
 
 
 @gluon.jit
-def load_tiles(a, b, lefts, rights, full, empty, tiles, GROUP: gl.constexpr, BLOCKS: gl.constexpr):
+def load_tiles(
+    a, b, lefts, rights, full, empty, tiles, GROUP: gl.constexpr, BLOCKS: gl.constexpr,
+    TURNED: gl.constexpr,
+):  # fmt: skip
     BM: gl.constexpr = a.block_type.shape[0]
     BK: gl.constexpr = a.block_type.shape[1]
-    BN: gl.constexpr = b.block_type.shape[1]
+    BN: gl.constexpr = b.block_type.shape[1 - TURNED]
     STAGES: gl.constexpr = rights.type.shape[0]
-    rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1], BN)
+    rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1 - TURNED], BN)
     count = gl.cdiv(a.shape[1], BK)
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
@@ -63,8 +66,9 @@ def load_tiles(a, b, lefts, rights, full, empty, tiles, GROUP: gl.constexpr, BLO
             mbarrier.wait(empty.index(slot), step // STAGES & 1 ^ 1)
             bar = full.index(slot)
             mbarrier.expect(bar, 2 * a.nbytes_per_cta + b.nbytes_per_cta)
-            tma.async_load(b, [k * BK, column * BN], bar, rights.index(slot),
-                           multicast=BLOCKS > 1, divided=BLOCKS > 1)  # fmt: skip
+            place = [column * BN, k * BK] if TURNED else [k * BK, column * BN]
+            tma.async_load(b, place, bar, rights.index(slot), multicast=BLOCKS > 1,
+                           divided=BLOCKS > 1)  # fmt: skip
             for half in gl.static_range(2):
                 at = [(2 * row + half) * BM, k * BK]
                 tma.async_load(a, at, bar, lefts.index(2 * slot + half))
@@ -86,13 +90,13 @@ def parts_of(sums, PARTS: gl.constexpr):
 @gluon.jit
 def multiply_tiles(
     K, rows, columns, out, done, lefts, rights, full, empty, tiles, GROUP: gl.constexpr,
-    BLOCKS: gl.constexpr, layout: gl.constexpr, HALF: gl.constexpr,
+    BLOCKS: gl.constexpr, layout: gl.constexpr, TURNED: gl.constexpr, HALF: gl.constexpr,
 ):  # fmt: skip
     """The upper or lower half of the rows of each tile. The product of a step goes on while the
     next one is waited for; its buffers are empty, in all blocks, when that one has started."""
     BM: gl.constexpr = lefts.type.shape[1]
     BK: gl.constexpr = lefts.type.shape[2]
-    BN: gl.constexpr = rights.type.shape[2]
+    BN: gl.constexpr = rights.type.shape[2 - TURNED]
     STAGES: gl.constexpr = rights.type.shape[0]
     PART: gl.constexpr = out.block_type.shape[1]
     PARTS: gl.constexpr = BN // PART
@@ -105,9 +109,9 @@ def multiply_tiles(
         for k in range(count):
             slot = step % STAGES
             mbarrier.wait(full.index(slot), step // STAGES & 1)
-            going = warpgroup_mma(
-                lefts.index(2 * slot + HALF), rights.index(slot), acc, is_async=True
-            )
+            right = rights.index(slot)
+            right = right.permute((1, 0)) if TURNED else right
+            going = warpgroup_mma(lefts.index(2 * slot + HALF), right, acc, is_async=True)
             acc = warpgroup_mma_wait(1, deps=[going])
             mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), pred=k > 0,
                             multicast_cta=BLOCKS - 1)  # fmt: skip
@@ -127,16 +131,17 @@ def multiply_tiles(
 @gluon.jit
 def matmul(
     a, b, out, STAGES: gl.constexpr, GROUP: gl.constexpr, BLOCKS: gl.constexpr,
-    BUFFERS: gl.constexpr, layout: gl.constexpr,
+    BUFFERS: gl.constexpr, layout: gl.constexpr, TURNED: gl.constexpr,
 ):  # fmt: skip
     """A persistent product on clusters of `BLOCKS` thread blocks. Each has rows of its own, copies
     a share of the right operand for all of them, and has one warp that loads and two warp groups
-    that multiply half of its rows each."""
+    that multiply half of its rows each. `TURNED`: with the transpose of `b`."""
     BM: gl.constexpr = a.block_type.shape[0]
-    BN: gl.constexpr = b.block_type.shape[1]
+    BN: gl.constexpr = b.block_type.shape[1 - TURNED]
     BK: gl.constexpr = a.block_type.shape[1]
     lefts = gl.allocate_shared_memory(a.dtype, [2 * STAGES, BM, BK], a.layout)
-    rights = gl.allocate_shared_memory(b.dtype, [STAGES, BK, BN], b.layout)
+    RIGHT: gl.constexpr = b.block_type.shape
+    rights = gl.allocate_shared_memory(b.dtype, [STAGES, RIGHT[0], RIGHT[1]], b.layout)
     shape: gl.constexpr = out.block_type.shape
     done = gl.allocate_shared_memory(out.dtype, [2 * BUFFERS, shape[0], shape[1]], out.layout)
     full = mbarrier.allocate_mbarrier(batch=STAGES)
@@ -146,33 +151,36 @@ def matmul(
         mbarrier.init(empty.index(i), count=2 * BLOCKS)
     if BLOCKS > 1:
         cluster.barrier()  # before another block's copy counts for a barrier of this one
-    rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1], BN)
+    rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1 - TURNED], BN)
     tiles = rows * columns
     K = a.shape[1]
     gl.warp_specialize([
         (multiply_tiles, (K, rows, columns, out, done, lefts, rights, full, empty, tiles, GROUP,
-                          BLOCKS, layout, 0)),
+                          BLOCKS, layout, TURNED, 0)),
         (multiply_tiles, (K, rows, columns, out, done, lefts, rights, full, empty, tiles, GROUP,
-                          BLOCKS, layout, 1)),
-        (load_tiles, (a, b, lefts, rights, full, empty, tiles, GROUP, BLOCKS)),
+                          BLOCKS, layout, TURNED, 1)),
+        (load_tiles, (a, b, lefts, rights, full, empty, tiles, GROUP, BLOCKS, TURNED)),
     ], [4, 1], [232, 24])  # fmt: skip
 
 
 def described(tensor: Any, block: list[int], cga: list[list[int]]) -> Any:
-    """A descriptor of a matrix of 16-bit numbers in blocks. `cga`: what thread blocks have."""
-    layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16, cga_layout=cga)
+    """A descriptor of a matrix in blocks. `cga`: what thread blocks have of each."""
+    element = gl.int8 if tensor.dtype.itemsize == 1 else gl.float16  # of which the size counts
+    layout = gl.NVMMASharedLayout.get_default_for(block, element, cga_layout=cga)
     return TensorDescriptor.from_tensor(tensor, block, layout)
 
 
 def arguments(
-    a: Any, b: Any, out: Any, blocks: int = 2, parts: int = 2, tile: tuple[int, int] = (256, 64)
-) -> tuple[list[Any], dict[str, Any]]:
+    a: Any, b: Any, out: Any, blocks: int = 2, parts: int = 2,
+    tile: tuple[int, int] | None = None, turned: bool = False,
+) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """(descriptors, constants) of a product: 64 rows of each half of a tile for each thread block,
-    and all of the right operand. `tile`: columns, and of K."""
-    bits, (bn, bk) = blocks.bit_length() - 1, tile
+    and all of the right operand. `tile`: columns, and of K; `turned`: with the transpose of `b`."""
+    bits, (bn, bk) = blocks.bit_length() - 1, tile or (256, 128 // a.dtype.itemsize)
     rows, copies = [[1 << i, 0] for i in range(bits)], [[0, 0]] * bits
     bm = 64 * blocks
-    made = [described(a, [bm, bk], rows), described(b, [bk, bn], copies),
+    made = [described(a, [bm, bk], rows), described(b, [bn, bk] if turned else [bk, bn], copies),
             described(out, [bm, bn // parts], rows)]  # fmt: skip
-    layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, bn, 16], rows)
-    return made, {"BLOCKS": blocks, "layout": layout, "BUFFERS": parts // 2, "num_ctas": blocks}
+    layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, bn, 32 // a.dtype.itemsize], rows)
+    return made, {"BLOCKS": blocks, "layout": layout, "BUFFERS": parts // 2, "TURNED": turned,
+                  "num_ctas": blocks}  # fmt: skip

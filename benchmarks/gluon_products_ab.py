@@ -4,6 +4,8 @@
 
 check        whether results of small products are right, and nothing else
 fp16, bf16   square products `a @ b` of 2048, 4096 and 8192
+fp8          the same of `a @ b.T`, to bfloat16 (cuBLAS: `torch._scaled_mm`)
+turned       `a @ b.T` in fp16
 lengths      2048 x 2048 with more and more of K: the time of a step, and of all the rest
 
 Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster, stages, order of
@@ -61,9 +63,11 @@ def programs(blocks: int, tiles: int) -> int:
     return min(torch.cuda.get_device_properties(0).multi_processor_count // blocks, tiles)
 
 
-def variant(a: torch.Tensor, b: torch.Tensor, y: torch.Tensor, v: Variant) -> Callable[[], Any]:
-    """A call of a variant: y = a @ b."""
-    made, constants = gluon_clusters.arguments(a, b, y, v.blocks, v.parts)
+def variant(
+    a: torch.Tensor, b: torch.Tensor, y: torch.Tensor, v: Variant, turned: bool = False
+) -> Callable[[], Any]:
+    """A call of a variant: y = a @ b, or `turned` a @ b.T."""
+    made, constants = gluon_clusters.arguments(a, b, y, v.blocks, v.parts, turned=turned)
     tiles = -(-y.shape[0] // (128 * v.blocks)) * -(-y.shape[1] // 256)
     return partial(
         gluon_clusters.matmul[(programs(v.blocks, tiles),)], *made, STAGES=v.stages, GROUP=v.group,
@@ -92,6 +96,23 @@ def product(
     return calls, y, a.double() @ b.double(), 2.0 * m * n * k
 
 
+def turned(
+    size: int, dtype: torch.dtype, variants: list[Variant]
+) -> tuple[Calls, torch.Tensor, torch.Tensor, float]:
+    """The same of `a @ b.T`, both square."""
+    a, b = (torch.randn(size, size, device="cuda").to(dtype) for _ in range(2))
+    kind = dtype if dtype.itemsize == 2 else torch.bfloat16
+    y = torch.empty(size, size, device="cuda", dtype=kind)
+    one = torch.ones((), device="cuda")
+    theirs: Callable[[], Any] = partial(torch.matmul, a, b.T, out=y)
+    if dtype.itemsize == 1:
+        theirs = partial(torch._scaled_mm, a, b.T, scale_a=one, scale_b=one, out_dtype=kind,
+                         use_fast_accum=True, out=y)  # fmt: skip
+    calls: Calls = {"cublas": theirs}
+    calls |= {str(v): variant(a, b, y, v, True) for v in variants}
+    return calls, y, a.double() @ b.double().T, 2.0 * size**3
+
+
 def cases(only: list[str]) -> Iterator[tuple[str, Any]]:
     """The products, which are made one after the other."""
     if "check" in only:
@@ -101,6 +122,12 @@ def cases(only: list[str]) -> Iterator[tuple[str, Any]]:
     if "fp16" in only:
         for size in (8192, 4096, 2048):
             yield f"fp16 {size}", partial(product, size, size, size, torch.float16, VARIANTS)
+    if "fp8" in only:
+        for size in (8192, 4096, 2048):
+            yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, [*FEW, Variant(4)])
+    if "turned" in only:
+        for size in (8192, 4096, 2048):
+            yield f"fp16 {size} turned", partial(turned, size, torch.float16, FEW)
     if "lengths" in only:
         for k in (64, 512, 1024, 2048, 4096):
             yield f"fp16 2048x2048x{k}", partial(product, 2048, 2048, k, torch.float16, FEW)
@@ -136,7 +163,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=340.0, help="seconds")
-    kinds = ["fp16", "lengths", "bf16"]
+    kinds = ["fp16", "fp8", "lengths", "turned", "bf16"]
     parser.add_argument("--only", nargs="+", choices=["check", *kinds], default=kinds)
     options = parser.parse_args()
     watchdog = threading.Timer(options.limit, lambda: os._exit(3))

@@ -30,20 +30,20 @@ def test_products(m: int, n: int, k: int, programs: int, how: str) -> None:
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 @pytest.mark.parametrize(
-    "m,n,k,blocks,group,parts", [
-        (300, 200, 72, 2, 2, 2), (512, 128, 40, 2, 0, 2), (512, 256, 64, 1, 0, 4),
-        (600, 72, 200, 4, 1, 4),
+    "m,n,k,blocks,group,parts,turned", [
+        (300, 200, 72, 2, 2, 2, False), (512, 128, 40, 2, 0, 2, True),
+        (512, 256, 64, 1, 0, 4, True), (600, 72, 200, 4, 1, 4, False), (200, 40, 72, 4, 1, 2, True),
     ]
 )  # fmt: skip
 def test_products_on_clusters(
-    m: int, n: int, k: int, blocks: int, group: int, parts: int, how: str
+    m: int, n: int, k: int, blocks: int, group: int, parts: int, turned: bool, how: str
 ) -> None:
     rng = np.random.default_rng(m)
     a = rng.integers(-3, 4, (m, k)).astype(np.float16)
     b = rng.integers(-3, 4, (k, n)).astype(np.float16)
     out = np.zeros((m, n), np.float16)
-    tile = 64 * parts // 2, 32
-    made, constants = gluon_clusters.arguments(a, b, out, blocks, parts, tile)
+    tile, right = (64 * parts // 2, 32), np.ascontiguousarray(b.T) if turned else b
+    made, constants = gluon_clusters.arguments(a, right, out, blocks, parts, tile, turned)
     launcher(how)(gluon_clusters.matmul, (2,), *made, STAGES=3, GROUP=group, **constants)
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
 

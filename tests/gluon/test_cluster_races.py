@@ -83,7 +83,8 @@ def divided_kernel(src, out, told: gl.constexpr, DIVIDED: gl.constexpr, layout: 
 
 
 def divided(told: str, how: str = "interpreted", shared: bool = True) -> Any:
-    x, out = np.arange(128 * 128).reshape(128, 128).astype(np.float16), np.zeros((2, 32, 64), np.float16)
+    x = np.arange(128 * 128).reshape(128, 128).astype(np.float16)
+    out = np.zeros((2, 32, 64), np.float16)
     memory = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]])
     desc = TensorDescriptor.from_tensor(x, [64, 128], memory)
     constants = {"told": told, "DIVIDED": shared, "layout": BOTH}
