@@ -7,9 +7,12 @@ fp16, bf16   square products `a @ b` of 2048, 4096 and 8192
 fp8          the same of `a @ b.T`, to bfloat16 (cuBLAS: `torch._scaled_mm`)
 turned       `a @ b.T` in fp16
 lengths      2048 x 2048 with more and more of K: the time of a step, and of all the rest
+power        8192 in fp16 for a second without a pause, of random numbers and of zeros: rate, clock
+             and power, by `nvidia-smi`
 
 Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster, stages, order of
-tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored. Calls wait in the
+tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored, whether the last
+tiles are split among all. Calls wait in the
 GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; results are
 compared first. Exits with 1 if one is wrong, with 3 when the time limit is reached.
 """
@@ -19,8 +22,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -43,19 +48,24 @@ class Variant(NamedTuple):
     stages: int = 4
     group: int = 4
     parts: int = 2
+    split: bool = False
 
     def __str__(self) -> str:
         order = f"order of {self.group}" if self.group else "curve"
-        return f"{self.blocks} blocks, {self.stages} stages, {order}, {self.parts} parts"
+        split = ", split" if self.split else ""
+        return f"{self.blocks} blocks, {self.stages} stages, {order}, {self.parts} parts{split}"
 
 
 VARIANTS = [
-    Variant(1, group=8), Variant(1, group=16), Variant(1, group=0), Variant(1, group=8, parts=4),
-    Variant(), Variant(group=2), Variant(group=8), Variant(group=0), Variant(parts=4),
-    Variant(group=8, parts=4), Variant(stages=3), Variant(stages=3, group=8),
-    Variant(4), Variant(4, group=2),
+    Variant(1, group=8), Variant(1, group=8, parts=4), Variant(1, group=8, parts=4, split=True),
+    Variant(1, group=16, parts=4, split=True), Variant(group=8), Variant(group=8, parts=4),
+    Variant(group=8, parts=4, split=True), Variant(group=4, parts=4, split=True),
+    Variant(stages=3, group=8),
 ]  # fmt: skip
-FEW = [Variant(1, group=8), Variant(), Variant(group=8), Variant(group=8, parts=4)]
+FEW = [
+    Variant(1, group=8), Variant(1, group=8, parts=4, split=True), Variant(group=8),
+    Variant(group=8, parts=4, split=True),
+]
 
 
 def programs(blocks: int, tiles: int) -> int:
@@ -63,11 +73,24 @@ def programs(blocks: int, tiles: int) -> int:
     return min(torch.cuda.get_device_properties(0).multi_processor_count // blocks, tiles)
 
 
+def fits(m: int, n: int, v: Variant) -> bool:
+    """True if a variant can compute a product of this size."""
+    tiles = -(-m // (128 * v.blocks)) * -(-n // 256)
+    return not v.split or tiles > programs(v.blocks, tiles)
+
+
 def variant(
     a: torch.Tensor, b: torch.Tensor, y: torch.Tensor, v: Variant, turned: bool = False
 ) -> Callable[[], Any]:
     """A call of a variant: y = a @ b, or `turned` a @ b.T."""
-    made, constants = gluon_clusters.arguments(a, b, y, v.blocks, v.parts, turned=turned)
+    sums = told = None
+    if v.split:
+        count = torch.cuda.get_device_properties(0).multi_processor_count
+        sums = torch.empty(count * 128 * 256, device="cuda")
+        told = torch.zeros(2 * count, dtype=torch.int32, device="cuda")
+    made, constants = gluon_clusters.arguments(
+        a, b, y, v.blocks, v.parts, turned=turned, sums=sums, told=told
+    )
     tiles = -(-y.shape[0] // (128 * v.blocks)) * -(-y.shape[1] // 256)
     return partial(
         gluon_clusters.matmul[(programs(v.blocks, tiles),)], *made, STAGES=v.stages, GROUP=v.group,
@@ -92,7 +115,7 @@ def product(
     calls: Calls = {"cublas": partial(torch.matmul, a, b, out=y)}
     if dtype is torch.float16:
         calls["before"] = before(a, b, y)
-    calls |= {str(v): variant(a, b, y, v) for v in variants}
+    calls |= {str(v): variant(a, b, y, v) for v in variants if fits(m, n, v)}
     return calls, y, a.double() @ b.double(), 2.0 * m * n * k
 
 
@@ -109,22 +132,24 @@ def turned(
         theirs = partial(torch._scaled_mm, a, b.T, scale_a=one, scale_b=one, out_dtype=kind,
                          use_fast_accum=True, out=y)  # fmt: skip
     calls: Calls = {"cublas": theirs}
-    calls |= {str(v): variant(a, b, y, v, True) for v in variants}
+    calls |= {str(v): variant(a, b, y, v, True) for v in variants if fits(size, size, v)}
     return calls, y, a.double() @ b.double().T, 2.0 * size**3
 
 
 def cases(only: list[str]) -> Iterator[tuple[str, Any]]:
     """The products, which are made one after the other."""
     if "check" in only:
-        for m, n, k in ((1024, 1024, 512), (1000, 1112, 1336)):
+        for m, n, k in ((1024, 1024, 512), (1000, 1112, 1336), (4000, 4104, 328)):
             square = [v for v in VARIANTS if v.group or m == n]
             yield f"check {m}x{n}x{k}", partial(product, m, n, k, torch.float16, square)
     if "fp16" in only:
         for size in (8192, 4096, 2048):
             yield f"fp16 {size}", partial(product, size, size, size, torch.float16, VARIANTS)
+    if "power" in only:
+        yield "power", partial(product, 8192, 8192, 8192, torch.float16, FEW)
     if "fp8" in only:
         for size in (8192, 4096, 2048):
-            yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, [*FEW, Variant(4)])
+            yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, FEW)
     if "turned" in only:
         for size in (8192, 4096, 2048):
             yield f"fp16 {size} turned", partial(turned, size, torch.float16, FEW)
@@ -136,11 +161,36 @@ def cases(only: list[str]) -> Iterator[tuple[str, Any]]:
             yield f"bf16 {size}", partial(product, size, size, size, torch.bfloat16, FEW)
 
 
+def powers(calls: dict[str, Any], flops: float) -> Iterator[dict[str, Any]]:
+    """The rows of `power`."""
+    for numbers in ("random", "zeros"):
+        for name, call in calls.items():
+            if numbers == "zeros":
+                for argument in call.args[:2]:
+                    getattr(argument, "base", argument).zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(700):
+                call()
+            end.record()
+            query = ["nvidia-smi", "-i", "0", "--query-gpu=clocks.sm,power.draw.instant",
+                     "--format=csv,noheader"]  # fmt: skip
+            time.sleep(0.4)
+            told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+            still = not end.query()
+            torch.cuda.synchronize()
+            rate = flops * 700 / begin.elapsed_time(end) / 1e9
+            yield {"case": f"power, {numbers}", "by": name, "rate": round(rate, 1),
+                   "clock, power": told.strip(), "meanwhile": still}  # fmt: skip
+
+
 def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
     """The rows of a product."""
     calls, y, want, flops = make()
     kept, failed = right(calls, y, want)
     rows: list[dict[str, Any]] = [{"case": case, "by": n, "failed": w} for n, w in failed.items()]
+    if case == "power":
+        return [*rows, *powers(kept, flops)]
     if case.startswith("check"):
         return [*rows, *({"case": case, "by": name, "right": True} for name in kept)]
     cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
@@ -163,7 +213,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=340.0, help="seconds")
-    kinds = ["fp16", "fp8", "lengths", "turned", "bf16"]
+    kinds = ["fp16", "power", "fp8", "lengths", "turned", "bf16"]
     parser.add_argument("--only", nargs="+", choices=["check", *kinds], default=kinds)
     options = parser.parse_args()
     watchdog = threading.Timer(options.limit, lambda: os._exit(3))

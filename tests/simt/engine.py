@@ -124,7 +124,10 @@ def nothing(c: Context, op: Any) -> None:
 
 @lowers(SIMT, ttgir.ClusterBarrierOp)
 def cluster_barrier(c: Context, op: Any) -> None:
-    c.synchronize()
+    if c.plan is not None and c.plan.meets_all(op):
+        c.hardware.barriers.cluster(c, relaxed=op.relaxed)
+    else:
+        c.synchronize()
 
 
 @lowers(SIMT, ttgir.BarrierExpectOp)

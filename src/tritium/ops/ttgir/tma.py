@@ -160,7 +160,8 @@ class BarrierExpectOp(RoutedArrival):
 class ArriveBarrierOp(RoutedArrival):
     """Arrive `count` times, if `pred`. With `perWarp` each of the `count` warps that run the code
     arrives once, when it gets there. `multicastCTA`: bits of a block's number; each block arrives
-    at the barriers of all that differ from it in these alone."""
+    at the barriers of all that differ from it in these alone. `ownBlock`: memory that threads wrote
+    is not handed on to threads of other blocks."""
 
     name = "ttng.arrive_barrier"
     effects = (arrives("alloc"),)
@@ -170,11 +171,12 @@ class ArriveBarrierOp(RoutedArrival):
     count = plain_i32_attr()
     perWarp = unit_attr()
     multicastCTA = i32_attr(0)
+    ownBlock = unit_attr()
 
     @classmethod
     def infer(
         cls, alloc: ir.Type, pred: ir.Type | None, *, count: int, perWarp: bool, fromCTA: int,
-        multicastCTA: int,
+        multicastCTA: int, ownBlock: bool,
     ) -> None:  # fmt: skip
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
@@ -193,7 +195,7 @@ class ArriveBarrierOp(RoutedArrival):
 
 class WaitBarrierOp(Op):
     """Wait until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
-    what the barrier stands for until then."""
+    what the barrier stands for until then. `ownBlock`: as for an arrival."""
 
     name = "ttng.wait_barrier"
     reads_operand_types = True
@@ -203,11 +205,13 @@ class WaitBarrierOp(Op):
     phase = operand()
     pred = optional()
     deps = variadic()
+    ownBlock = unit_attr()
 
     @classmethod
     def infer(
-        cls, alloc: ir.Type, phase: ir.Type, pred: ir.Type | None, deps: Sequence[ir.Type]
-    ) -> None:
+        cls, alloc: ir.Type, phase: ir.Type, pred: ir.Type | None, deps: Sequence[ir.Type], *,
+        ownBlock: bool,
+    ) -> None:  # fmt: skip
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
         if phase != ir.i32:

@@ -25,7 +25,7 @@ def order(c: Context, op: Any, how: str) -> str:
     own block. That is enough where they take no data from each other: what copy engines and tensor
     cores have done is done when they count for a barrier, or when a product has been waited for.
     """
-    if c.num_ctas == 1:
+    if c.num_ctas == 1 or getattr(op, "ownBlock", False):
         return ""
     while (around := op.parent_op()) is not None:
         op = around

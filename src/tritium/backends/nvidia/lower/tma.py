@@ -86,11 +86,12 @@ def leads_barrier(c: Context, value: Any, condition: Value | None = None) -> Val
 @lowers(NVIDIA, ttgir.InitBarrierOp)
 def init_barrier(c: Context, op: Any) -> None:
     count = op.count << blocks_of_barrier(op.alloc.type).bit_count()
-    text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {count};"
+    text = f"mbarrier.init.shared::cta.b64 [$0], {count};"
     if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
-        text += " @$1 fence.mbarrier_init.release.cluster;"
-    first = _first(c, leads_barrier(c, op.alloc))
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), first)
+        text += " fence.mbarrier_init.release.cluster;"
+    address = _barrier(c, op.alloc)
+    with c.f.when(_first(c, leads_barrier(c, op.alloc)), "first", "made"):
+        c.asm("void", text, "r,~{memory}", address)
 
 
 @lowers(NVIDIA, ttgir.InvalBarrierOp)
@@ -451,9 +452,8 @@ def store_wait(c: Context, op: Any) -> None:
 def cluster_barrier(c: Context, op: Any) -> None:
     if c.num_ctas == 1:
         c.barrier()
-    elif op.relaxed and c.cluster_place is None:
-        text = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
-        c.asm("void", text, "~{memory}")
+    elif c.cluster_place is None or (c.plan is not None and c.plan.meets_all(op)):
+        c.hardware.barriers.cluster(c, relaxed=op.relaxed)
     else:
         c.synchronize()
 
