@@ -186,15 +186,13 @@ def multiply_tiles(
                 gl.store(places_of(parts[i], sums, own * PARTS + i), parts[i])
             gl.atomic_xchg(told + own, 1, sem="release")
         else:
-            if SPLIT:
-                if first > 0:
-                    while gl.atomic_cas(told + own - 2, 1, 0, sem="acquire") == 0:
-                        pass
+            if SPLIT and first > 0:
+                while gl.atomic_cas(told + own - 2, 1, 0, sem="acquire") == 0:
+                    pass
             for i in gl.static_range(PARTS):
                 part = parts[i]
-                if SPLIT:
-                    if first > 0:
-                        part += gl.load(places_of(part, sums, (own - 2) * PARTS + i))
+                if SPLIT and first > 0:
+                    part += gl.load(places_of(part, sums, (own - 2) * PARTS + i))
                 tma.store_wait(pendings=BUFFERS - 1)  # the buffer's last store has left it
                 memory = done.index(BUFFERS * HALF + i % BUFFERS)
                 memory.store(part.to(out.dtype))

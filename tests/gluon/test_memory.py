@@ -534,7 +534,7 @@ def test_clusters_share_copies_and_barriers() -> None:
              "async_tma_copy_global_to_local .*multicast", "cluster_barrier")  # fmt: skip
     ptx = kernel.asm["ptx"]
     in_order(ptx, "barrier.cluster.arrive.relaxed", r"complete_tx::bytes \[",
-             r"complete_tx::bytes.multicast::cluster \[.*\], %rs\d+;", "try_wait.parity.shared::cta",
+             r"complete_tx::bytes.multicast::cluster \[.*\], %rs\d+;", "try_wait.parity.shared",
              *["barrier.cluster.arrive.release"] * 2, "ret;")  # fmt: skip
     constants = {"cga": [[1]], "shared": gl.SwizzledSharedLayout(1, 1, 1, [0], [[1]])}
     ptx = compiled(cluster_programs.start_kernel, "*i32", constants, num_ctas=2).asm["ptx"]
