@@ -495,6 +495,7 @@ class Hardware(ABC):
 
     def prefetch_maps(self, e: Emitter, maps: Sequence[Value]) -> None:
         """Have the copy engine read tensor maps that a kernel is called with, at its beginning."""
+        return
 
     def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
         """Define the tensor descriptors among a function's arguments, in a `Context`, where they
