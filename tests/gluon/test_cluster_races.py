@@ -77,7 +77,8 @@ def divided_kernel(src, out, told: gl.constexpr, DIVIDED: gl.constexpr, layout: 
         tma.async_load(src, [64 * step, 0], bar, memory, multicast=True, divided=DIVIDED)
         mbarrier.wait(bar, step)
         part = memory.slice(32, 32, 0).slice(64, 64, 1)
-        gl.store(out + 2048 * step + at(layout), part.load(layout))
+        places = out + 2048 * step + at(layout)
+        gl.store(places, part.load(layout))
         mbarrier.arrive(empty, multicast_cta=1 if told == "all" else 0)
         mbarrier.wait(empty, step)
 

@@ -34,7 +34,6 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma,
 )
 from tritium.experimental.gluon.language.nvidia.hopper import (
-    cluster,
     fence_async_shared,
     mbarrier,
     tma,
@@ -540,29 +539,6 @@ def test_clusters_share_copies_and_barriers() -> None:
     ptx = compiled(cluster_programs.start_kernel, "*i32", constants, num_ctas=2).asm["ptx"]
     in_order(ptx, "mapa.shared::cluster.u32", "mbarrier.arrive.shared::cluster.b64 _.*, 2;",
              "mbarrier.arrive.shared::cta.b64 _, ", "bar.sync|barrier.sync")  # fmt: skip
-
-
-@gluon.jit
-def handing_on_kernel(out, LOAD: gl.constexpr):
-    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0], [[1]])
-    bar = mbarrier.allocate_mbarrier()
-    mbarrier.init(bar, count=1)
-    cluster.barrier(relaxed=True)
-    i = gl.arange(0, 256, layout)
-    gl.store(out + i, i)
-    mbarrier.arrive(bar, from_cta=0)
-    mbarrier.wait(bar, 0)
-    if LOAD:
-        gl.store(out + 256 + i, gl.load(out + (i + 128) % 256))
-
-
-@pytest.mark.parametrize("load", [False, True])
-def test_arrivals_hand_on_memory_where_threads_read_it(load: bool) -> None:
-    """Where no thread reads what another block's wrote, an arrival need not wait for writes, nor a
-    wait drop the first-level cache."""
-    ptx = compiled(handing_on_kernel, "*i32", {"LOAD": load}, num_ctas=2).asm["ptx"]
-    assert ("mbarrier.arrive.release.cluster" in ptx) == load
-    assert ("try_wait.parity.acquire.cluster" in ptx) == load
 
 
 @pytest.mark.parametrize("multiply_first", [False, True])

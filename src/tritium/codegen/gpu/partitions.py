@@ -32,7 +32,8 @@ from tritium.analysis.barrier_waits import endless_wait
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.control import ends_together, lower_block
-from tritium.codegen.gpu.types import GPU, SHARED, value_type
+from tritium.codegen.gpu.types import GPU, value_type
+from tritium.codegen.gpu.types import SHARED as SHARED_SPACE
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -40,16 +41,9 @@ from tritium.ir.layouts.tensor_memory import TensorEncoding
 from tritium.ir.source_errors import error_at
 from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import Op, is_constant
+from tritium.ops.effects import BARRIER, SHARED
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import (
-    ClusterBarrierOp,
-    GlobalScratchAllocOp,
-    InitBarrierOp,
-    LocalAllocOp,
-    MemDescIndexOp,
-    MemDescType,
-    WarpSpecializeOp,
-)
+from tritium.ops.ttgir import ClusterBarrierOp, GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 
 HAND_OVER = 1
@@ -247,7 +241,7 @@ def _begins_with_meeting(plan: Plan, kernel: Any) -> bool:
             return plan.meets_all(op)
         if op.regions or any(isinstance(v.type, ir.TensorType) for v in op.operands):
             return False
-        if not (op.is_pure or isinstance(op, (InitBarrierOp, LocalAllocOp, MemDescIndexOp))):
+        if op.reaches_blocks or not {e.resource for e in op.own_effects()} <= {BARRIER, SHARED}:
             return False
     return False
 
@@ -433,7 +427,7 @@ def _define(c: Context, op: WarpSpecializeOp, arguments: Sequence[SSAValue]) -> 
 def _loaded(c: Context, slot: Value, type: Any) -> Any:
     memory = isinstance(type, MemDescType)
     in_columns = memory and isinstance(type.encoding, TensorEncoding)
-    kind = "i32" if in_columns else SHARED if memory else value_type(type)
+    kind = "i32" if in_columns else SHARED_SPACE if memory else value_type(type)
     word = "i8" if kind == "i1" else "i64" if kind.startswith("ptr") else kind
     value = c.f.load(word, slot, SLOT)
     if kind == "i1":

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from tritium import knobs
-from tritium.backends.nvidia.lower.cluster_order import order
+from tritium.backends.nvidia.lower.cluster_store import order
 from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
