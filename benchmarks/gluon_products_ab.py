@@ -65,7 +65,7 @@ VARIANTS = [
 FEW = [
     Variant(1, group=8), Variant(1, group=8, parts=4, split=True), Variant(group=8),
     Variant(group=8, parts=4, split=True),
-]
+]  # fmt: skip
 
 
 def programs(blocks: int, tiles: int) -> int:

@@ -48,6 +48,23 @@ def test_products_on_clusters(
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
 
 
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+@pytest.mark.parametrize("blocks,parts,programs", [(1, 2, 5), (2, 4, 4), (1, 4, 4)])
+def test_tiles_that_are_shared_out(blocks: int, parts: int, programs: int, how: str) -> None:
+    """Six tiles of seven steps."""
+    rng, m, n, k = np.random.default_rng(1), 256 * blocks - 30, 96 * parts - 8, 200
+    a = rng.integers(-3, 4, (m, k)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, n)).astype(np.float16)
+    out, tile = np.zeros((m, n), np.float16), (32 * parts, 32)
+    sums = np.full(programs * 128 * blocks * tile[0], np.nan, np.float32)
+    told = np.zeros(2 * programs, np.int32)
+    made, constants = gluon_clusters.arguments(a, b, out, blocks, parts, tile, sums=sums, told=told)
+    launcher(how)(gluon_clusters.matmul, (programs,), *made, STAGES=3, GROUP=2, **constants)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+    assert not told.any()
+
+
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 def test_copies(how: str) -> None:
     source = (np.arange(100 * 64) % 1999).astype(np.float16).reshape(100, 64)
@@ -69,7 +86,8 @@ def test_no_spills(recwarn: pytest.WarningsRecorder) -> None:
 
 def test_no_spills_on_clusters(recwarn: pytest.WarningsRecorder) -> None:
     spare = np.zeros((256, 256), np.float16)
-    made, constants = gluon_clusters.arguments(spare, spare, spare)
+    sums, told = np.zeros(4, np.float32), np.zeros(4, np.int32)
+    made, constants = gluon_clusters.arguments(spare, spare, spare, parts=4, sums=sums, told=told)
     types = " ".join(map(type_of, made))
     constants |= {"STAGES": 4, "GROUP": 8}
     kernel = compiled(gluon_clusters.matmul, types, constants, num_ctas=constants.pop("num_ctas"))
