@@ -258,7 +258,8 @@ def arguments(
     made = [described(a, [bm, bk], rows), described(b, [bn, bk] if turned else [bk, bn], copies),
             described(out, [bm, bn // parts], rows)]  # fmt: skip
     layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, bn, 32 // a.dtype.itemsize], rows)
-    return [*made, sums, told], {
-        "BLOCKS": blocks, "layout": layout, "BUFFERS": parts // 2, "TURNED": turned,
+    split = {} if sums is not None else {"sums": None, "told": None}
+    return [*made, *([sums, told] if not split else [])], {
+        **split, "BLOCKS": blocks, "layout": layout, "BUFFERS": parts // 2, "TURNED": turned,
         "SPLIT": sums is not None, "num_ctas": blocks,
     }  # fmt: skip
