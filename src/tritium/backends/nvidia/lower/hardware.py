@@ -210,7 +210,7 @@ class Nvidia(Hardware):
 
     def prefetch_maps(self, e: Emitter, maps: Sequence[Value]) -> None:
         first = e.f.icmp("eq", e.thread, e.i32(0))
-        for place in maps:
+        for place in maps if self.arch >= 90 else ():  # others have no copy engine
             e.asm("void", "@$1 prefetch.tensormap [$0];", "l,b,~{memory}", place, first)
 
     def set_registers(self, e: Emitter, count: int, before: int) -> None:
