@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import gluon_kernels
+from benchmarks import gluon_clusters, gluon_kernels
 from tests.gluon.hopper_programs import block_layout
-from tests.gluon.support import compiled, launcher
+from tests.gluon.support import compiled, launcher, type_of
 
 
 @pytest.mark.covering(1)
@@ -25,6 +25,44 @@ def test_products(m: int, n: int, k: int, programs: int, how: str) -> None:
             for x, s in ((a, [128, 32]), (b, [32, 64]), (out, [64, 32]))]  # fmt: skip
     launcher(how)(gluon_kernels.matmul, (programs,), *made, STAGES=3, GROUP=2)
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+@pytest.mark.covering(2)
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+@pytest.mark.parametrize(
+    "m,n,k,blocks,group,parts,turned", [
+        (300, 200, 72, 2, 2, 2, False), (512, 128, 40, 2, 0, 2, True),
+        (512, 256, 64, 1, 0, 4, True), (600, 72, 200, 4, 1, 4, False), (200, 40, 72, 4, 1, 2, True),
+    ]
+)  # fmt: skip
+def test_products_on_clusters(
+    m: int, n: int, k: int, blocks: int, group: int, parts: int, turned: bool, how: str
+) -> None:
+    rng = np.random.default_rng(m)
+    a = rng.integers(-3, 4, (m, k)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, n)).astype(np.float16)
+    out = np.zeros((m, n), np.float16)
+    tile, right = (64 * parts // 2, 32), np.ascontiguousarray(b.T) if turned else b
+    made, constants = gluon_clusters.arguments(a, right, out, blocks, parts, tile, turned)
+    launcher(how)(gluon_clusters.matmul, (2,), *made, STAGES=3, GROUP=group, **constants)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+@pytest.mark.parametrize("blocks,parts,programs", [(1, 2, 5), (2, 4, 4), (1, 4, 4)])
+def test_tiles_that_are_shared_out(blocks: int, parts: int, programs: int, how: str) -> None:
+    """Six tiles of seven steps."""
+    rng, m, n, k = np.random.default_rng(1), 256 * blocks - 30, 96 * parts - 8, 200
+    a = rng.integers(-3, 4, (m, k)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, n)).astype(np.float16)
+    out, tile = np.zeros((m, n), np.float16), (32 * parts, 32)
+    sums = np.full(programs * 128 * blocks * tile[0], np.nan, np.float32)
+    told = np.zeros(2 * programs, np.int32)
+    made, constants = gluon_clusters.arguments(a, b, out, blocks, parts, tile, sums=sums, told=told)
+    launcher(how)(gluon_clusters.matmul, (programs,), *made, STAGES=3, GROUP=2, **constants)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+    assert not told.any()
 
 
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
@@ -44,3 +82,16 @@ def test_no_spills(recwarn: pytest.WarningsRecorder) -> None:
     assert "stmatrix" in kernel.asm["ptx"]
     assert not [w for w in recwarn if "C75" in str(w.message)]
     assert kernel.metadata.shared <= 227 * 1024
+
+
+def test_no_spills_on_clusters(recwarn: pytest.WarningsRecorder) -> None:
+    spare = np.zeros((256, 256), np.float16)
+    sums, told = np.zeros(4, np.float32), np.zeros(4, np.int32)
+    made, constants = gluon_clusters.arguments(spare, spare, spare, parts=4, sums=sums, told=told)
+    types = " ".join(map(type_of, made))
+    constants |= {"STAGES": 4, "GROUP": 8}
+    kernel = compiled(gluon_clusters.matmul, types, constants, num_ctas=constants.pop("num_ctas"))
+    assert kernel.metadata.n_spills == 0 and "m64n256k16" in kernel.asm["ptx"]
+    assert not [w for w in recwarn if "C75" in str(w.message)]
+    assert kernel.metadata.shared <= 227 * 1024
+    assert kernel.asm["ptx"].count(".multicast::cluster") == 2  # of 4 pieces of the right operand

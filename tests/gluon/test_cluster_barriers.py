@@ -6,9 +6,14 @@ from __future__ import annotations
 import random
 import re
 
+import pytest
+
 from tests.gluon import cluster_programs
 from tests.gluon.support import compiled
+from tritium.errors import CompilationError
+from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.hopper import cluster, mbarrier
 
 BLOCKS, ROUNDS = 4, 4
 ARRIVES = re.compile(
@@ -82,3 +87,38 @@ def test_blocks_pass_the_barrier_together_in_any_order() -> None:
     assert order[-1] is None
     for seed in range(300):
         assert run(order, random.Random(seed)), seed
+
+
+@gluon.jit
+def handing_on_kernel(out, LOAD: gl.constexpr, SCOPE: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0], [[1]])
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    cluster.barrier(relaxed=True)
+    i = gl.arange(0, 256, layout)
+    gl.store(out + i, i)
+    mbarrier.arrive(bar, from_cta=0, scope=SCOPE)
+    mbarrier.wait(bar, 0, scope=SCOPE)
+    if LOAD:
+        gl.store(out + 256 + i, gl.load(out + (i + 128) % 256))
+
+
+@pytest.mark.parametrize(
+    ("load", "scope", "orders"),
+    [(False, "cluster", False), (True, "cluster", True), (True, "cta", False)],
+)
+def test_arrivals_hand_on_memory_where_threads_read_it(
+    load: bool, scope: str, orders: bool
+) -> None:
+    """Where no thread reads what another block's wrote, or the program says so, an arrival need not
+    wait for writes, nor a wait drop the first-level cache."""
+    constants = {"LOAD": load, "SCOPE": scope}
+    ptx = compiled(handing_on_kernel, "*i32", constants, num_ctas=2).asm["ptx"]
+    assert ("mbarrier.arrive.release.cluster" in ptx) == orders
+    assert ("try_wait.parity.acquire.cluster" in ptx) == orders
+
+
+def test_unknown_scopes_are_refused() -> None:
+    constants = {"LOAD": False, "SCOPE": "gpu"}
+    with pytest.raises(CompilationError, match=r'arrive: scope is .gpu.; "cta" or "cluster"'):
+        compiled(handing_on_kernel, "*i32", constants, num_ctas=2)

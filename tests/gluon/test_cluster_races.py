@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.gluon.cluster_programs import reach_kernel
-from tests.gluon.support import launcher
+from tests.gluon.support import compiled, launcher, type_of
 from tritium.errors import InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
@@ -61,6 +61,39 @@ def copies(how: str) -> None:
     desc = TensorDescriptor.from_tensor(x, [32, 64], layout)
     launcher("interpreted")(copies_kernel, (1,), desc, out, how=how, layout=BOTH, num_ctas=2)
     np.testing.assert_array_equal(out, x)
+
+
+@gluon.jit
+def divided_kernel(src, out, told: gl.constexpr, DIVIDED: gl.constexpr, layout: gl.constexpr):
+    """Both blocks have copies of two blocks of rows, one after the other. Of the end of a use is
+    `told`: nobody else, the first block, or all."""
+    memory = gl.allocate_shared_memory(src.dtype, src.block_shape, src.layout)
+    bar, empty = mbarrier.allocate_mbarrier(), mbarrier.allocate_mbarrier(two_ctas=told == "first")
+    mbarrier.init(bar, count=1)
+    mbarrier.init(empty, count=2 if told == "all" else 1)
+    cluster.barrier()
+    for step in gl.static_range(2):
+        mbarrier.expect(bar, src.nbytes_per_cta)
+        tma.async_load(src, [64 * step, 0], bar, memory, multicast=True, divided=DIVIDED)
+        mbarrier.wait(bar, step)
+        part = memory.slice(32, 32, 0).slice(64, 64, 1)
+        places = out + 2048 * step + at(layout)
+        gl.store(places, part.load(layout))
+        mbarrier.arrive(empty, multicast_cta=1 if told == "all" else 0)
+        mbarrier.wait(empty, step)
+
+
+def divided(told: str, how: str = "interpreted", shared: bool = True) -> Any:
+    x = np.arange(128 * 128).reshape(128, 128).astype(np.float16)
+    out = np.zeros((2, 32, 64), np.float16)
+    memory = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]])
+    desc = TensorDescriptor.from_tensor(x, [64, 128], memory)
+    constants = {"told": told, "DIVIDED": shared, "layout": BOTH}
+    if how == "compiled":
+        types = f"{type_of(desc)} {type_of(out)}"
+        return compiled(divided_kernel, types, constants, num_ctas=2).asm["ptx"]
+    launcher(how)(divided_kernel, (1,), desc, out, num_ctas=2, **constants)
+    np.testing.assert_array_equal(out, [x[32:64, 64:], x[96:, 64:]])
 
 
 @gluon.jit
@@ -156,6 +189,26 @@ def test_a_copy_into_a_buffer_that_another_block_reads() -> None:
         rf"1, read at .*py:{load} by block 1; no barrier of the cluster or mbarrier orders them",
         failure(copies, "nothing"),
     )
+
+
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+def test_copies_of_which_each_block_makes_a_share(how: str) -> None:
+    divided("all", how)
+    divided("first", how, shared=False)
+
+
+@pytest.mark.parametrize("told", ["nobody", "first"])
+def test_a_share_of_a_copy_into_memory_that_another_block_reads(told: str) -> None:
+    """Where all is copied by the first block it is enough to tell that one."""
+    assert re.search(r"written at .* by block 1 in block 0, read at .* by block 0;",
+                     failure(divided, told))  # fmt: skip
+
+
+def test_each_block_copies_half_for_both() -> None:
+    """Of each of two copies: two pieces for the first block alone; one for each, from an address
+    and a coordinate on that the block's number gives."""
+    assert divided("all", "compiled").count(".multicast::cluster") == 2 * 1
+    assert divided("first", "compiled", shared=False).count(".multicast::cluster") == 2 * 2
 
 
 def test_a_copy_for_a_barrier_that_another_block_has_not_made() -> None:

@@ -163,7 +163,7 @@ def test_products_of_two_blocks() -> None:
              r"init_barrier .*<2xi64", r"ttng.tc_gen5_mma .*\{is_async, two_ctas\}")  # fmt: skip
     in_order(kernel.asm["ptx"], "barrier.cluster.wait", "tcgen05.alloc.cta_group::2",
              r"mbarrier.init.shared::cta.b64 \[%r\d+\], 2;", "mapa.shared::cluster",
-             r"arrive.expect_tx.release.cluster.shared::cluster.b64 _, .*, 10240;",
+             r"arrive.expect_tx.shared::cluster.b64 _, .*, 10240;",
              *[r"bulk.tensor.2d.cta_group::2.shared::cluster.*complete_tx::bytes \["] * 2,
              r"bra DONE;.*try_wait.*shared::cta",
              f"mov.b32 how, {16 << 24 | 8 << 17 | 1 << 16 | 1 << 4};",

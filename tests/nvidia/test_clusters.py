@@ -127,13 +127,14 @@ def test_results_are_stored_where_they_were_computed(name: str) -> None:
 @pytest.mark.ptxas
 def test_each_block_copies_its_rows() -> None:
     """The engine brings half of the left operand to each block, and all of the right one; the map
-    of the left one is of what one block copies."""
+    of the left one is of what one block copies, that of the right one of half, so that each block
+    could copy one for both."""
     kernel = compiled("described", 2)
     text = kernel.asm["ptx"]
     assert meetings(text) == 0 and text.count("wgmma.mma_async") == 4
     assert kernel.metadata.shared == 3 * ((64 * 64 + 64 * 64) * 2 + 8)
     sizes = [meta["block_size"] for meta in kernel.metadata.tensordesc_meta]
-    assert sizes == [[64, 64], [64, 64], [64, 64]]
+    assert sizes == [[64, 64], [32, 64], [64, 64]]
     assert "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r" in text and ", 16384;" in text
     shifted = re.findall(r"shl\.b32\s+(%r\d+), (%r\d+), 6;", text)
     assert any("%cluster_ctarank" in line and source in line

@@ -20,6 +20,7 @@ from tests.simt.mma import exchange, multiply_add, places_of
 from tests.simt.scheduler import ARRIVALS
 from tritium.backends.nvidia.lower.cluster_store import stores
 from tritium.backends.nvidia.lower.tma import (
+    Share,
     block_of_barrier,
     blocks_told,
     bulk_start,
@@ -28,6 +29,7 @@ from tritium.backends.nvidia.lower.tma import (
     own_patches,
     part_of_block,
     pieces,
+    share_of_copy,
     sharing,
     swizzle_of,
 )
@@ -94,7 +96,7 @@ def _arrive(
 
 def _arrive_by(c: Context, op: Any, condition: Value | None, arrivals: int, size: int) -> None:
     """Arrive at a barrier of this block, at one that blocks share, or at those of other blocks."""
-    if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
+    if c.num_ctas > 1 and (op.fromCTA != ttgir.ITSELF or op.multicastCTA):
         block, chosen = blocks_told(c, op)
         condition = chosen if condition is None else c.f.op("and", chosen, condition)
         _arrive(c, op.alloc, condition, arrivals, size, block)
@@ -122,7 +124,10 @@ def nothing(c: Context, op: Any) -> None:
 
 @lowers(SIMT, ttgir.ClusterBarrierOp)
 def cluster_barrier(c: Context, op: Any) -> None:
-    c.synchronize()
+    if c.plan is not None and c.plan.meets_all(op):
+        c.hardware.barriers.cluster(c, relaxed=op.relaxed)
+    else:
+        c.synchronize()
 
 
 @lowers(SIMT, ttgir.BarrierExpectOp)
@@ -177,11 +182,11 @@ def store_to_blocks(c: Context, op: Any) -> None:
 
 def _each(
     c: Context, op: Any, memory: Memory, condition: Value,
-    write: Callable[[Value, Value, Value, int], Any],
+    write: Callable[[Value, Value, Value, int], Any], share: Share | None = None,
 ) -> None:  # fmt: skip
     """For each element of this thread block's part of a tile: `write(pointer to it in shared
     memory, pointer to it in global memory, whether the tensor has it, its size)`, by the first
-    thread where the condition holds.
+    thread where the condition holds; of a copy that blocks share out those of `share`.
 
     As the engine of a GPU does it: a piece at a time, row by row from an address on of which some
     bits are XORed to others, whatever layout the memory has."""
@@ -192,13 +197,18 @@ def _each(
     base, rank = c.scalar(op.desc), len(op.coord)
     starts = own_patches(c, op, memory) if patches else own_coordinates(c, memory, op.coord)
     start = f.cast("ptrtoint", plain(c, memory.address), "i64")
+    moves = pieces(memory, shape[0] if patches else 0)
+    if share is not None:
+        moves, starts = share.pieces, share.moved(c, starts)
+        if share.offset is not None:
+            start = f.op("add", start, f.cast("sext", share.offset, "i64"))
 
     def copy() -> Sequence[Value]:
         count = 5 * rank - 3 if patches else 2 * rank + 1
         words = [f.load("i64", f.gep("i64", base, c.i32(i)), 8) for i in range(count)]
         begin = [f.cast("sext", v, "i64") for v in starts]
         moved = [f.cast("sext", c.scalar(v), "i64") for v in op.offsets] if patches else []
-        for first, offset in pieces(memory, shape[0] if patches else 0):
+        for first, offset in moves:
             where = f.op("add", start, const("i64", bulk_start(memory) + offset))
             f.call("void", "simt_aligned", f.cast("inttoptr", where, "ptr"), const("i64", 128))
             with f.loop(c.i32(0), c.i32(prod(part)), c.i32(1)) as loop:
@@ -275,7 +285,7 @@ def copy_in(c: Context, op: Any) -> None:
 
     if blocks_of_barrier(op.barrier.type):
         raise c.unsupported(op, "to a barrier that blocks share")
-    shared, leads = sharing(c, op, memory)
+    shared, share = sharing(c, op, memory)[0], share_of_copy(c, op, memory)
     copies = [0] if shared is None else copies_in(memory_layout(memory.type))
 
     def write(to: Value, source: Value, inside: Value, size: int) -> None:
@@ -285,11 +295,13 @@ def copy_in(c: Context, op: Any) -> None:
             c.f.store(value, at, size)
 
     condition = _first(c, c.scalar(op.pred))
-    condition = condition if leads is None else c.f.op("and", condition, leads)
-    _each(c, op, memory, condition, write)
+    condition = condition if share.acts is None else c.f.op("and", condition, share.acts)
+    _each(c, op, memory, condition, write, share)
+    parts = len(pieces(memory, memory.type.get_shape()[0] if op.offsets else 0))
+    size = ttgir.bytes_of(memory.type) * len(share.pieces) // parts
     for copy in copies:
         block = None if shared is None else _other(c, copy)
-        _arrive(c, op.barrier, condition, 0, -ttgir.bytes_of(memory.type), block)
+        _arrive(c, op.barrier, condition, 0, -size, block)
 
 
 def _other(c: Context, copy: int) -> Value:

@@ -304,7 +304,7 @@ class Barriers(hardware.Barriers):
         self.count += 1
         return self.count - 1 not in self._dropped
 
-    def cluster(self, e: Emitter) -> None:
+    def cluster(self, e: Emitter, *, relaxed: bool = False) -> None:
         if self._kept():
             self._place.tell(e)
             e.f.call("void", "simt_cluster")
@@ -316,7 +316,6 @@ class Barriers(hardware.Barriers):
             return []
 
         e.f.choose_all(e.f.icmp("eq", e.thread, e.i32(0)), [], make)
-        self.cluster(e)
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
         self.block(e, proxy=False, everything=True)

@@ -23,7 +23,6 @@ from tritium.backends import active
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.language.nvidia.hopper import cluster, mbarrier
-from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.ops import ttgir
 from tritium.ops.parsing import parse_module
 
@@ -244,18 +243,25 @@ def mixes(seed: int) -> None:
     np.testing.assert_array_equal(out, x)
 
 
+@gluon.jit
+def meet_often(out, layout: gl.constexpr):
+    for step in range(4):
+        cluster.barrier()
+        gl.store(out + gl.arange(0, 512, layout), step)
+
+
+@gluon.jit
+def meeting_kernel(out, layout: gl.constexpr):
+    regions = (meet_often, (out, layout)), (meet_often, (out + 512, layout))
+    gl.warp_specialize([regions[0], regions[1]], [4], [96])
+
+
 def meets(seed: int) -> None:
     """Regions of four blocks meet several times."""
-    rng, cga = np.random.default_rng(0), [[1, 0], [2, 0]]
-    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in ((256, 160), (160, 64)))
-    left = gl.NVMMASharedLayout(64, 16, 2, cga_layout=cga)
-    right = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]] * 2)
-    out = np.zeros((256, 64), np.float32)
-    made = [TensorDescriptor.from_tensor(a, [256, 32], left),
-            TensorDescriptor.from_tensor(b, [32, 64], right)]  # fmt: skip
-    run(cluster_programs.specialized_kernel, [*made, out, 160], seed, num_ctas=4, cga=cga,
-        MULTIPLY_FIRST=True)  # fmt: skip
-    np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
+    out = np.zeros(1024, np.int32)
+    layout = gl.BlockedLayout([1], [32], [4], [0], [[1], [2]])
+    run(meeting_kernel, [out], seed, num_ctas=4, layout=layout)
+    assert (out == 3).all()
 
 
 def own_last(blocks: int) -> list[int]:

@@ -6,6 +6,7 @@ Numbers are those of PTX's `tensormap.replace`; the driver numbers some element 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import Signedness
@@ -43,19 +44,35 @@ def map_element(element: Any) -> int | None:
 def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
     """The box that one copy moves of a block of `size`-byte elements in this shared memory layout:
     a swizzled row wide. What it moves lies in one piece, so that axes outside of one that takes
-    several copies (rows do not count as outside of columns) are gone through one by one. Raises
-    `NotImplementedError` for layouts that tensor maps do not have."""
+    several copies (rows do not count as outside of columns) are gone through one by one. What
+    several blocks of a cluster have copies of is as many boxes, if it has rows enough, so that each
+    can copy some for all. Raises `NotImplementedError` for layouts that tensor maps do not have."""
     if len(shape) == 1:
         return (min(shape[0], WIDEST),)
     if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
         raise NotImplementedError(f"tensor maps of blocks in the layout {encoding}")
     width = encoding.get("swizzlingByteWidth") // size // encoding.dilution or shape[-1]
-    parts = [min(shape[-1], width, WIDEST), min(shape[-2], WIDEST)]
+    columns = min(shape[-1], width, WIDEST)
+    parts = [columns, _rows(shape, columns, encoding)]
     whole = parts == [*shape[:-3:-1]]
     for extent in shape[-3::-1]:
         parts.append(min(extent, WIDEST) if whole else 1)
         whole = parts[-1] == extent
     return tuple(reversed(parts))
+
+
+SWIZZLED_ROWS = 8
+"""Rows after which the order of what is in a row is as it was."""
+
+
+def _rows(shape: Sequence[int], columns: int, encoding: Any) -> int:
+    """The rows of a box; see `box`."""
+    copies = 1 << sum(not any(basis) for basis in encoding.get("CGALayout"))
+    rows = min(shape[-2], WIDEST)
+    boxes = prod(shape[:-2]) * (shape[-2] // rows) * (shape[-1] // columns)
+    while boxes < copies and rows > SWIZZLED_ROWS:
+        boxes, rows = 2 * boxes, rows // 2
+    return rows
 
 
 MOST_PIXELS = 1024

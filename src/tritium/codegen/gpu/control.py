@@ -191,13 +191,14 @@ def while_loop(c: Context, op: Any) -> None:
         c.unflat(result, c.flat(value), c.values[value])
 
 
-def reaches_blocks(op: Op) -> bool:
-    """True if the op ends a kernel whose module accesses other blocks' shared memory."""
+def ends_together(c: Context, op: Op) -> bool:
+    """True if an op is in the code of a kernel itself whose module accesses the shared memory of a
+    cluster's other blocks: these must not end before."""
     function: Any = op.parent_op()
     everything = function.parent_op().walk()
-    return function.sym_visibility != "private" and any(
+    return c.num_ctas > 1 and function.sym_visibility != "private" and any(
         isinstance(o, Op) and o.reaches_blocks for o in everything
-    )
+    )  # fmt: skip
 
 
 def lower_function(c: Context, blocks: Sequence[Block]) -> None:
@@ -214,8 +215,11 @@ def lower_function(c: Context, blocks: Sequence[Block]) -> None:
         op: Any = block.last_op
         if isinstance(op, RegionEnd):
             c.at_return()
-            if c.num_ctas > 1 and reaches_blocks(op):
-                c.synchronize()  # the others' accesses to this block's memory must be done
+            if ends_together(c, op):  # the others' accesses to this block's memory must be done
+                if c.plan is not None and c.plan.meetings:
+                    c.hardware.barriers.cluster(c)
+                else:
+                    c.synchronize()
             give_back(c, op.operands)
         elif not branches.leave(op):
             raise c.unsupported(op)

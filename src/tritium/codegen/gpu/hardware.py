@@ -316,12 +316,14 @@ class Barriers(Protocol):
         """Synchronize `warps` warps of a block at the barrier `number`."""
         raise Unsupported("barriers of some warps of a thread block")
 
-    def cluster(self, e: Emitter) -> None:
-        """Synchronize a cluster of several blocks, which see what each other wrote."""
+    def cluster(self, e: Emitter, *, relaxed: bool = False) -> None:
+        """Synchronize all warps of a cluster of several blocks, which see what each other wrote
+        unless `relaxed`."""
         raise Unsupported("clusters of thread blocks")
 
     def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
-        """Make barriers in shared memory for `cluster_at`. All warps of all blocks run this."""
+        """Make barriers in shared memory for `cluster_at`. All warps of all blocks run this, and
+        synchronize before one of the barriers is used."""
         raise Unsupported("barriers of some warps of a thread block")
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
@@ -513,6 +515,10 @@ class Hardware(ABC):
 
     def _lowered_by(self, op: Any) -> str:
         return self.name if type(op) in rules(self.name) else GPU
+
+    def prefetch_maps(self, e: Emitter, maps: Sequence[Value]) -> None:
+        """Have the copy engine read tensor maps that a kernel is called with, at its beginning."""
+        return
 
     def define_descriptors(self, c: Any, arguments: Sequence[Any], *, of_kernel: bool) -> None:
         """Define the tensor descriptors among a function's arguments, in a `Context`, where they

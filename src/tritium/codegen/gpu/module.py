@@ -99,11 +99,16 @@ def lower_to_llvm(
 
 def _begin(c: Context, kernel: Any, plan: Plan | None, registers: Registers | None) -> str:
     """Write the beginning of a kernel; returns the label of its workers, if it has any."""
+    plain = _plain_descriptors(kernel)
+    c.hardware.prefetch_maps(c, [
+        value for number, value in enumerate(c.f.arguments[: len(kernel.body.args)])
+        if isinstance(kernel.body.args[number].type, ir.DESCRIPTORS) and number not in plain
+    ])  # fmt: skip
     stores = any(isinstance(op, Op) and op.stores_to_blocks for op in kernel.parent_op().walk())
     waits = plan is not None and plan.clusters is not None  # in `enter`
     if c.num_ctas > 1 and stores and not waits:
         c.hardware.barriers.cluster(c)  # the others must have begun
-    return "" if plan is None else enter(c, plan, registers)
+    return "" if plan is None else enter(c, kernel, plan, registers)
 
 
 def shared_bytes(module: Any, hardware: Hardware) -> int:
@@ -125,13 +130,18 @@ def _functions(module: Any) -> tuple[list[Any], Any]:
 def _descriptors(kernel: Any, hardware: Hardware) -> list[dict[str, Any] | None]:
     """For each descriptor that the kernel is called with what its map needs; None for one of
     which the kernel takes the pointer, the shape and the strides alone."""
-    known: Any = kernel.attributes.get(PLAIN_DESCRIPTORS)
-    plain: set[int] = {entry.value.data for entry in known.data} if known is not None else set()
+    plain = _plain_descriptors(kernel)
     return [
         None if number in plain else hardware.describe_map(argument.type)
         for number, argument in enumerate(kernel.body.args)
         if number in plain or isinstance(argument.type, ir.DESCRIPTORS)
     ]
+
+
+def _plain_descriptors(kernel: Any) -> set[int]:
+    """The numbers of the arguments that are descriptors without a map."""
+    known: Any = kernel.attributes.get(PLAIN_DESCRIPTORS)
+    return {entry.value.data for entry in known.data} if known is not None else set()
 
 
 def _signature(type: Any) -> str:

@@ -15,6 +15,8 @@ number. Warps that only fill up a group of four, whose registers change together
 
 In a cluster of thread blocks a region synchronizes its warps of all blocks at an mbarrier of its
 own, as the cluster's barrier counts all warps. All warps make these ready before they branch.
+Where workers are idle, and the code around the ops is one block, they come to the cluster's
+barriers of that code as well: these cost a tenth of it.
 """
 
 from __future__ import annotations
@@ -29,16 +31,19 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.barrier_waits import endless_wait
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.codegen.gpu.context import Context, Memory
-from tritium.codegen.gpu.control import lower_block
-from tritium.codegen.gpu.types import GPU, SHARED, value_type
+from tritium.codegen.gpu.control import ends_together, lower_block
+from tritium.codegen.gpu.types import GPU, value_type
+from tritium.codegen.gpu.types import SHARED as SHARED_SPACE
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
 from tritium.ir.layouts.tensor_memory import TensorEncoding
 from tritium.ir.source_errors import error_at
 from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import Op, is_constant
+from tritium.ops.effects import BARRIER, SHARED
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
+from tritium.ops.ttgir import ClusterBarrierOp, GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 
 HAND_OVER = 1
@@ -78,6 +83,8 @@ class Plan:
             ops run one after the other.
         clusters: the place of the mbarriers of regions in a cluster: the default regions', and
             each partition's; None without a cluster.
+        meetings: the cluster's barriers in the kernel's own code that all warps come to: those
+            before each op, and those behind the last; empty where they come to none.
     """
 
     ops: tuple[WarpSpecializeOp, ...]
@@ -86,6 +93,11 @@ class Plan:
     total: int
     state: int | None = None
     clusters: int | None = None
+    meetings: tuple[tuple[ClusterBarrierOp, ...], ...] = ()
+
+    def meets_all(self, op: Op) -> bool:
+        """True for a barrier of the cluster that all warps come to."""
+        return any(op is one for between in self.meetings for one in between)
 
     def regions(self) -> int:
         """Regions that run at a time, at most."""
@@ -204,7 +216,34 @@ def with_memory(plan: Plan, kernel: Any, end: int) -> Plan:
     """The plan with places in the last `plan_bytes` before the end of shared memory."""
     state = None if in_order(kernel) else end - STATE_BYTES
     clusters = end - plan_bytes(kernel) if _cluster_bytes(kernel) else None
-    return replace(plan, state=state, clusters=clusters)
+    meetings = _meetings(plan, kernel) if clusters is not None and state is None else ()
+    return replace(plan, state=state, clusters=clusters, meetings=meetings)
+
+
+def _meetings(plan: Plan, kernel: Any) -> tuple[tuple[ClusterBarrierOp, ...], ...]:
+    """The cluster's barriers that all warps of a kernel come to; see `Plan`."""
+    if len(kernel.regions[0].blocks) > 1:
+        return ()
+    found: list[list[ClusterBarrierOp]] = [[]]
+    for op in kernel.regions[0].block.ops:
+        if op in plan.ops:
+            found.append([])
+        elif isinstance(op, ClusterBarrierOp):
+            found[-1].append(op)
+    return tuple(map(tuple, found))
+
+
+def _begins_with_meeting(plan: Plan, kernel: Any) -> bool:
+    """True if all warps come to a barrier of the cluster before any could need one: ahead of it
+    the kernel computes only with scalars, and makes places in shared memory and barriers."""
+    for op in kernel.regions[0].block.ops if plan.meetings else ():
+        if isinstance(op, ClusterBarrierOp):
+            return plan.meets_all(op)
+        if op.regions or any(isinstance(v.type, ir.TensorType) for v in op.operands):
+            return False
+        if op.reaches_blocks or not {e.resource for e in op.own_effects()} <= {BARRIER, SHARED}:
+            return False
+    return False
 
 
 def hand_over(c: Context, plan: Plan) -> None:
@@ -252,11 +291,13 @@ def _as_word(c: Context, value: Value) -> Value:
     return value
 
 
-def enter(c: Context, plan: Plan, registers: Registers | None) -> str:
+def enter(c: Context, kernel: Any, plan: Plan, registers: Registers | None) -> str:
     """Send workers to the label that is returned; what follows is for the others."""
     if plan.clusters is not None:
         places = [c.shared(plan.clusters + MBARRIER_BYTES * n) for n in range(plan.regions())]
         c.hardware.barriers.prepare_clusters(c, places)
+        if not _begins_with_meeting(plan, kernel):
+            c.hardware.barriers.cluster(c)
     workers, main = c.f.new_label("workers"), c.f.new_label("main")
     warp = c.hardware.shuffles.index(c, c.warp, c.i32(0))
     c.f.branch_if(c.f.icmp("ult", warp, c.i32(plan.num_warps)), main, workers)
@@ -295,9 +336,13 @@ def _work(c: Context, plan: Plan, warp: Value, groups: set[int]) -> None:
     f = c.f
     if plan.state is None:
         for number in range(len(plan.ops)):
+            _meet(c, plan, number)
             hand_over(c, plan)
             _partitions(c, plan, number, warp, groups)
             hand_over(c, plan)
+        _meet(c, plan, len(plan.ops))
+        if plan.meetings and ends_together(c, plan.ops[0]):
+            c.hardware.barriers.cluster(c)
         f.ret()
         return
     again, go_on, done = (f.new_label(name) for name in ("again", "go_on", "done"))
@@ -314,6 +359,12 @@ def _work(c: Context, plan: Plan, warp: Value, groups: set[int]) -> None:
             _partitions(c, plan, number, warp, groups)
     hand_over(c, plan)
     f.branch(again)
+
+
+def _meet(c: Context, plan: Plan, number: int) -> None:
+    """Come to the cluster's barriers before an op, or behind the last."""
+    for op in plan.meetings[number] if plan.meetings else ():
+        c.hardware.barriers.cluster(c, relaxed=op.relaxed)
 
 
 def _partitions(c: Context, plan: Plan, number: int, warp: Value, groups: set[int]) -> None:
@@ -376,7 +427,7 @@ def _define(c: Context, op: WarpSpecializeOp, arguments: Sequence[SSAValue]) -> 
 def _loaded(c: Context, slot: Value, type: Any) -> Any:
     memory = isinstance(type, MemDescType)
     in_columns = memory and isinstance(type.encoding, TensorEncoding)
-    kind = "i32" if in_columns else SHARED if memory else value_type(type)
+    kind = "i32" if in_columns else SHARED_SPACE if memory else value_type(type)
     word = "i8" if kind == "i1" else "i64" if kind.startswith("ptr") else kind
     value = c.f.load(word, slot, SLOT)
     if kind == "i1":

@@ -114,16 +114,20 @@ class RoutedArrival(Op):
 
     alloc: Any
     fromCTA = i32_attr(ITSELF)
+    multicastCTA: Any = 0
     reads_operand_types = True
 
     @property
     def reaches_blocks(self) -> bool:
-        return self.fromCTA != ITSELF or bool(blocks_of_barrier(self.alloc.type))
+        routed = self.fromCTA != ITSELF or self.multicastCTA
+        return bool(routed or blocks_of_barrier(self.alloc.type))
 
     def _arrive(self, context: Context, alloc: Buffer, count: int = 1, expected: int = 0) -> None:
         state = state_of(context)
-        route = route_of_arrivals(self.alloc.type, state.blocks, self.fromCTA)
-        state.barrier(alloc, route).arrive(count, expected, route=route)
+        everyone = self.multicastCTA
+        route = route_of_arrivals(self.alloc.type, state.blocks, self.fromCTA, everyone)
+        arrivals = count << everyone.bit_count()
+        state.barrier(alloc, route).arrive(arrivals, expected, route=route)
 
 
 class BarrierExpectOp(RoutedArrival):
@@ -155,7 +159,9 @@ class BarrierExpectOp(RoutedArrival):
 
 class ArriveBarrierOp(RoutedArrival):
     """Arrive `count` times, if `pred`. With `perWarp` each of the `count` warps that run the code
-    arrives once, when it gets there."""
+    arrives once, when it gets there. `multicastCTA`: bits of a block's number; each block arrives
+    at the barriers of all that differ from it in these alone. `ownBlock`: memory that threads wrote
+    is not handed on to threads of other blocks."""
 
     name = "ttng.arrive_barrier"
     effects = (arrives("alloc"),)
@@ -164,11 +170,14 @@ class ArriveBarrierOp(RoutedArrival):
     pred = optional()
     count = plain_i32_attr()
     perWarp = unit_attr()
+    multicastCTA = i32_attr(0)
+    ownBlock = unit_attr()
 
     @classmethod
     def infer(
-        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int, perWarp: bool, fromCTA: int
-    ) -> None:
+        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int, perWarp: bool, fromCTA: int,
+        multicastCTA: int, ownBlock: bool,
+    ) -> None:  # fmt: skip
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
 
@@ -186,7 +195,7 @@ class ArriveBarrierOp(RoutedArrival):
 
 class WaitBarrierOp(Op):
     """Wait until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
-    what the barrier stands for until then."""
+    what the barrier stands for until then. `ownBlock`: as for an arrival."""
 
     name = "ttng.wait_barrier"
     reads_operand_types = True
@@ -196,11 +205,13 @@ class WaitBarrierOp(Op):
     phase = operand()
     pred = optional()
     deps = variadic()
+    ownBlock = unit_attr()
 
     @classmethod
     def infer(
-        cls, alloc: ir.Type, phase: ir.Type, pred: ir.Type | None, deps: Sequence[ir.Type]
-    ) -> None:
+        cls, alloc: ir.Type, phase: ir.Type, pred: ir.Type | None, deps: Sequence[ir.Type], *,
+        ownBlock: bool,
+    ) -> None:  # fmt: skip
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
         if phase != ir.i32:
@@ -270,6 +281,7 @@ class BulkLoad(Op):
     barrier: Any
     reads_operand_types = True
     multicast = unit_attr()
+    divided: Any = False
 
     @property
     def reaches_blocks(self) -> bool:
@@ -290,7 +302,7 @@ class BulkLoad(Op):
         them are inside of the tensor."""
         state = state_of(context)
         state.check_bulk(result)
-        route = route_of_copies(self.result.type, state.blocks, self.multicast)
+        route = route_of_copies(self.result.type, state.blocks, self.multicast, self.divided)
         data = state.check_write(result, route=route)
         addresses, inside = places(data)
         values = context.memory.load(addresses, data.dtype, inside)
@@ -313,9 +325,9 @@ def bulk_source(context: Context, src: Buffer) -> np.ndarray:
 class AsyncTMACopyGlobalToLocalOp(CachedOp, BulkLoad):
     """Start copying the block at `coord` into the memory `result`, if `pred`. Its bytes count for
     the barrier, which says when they are there. With `multicast` what several blocks of a cluster
-    have copies of is read once, by the first of them, and counts for the barriers of all. Of a
-    descriptor of patches the block has the pixels from `coord` on as far as filters reach, each
-    `offsets` further along the spatial axes."""
+    have copies of is read once, by the first of them, and counts for the barriers of all; if it is
+    `divided` each of them reads a share. Of a descriptor of patches the block has the pixels from
+    `coord` on as far as filters reach, each `offsets` further along the spatial axes."""
 
     name = "ttng.async_tma_copy_global_to_local"
     capabilities = 90, 999
@@ -335,6 +347,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp, BulkLoad):
     pred = operand()
     offsets = variadic()
     isVolatile = bool_attr(False)
+    divided = unit_attr()
 
     @classmethod
     def infer(

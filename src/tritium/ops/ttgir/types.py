@@ -223,18 +223,30 @@ def blocks_of_memory(memory: Any) -> list[list[int]]:
     return [list(basis) for basis in layout.bases(BLOCK)] if BLOCK in layout.in_names else []
 
 
-def route_of_arrivals(barrier: Any, blocks: int, from_block: int = -1) -> list[tuple[int, int]]:
+def route_of_arrivals(
+    barrier: Any, blocks: int, from_block: int = -1, everyone: int = 0
+) -> list[tuple[int, int]]:
     """Pairs of blocks of a cluster: one that arrives at the barrier of the other. The barrier of
-    block t gets the arrival of block `t & from_block`; where blocks share one, that of each."""
+    block t gets the arrival of block `t & from_block`, and of all that differ from it in the bits
+    `everyone` alone; where blocks share one, that of each."""
     shared = blocks_of_barrier(barrier)
-    return [(t & from_block, t & ~shared) for t in range(blocks)]
+    return [(source, t & ~shared) for t in range(blocks)
+            for source in _alike(t & from_block, blocks, everyone)]  # fmt: skip
 
 
-def route_of_copies(memory: Any, blocks: int, multicast: bool) -> list[tuple[int, int]]:
+def _alike(block: int, blocks: int, bits: int) -> list[int]:
+    """The blocks of a cluster that differ from one in some bits alone."""
+    return [other for other in range(blocks) if not (other ^ block) & ~bits]
+
+
+def route_of_copies(
+    memory: Any, blocks: int, multicast: bool, divided: bool = False
+) -> list[tuple[int, int]]:
     """Pairs of blocks of a cluster: one that copies into the memory of the other. With `multicast`
-    it is the first of those that have copies of the same."""
+    it is the first of those that have copies of the same, if it is also `divided` each of them."""
     copies = copies_of(memory) if multicast and blocks > 1 else 0
-    return [(t & ~copies, t) for t in range(blocks)]
+    return [(source, t) for t in range(blocks)
+            for source in _alike(t & ~copies, blocks, copies * divided)]  # fmt: skip
 
 
 def blocks_of_tile(tile: ir.Type) -> list[list[int]]:

@@ -96,8 +96,10 @@ class CudaBarriers:
         name, threads = "llvm.nvvm.barrier.cta.sync.aligned.count", warps << e.lane_bits
         e.call_together("void", name, e.i32(number), e.i32(threads))
 
-    def cluster(self, e: Emitter) -> None:
+    def cluster(self, e: Emitter, *, relaxed: bool = False) -> None:
         text = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+        if relaxed:
+            text = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
         e.asm("void", text, "~{memory}")
 
     def prepare_clusters(self, e: Emitter, places: Sequence[Value]) -> None:
@@ -106,7 +108,6 @@ class CudaBarriers:
         for place in places:
             e.asm("void", text, "r,b,~{memory}", e.address(place), first)
         e.asm("void", "fence.mbarrier_init.release.cluster;", "~{memory}")
-        self.cluster(e)
 
     def cluster_at(self, e: Emitter, place: Value) -> None:
         """The first thread arrives in the order of `meeting`, and waits in its own block."""
@@ -211,6 +212,11 @@ class Nvidia(Hardware):
                 f"{plan.num_warps} warps, at least {LEAST_REGISTERS} are needed"
             ))  # fmt: skip
         return Registers(launch, min(default, MOST_REGISTERS - 8))
+
+    def prefetch_maps(self, e: Emitter, maps: Sequence[Value]) -> None:
+        first = e.f.icmp("eq", e.thread, e.i32(0))
+        for place in maps if self.arch >= 90 else ():  # others have no copy engine
+            e.asm("void", "@$1 prefetch.tensormap [$0];", "l,b,~{memory}", place, first)
 
     def set_registers(self, e: Emitter, count: int, before: int) -> None:
         if count != before:

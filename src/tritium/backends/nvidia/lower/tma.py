@@ -6,12 +6,14 @@ block is copied in as many pieces as it takes; the launcher makes maps of the sa
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from tritium import knobs
+from tritium.backends.nvidia.lower.cluster_store import order
 from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.backends.nvidia.lower.hints import Hints
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
@@ -20,6 +22,7 @@ from tritium.codegen.gpu.memory.shared import gaps_of, memory_layout
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
 from tritium.ir.locations import source_position
 from tritium.ir.tensor_maps import box
@@ -83,11 +86,12 @@ def leads_barrier(c: Context, value: Any, condition: Value | None = None) -> Val
 @lowers(NVIDIA, ttgir.InitBarrierOp)
 def init_barrier(c: Context, op: Any) -> None:
     count = op.count << blocks_of_barrier(op.alloc.type).bit_count()
-    text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {count};"
+    text = f"mbarrier.init.shared::cta.b64 [$0], {count};"
     if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
-        text += " @$1 fence.mbarrier_init.release.cluster;"
-    first = _first(c, leads_barrier(c, op.alloc))
-    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), first)
+        text += " fence.mbarrier_init.release.cluster;"
+    address = _barrier(c, op.alloc)
+    with c.f.when(_first(c, leads_barrier(c, op.alloc)), "first", "made"):
+        c.asm("void", text, "r,~{memory}", address)
 
 
 @lowers(NVIDIA, ttgir.InvalBarrierOp)
@@ -108,24 +112,21 @@ def barrier_expect(c: Context, op: Any) -> None:
     _arrive(c, op, "arrive.expect_tx", f", {op.size}", c.scalar(op.pred))
 
 
-RELEASE = ".release.cluster.shared::cluster.b64"
-
-
 def _arrive(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
     """Arrive at a barrier of this block, at one that blocks share, or at those of other blocks."""
-    if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
-        _arrive_in_blocks(c, op, how + RELEASE, count, condition)
+    there = order(c, op, "release") + ".shared::cluster.b64"
+    if c.num_ctas > 1 and (op.fromCTA != ttgir.ITSELF or op.multicastCTA):
+        _arrive_in_blocks(c, op, how + there, count, condition)
         return
     condition, place, barrier = _first(c, condition), ".shared::cta.b64", _barrier
     if blocks_of_barrier(op.alloc.type):
-        place, barrier = RELEASE, _shared_barrier
+        place, barrier = there, _shared_barrier
     text = f"@$1 mbarrier.{how}{place} _, [$0]{count};"
     c.asm("void", text, "r,b,~{memory}", barrier(c, op.alloc), condition)
 
 
 def _arrive_in_blocks(c: Context, op: Any, how: str, count: str, condition: Value | None) -> None:
-    """Arrive at the barriers of the blocks `t` of the cluster for which this is `t & fromCTA`: one
-    thread for each."""
+    """Arrive at the barriers of several blocks: one thread for each."""
     target, chosen = blocks_told(c, op)
     chosen = chosen if condition is None else c.f.op("and", chosen, condition)
     text = (
@@ -137,14 +138,16 @@ def _arrive_in_blocks(c: Context, op: Any, how: str, count: str, condition: Valu
 
 def blocks_told(c: Context, op: Any) -> tuple[Value, Value]:
     """The block in which this thread arrives, and whether it does, for an arrival in the blocks `t`
-    for which this is `t & fromCTA`."""
+    for which this is `t & fromCTA`, or in those that differ from it in bits of `multicastCTA`."""
     if blocks_of_barrier(op.alloc.type):
-        raise c.unsupported(op, "from_cta, at a barrier that blocks share")
-    kept = op.fromCTA & (c.num_ctas - 1)
+        raise c.unsupported(op, "from or at other blocks, with a barrier that blocks share")
+    kept = (op.fromCTA & ~op.multicastCTA) & (c.num_ctas - 1)
     free = [bit for bit in range(c.num_ctas.bit_length() - 1) if not kept >> bit & 1]
     f, number = c.f, c.linear_map(c.thread, [1 << bit for bit in free])
-    target = c.block if number is None else f.op("or", c.block, number)
+    target = c.block if number is None else f.op("xor", c.block, number)
     chosen = f.icmp("ult", c.thread, c.i32(1 << len(free)))
+    if op.multicastCTA:  # each block; its first thread arrives at its own barrier
+        return target, chosen
     own = f.op("and", c.block, c.i32(c.num_ctas - 1 & ~kept))
     return target, f.op("and", chosen, f.icmp("eq", own, c.i32(0)))
 
@@ -153,8 +156,8 @@ def blocks_told(c: Context, op: Any) -> tuple[Value, Value]:
 def arrive_barrier(c: Context, op: Any) -> None:
     condition = None if op.pred is None else c.scalar(op.pred)
     if op.perWarp:
-        if blocks_of_barrier(op.alloc.type):
-            raise c.unsupported(op, "of each warp, at a barrier that blocks share")
+        if blocks_of_barrier(op.alloc.type) or op.multicastCTA:
+            raise c.unsupported(op, "of each warp, at a barrier of several blocks")
         if op.count != c.num_warps:
             raise c.unsupported(op, f"{op.count} arrivals of {c.num_warps} warps")
         text = "bar.warp.sync 0xffffffff; @$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
@@ -177,8 +180,7 @@ def wait_barrier(c: Context, op: Any) -> None:
         arguments.append(condition)
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
     how = "try_wait" if _arch(c) >= 90 else "test_wait"
-    order = ".acquire.cluster" if c.num_ctas > 1 else ""
-    ask = f"mbarrier.{how}.parity{order}.shared::cta.b64 P, "
+    ask = f"mbarrier.{how}.parity{order(c, op, 'acquire')}.shared::cta.b64 P, "
     limit = knobs.nvidia.mbarrier_timeout
     if limit:
         _wait_so_long(c, op, ask, limit, arguments)
@@ -312,8 +314,11 @@ def _listed(start: int, count: int) -> str:
 def copy_in(c: Context, op: Any) -> None:
     memory, (barrier, group) = c.memory(op.result), barrier_of_copy(c, op)
     descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
-    start, rank, (blocks, leads) = _start(c, memory), len(op.coord), sharing(c, op, memory)
-    condition = condition if leads is None else c.f.op("and", condition, leads)
+    rank, blocks, share = len(op.coord), sharing(c, op, memory)[0], share_of_copy(c, op, memory)
+    if share.acts is not None:
+        condition = c.f.op("and", condition, share.acts)
+    start = _start(c, memory)
+    start = start if share.offset is None else c.f.op("add", start, share.offset)
     halves, last = [c.scalar(v) for v in reversed(op.offsets)], rank + 4 + len(op.offsets)
     mode, moved = (".im2col", f", {_listed(rank + 4, len(halves))}") if halves else ("", "")
     how, mask = ("", "") if blocks is None else (".multicast::cluster", f", ${last}")
@@ -328,8 +333,9 @@ def copy_in(c: Context, op: Any) -> None:
              "~{memory}"]  # fmt: skip
     constraints = ",".join(codes)
     coordinates = own_patches(c, op, memory) if mode else own_coordinates(c, memory, op.coord)
+    coordinates = share.moved(c, coordinates)
     with _acting_warp(c):
-        for piece, offset in pieces(memory, memory.type.get_shape()[0] if mode else 0):
+        for piece, offset in share.pieces:
             to = c.f.op("add", start, c.i32(offset)) if offset else start
             further = (0,) * (rank - len(piece)) + piece
             c.asm("void", text, constraints, to, descriptor, barrier, condition,
@@ -346,6 +352,50 @@ def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
         reached = "each two blocks, from sm_100 on"
         raise c.unsupported(op, f"to a barrier that blocks share; copies reach that of {reached}")
     return _shared_barrier(c, op.barrier), ".cta_group::2"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of a copy that this block of the cluster makes: pieces (see `pieces`) of the first
+    block's share, how much further its own are in memory and along the last axes of the tensor
+    (None: no further), and whether it makes any (None: always)."""
+
+    pieces: list[tuple[tuple[int, ...], int]]
+    offset: Value | None
+    axes: tuple[Value | None, ...]
+    acts: Value | None
+
+    def moved(self, c: Context, coordinates: Sequence[Value]) -> list[Value]:
+        """The coordinates of this block's share."""
+        missing = len(coordinates) - len(self.axes)
+        axes = (None,) * missing + self.axes
+        return [at if further is None else c.f.op("add", at, further, "nsw")
+                for at, further in zip(coordinates, axes, strict=True)]  # fmt: skip
+
+
+def share_of_copy(c: Context, op: Any, memory: Memory) -> Share:
+    """The part that this block has of a copy to shared memory. A `divided` one is shared out by
+    pieces: where there are fewer pieces than blocks with copies the last blocks make none."""
+    patches = isinstance(op.desc.type, ir.PatchesDescType)
+    every = pieces(memory, memory.type.get_shape()[0] if patches else 0)
+    free = memory_layout(memory.type).free_variables().get(BLOCK, 0)
+    if not op.multicast or not op.divided or not free:
+        return Share(every, None, (), sharing(c, op, memory)[1])
+    bits = [bit for bit in range(free.bit_length()) if free >> bit & 1]
+    dividing = bits[: (len(every) & -len(every)).bit_length() - 1]
+    count = len(every) >> len(dividing)
+    firsts = {bit: every[count << i] for i, bit in enumerate(dividing)}
+    (begin, start), rank = every[0], len(every[0][0])
+
+    def further(distances: Callable[[tuple[tuple[int, ...], int]], int]) -> Value | None:
+        columns = [distances(firsts[bit]) if bit in firsts else 0 for bit in range(max(bits) + 1)]
+        return c.linear_map(c.block, columns)
+
+    axes = [further(lambda piece, axis=axis: piece[0][axis] - begin[axis]) for axis in range(rank)]
+    idle, acts = sum(1 << bit for bit in bits[len(dividing) :]), None
+    if idle:
+        acts = c.f.icmp("eq", c.f.op("and", c.block, c.i32(idle)), c.i32(0))
+    return Share(every[:count], further(lambda piece: piece[1] - start), tuple(axes), acts)
 
 
 def sharing(c: Context, op: Any, memory: Memory) -> tuple[Value | None, Value | None]:
@@ -402,9 +452,8 @@ def store_wait(c: Context, op: Any) -> None:
 def cluster_barrier(c: Context, op: Any) -> None:
     if c.num_ctas == 1:
         c.barrier()
-    elif op.relaxed and c.cluster_place is None:
-        text = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
-        c.asm("void", text, "~{memory}")
+    elif c.cluster_place is None or (c.plan is not None and c.plan.meets_all(op)):
+        c.hardware.barriers.cluster(c, relaxed=op.relaxed)
     else:
         c.synchronize()
 

@@ -53,17 +53,30 @@ def check(name: str, desc: Any, memory: Any, patches: bool = False) -> None:
 @builtin
 def async_load(
     tensor_desc: Any, coord: Any, barrier: Any, result: Any, pred: Any = True,
-    multicast: bool = False, cache_policy: Any = None,
+    multicast: bool = False, cache_policy: Any = None, divided: bool = False,
 ) -> None:  # fmt: skip
-    """Start copying the block at `coord` (one integer an axis) to shared memory, if `pred`. Its
-    bytes count for the barrier, which has been told to expect them. Zeros (or NaN) are what lies
-    outside of the tensor. `multicast`: what several blocks of the cluster have copies of is read
-    once, for all of them. `cache_policy`: of the second-level cache."""
+    """Start copying the block at `coord` (one integer an axis) to shared memory, if `pred`.
+
+    Args:
+        coord: the block's place.
+        barrier: has been told to expect the bytes, which count for it.
+        result: the memory. Zeros (or NaN) are what lies outside of the tensor.
+        pred: a condition.
+        multicast: what several blocks of the cluster have copies of is read once, for all of them,
+            by the first.
+        cache_policy: of the second-level cache.
+        divided: with `multicast` each of them reads a share of it for all, and must know that the
+            others are done with the memory (`mbarrier.arrive(multicast_cta=...)`).
+
+    Raises `ValueError` for `divided` without `multicast`.
+    """
     check("async_load", tensor_desc, result)
+    if divided and not multicast:
+        raise ValueError("async_load(divided=True) without multicast=True: nothing is shared out")
     flag = casts.cast(casts.to_tensor(pred), int1)
-    indices = integers(coord, int32, "coord")
+    indices, shared = integers(coord, int32, "coord"), bool(multicast) and is_shared(result)
     emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, indices, barrier, result, flag,
-         multicast=bool(multicast) and is_shared(result),
+         multicast=shared, divided=shared and bool(divided),
          hints=bulk_hints(cache_policy))  # fmt: skip
 
 

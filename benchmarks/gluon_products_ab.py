@@ -1,0 +1,237 @@
+"""Gluon products on one thread block and on clusters of them, beside cuBLAS.
+
+    python benchmarks/gluon_products_ab.py [--out FILE] [--rounds 5] [--limit 340] [--only fp16 ...]
+
+check        whether results of small products are right, and nothing else
+fp16, bf16   square products `a @ b` of 2048, 4096 and 8192
+fp8          the same of `a @ b.T`, to bfloat16 (cuBLAS: `torch._scaled_mm`)
+turned       `a @ b.T` in fp16
+lengths      2048 x 2048 with more and more of K: the time of a step, and of all the rest
+power        8192 in fp16 for a second without a pause, of random numbers and of zeros: rate, clock
+             and power, by `nvidia-smi`
+
+Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster, stages, order of
+tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored, whether the last
+tiles are split among all. Calls wait in the
+GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; results are
+compared first. Exits with 1 if one is wrong, with 3 when the time limit is reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+
+from benchmarks import gluon_clusters, gluon_kernels
+from benchmarks.common import gpu_machine
+from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right
+
+
+class Variant(NamedTuple):
+    """A form of the product; see above."""
+
+    blocks: int = 2
+    stages: int = 4
+    group: int = 4
+    parts: int = 2
+    split: bool = False
+
+    def __str__(self) -> str:
+        order = f"order of {self.group}" if self.group else "curve"
+        split = ", split" if self.split else ""
+        return f"{self.blocks} blocks, {self.stages} stages, {order}, {self.parts} parts{split}"
+
+
+VARIANTS = [
+    Variant(1, group=8), Variant(1, group=8, parts=4), Variant(1, group=8, parts=4, split=True),
+    Variant(1, group=16, parts=4, split=True), Variant(group=8), Variant(group=8, parts=4),
+    Variant(group=8, parts=4, split=True), Variant(group=4, parts=4, split=True),
+    Variant(stages=3, group=8),
+]  # fmt: skip
+FEW = [
+    Variant(1, group=8), Variant(1, group=8, parts=4, split=True), Variant(group=8),
+    Variant(group=8, parts=4, split=True),
+]  # fmt: skip
+
+
+def programs(blocks: int, tiles: int) -> int:
+    """The clusters that run at once, at most; no more than there are tiles."""
+    return min(torch.cuda.get_device_properties(0).multi_processor_count // blocks, tiles)
+
+
+def fits(m: int, n: int, v: Variant) -> bool:
+    """True if a variant can compute a product of this size."""
+    tiles = -(-m // (128 * v.blocks)) * -(-n // 256)
+    return not v.split or tiles > programs(v.blocks, tiles)
+
+
+def variant(
+    a: torch.Tensor, b: torch.Tensor, y: torch.Tensor, v: Variant, turned: bool = False
+) -> Callable[[], Any]:
+    """A call of a variant: y = a @ b, or `turned` a @ b.T."""
+    sums = told = None
+    if v.split:
+        count = torch.cuda.get_device_properties(0).multi_processor_count
+        sums = torch.empty(count * 128 * 256, device="cuda")
+        told = torch.zeros(2 * count, dtype=torch.int32, device="cuda")
+    made, constants = gluon_clusters.arguments(
+        a, b, y, v.blocks, v.parts, turned=turned, sums=sums, told=told
+    )
+    tiles = -(-y.shape[0] // (128 * v.blocks)) * -(-y.shape[1] // 256)
+    return partial(
+        gluon_clusters.matmul[(programs(v.blocks, tiles),)], *made, STAGES=v.stages, GROUP=v.group,
+        num_warps=4, maxnreg=168, **constants,
+    )  # fmt: skip
+
+
+def before(a: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> Callable[[], Any]:
+    """A call of the kernel of `gluon_gpu.py`."""
+    made = [gluon_kernels.described(x, s)
+            for x, s in ((a, [128, 64]), (b, [64, 256]), (y, [64, 128]))]  # fmt: skip
+    kernel = gluon_kernels.matmul[(programs(1, 1 << 30),)]
+    return partial(kernel, *made, STAGES=4, GROUP=8, num_warps=4, maxnreg=168)
+
+
+def product(
+    m: int, n: int, k: int, dtype: torch.dtype, variants: list[Variant]
+) -> tuple[Calls, torch.Tensor, torch.Tensor, float]:
+    """(the calls, their output, what is right, floating point operations)."""
+    a, b = (torch.randn(s, device="cuda").to(dtype) for s in ((m, k), (k, n)))
+    y = torch.empty(m, n, device="cuda", dtype=dtype)
+    calls: Calls = {"cublas": partial(torch.matmul, a, b, out=y)}
+    if dtype is torch.float16:
+        calls["before"] = before(a, b, y)
+    calls |= {str(v): variant(a, b, y, v) for v in variants if fits(m, n, v)}
+    return calls, y, a.double() @ b.double(), 2.0 * m * n * k
+
+
+def turned(
+    size: int, dtype: torch.dtype, variants: list[Variant]
+) -> tuple[Calls, torch.Tensor, torch.Tensor, float]:
+    """The same of `a @ b.T`, both square."""
+    a, b = (torch.randn(size, size, device="cuda").to(dtype) for _ in range(2))
+    kind = dtype if dtype.itemsize == 2 else torch.bfloat16
+    y = torch.empty(size, size, device="cuda", dtype=kind)
+    one = torch.ones((), device="cuda")
+    theirs: Callable[[], Any] = partial(torch.matmul, a, b.T, out=y)
+    if dtype.itemsize == 1:
+        theirs = partial(torch._scaled_mm, a, b.T, scale_a=one, scale_b=one, out_dtype=kind,
+                         use_fast_accum=True, out=y)  # fmt: skip
+    calls: Calls = {"cublas": theirs}
+    calls |= {str(v): variant(a, b, y, v, True) for v in variants if fits(size, size, v)}
+    return calls, y, a.double() @ b.double().T, 2.0 * size**3
+
+
+def cases(only: list[str]) -> Iterator[tuple[str, Any]]:
+    """The products, which are made one after the other."""
+    if "check" in only:
+        for m, n, k in ((1024, 1024, 512), (1000, 1112, 1336), (4000, 4104, 328)):
+            square = [v for v in VARIANTS if v.group or m == n]
+            yield f"check {m}x{n}x{k}", partial(product, m, n, k, torch.float16, square)
+    if "fp16" in only:
+        for size in (8192, 4096, 2048):
+            yield f"fp16 {size}", partial(product, size, size, size, torch.float16, VARIANTS)
+    if "power" in only:
+        yield "power", partial(product, 8192, 8192, 8192, torch.float16, FEW)
+    if "fp8" in only:
+        for size in (8192, 4096, 2048):
+            yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, FEW)
+    if "turned" in only:
+        for size in (8192, 4096, 2048):
+            yield f"fp16 {size} turned", partial(turned, size, torch.float16, FEW)
+    if "lengths" in only:
+        for k in (64, 512, 1024, 2048, 4096):
+            yield f"fp16 2048x2048x{k}", partial(product, 2048, 2048, k, torch.float16, FEW)
+    if "bf16" in only:
+        for size in (8192, 4096, 2048):
+            yield f"bf16 {size}", partial(product, size, size, size, torch.bfloat16, FEW)
+
+
+def powers(calls: dict[str, Any], flops: float) -> Iterator[dict[str, Any]]:
+    """The rows of `power`."""
+    for numbers in ("random", "zeros"):
+        for name, call in calls.items():
+            if numbers == "zeros":
+                for argument in call.args[:2]:
+                    getattr(argument, "base", argument).zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(700):
+                call()
+            end.record()
+            query = ["nvidia-smi", "-i", "0", "--query-gpu=clocks.sm,power.draw.instant",
+                     "--format=csv,noheader"]  # fmt: skip
+            time.sleep(0.4)
+            told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+            still = not end.query()
+            torch.cuda.synchronize()
+            rate = flops * 700 / begin.elapsed_time(end) / 1e9
+            yield {"case": f"power, {numbers}", "by": name, "rate": round(rate, 1),
+                   "clock, power": told.strip(), "meanwhile": still}  # fmt: skip
+
+
+def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
+    """The rows of a product."""
+    calls, y, want, flops = make()
+    kept, failed = right(calls, y, want)
+    rows: list[dict[str, Any]] = [{"case": case, "by": n, "failed": w} for n, w in failed.items()]
+    if case == "power":
+        return [*rows, *powers(kept, flops)]
+    if case.startswith("check"):
+        return [*rows, *({"case": case, "by": name, "right": True} for name in kept)]
+    cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
+    took: dict[str, list[float]] = {name: [] for name in kept}
+    for _ in range(rounds):
+        for name, call in kept.items():
+            took[name].append(queued(call, cache))
+    theirs = took["cublas"]
+    for name, times in took.items():
+        ms, ratios = median(times), [t / own for t, own in zip(theirs, times, strict=True)]
+        rows.append({
+            "case": case, "by": name, "us": round(ms * 1e3, 1), "rate": round(flops / ms / 1e9, 1),
+            "to cublas": round(median(ratios), 3), "least": round(min(ratios), 3),
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=340.0, help="seconds")
+    kinds = ["fp16", "power", "fp8", "lengths", "turned", "bf16"]
+    parser.add_argument("--only", nargs="+", choices=["check", *kinds], default=kinds)
+    options = parser.parse_args()
+    watchdog = threading.Timer(options.limit, lambda: os._exit(3))
+    watchdog.daemon = True
+    watchdog.start()
+    rows: list[dict[str, Any]] = []
+    for case, make in cases(options.only):
+        torch.manual_seed(0)
+        for row in measure(case, make, options.rounds):
+            rows.append(row)
+            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        torch.cuda.empty_cache()
+        if options.out:
+            command = " ".join(["python", "benchmarks/gluon_products_ab.py", *sys.argv[1:]])
+            found = {"machine": gpu_machine(), "command": command, "rows": rows}
+            options.out.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(any("failed" in row for row in rows))
+
+
+if __name__ == "__main__":
+    main()
