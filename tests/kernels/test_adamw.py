@@ -40,6 +40,7 @@ def exact(
     return p - rate * m / (1 - low**step) / root, m, v
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("dtype", "moments"),
     [(torch.float32, None), (torch.float64, None), (torch.bfloat16, torch.float32),

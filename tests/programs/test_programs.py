@@ -76,6 +76,7 @@ LONG_COMPILED = [
 """Checks that take the compiler more than 1.5 s, of programs that have others."""
 
 
+@pytest.mark.every(2)
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
 @pytest.mark.parametrize(
     ("program", "check"),

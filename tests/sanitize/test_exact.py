@@ -499,6 +499,7 @@ def command(folder: Path, *words: str) -> Any:
         return CliRunner().invoke(app, ["exact", *words])
 
 
+@pytest.mark.slow
 def test_programs_are_compared(tmp_path: Path):
     same = compared(tmp_path, {}, {"text": "(3.0 + v) * v", "grid": 4})
     assert (same.exit_code, same.stdout) == (

@@ -144,7 +144,7 @@ def test_programs_that_wait_have_none():
     run(product, REUSES=False, WAITS=True)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_report_on_right_programs(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "races")

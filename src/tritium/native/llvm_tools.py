@@ -79,7 +79,7 @@ def assemble(text: str, cpu: str, triple: str, command: list[str]) -> bytes:
     """
     with tempfile.TemporaryDirectory() as place:
         source, target = Path(place, "kernel.s"), Path(place, "kernel.o")
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
         how = ["-target", triple, f"-mcpu={cpu}", "-x", "assembler", "-c"]
         try:
             done = subprocess.run(

@@ -185,6 +185,11 @@ class Op(DeclaredOp):
         return False
 
     @property
+    def tile_memory(self) -> SSAValue | None:
+        """The shared memory whose elements are the result as they are; None for other ops."""
+        return None
+
+    @property
     def synchronizes(self) -> bool:
         """True if all threads of the program come to the op, and all memory is as they left it,
         before one of them executes it."""

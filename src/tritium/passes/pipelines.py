@@ -112,10 +112,19 @@ def ttgir(
         Canonicalize(),
         CSE(),
         LICM(),
-        *([gpu.ReloadOperands()] if reload and processor.registers else []),
-        *([gpu.SliceProducts()] if processor.buffers and processor.registers else []),
-        *([gpu.SplitConversions()] if processor.registers and processor.copy_bytes else []),
+        *(_for_registers(processor, reload) if processor.registers else []),
         DCE(),
+    ]
+
+
+def _for_registers(processor: Processor, reload: bool) -> list[Pass]:
+    """The passes that keep tiles within the registers that a thread has."""
+    from tritium.passes import ttgir as gpu
+
+    return [
+        *([gpu.ReloadOperands()] if reload else []),
+        *([gpu.SliceProducts()] if processor.buffers else []),
+        *([gpu.SplitConversions()] if processor.copy_bytes else []),
     ]
 
 

@@ -169,6 +169,10 @@ class LocalLoadOp(Op):
     def reaches_blocks(self) -> bool:
         return leaves_block(self.result_types[0], self.src.type, writes=False)
 
+    @property
+    def tile_memory(self) -> SSAValue:
+        return self.src
+
     def evaluate(self, context: Context, src: Buffer, token: Any) -> Any:
         state, route = state_of(context), None
         if state.blocks > 1 and self.reaches_blocks:

@@ -168,7 +168,7 @@ class WorkgroupBarriers(Barriers):
         wait_for_waves(e)
         e.f.line(f'fence syncscope("{scope}") acquire{spaces}')
 
-    def cluster(self, e: Emitter) -> None:
+    def cluster(self, e: Emitter, *, relaxed: bool = False) -> None:
         self.arrive_in_cluster(e)
         self.wait_for_cluster(e)
 

@@ -13,7 +13,6 @@ from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ops import ttgir
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import MatrixProduct
 
@@ -68,7 +67,7 @@ def _loaded_before(c: Context, dot: Any) -> bool:
     waiting: set[Operation] = set()
     for operand in (dot.a, dot.b):
         load = operand.owner
-        if not isinstance(load, ttgir.LocalLoadOp) or not operand.has_one_use():
+        if not isinstance(load, Op) or load.tile_memory is None or not operand.has_one_use():
             return False
         waiting.add(load)
     op: Operation | None = dot

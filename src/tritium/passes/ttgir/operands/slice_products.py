@@ -35,7 +35,7 @@ from tritium.ir.layouts.encodings import MatrixEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
-from tritium.ops.ttgir import LocalLoadOp, MemDescSubsliceOp, SchedBarrierOp, memdesc_of
+from tritium.ops.ttgir import MemDescSubsliceOp, SchedBarrierOp, memdesc_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_before, recreate
@@ -95,7 +95,7 @@ def _chain(value: SSAValue, user: Operation) -> list[Op]:
     owner = value.owner
     if not isinstance(owner, Op) or owner.parent is not user.parent or not value.has_one_use():
         return []
-    if isinstance(owner, LocalLoadOp):
+    if owner.tile_memory is not None:
         return [owner]
     before = _chain(owner.operands[0], owner) if isinstance(owner, CastOp) else []
     return [*before, owner] if before else []
@@ -114,7 +114,7 @@ def _slice(op: MatrixProduct) -> None:
 
 
 def _part(at: Builder, chain: list[Op], axis: int, start: int, step: int) -> SSAValue:
-    """What a chain makes of `step` elements along an axis."""
+    """The result of a chain for `step` elements along an axis."""
     memory: Any = chain[0].operands[0].type
     shape, offsets = list(memory.get_shape()), [0, 0]
     shape[axis], offsets[axis] = step, start
