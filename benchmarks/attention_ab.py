@@ -9,7 +9,6 @@ compared with cuDNN's before anything is timed; variants take turns.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 
 from benchmarks.attention_gpu import HEADS, SIZES, cudnn
-from benchmarks.common import gpu_machine
+from benchmarks.common import show_row, write_rows
 from benchmarks.experts_ab import CACHE_BYTES, milliseconds
 from tritium_kernels.dense import attention_launch
 from tritium_kernels.dense.attention_launch import UNLIMITED, Call
@@ -100,15 +99,12 @@ def main() -> None:
     for gradients, (length, batches), depth in product((False, True), SIZES, (64, 128)):
         found = measure(length, batches, depth, gradients, options.rounds)
         for row in found:
-            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+            show_row(row)
         rates = {row["by"]: row["to cudnn"] for row in found if "us" in row}
         gain = rates.get("chosen", 0.0) / rates.get("1", 1.0)
         print(f"VERDICT {found[0]['case']}: {rates}, chosen {gain:.3f} of one head after the other")
         rows += found
-        if options.out:
-            command = " ".join(["python", "benchmarks/attention_ab.py", *sys.argv[1:]])
-            made = {"machine": gpu_machine(), "command": command, "rows": rows}
-            options.out.write_text(json.dumps(made, indent=1) + "\n")
+        write_rows(options.out, "attention_ab.py", rows)
     sys.exit(any("failed" in row for row in rows))
 
 

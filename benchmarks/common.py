@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,22 @@ def machine() -> dict[str, Any]:
             continue
     facts = {f.name: f.detail for f in examine() if f.group == "processor"}
     return {"python": platform.python_version(), "versions": versions, **facts}
+
+
+def show_row(row: Mapping[str, Any]) -> None:
+    """Print a row of measurements at once."""
+    print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
+def write_rows(out: Path | None, script: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write what a script of this folder has measured so far on a GPU to `out`, if there is one.
+    The command in the file names `out` without its folder, which is of one machine."""
+    if out is None:
+        return
+    words = [out.name if word == str(out) else word for word in sys.argv[1:]]
+    command = " ".join(["python", f"benchmarks/{script}", *words])
+    found = {"machine": gpu_machine(), "command": command, "rows": rows}
+    out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def run_child(

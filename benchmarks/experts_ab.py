@@ -11,7 +11,6 @@ variant is best for each product.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
 
-from benchmarks.common import gpu_machine
+from benchmarks.common import show_row, write_rows
 from tritium_kernels.matmul import PrecisionConfig, matmul
 from tritium_kernels.matmul_details.opt_flags import scoped_opt_flags_constraints
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
@@ -206,11 +205,8 @@ def main() -> None:
         for form in VARIANTS:
             for row in measure(tokens, layer, form, limits, options.rounds):
                 rows.append(row)
-                print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-        if options.out:
-            command = " ".join(["python", "benchmarks/experts_ab.py", *sys.argv[1:]])
-            found = {"machine": gpu_machine(), "command": command, "rows": rows}
-            options.out.write_text(json.dumps(found, indent=1) + "\n")
+                show_row(row)
+        write_rows(options.out, "experts_ab.py", rows)
     for case in dict.fromkeys(row["case"] for row in rows):
         timed = [row for row in rows if row["case"] == case and "us" in row]
         best = max(timed, key=lambda row: row["rate"])

@@ -20,7 +20,6 @@ compared first. Exits with 1 if one is wrong, with 3 when the time limit is reac
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -37,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 
 from benchmarks import gluon_clusters, gluon_kernels
-from benchmarks.common import gpu_machine
+from benchmarks.common import show_row, write_rows
 from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right
 
 
@@ -224,12 +223,9 @@ def main() -> None:
         torch.manual_seed(0)
         for row in measure(case, make, options.rounds):
             rows.append(row)
-            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+            show_row(row)
         torch.cuda.empty_cache()
-        if options.out:
-            command = " ".join(["python", "benchmarks/gluon_products_ab.py", *sys.argv[1:]])
-            found = {"machine": gpu_machine(), "command": command, "rows": rows}
-            options.out.write_text(json.dumps(found, indent=1) + "\n")
+        write_rows(options.out, "gluon_products_ab.py", rows)
     sys.exit(any("failed" in row for row in rows))
 
 

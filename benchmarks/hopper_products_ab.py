@@ -12,7 +12,6 @@ as Triton's `do_bench` finds it, which has both. Results are compared before any
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 
 from benchmarks import gpu_kernels
-from benchmarks.common import gpu_machine
+from benchmarks.common import show_row, write_rows
 from benchmarks.gpu_measure import milliseconds
 from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels.dense.matmul_launch import launch as product_launch
@@ -198,12 +197,9 @@ def main() -> None:
         torch.manual_seed(0)
         for row in measure(case, make, options.rounds):
             rows.append(row)
-            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+            show_row(row)
         torch.cuda.empty_cache()
-        if options.out:
-            command = " ".join(["python", "benchmarks/hopper_products_ab.py", *sys.argv[1:]])
-            found = {"machine": gpu_machine(), "command": command, "rows": rows}
-            options.out.write_text(json.dumps(found, indent=1) + "\n")
+        write_rows(options.out, "hopper_products_ab.py", rows)
     sys.exit(any("failed" in row for row in rows))
 
 

@@ -110,8 +110,8 @@ def handing_on_kernel(out, LOAD: gl.constexpr, SCOPE: gl.constexpr):
 def test_arrivals_hand_on_memory_where_threads_read_it(
     load: bool, scope: str, orders: bool
 ) -> None:
-    """Where no thread reads what another block's wrote, or the program says so, an arrival need not
-    wait for writes, nor a wait drop the first-level cache."""
+    """An arrival need not wait for writes, nor a wait drop the first-level cache, where no thread
+    reads what another block's wrote, or the program says so."""
     constants = {"LOAD": load, "SCOPE": scope}
     ptx = compiled(handing_on_kernel, "*i32", constants, num_ctas=2).asm["ptx"]
     assert ("mbarrier.arrive.release.cluster" in ptx) == orders

@@ -199,14 +199,14 @@ def test_copies_of_which_each_block_makes_a_share(how: str) -> None:
 
 @pytest.mark.parametrize("told", ["nobody", "first"])
 def test_a_share_of_a_copy_into_memory_that_another_block_reads(told: str) -> None:
-    """Where all is copied by the first block it is enough to tell that one."""
+    """It is enough to tell the first block where that one copies all: shares need more."""
     assert re.search(r"written at .* by block 1 in block 0, read at .* by block 0;",
                      failure(divided, told))  # fmt: skip
 
 
 def test_each_block_copies_half_for_both() -> None:
-    """Of each of two copies: two pieces for the first block alone; one for each, from an address
-    and a coordinate on that the block's number gives."""
+    """Each of two copies has two pieces that the first block copies alone, or one a block, from an
+    address and a coordinate on that the block's number gives."""
     assert divided("all", "compiled").count(".multicast::cluster") == 2 * 1
     assert divided("first", "compiled", shared=False).count(".multicast::cluster") == 2 * 2
 

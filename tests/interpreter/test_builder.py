@@ -133,6 +133,18 @@ def test_a_function_that_returns_nothing(monkeypatch: pytest.MonkeyPatch):
         launch()
 
 
+@pytest.mark.parametrize(("given", "message"), [
+    (5, r"5 for a value of type .*; a handle with `data` and `dtype` is required"),
+    (TensorHandle(np.zeros(3, np.float32), tl.float32), r"a handle with 3 elements for .*<16xf32"),
+])  # fmt: skip
+def test_a_function_that_returns_no_such_handle(
+    monkeypatch: pytest.MonkeyPatch, given: Any, message: str
+):
+    monkeypatch.setattr(interpreter_builder, "create_fmul", lambda *_: given, raising=False)
+    with pytest.raises(InterpreterError, match=message):
+        launch()
+
+
 def test_values_that_are_not_known_are_refused(monkeypatch: pytest.MonkeyPatch):
     class Symbol:
         data, dtype = "x + 1", tl.float32

@@ -138,7 +138,7 @@ def _right(x: Any, gather: Any, w: Any) -> Any:
     ("tail", "persistent"), [(16, False), (16, True), (64, False), (64, True)]
 )
 def test_ends_beside_tiles(request: pytest.FixtureRequest, tail: int, persistent: bool) -> None:
-    """As columns of the product, or (64) as rows."""
+    """Ends of 16 rows are columns of the product, those of 64 its rows."""
     ragged, x, gather = _given(96)
     w = normal(len(SIZES), 96, 136, dtype=torch.bfloat16)
     hopper: HopperDriver = request.getfixturevalue("hopper")

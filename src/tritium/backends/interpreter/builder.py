@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,11 @@ _KNOWN: Any = np.ndarray, np.generic
 
 def handle_of(value: Any, type: ir.Type) -> Evaluated:
     """The handle of a value of a type for one that a program gave: of ours, or of its own class
-    with the elements in `data`."""
+    with the elements in `data`. Raises `TypeError` for what is no handle, `ValueError` for another
+    number of elements, `NotImplementedError` for elements that are not known."""
+    if not isinstance(value, Evaluated) and not hasattr(value, "data"):
+        raise TypeError(f"interpreter_builder: {value!r:.80} for a value of type {type}; a handle "
+                        "with `data` and `dtype` is required")  # fmt: skip
     array = value.array if isinstance(value, Evaluated) else value.data
     if isinstance(array, Tile):
         return Evaluated(type, array)
@@ -78,6 +83,9 @@ def handle_of(value: Any, type: ir.Type) -> Evaluated:
         )
     array = _stored(np.asarray(array), type)
     shape = ir.shape_of(type)
+    if array.size < 1 or (shape and array.size != prod(shape)):
+        raise ValueError(f"interpreter_builder: a handle with {array.size} elements for a value of "
+                         f"type {type}")  # fmt: skip
     return Evaluated(type, array.reshape(shape) if shape else array.reshape(-1)[0])
 
 
