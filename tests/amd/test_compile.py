@@ -90,6 +90,7 @@ def test_options_have_their_effects() -> None:
     assert '"amdgpu-sched-strategy"="max-ilp" "mine"' in named
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("arch", "paired"), [("gfx1100", True), ("gfx1201", True),
                                               ("gfx1250", False), ("gfx942", False)])  # fmt: skip
 def test_waves_on_one_or_both_units_of_a_pair(arch: str, paired: bool) -> None:
@@ -493,6 +494,7 @@ def test_narrow_elements_are_carried_as_words(arch: str) -> None:
     assert re.search("v_pk_add_f16", code(kernel))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_values_of_carried_words(arch: str, n: int) -> None:

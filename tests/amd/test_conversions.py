@@ -142,6 +142,7 @@ def cast(x, out, T: tl.constexpr):
     tl.store(out + i, tl.load(x + i).to(T))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("arch", "name"), CASES)
 def test_instructions(arch: str, name: str) -> None:
     form = "bf8" if name in ("fp8e5", "fp8e5b16") else "fp8"

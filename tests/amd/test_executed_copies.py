@@ -98,6 +98,7 @@ def test_priority_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("arch", programs.UNITS)
 def test_gluon_products(arch: str) -> None:
     result, width, multiply, _ = programs.UNITS[arch]

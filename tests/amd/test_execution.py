@@ -184,6 +184,7 @@ def is_right(name: str) -> bool:
     return not is_wrong(name, "gfx942", str)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("name", "change"), [(name, change) for name, some in FAULTS.items() for change in some]
 )

@@ -25,6 +25,7 @@ def product(a, b, out, k, B: tl.constexpr, S: tl.constexpr):
     tl.store(out + i * B + j, total)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("arch", "limit"), [
     ("gfx90a", 1 << 16), ("gfx942", 1 << 16), ("gfx950", 160 << 10), ("gfx1100", 1 << 16),
 ])  # fmt: skip

@@ -37,6 +37,7 @@ def words(kernel: Any) -> set[str]:
     return {w.removesuffix("_e32") for w in re.findall(r"^\t(v_\w+)", code, re.M)}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "gfx1250"])
 @pytest.mark.parametrize("kind", ["/", "fdiv", "div_rn", "softmax", "sigmoid"])
 def test_quotients_of_floats_are_rounded_to_nearest(kind: str, arch: str) -> None:

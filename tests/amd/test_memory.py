@@ -129,6 +129,7 @@ def simt() -> Generator[None]:
             driver.reset_active()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", ["int8", "float16", "float32", "float64", "bool"])
 def test_values(kind: str, simt: None) -> None:
     """Offsets on both sides of the pointer, and elements that are masked off."""
@@ -256,7 +257,8 @@ def shared_accesses(kernel: Any, arch: str) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize(("arch", "kind"), [("gfx942", "fp16"), ("gfx950", "i8"),
+@pytest.mark.every(2)
+@pytest.mark.parametrize(("arch", "kind"), [("gfx950", "i8"), ("gfx942", "fp16"),
                                             ("gfx1100", "fp16")])  # fmt: skip
 def test_operands_in_lds(arch: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = f"*{kind} *{kind} *{'i32' if kind == 'i8' else 'fp32'} i32 i32 i32"
@@ -278,6 +280,7 @@ def test_operands_in_lds(arch: str, kind: str, monkeypatch: pytest.MonkeyPatch) 
     assert joined < single, "threads put words together where they load, not where all read"
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_values_of_products(stages: int, first: bool, simt: None) -> None:

@@ -242,6 +242,7 @@ WANTED = {
 """The instructions that Triton 3.6 and 3.9 choose too."""
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("arch", WANTED)
 def test_instructions(arch: str) -> None:
     sizes = {"M": 64, "N": 64, "K": 64, "P": "ieee"}

@@ -176,6 +176,7 @@ def downcast(element: str, columns: int) -> str:
     amdg.buffer_store %y, %o[%oldi] : tensor<64x{columns}x{element}, #c{columns}>""")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("evaluated", [True, False])
 @pytest.mark.parametrize(("element", "kind", "most"), [
     ("f8E4M3FN", ml_dtypes.float8_e4m3fn, 448), ("f8E5M2", ml_dtypes.float8_e5m2, 57344),

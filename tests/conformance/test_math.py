@@ -122,6 +122,7 @@ def test_umulhi(name):
     batch.run()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["int1", *NUMBERS])
 def test_where(name):
     x, y, c = samples(name, 16, 1), samples(name, 16, 2), samples("int1", 16, 3)
@@ -197,7 +198,7 @@ def philox(seed, offsets, rounds=10):
     return np.array(out, np.uint32).T
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [(0, "int32"), (3, "int64"), (0xFCAFEB0BA, "uint32"), (2**63 + 5, "int32"),

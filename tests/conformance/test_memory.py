@@ -210,6 +210,7 @@ def kernel(x, o, rows, columns, dy, dx):
 """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("padding", ["zero", "nan", ""])
 @pytest.mark.parametrize("check", ["(0, 1)", "(0,)", "(1,)", "()"])
 def test_block_pointers(check, padding):

@@ -204,7 +204,7 @@ def test_welford():
         np.testing.assert_allclose(out["var"], x.var(1), rtol=1e-5)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_scans(name):
     x = block(name, 2)
@@ -252,6 +252,7 @@ def kernel(p, q, out, best, index, N: tl.constexpr, REVERSE: tl.constexpr):
 """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_scans_of_tuples(size, reverse):
@@ -298,6 +299,7 @@ def test_sorting(name):
     batch.run()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["int1", "int8", "int64", "float16", "float8e5", "float32"])
 def test_gathers(name):
     x = samples(name, 64, 4).reshape(SHAPE)

@@ -64,6 +64,7 @@ def test_cat_has_both(name):
     batch.run()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("shape", "count"),
     [((2, 4, 8), 6), ((2, 4, 2, 8), 24), ((1, 2, 1, 16), 8), ((4, 1, 8, 2, 2), 10)],

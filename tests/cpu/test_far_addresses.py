@@ -66,6 +66,7 @@ def _run_gather(
     )
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", _ARCHS)
 @pytest.mark.parametrize("dtype", (np.int8, np.int32, np.int64))
 @pytest.mark.parametrize("index", (np.int32, np.uint32, np.int64))

@@ -162,6 +162,7 @@ def shares(x: Any, w: Any, o: Any, n: Any, BLOCK: tl.constexpr, MASKED: tl.const
     tl.store(o + i, a * (b - tl.sum(a * b, 0)))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("dtype", "block", "masked", "kept"),
     [

@@ -46,6 +46,7 @@ def places(count: int, where: str) -> tuple[list[int], list[int]]:
     return ins, outs
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("count", [2, 12])
 @pytest.mark.parametrize("where", ["apart", "in place", "shifted", "twice", "others in place"])
 def test_stores_come_after_all_loads(count: int, where: str) -> None:

@@ -217,6 +217,7 @@ def _undefined_macho(code: bytes) -> set[str]:
     return found
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     "arch", ["apple-m1", "haswell:x86_64-pc-windows-msvc", "cortex-a76:aarch64-pc-windows-msvc"]
 )

@@ -137,6 +137,7 @@ tt.func public @late(%p: !tt.ptr<f32>, %n: i32) {
 """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("count", range(1, len(PASSES) + 1))
 @pytest.mark.parametrize("text", [TURNED, LATE], ids=["carried", "delayed loads"])
 def test_each_pass_keeps_the_order_of_reads_and_writes(text: str, count: int) -> None:

@@ -172,6 +172,7 @@ def test_kernels_run_without_versions(without: Any, shift: int) -> None:
     np.testing.assert_array_equal(memory, expected)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("rows", [1, 7, 8, 9])
 @pytest.mark.parametrize("columns", [31, 32, 33, 63])
 def test_tiles_with_a_corner_outside(rows: int, columns: int) -> None:
@@ -193,6 +194,7 @@ def test_a_mask_that_is_true_at_the_corners_alone() -> None:
     np.testing.assert_array_equal(out.reshape(8, 32), expected)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("versions", [True, False])
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 2.0])
 def test_the_largest_number(versions: bool, value: float) -> None:

@@ -62,6 +62,7 @@ UNITS = {
 }  # fmt: skip
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("arch", UNITS)
 def test_products(arch: str) -> None:
     result, width, multiply, instruction = UNITS[arch]
@@ -461,6 +462,7 @@ def downcast_kernel(src, scale, out, layout: gl.constexpr, format: gl.constexpr,
              + gl.arange(0, w, columns)[None, :], y)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("format", ["e4m3", "e5m2", "e2m1"])
 def test_numbers_that_get_scales(format: str, axis: int) -> None:

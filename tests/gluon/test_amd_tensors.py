@@ -54,6 +54,7 @@ def test_moves_compiled(shared: Any) -> None:
     assert kernel.asm["hsaco"].startswith(b"\x7fELF")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shared", [PLAIN, PADDED])
 @pytest.mark.parametrize("at", [(0, 0), (70, 56), (-3, 0)])
 def test_words_of_moves(shared: Any, at: tuple[int, int]) -> None:

@@ -43,6 +43,7 @@ def permuted_kernel(out, taken, half, shared: gl.constexpr, order: gl.constexpr)
     gl.store(half + places(part.shape, layout), part.load(layout))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["interpreted", "simt"])
 @pytest.mark.parametrize("shared", LAYOUTS, ids=range(len(LAYOUTS)))
 def test_axes_of_three_in_any_order(how: str, shared: Any) -> None:

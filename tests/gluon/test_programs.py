@@ -40,6 +40,7 @@ def test_programs_for_hopper(name: str, how: str) -> None:
     FOR_HOPPER[name](launcher(how))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["engine", "sm_90"])
 @pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
 def test_programs_for_clusters(name: str, how: str) -> None:

@@ -145,6 +145,7 @@ def tensor_kernel(
     gl.store(out + places(part.shape[0], part.shape[1]), part)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("tiles", "rows", "part", "columns"), [
     (3, 128, (1, 2, 0), range(128, 256, 32)), (1, 256, (128, 128, 1), (64, 96, 192, 224)),
     (1, 512, (128, 256, 1), (64, 96, 128, 160, 320, 352, 384, 416)), (1, 128, (3, 16, 2), (3,)),

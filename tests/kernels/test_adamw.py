@@ -40,6 +40,7 @@ def exact(
     return p - rate * m / (1 - low**step) / root, m, v
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("dtype", "moments"),
@@ -122,6 +123,7 @@ def test_no_decay_of_infinite_parameters() -> None:
     assert m.isfinite().all() and v.isfinite().all() and p.isfinite().tolist() == [1, 0, 0, 1]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["Adam", "AdamW"])
 @pytest.mark.parametrize("foreach", [None, False])
 def test_optimizer(foreach: bool | None, name: str) -> None:

@@ -60,6 +60,7 @@ def test_causal_with_grouped_heads():
     check(70, 150, 4, 2, 24, 16, causal=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("scale", [0.1, 0.0, -0.3])
 def test_scales(scale: float):
     """Of any sign: the largest score times a negative scale is the smallest."""
@@ -173,6 +174,7 @@ def test_packed_sequences():
     )  # fmt: skip
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("first", [0, 130, 200])
 def test_keys_of_minus_infinity(first: int):
     """Blocks of keys that all score minus infinity weigh nothing, before others as well."""

@@ -18,6 +18,7 @@ def heads(seed: int = 0) -> Any:
     return normal(1, 2, 8, 16, seed=seed)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_products_are_of_the_lower_precision(dtype: Any):
     a, b = normal(4, 8), normal(8, 6)

@@ -115,6 +115,7 @@ def test_errors(call, message: str):
         call(normal(2, 3), integers(3, 2))
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("columns", [7, 300])

@@ -50,6 +50,7 @@ def exact_rope(x, cos, sin, interleaved: bool):
     return torch.cat([turned, x[..., 2 * half :]], -1)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize(("half", "batched"), [(8, False), (5, True)])
 def test_rope(half: int, batched: bool, interleaved: bool):

@@ -18,6 +18,7 @@ CALLS = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_that_cannot_be_differentiated(name: str):
     x: Any = normal(6, 8).requires_grad_()
@@ -29,6 +30,7 @@ def test_gradients_that_cannot_be_differentiated(name: str):
             torch.autograd.grad(dx.square().sum() + z, x, allow_unused=True)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_that_torch_has_yet_to_negate(name: str):
     x: Any = normal(6, 8).requires_grad_()

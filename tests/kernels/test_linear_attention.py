@@ -40,6 +40,7 @@ def test_shapes(shape, dtype):
     check(*shape, dtype)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("decayed", [False, True])
 def test_all_gradients_of_one_launch(decayed: bool):
     """As three launches give them."""

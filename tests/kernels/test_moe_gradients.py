@@ -152,6 +152,7 @@ def test_matrices_and_batches(a: Any, b: Any, bias: Any):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_layer_learns_all_of_its_weights():
     """From logits to the sum over a token's experts, as `matmul_ogs` and `routing` give it."""
 
@@ -260,6 +261,7 @@ def test_numbers_are_the_same_with_a_gradient():
     close(plain, gated(by_slice(x.double(), w.double(), [0] * 4)).detach(), 100)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("rows", "columns"), [(3, 0), (0, 4)])
 @pytest.mark.parametrize("activation", [None, SWIGLU])
 def test_products_without_elements(activation: Any, rows: int, columns: int):

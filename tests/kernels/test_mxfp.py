@@ -30,6 +30,7 @@ def check(x, kind, axis: int, mode=DequantScaleRoundingMode.ROUND_UP) -> None:
     torch.testing.assert_close(up.cpu(), exact, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_formats(kind):
     check(normal(7, 100) * torch.exp(5 * normal(7, 100, seed=1)), kind, 1)
@@ -75,6 +76,7 @@ def test_large_numbers_are_cut_off():
         assert up(x, scales, torch.float16, 1)[0, :4].tolist() == [most, -most, torch.inf, 4.0]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_numbers(kind):
     x = torch.zeros(4, 32, device=place())

@@ -44,6 +44,7 @@ def test_group_norm():
     assert group_norm(torch.empty(2, 4, 0, device=place()), 2).shape == (2, 4, 0)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("shape", [(2, 8, 40), (2, 8, 3), (2, 8, 600)])
 def test_group_norm_where_means_are_large(shape):
     """Rounded means are off by more than a tenth of the deviation."""
@@ -52,6 +53,7 @@ def test_group_norm_where_means_are_large(shape):
             inputs)  # fmt: skip
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("shape", "groups", "dtype"),
     [((2, 6, 5, 7), 2, torch.float32), ((3, 4), 4, torch.bfloat16), ((5, 4, 64), 1, torch.float64)],
@@ -73,6 +75,7 @@ def test_groups_held_in_registers(monkeypatch: pytest.MonkeyPatch, shape, groups
         forget_records()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("given", [(True, False), (False, True), (False, False)])
 def test_gradients_of_weight_and_bias_alone(given: tuple[bool, bool]):
     """Each in its own type; of many batches more than one tile is added up."""
@@ -125,6 +128,7 @@ def test_adamw_takes_the_steps_of_torch():
     close(ours.detach(), theirs.detach())
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("size", [1, 300, 4096, 9000])
 def test_adamw_of_few_elements(size: int):
     """On CPUs programs have no more lanes than there are elements, to a power of two."""

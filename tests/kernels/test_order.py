@@ -54,6 +54,7 @@ def same_as_stable_sort(x, descending: bool) -> None:
     assert torch.equal(values.cpu().nan_to_num(7), right.values.nan_to_num(7))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("columns", [65, pytest.param(700, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort_of_merged_runs(monkeypatch: pytest.MonkeyPatch, descending: bool, columns: int):

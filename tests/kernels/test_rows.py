@@ -39,6 +39,7 @@ def check_large_means(rows: int, columns: int) -> None:
     compare(layer_norm, exact_layer_norm, given)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("columns", [100, 4096])
 def test_means_larger_than_deviations(columns: int):
     check_large_means(3, columns)
@@ -94,6 +95,7 @@ def test_layouts_and_empty_tensors():
             assert empty.grad.shape == shape
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("columns", [8, LONG])
 def test_infinities_and_nan(columns: int):
     x = normal(4, columns)

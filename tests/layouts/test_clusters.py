@@ -73,6 +73,7 @@ CLUSTERS = {
 SHAPES = [(2, 2), (1, 4), (32, 64), (64, 32), (1, 64), (2, 128), (4, 1)]
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("count", [2, 4])

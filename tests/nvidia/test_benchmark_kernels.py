@@ -12,7 +12,7 @@ from benchmarks.gpu_sources import CASES, compiled
 pytestmark = pytest.mark.ptxas
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", list(CASES))
 def test_no_spills_and_no_serialized_products(name: str, fresh_cache: Path, recwarn) -> None:
     kernel = compiled(name)

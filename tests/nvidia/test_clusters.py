@@ -61,6 +61,7 @@ def compiled(name: str, num_ctas: int, arch: int = 90, **options: Any) -> Any:
     return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("arch", [90, 100])
@@ -151,6 +152,7 @@ def test_scalar_operations_happen_once() -> None:
     assert text.count("atom.") == 1
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("num_ctas", [2, 4])

@@ -26,7 +26,7 @@ def assembled(name: str, arch: int) -> None:
     assert compiled.asm["cubin"][:4] == b"\x7fELF"
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_assembles_for_hopper(name: str, fresh_cache: Path):
     assembled(name, 90)

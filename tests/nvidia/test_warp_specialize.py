@@ -260,6 +260,7 @@ def test_attention_assembles(
     assert len(re.findall(r"wgmma.wait_group.sync.aligned 1", kernel.asm["ptx"])) == turning
 
 
+@pytest.mark.every(2)
 @pytest.mark.ptxas
 @pytest.mark.parametrize(
     "depth,keys,causal,knob,splits",

@@ -76,7 +76,7 @@ LONG_COMPILED = [
 """Checks that take the compiler more than 1.5 s, of programs that have others."""
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(5)
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
 @pytest.mark.parametrize(
     ("program", "check"),
@@ -88,7 +88,7 @@ def test_compiled(loaded, program: str, check: str):
     getattr(loaded(program, False), check)(torch.device(place))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(7)
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
 @pytest.mark.parametrize(
     ("program", "check"),

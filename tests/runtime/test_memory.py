@@ -60,10 +60,10 @@ KERNELS = """
 
     from tritium import knobs
     knobs.compilation.always_compile = True
-    compile_some(0, 20)
+    compile_some(0, 10)
     before = resident()
-    compile_some(20, 30)
-    print((resident() - before) // 30)
+    compile_some(10, 15)
+    print((resident() - before) // 15)
 """
 
 

@@ -54,6 +54,7 @@ def test_zero_one_and_infinity_keep_their_places(type: Any):
         assert payload_of(float("inf"), type) == modulus // 2 - 1
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("type", [t for t in FLOATS if ir.bit_width(t) <= 16], ids=str)
 def test_payloads_are_a_permutation_of_the_bits(type: Any):
     ring, count = ring_of(type), 1 << ir.bit_width(type)

@@ -272,6 +272,7 @@ def test_the_setting_holds_for_the_interpreter(monkeypatch: pytest.MonkeyPatch):
         InterpretedKernel(divided)[(1,)](X, X, OUT, 1, BLOCK=128, instrumentation_mode="nothing")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["matmul", "two_consumers"])
 def test_asynchronous_products_are_no_fault(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "bounds,races,fp")

@@ -78,6 +78,7 @@ def of_tensors() -> tuple[Any, Any]:
     return torch.arange(1000, dtype=torch.float32), torch.zeros(1024)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("made", [of_arrays, *([of_tensors] if torch is not None else [])])
 @pytest.mark.parametrize("mode", ["bounds", "bounds,fp"])
 def test_launches_after_the_first_ones_are_native_and_fail_alike(

@@ -27,11 +27,10 @@ LANGUAGE = [f"tests/conformance/test_{name}.py" for name in (
 )]  # fmt: skip
 
 QUICK = {
-    "bounds,unwritten,fp": ([TUTORIALS], "test_softmax or 150-32-True-False"),
+    "bounds,unwritten,fp": ([TUTORIALS], "test_softmax and 37 or matmul_of_transposed_operands"),
     "bounds,races": (
         [TUTORIALS, "tests/conformance/test_memory.py"],
-        "test_vector_add_is_exact or forward_and_backward and 151 or test_masks and float or nan "
-        "or loops",
+        "vector_add_is_exact and 4096 or forward_and_backward and 151 or test_masks and float32",
     ),
 }
 """By checks, files and their tests, as `pytest -k` chooses them: each is a process."""

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.cpu
 HOW = ["engine", pytest.param("gpu", marks=pytest.mark.gpu)]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("mode", ["bounds", "races", "unwritten", "fp", "bounds,races,unwritten"])
 def test_right_programs_run_with_checks(

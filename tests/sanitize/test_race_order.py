@@ -122,6 +122,7 @@ def test_a_location_that_two_locks_guard(kernel: Any) -> None:
     assert error.site[1] == line_of(counted_under_locks, "tl.store(x")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["cas", "load", "poll"])
 @pytest.mark.parametrize("kernel", variants(handed_down))
 def test_a_location_that_is_handed_from_one_to_the_next(kernel: Any, how: str) -> None:

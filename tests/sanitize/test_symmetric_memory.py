@@ -120,6 +120,7 @@ def again(kernel: Any) -> Any:
     return tritium.jit(kernel.fn)
 
 
+@pytest.mark.every(2)
 @pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64])
 def test_two_stores_and_what_a_barrier_forgets(dtype: Any) -> None:

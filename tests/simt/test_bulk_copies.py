@@ -28,6 +28,7 @@ def summed(desc: Any, out: Any, count: Any, ROWS: tl.constexpr, COLUMNS: tl.cons
     tl.store(out + at, total)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("shape", [(1, 16), (1, 64), (1, 128), (2, 64), (4, 64), (4, 16), (8, 64)])

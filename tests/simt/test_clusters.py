@@ -186,6 +186,7 @@ def reaches(seed: int, dropped: frozenset[int] = frozenset(), cga: Any = ([1, 0]
     return count
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("cga", "needed"), [([1, 0], [{1}, {2}]), ([0, 1], [{0, 1}, {2}])], ids=["loads", "stores"]
 )

@@ -65,6 +65,7 @@ def moved(source: str, parts: int, dropped: frozenset[int] = frozenset()) -> int
     return count
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("source,parts", [*product(("columns", "mma", "wgmma"), (1, 2, 4))])
 def test_every_element_arrives(source: str, parts: int) -> None:
     moved(source, parts)

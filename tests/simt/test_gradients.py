@@ -48,6 +48,7 @@ def compiled(arch: int, num_warps: int, depth: int, step: int, num_stages: int) 
     return tritium.compile(source, target=target, options=options).asm["ttgir"]
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize(

@@ -218,6 +218,7 @@ def test_races_of_single_elements() -> None:
     copy[(4,)](x, x, 4 * 256, BLOCK=256, **mode)  # each program its own elements
 
 
+@pytest.mark.every(2)
 def test_order_by_atomic_operations() -> None:
     mode = {"instrumentation_mode": "races"}
 

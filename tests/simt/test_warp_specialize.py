@@ -57,6 +57,7 @@ def test_products(
     np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize(
@@ -147,9 +148,10 @@ def test_barriers_of_regions_are_needed() -> None:
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("num_warps,num_stages", [(1, 2), (4, 3), (8, 4)])
+@pytest.mark.parametrize("last_warp_first", [None, False, True])
 @pytest.mark.parametrize("name", split_loops.RESULTS)
-def test_loops(name: str, num_warps: int, num_stages: int) -> None:
-    """In the reference semantics, and on the CPU with warps in either order."""
+def test_loops(name: str, last_warp_first: bool | None, num_warps: int, num_stages: int) -> None:
+    """In the reference semantics (None), and on the CPU with warps in either order."""
     shape = split_loops.SHAPE
     blocks = (("BM", "BK"), ("BN", "BK"), ("BM", "BN"))
     signature = " ".join(f"tensordesc<fp16[{shape[r]},{shape[c]}]>" for r, c in blocks)
@@ -159,13 +161,12 @@ def test_loops(name: str, num_warps: int, num_stages: int) -> None:
     columns = shape["BK"] * split_loops.ITERATIONS
     a, b = random(shape["BM"], columns), random(shape["BN"], columns, seed=1)
     want = split_loops.RESULTS[name](a.astype(np.float64), b.astype(np.float64))
-    for execute in (None, False, True):
-        c, count = np.zeros(want.shape, np.float16), np.int32(split_loops.ITERATIONS)
-        if execute is None:
-            launch(module, (2,), [a, b, c], count)
-        else:
-            run(module, num_warps, (2,), [a, b, c], count, last_warp_first=execute)
-        np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 4e-2)
+    c, count = np.zeros(want.shape, np.float16), np.int32(split_loops.ITERATIONS)
+    if last_warp_first is None:
+        launch(module, (2,), [a, b, c], count)
+    else:
+        run(module, num_warps, (2,), [a, b, c], count, last_warp_first=last_warp_first)
+    np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 4e-2)
 
 
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 3), (8, 2)])

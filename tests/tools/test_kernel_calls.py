@@ -61,6 +61,7 @@ def changing(x: Any, dim: int) -> Any:
     return y
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("function", "message"),
     [

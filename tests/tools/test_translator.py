@@ -287,7 +287,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = 
 
 
 @pytest.mark.cpu
-@pytest.mark.every(2)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("how", ["interpreted", pytest.param("simt", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_translated_kernels_agree(name: str, how: str, tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_sums_that_do_not_alternate_are_refused(fresh_cache: Path) -> None:
         run(wrong, *SIZES[2], 1)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("arch", [100, 103])
 @pytest.mark.parametrize("split", [False, True])

@@ -80,6 +80,7 @@ def test_softmax_of_a_strided_torch_tensor():
     torch.testing.assert_close(load("02").softmax(x), torch.softmax(x, dim=1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("sizes", "activation"),
     [
@@ -203,6 +204,7 @@ def test_attention_of_a_size_that_has_no_block():
         load("06").forward(x, x, x)
 
 
+@pytest.mark.every(2)
 @needs_torch
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_as_an_autograd_function(causal: bool):
@@ -246,6 +248,7 @@ def test_grouped_products_that_do_not_fit():
         load("08").grouped_gemm([(a, a)])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("variant", ["plain", "persistent", "descriptors",
                                      "descriptors, persistent",
                                      "descriptors, persistent, specialized",
@@ -257,6 +260,7 @@ def test_persistent_matmul(variant: str):
     assert check(100, 72, 200, variant, np.float16) < 2e-3
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("format", ["mxfp8", "mxfp4", "nvfp4", "mixed"])

@@ -22,6 +22,7 @@ OPS = (tl.atomic_add, tl.atomic_max, tl.atomic_min, tl.atomic_and, tl.atomic_or,
 DTYPES = (np.int32, np.uint32, np.int64, np.uint64)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("op", OPS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)

@@ -53,6 +53,7 @@ def test_atomic_of_a_tile(kind: str, element: str, instruction: str):
     assert len(re.findall(instruction, text)) == 4
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     ("arch", "element", "size", "instruction", "count"),

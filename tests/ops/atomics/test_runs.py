@@ -48,7 +48,7 @@ def numbers(dtype, count, seed):
     return (rng.standard_normal(count) * 8).astype(dtype)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("scope", ["gpu", "cta"])
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ def test_elements_that_are_only_looked_at(op, dtype):
         run_all(scattered, (1,), x=x, index=index, out=out, old=np.zeros(128, dtype), OP=op, N=128)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64], ids=lambda d: d.__name__)
 @pytest.mark.parametrize("size", [2, 4, 256])
 def test_sizes(size, dtype):

@@ -107,6 +107,7 @@ def test_widening_to_16_bits(src: str, dst: str) -> None:
     assert same(run(codes, src, dst), cast(codes, NUMPY[dst])).all()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dst", SMALL)
 def test_floats_round_as_ml_dtypes_rounds(dst: str, level: str) -> None:

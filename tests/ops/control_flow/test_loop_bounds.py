@@ -127,6 +127,7 @@ def product_at_run_time(out, start, stop, STEP):
     tl.store(out + k, tl.sum(total, 0).to(tl.int64))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.skipif(device.device == "cuda", reason="a loop on a GPU cannot report it")
 @pytest.mark.parametrize("way", [device.native, InterpretedFunction], ids=["native", "interpreted"])
 @pytest.mark.parametrize("bounds", [(0, 5, 0), (5, 0, -1), (0, 5, -3), (5, 5, 0)], ids=str)

@@ -90,7 +90,7 @@ REST = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not
 
 
 @pytest.mark.parametrize("name", [*ASSEMBLED, *REST])
-@pytest.mark.every(3)
+@pytest.mark.every(12)
 def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
     """Each op that makes a descriptor has a map of 128 bytes; what is computed is right."""
     case, kernel = CASES[name], kernel_of(name, 90)
@@ -101,7 +101,7 @@ def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
     run(kernel, case)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(12)
 @pytest.mark.parametrize("name", [*ASSEMBLED, *REST])
 def test_ampere_uses_pointers(name: str, fresh_cache: Path):
     kernel = kernel_of(name, 80)
@@ -238,6 +238,7 @@ def exchange_rows(x, o, index, M, N, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     t.scatter(s.gather(rows, START), rows, 16)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("dtype", "rows", "width"), [
     ("fp16", 16, 128), ("fp16", 8, 16), ("fp32", 32, 64), ("i8", 8, 256), ("fp64", 8, 16),
 ])  # fmt: skip

@@ -87,6 +87,7 @@ def out_of_bounds(x: np.ndarray, at: tuple[int, ...], block: tuple[int, ...], ot
 SHAPES = {1: (12,), 2: (5, 12), 3: (3, 5, 12), 4: (2, 3, 5, 12), 5: (3, 2, 3, 5, 12)}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 @pytest.mark.parametrize("rank", SHAPES)
 def test_loads_and_stores(rank: int, padding: str):

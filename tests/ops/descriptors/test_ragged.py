@@ -46,6 +46,7 @@ def arrays(*shape: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.full(shape, -1, np.float32)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize(("offset", "size", "row"), [(0, 10, 0), (3, 5, 0), (3, 5, 2), (7, 3, 4),

@@ -89,6 +89,7 @@ def compiled(
         return tritium.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.ptxas
 @pytest.mark.parametrize("computed", [False, True])

@@ -158,6 +158,7 @@ def lowered(dtype: str, result: str, m: int, n: int, k: int):
     return tritium.compile(source, target=GPUTarget("cuda", 90, 32))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("rows_and_columns", [(1, 16), (8, 8), (16, 4), (1, 1), (2, 64)], ids=str)
 @pytest.mark.parametrize(
     ("dtype", "result", "depth", "instruction"),

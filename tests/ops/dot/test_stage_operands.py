@@ -30,6 +30,7 @@ def multiply(a, b, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, WHI
     tl.store(c + m[:, None] * N + n[None, :], total)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("num_stages", [1, 3])
 @pytest.mark.parametrize("which", ["", "a", "b", "ab"])
 def test_computed_operands(which: str, num_stages: int):

@@ -160,6 +160,7 @@ def test_integers_to_floats(op: str, source: str, target: str) -> None:
         FLOATS[target], **tolerance)  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("target", INTS)
 def test_floats_to_integers(source: str, target: str) -> None:

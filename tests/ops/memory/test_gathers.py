@@ -86,6 +86,7 @@ def from_the_middle(x, index, y, out, N: tl.constexpr):
     tl.store(y + i, tl.gather(tl.load(x + i), at, 0))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("size", [2, 64])
 def test_offsets_before_the_pointer(dtype: Any, size: int) -> None:

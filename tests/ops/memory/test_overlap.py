@@ -37,6 +37,7 @@ def elementwise(kind: str = "i32") -> str:
     """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shift", [0, 1, 3, 16, 100, SIZE - 1, SIZE, 2 * SIZE])
 @pytest.mark.parametrize("forward", [False, True])
 def test_a_shifted_view(shift: int, forward: bool) -> None:

@@ -28,7 +28,7 @@ HOSTS = ["native", *WITHOUT] if platform.machine() in ("x86_64", "AMD64") else [
 @pytest.mark.every(2)
 @pytest.mark.parametrize("features", HOSTS)
 def test_random_addresses(features: str) -> None:
-    run(100, 4, features)
+    run(100, 2, features)
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_many_random_addresses(features: str) -> None:
 @pytest.mark.every(2)
 @pytest.mark.parametrize("features", HOSTS)
 def test_random_tiles(features: str) -> None:
-    run(2000, 4, features, "random_tiles")
+    run(2000, 2, features, "random_tiles")
 
 
 @pytest.mark.slow

@@ -65,6 +65,7 @@ def numbers(count: int, dtype: type) -> np.ndarray:
     return (np.arange(count) % 97).astype(dtype)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("offset", [0, 8, 16, 24, 32, 48])
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
@@ -76,6 +77,7 @@ def test_alignments(dtype: type, offset: int) -> None:
     assert np.array_equal(out, x) and untouched(memory, out)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("offset", [0, 16, 24])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_tiles_of_one_row_or_column(axis: int, offset: int) -> None:

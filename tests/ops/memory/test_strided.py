@@ -92,6 +92,7 @@ def apart(x, out, step, N: tl.constexpr):
     tl.store(out + i, tl.load(x + i) + 1)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("arch", ["x86-64", "haswell", "cortex-a76", "skylake-avx512"])
 @pytest.mark.parametrize("dtype", [np.int8, np.float64])
 def test_addresses_of_lanes_are_scalars(arch: str, dtype: Any) -> None:
@@ -117,6 +118,7 @@ def chosen(x, index, out, N: tl.constexpr):
     tl.store(out + i, tl.load(x + at, mask=at >= 0, other=7))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.int8, np.float32, np.int64])
 @pytest.mark.parametrize("arch", ["x86-64", "x86-64-v3"])
 def test_masked_gathers_take_no_branches(arch: str, dtype: Any) -> None:

@@ -20,7 +20,7 @@ def numbers(shape, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_builtin_reductions(dtype, axis):
     values = numbers((4, 8), dtype)
     with eager():

@@ -89,6 +89,7 @@ def test_columns_of_pairs() -> None:
     compare(program("reduce", (64, 2), 0, COMBINE["longest"]), values)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["max", "min", "maximum"])
 @pytest.mark.parametrize("shape", [(64,), (2, 32), (512,)])
 def test_reduce_with_nan(shape: tuple[int, ...], name: str) -> None:
@@ -137,6 +138,7 @@ BRANCHES = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("op", ["reduce", "scan"])
 @pytest.mark.parametrize("name", BRANCHES)
 @pytest.mark.parametrize(("shape", "axis"), [((64,), 0), ((4, 32), 0), ((4, 32), 1), ((1,), 0)])
@@ -261,6 +263,7 @@ CONTROL = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("op", ["reduce", "scan"])
 @pytest.mark.parametrize("shape, axis", [((64,), 0), ((4, 32), 1), ((8, 16), 0), ((1,), 0)])
 @pytest.mark.parametrize("reverse", [False, True])

@@ -95,6 +95,7 @@ def test_the_loop_compares_no_indices() -> None:
     assert "icmp slt <" in llir[llir.index("exit") :]  # the lanes are not in order
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("predicate", ["slt", "sge", "ult"])
@@ -121,6 +122,7 @@ def last_of_largest(x, value, place, axis: tl.constexpr, M: tl.constexpr, N: tl.
     tl.store(place + kept, i)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("shape", [(64, 64), (4, 512), (128, 1)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])

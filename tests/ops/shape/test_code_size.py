@@ -113,7 +113,7 @@ def _numpy(name: str, x: Any, stages: int) -> Any:
 KERNELS = (gathers, thrice, permutes, splits, scans, bitonic, in_loops)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 def test_code_grows_with_the_number_of_stages(kernel: Any) -> None:
     x = np.random.default_rng(0).standard_normal(N).astype(np.float32)

@@ -65,7 +65,7 @@ def check(dtype, shape, k, descending):
         np.testing.assert_array_equal(outs[0], want[:, : k or n])
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 def test_sorts_as_numpy(dtype):
     """Every shape in one direction, one number of largest elements for every second shape; long

@@ -49,6 +49,7 @@ def launcher(shared: Native, name: str, *types: str, scratch: int = 0) -> Launch
     return make_launcher(image()[name], params, scratch, name=name, shared=shared)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (7, 3, 5), (5000, 1, 1), (1, 300, 7)])
 @pytest.mark.parametrize("turns", [1, 3000])
 def test_every_program_runs_once(shared: Native, grid, turns):
