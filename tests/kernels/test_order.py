@@ -166,7 +166,7 @@ def test_columns_drawn_are_of_the_largest(kind: str, columns: int):
         x[:, ::3], x[:, 1::7] = -INF, NAN
     for options in ({"top_k": 1}, {"top_k": 30}, {"top_p": 0.3}, {"top_k": 700, "top_p": 0.6}):
         allowed = most_likely(x, **options)
-        seen = torch.stack([sample(x, seed=seed, **options) for seed in range(20)], 1)
+        seen = torch.stack([sample(x, seed=seed, **options) for seed in range(12)], 1)
         assert allowed.gather(1, seen).all(), options
         assert kind != "equal" or seen.unique().numel() > 20
 

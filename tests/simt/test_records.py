@@ -17,7 +17,7 @@ from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 
 
-@pytest.fixture(params=[32, 64], autouse=True)
+@pytest.fixture(params=[pytest.param(32, marks=pytest.mark.slow), 64], autouse=True)
 def device(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:

@@ -29,7 +29,7 @@ from tritium.target import GPUTarget
 N = 1024
 
 
-@pytest.fixture(params=[32, 64], autouse=True)
+@pytest.fixture(params=[32, pytest.param(64, marks=pytest.mark.slow)], autouse=True)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "bounds")
     before = driver.active

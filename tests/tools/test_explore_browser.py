@@ -14,16 +14,23 @@ from tritium.cli.explore import Other, explore
 pytestmark = pytest.mark.chromium
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[browser.Page]:
-    source, out, other = (tmp_path / name for name in ("kernels.py", "page.html", "other.json"))
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[browser.Page, Path]]:
+    """A browser, and the file of the page that it shows to each test anew."""
+    folder = tmp_path_factory.mktemp("explore")
+    source, out, other = (folder / name for name in ("kernels.py", "page.html", "other.json"))
     source.write_text(KERNELS)
     explore([str(source)], other, "mean", "cpu:haswell", SIGNATURE)
-    explore([str(source)], out, "mean", "cpu:znver4", SIGNATURE, profile=profile(tmp_path),
+    explore([str(source)], out, "mean", "cpu:znver4", SIGNATURE, profile=profile(folder),
             other=Other(str(other)))  # fmt: skip
-    with browser.page(tmp_path) as found:
-        found.open(out)
-        yield found
+    with browser.page(folder) as found:
+        yield found, out
+
+
+@pytest.fixture
+def page(shown: tuple[browser.Page, Path]) -> browser.Page:
+    shown[0].open(shown[1])
+    return shown[0]
 
 
 HOT = '[...document.querySelectorAll(".%s .hot")].map(e => e.textContent).join("\\n")'
