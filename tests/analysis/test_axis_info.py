@@ -112,7 +112,7 @@ class Watching(Evaluator):
 
 
 @settings(
-    max_examples=200, deadline=None, derandomize=True, report_multiple_bugs=False,
+    max_examples=120, deadline=None, derandomize=True, report_multiple_bugs=False,
     phases=(Phase.explicit, Phase.generate),
 )
 @given(sample=functions(), program=st.integers(0, 3))

@@ -121,7 +121,7 @@ KERNEL = """
 """
 
 
-@pytest.mark.parametrize("array", ["numpy", "torch"])
+@pytest.mark.parametrize("array", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
 def test_run_an_unmodified_program_with_a_kernel(program, array):
     if importlib.util.find_spec(array) is None:
         pytest.skip(f"{array} is not installed")

@@ -14,7 +14,7 @@ from tritium.ops import arith
 from tritium.ops.ttir.reduction import ReduceOp
 
 SETTINGS = settings(
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

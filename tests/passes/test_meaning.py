@@ -11,7 +11,7 @@ from tritium.ir.printing import print_module
 from tritium.passes import PassManager, parse_pipeline, pipelines
 
 SETTINGS = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

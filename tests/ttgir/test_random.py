@@ -14,7 +14,7 @@ from tritium.passes import PassManager, pipelines
 @pytest.mark.every(2)
 @pytest.mark.parametrize("num_warps,num_ctas", [(1, 1), (4, 1), (2, 4)])
 @settings(
-    max_examples=20, deadline=None, derandomize=True,
+    max_examples=14, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(sample=modules())

@@ -93,6 +93,7 @@ def check_mmdesc(module: Any) -> None:
 CHECKS = {"add": check_add, "softmax": check_softmax, "mm": check_mm, "mmdesc": check_mmdesc}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_the_reference_computes_the_same(file: Path) -> None:
     CHECKS[file.name.split("_")[0]](parse_module(file.read_text(), file.name))
