@@ -364,6 +364,36 @@ def test_code_for_x86_64_is_not_scheduled_behind_register_allocation(
     assert re.search(f"{first}.*{second}", text, re.DOTALL), text
 
 
+ROWS = """
+define <8 x float> @f(ptr %p) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %x = phi <8 x float> [ zeroinitializer, %entry ], [ %s, %loop ]
+  %short = trunc i64 %i to i32
+  %offset = mul i32 %short, 64
+  %wide = sext i32 %offset to i64
+  %a = getelementptr inbounds i32, ptr %p, i64 %wide
+  %l = load <8 x float>, ptr %a, align 4
+  %s = fadd <8 x float> %l, %x
+  %next = add nsw i64 %i, 1
+  %more = icmp slt i64 %next, 64
+  br i1 %more, label %loop, label %done
+done:
+  ret <8 x float> %s
+}
+"""
+"""The sum of a tile along its first axis, as the lowering writes it."""
+
+
+@pytest.mark.parametrize("arch", ["znver3", "x86-64-v4", "cortex-a57"])
+def test_addresses_of_rows_are_carried_by_loops(arch: str) -> None:
+    text = assembly(ROWS, processor=processor(arch))
+    loop = text[text.index("LBB0_1:") :]
+    assert not re.search("movslq|cltq|sxtw|imul|shl|lsl", loop), text
+
+
 def test_each_processor_has_its_own_cache_entry() -> None:
     names = ("native", *({"x86-64", "haswell", "apple-m1"} - {host().cpu}))  # which is `native`
     targets = [GPUTarget("cpu", arch, 1) for arch in names]

@@ -42,10 +42,9 @@ Opt = int | Literal["light"] | None
 lock = forking.held_while_forking(threading.RLock())
 """Held while LLVM compiles, for any backend: its options are those of the process."""
 _names = itertools.count()
-_UNUSED = ("disable-lsr", "disable-post-ra")
-"""Options that turn off what makes code for x86-64 no faster (`docs/decisions.md`): the strength
-reduction of loops, as the addresses that lowering writes fit the addressing modes, and the second
-scheduling, behind register allocation, as the processors order instructions themselves."""
+_ONCE = "disable-post-ra"
+"""The option that turns off the second scheduling, behind register allocation, which makes code for
+x86-64 no faster (`docs/decisions.md`), as the processors order instructions themselves."""
 
 
 @functools.cache
@@ -138,20 +137,15 @@ def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
 
 @contextmanager
 def _prepared(ir_text: str, opt: Opt, processor: CPU | None) -> Generator[tuple[Any, Any]]:
-    """A target machine, and the module that it compiles, without `_UNUSED` meanwhile for x86-64."""
+    """A target machine, and the module that it compiles; code for x86-64 is scheduled once."""
     with lock:
         machine = _machine(processor)
         module = _prepare(ir_text, opt, machine)
-        _leave_out(machine.triple.startswith("x86_64"))
+        llvm.set_option("", f"-{_ONCE}={int(machine.triple.startswith('x86_64'))}")
         try:
             yield machine, module
         finally:
-            _leave_out(False)
-
-
-def _leave_out(off: bool) -> None:
-    for option in _UNUSED:
-        llvm.set_option("", f"-{option}={int(off)}")
+            llvm.set_option("", f"-{_ONCE}=0")
 
 
 def compile_ir(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> bytes:
