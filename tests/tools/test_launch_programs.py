@@ -33,10 +33,6 @@ def run(seed: int, actions: int, device: str = "cpu") -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_session_agrees_with_the_oracle() -> None:
-    run(7, 5)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
 @pytest.mark.parametrize("seed", range(4))
@@ -48,6 +44,10 @@ def test_sessions_agree_with_the_oracle(seed: int, device: str) -> None:
 def session(fresh_cache: Path, tmp_path: Path) -> Iterator[Session]:
     with knobs.runtime.scope(), knobs.cache.scope():
         yield Session(3, "cpu", tmp_path)
+
+
+def test_a_session_agrees_with_the_oracle(session: Session) -> None:
+    session.run(5)
 
 
 @pytest.mark.parametrize("fault", ["aligned", "not compiled"])
