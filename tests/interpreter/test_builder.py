@@ -112,7 +112,7 @@ def test_functions_of_numpy_in_elementwise_families(monkeypatch: pytest.MonkeyPa
     original = interpreter_builder.binary_op
 
     def exchanged(lhs: Any, rhs: Any, op: Any) -> Any:
-        assert op(2.0, 3.0) == 6 and op.__name__ == "arith.mulf"
+        assert op is np.multiply
         return original(lhs, rhs, np.add)
 
     def kernel(x, out, n, N: tl.constexpr):
@@ -145,12 +145,91 @@ def test_a_function_that_returns_no_such_handle(
         launch()
 
 
-def test_values_that_are_not_known_are_refused(monkeypatch: pytest.MonkeyPatch):
-    class Symbol:
-        data, dtype = "x + 1", tl.float32
+class Term:
+    """A handle whose elements are known as text only."""
 
-    monkeypatch.setattr(interpreter_builder, "create_fmul", lambda *_: Symbol(), raising=False)
-    with pytest.raises(InterpreterError, match="`data` is str, not a NumPy array: values that are"):
+    def __init__(self, text: str, dtype: Any, shape: Any = (16,)):
+        self.data, self.dtype, self.shape = text, dtype, shape
+
+
+def text_of(handle: Any) -> str:
+    return handle.data if isinstance(handle, Term) else "v"
+
+
+def replace_by_terms(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """Put functions that make terms in place of methods; the terms that stores get."""
+    stored = list[str]()
+
+    def function(name: str) -> Any:
+        def make(*arguments: Any) -> Any:
+            if name == "create_masked_store":
+                return stored.append(text_of(arguments[1]))
+            first, last = arguments[0], arguments[-1]
+            word = last.__name__ if callable(last) else name.removeprefix("create_")
+            given = [a for a in arguments if hasattr(a, "data") and hasattr(a, "dtype")]
+            return Term(f"{word}({', '.join(map(text_of, given))})", getattr(first, "dtype", first))
+
+        return make
+
+    for name in names:
+        monkeypatch.setattr(interpreter_builder, name, function(name), raising=False)
+    return stored
+
+
+def test_values_that_are_not_known_pass_between_replaced_methods(monkeypatch: pytest.MonkeyPatch):
+    def kernel(x, out, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        value = tl.load(x + i, mask=i < n) * 3.0
+        tl.store(out + i, tl.where(value > 2.0, value, tl.exp(value)), mask=i < n)
+
+    stored = replace_by_terms(
+        monkeypatch, "create_fmul", "create_splat", "unary_op", "binary_op", "ternary_op",
+        "create_masked_load", "create_masked_store", "create_addptr",
+    )  # fmt: skip
+    launch(kernel)
+    value = "fmul(masked_load(addptr(splat(v), v), less(v, splat(v))), splat(v))"
+    assert stored == [f"where(greater({value}, splat(v)), {value}, exp({value}))"]
+
+
+def test_tensors_of_handles_that_a_program_makes(monkeypatch: pytest.MonkeyPatch):
+    term = Term("sum", tl.float32, ())
+
+    @tl.core.builtin
+    def total(value: Any, _semantic: Any = None) -> Any:
+        made = tl.core.tensor(term, value.dtype)
+        made.handle.note = isinstance(made.handle, Term) and made.handle.data
+        return made
+
+    def kernel(x, out, n, N: tl.constexpr):
+        tl.store(out + tl.arange(0, N), total(tl.load(x + tl.arange(0, N))))
+
+    stored = replace_by_terms(
+        monkeypatch, "create_masked_store", "create_masked_load", "create_splat", "create_addptr"
+    )
+    launch(kernel)
+    assert stored == ["splat(sum)"] and vars(term)["note"] == "sum"
+
+
+def test_comparisons_and_choices_by_functions_of_numpy(monkeypatch: pytest.MonkeyPatch):
+    original = interpreter_builder.binary_op, interpreter_builder.ternary_op
+
+    def less(ptr: Any, mask: Any, *_: Any) -> TensorHandle:
+        a, b = (TensorHandle(np.full(16, v, np.float32), tl.float32) for v in (1, 2))
+        condition = original[0](a, b, np.less)
+        assert condition.dtype == tl.int1
+        return original[1](condition, b, a, np.where)
+
+    def kernel(x, out, n, N: tl.constexpr):
+        tl.store(out + tl.arange(0, N), tl.load(x + tl.arange(0, N)))
+
+    monkeypatch.setattr(interpreter_builder, "create_masked_load", less, raising=False)
+    assert launch(kernel).tolist() == [2] * 16
+
+
+def test_values_that_are_not_known_are_refused(monkeypatch: pytest.MonkeyPatch):
+    replace_by_terms(monkeypatch, "create_fmul")
+    message = r"arith.addf of a handle whose `data` is str, not a NumPy array; only a function in p"
+    with pytest.raises(InterpreterError, match=message):
         launch()
 
 

@@ -16,6 +16,7 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeGuard, cast
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region, SSAValue
 from xdsl.irdl import OpTraits
@@ -509,6 +510,11 @@ class Op(DeclaredOp):
         look at `self.operands` (the interpreter builds ops without any), and at their types only
         where `reads_operand_types` says so."""
         raise NotImplementedError(f"{self.name} has no reference semantics")
+
+    def numpy_function(self) -> Any:
+        """The NumPy function that alone computes an elementwise op, None if there is none."""
+        compute = getattr(self, "compute", None)
+        return compute if isinstance(compute, np.ufunc) else None
 
     # Verification
 

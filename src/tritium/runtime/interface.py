@@ -50,6 +50,10 @@ class KernelInterface(ABC, Generic[T]):
 
         return launch
 
+    def _computed(self) -> set[str]:
+        """Parameters whose values come from a decorator, not from the launch."""
+        inner = getattr(self, "fn", None)
+        return inner._computed() if isinstance(inner, KernelInterface) else set()
 
     def _by_place(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -59,16 +63,20 @@ class KernelInterface(ABC, Generic[T]):
         names = names_of_parameters(self, "jit")
         last = max((i for i, n in enumerate(names) if n in ("grid", "warmup")), default=-1)
         places = names[len(args) : last + 1]
+        kernel: Any = getattr(self, "base_fn", self)
+        params: Any = getattr(kernel, "params", ())
+        defaults = {p.name: p.default for p in params if p.has_default}
+        given = {n: v for n, v in defaults.items() if n not in self._computed()} | kwargs
         for name in [n for n in ("grid", "warmup") if n in kwargs and n not in names] + [
-            n for n in places if n not in kwargs
+            n for n in places if n not in given
         ]:
             raise TypeError(
-                f"{getattr(self, '__name__', self)}: argument {name!r}: `grid` and `warmup` by "
+                f"{getattr(kernel, '__name__', self)}: argument {name!r}: `grid` and `warmup` by "
                 "name are for parameters of these names, after values for all parameters before "
                 "them"
             )
         kept = {n: v for n, v in kwargs.items() if n not in places}
-        return (*args, *(kwargs[n] for n in places)), kept
+        return (*args, *(given[n] for n in places)), kept
 
 
 def names_of_parameters(fn: Any, decorator: str) -> list[str]:

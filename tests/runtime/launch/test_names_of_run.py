@@ -41,6 +41,27 @@ def test_arguments_by_name(kind: str):
     assert out.tolist() == [4] * 4
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_stand_before_arguments_by_name(kind: str):
+    def k(out, step=2, grid=5, warmup=7, N: tl.constexpr = 4):
+        tl.store(out + tl.arange(0, N), step * tl.arange(0, N) + grid * warmup)
+
+    out = np.zeros(4, np.int32)
+    KINDS[kind](k)[(1,)](out, warmup=10)
+    assert out.tolist() == [50, 52, 54, 56]
+    KINDS[kind](k)[(1,)](out, grid=1)
+    assert out.tolist() == [7, 9, 11, 13]
+
+
+@pytest.mark.parametrize("kind", ["tuned", "guided"])
+def test_a_default_is_not_given_where_a_decorator_computes_the_value(kind: str):
+    def k(out, N: tl.constexpr = 8, grid=5):
+        tl.store(out + tl.arange(0, N), grid)
+
+    with pytest.raises(TypeError, match="^k: argument 'N': `grid` and `warmup` by name are for"):
+        KINDS[kind](k)[(1,)](np.zeros(8, np.int32), grid=3)
+
+
 @pytest.mark.parametrize("kind", ["interpreted", "tuned"])
 def test_what_lacks_is_named(kind: str):
     def other(out, N: tl.constexpr):

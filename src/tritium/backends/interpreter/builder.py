@@ -4,6 +4,10 @@ Ops evaluate themselves (`Op.evaluate`). Where a program has put a function of i
 method of `interpreter_builder`, or of its class, that function gives the results instead; the
 methods that make an op are those of its class, tried from the special to the general one. What a
 program calls as the original method continues behind the method that it replaced.
+
+Handles of a program's own class may stand for values that are not known, such as terms of a
+solver: their `data` is no NumPy array. They pass from one of its functions to the next (`Foreign`);
+an op that it has not replaced refuses them.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from tritium.language.operation_builder import BuilderMethod, Making, OperationB
 from tritium.language.values.base import as_tuple
 from tritium.language.values.types import dtype, from_ir
 from tritium.ops.base import Op
+from tritium.ops.ttir import repetition
 from tritium.ops.ttir.memory import PaddingOption, Tile
 
 
@@ -56,6 +61,50 @@ class TensorHandle(Evaluated, metaclass=_Handles):
         return handle_of(self, type.to_ir()).read_as(type)
 
 
+class Unknown:
+    """The elements of a value of which only a program's own handle knows something."""
+
+    def __init__(self, handle: Any):
+        self.handle = handle
+
+    def __bool__(self) -> bool:
+        return bool(self.handle.data)
+
+    def __int__(self) -> int:
+        return int(self.handle.data)
+
+    def __float__(self) -> float:
+        return float(self.handle.data)
+
+
+class Foreign(Evaluated):
+    """The handle of an `Unknown` value: for the program, one of its own class in all but its
+    Python type."""
+
+    @property
+    def __class__(self) -> Any:
+        return type(self.array.handle)
+
+    @property
+    def data(self) -> Any:
+        return self.array.handle.data
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.handle.dtype
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.array.handle, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.array.handle, name, value)
+
+    def read_as(self, type: dtype) -> Evaluated:
+        return self
+
+
 def _stored(data: np.ndarray, type: ir.Type) -> np.ndarray:
     """Elements as arrays of a type keep them; `data` may have the bits of bfloat16 and FP8."""
     storage = ir.numpy_dtype(type)
@@ -69,18 +118,15 @@ _KNOWN: Any = np.ndarray, np.generic
 def handle_of(value: Any, type: ir.Type) -> Evaluated:
     """The handle of a value of a type for one that a program gave: of ours, or of its own class
     with the elements in `data`. Raises `TypeError` for what is no handle, `ValueError` for another
-    number of elements, `NotImplementedError` for elements that are not known."""
+    number of elements."""
     if not isinstance(value, Evaluated) and not hasattr(value, "data"):
         raise TypeError(f"interpreter_builder: {value!r:.80} for a value of type {type}; a handle "
                         "with `data` and `dtype` is required")  # fmt: skip
     array = value.array if isinstance(value, Evaluated) else value.data
     if isinstance(array, Tile):
         return Evaluated(type, array)
-    if not isinstance(array, _KNOWN):
-        raise NotImplementedError(
-            f"interpreter_builder: a handle whose `data` is {array.__class__.__name__}, not a "
-            "NumPy array: values that are not known are not built"
-        )
+    if isinstance(array, Unknown) or not isinstance(array, _KNOWN):
+        return Foreign(type, array if isinstance(array, Unknown) else Unknown(value))
     array = _stored(np.asarray(array), type)
     shape = ir.shape_of(type)
     if array.size < 1 or (shape and array.size != prod(shape)):
@@ -149,7 +195,38 @@ class Replaced:
                 self.running.pop()
                 self.after = None
             return _arrays(given, op, method.name)
-        return op.evaluate(context, *values)
+        _check_known(op, attributes, values)
+        found = op.evaluate(context, *values)
+        return self._repeated(context, op, found) if op.is_constant else found
+
+    def _repeated(self, context: Any, op: Op, array: Any) -> Any:
+        """A constant tile: of one number the scalar repeated, if a program repeats scalars."""
+        element = ir.element_type(op.results[0].type)
+        cls = repetition(element)
+        if np.ndim(array) == 0 or not any(m.name in self.functions for m in methods(cls, {})):
+            return array
+        if (array != array.flat[0]).any():
+            return array
+        scalar = Evaluated(element, array.flat[0])
+        return context.emit(cls, scalar, result=op.results[0].type)[0].array
+
+
+def _check_known(op: Op, attributes: Mapping[str, Any], values: Sequence[Any]) -> None:
+    """Raise `NotImplementedError` for an op that gets `Unknown` values and is not replaced."""
+    for value in (each for given in values for each in as_tuple(given)):
+        if isinstance(value, Unknown):
+            names = [method.name for method in methods(type(op), attributes)]
+            raise NotImplementedError(
+                f"interpreter_builder: {op.name} of a handle whose `data` is "
+                f"{value.handle.data.__class__.__name__}, not a NumPy array; "
+                + (f"only a function in place of {' or '.join(names)} can compute with it" if names
+                   else "no method of the builder makes this op")
+            )  # fmt: skip
+
+
+def _computation(op: Op, context: Any) -> Any:
+    """What computes an elementwise op: the NumPy function, if one alone does, else the op."""
+    return op.numpy_function() or Computation(op, context)
 
 
 def _in_memory(
@@ -196,7 +273,7 @@ def _arguments(
         if name in ("True", "False"):
             return name == "True"
         if name == "op":
-            return Computation(op, context)
+            return _computation(op, context)
         pointee = getattr(result, "pointee", None)
         shape = {"shape": result, "block_shape": pointee}.get(name)
         return from_ir(result) if shape is None else list(ir.shape_of(shape))  # pyright: ignore
@@ -271,9 +348,11 @@ class InterpreterBuilder(OperationBuilder):
 
     def handle(self, value: Any) -> Any:
         """A method's argument, a handle of a program's own class too, as one of ours."""
-        if type(value) is Evaluated:
+        if type(value) in (Evaluated, Foreign):
             return value
         element = value.dtype.scalar.to_ir()
+        if not isinstance(value.data, _KNOWN):
+            return handle_of(value, ir.tensor_of(tuple(value.shape), element))
         scalar = np.size(value.data) == 1 and np.ndim(value.data) < 2
         shape = () if scalar else np.shape(value.data)
         return handle_of(value, ir.tensor_of(shape, element))
@@ -281,11 +360,16 @@ class InterpreterBuilder(OperationBuilder):
     def make(self, maker: Maker, making: Making) -> Any:
         """Evaluate the op; what the method's arguments leave open is as in the op that a function
         in its place is asked for."""
-        compute = making.given.get("op")
-        if compute is not None and not isinstance(compute, Computation):
-            first, arrays = making.operands[0], [o.array for o in making.operands]
-            return handle_of(Evaluated(first.type, compute(*arrays)), first.type)
-        call, replaced = self._call(), self._running().replaced
+        compute, call = making.given.get("op"), self._call()
+        of_op = isinstance(compute, Computation) or (
+            call is not None and compute is call.op.numpy_function()
+        )
+        if compute is not None and not of_op:
+            array = np.asarray(compute(*(o.array for o in making.operands)))
+            last = making.operands[-1].type
+            result = ir.with_element(last, ir.i1) if array.dtype == np.bool_ else last
+            return handle_of(Evaluated(result, array), result)
+        replaced = self._running().replaced
         if call is not None and type(call.op) is maker.cls:
             result = making.result
             if result is None and maker.cls.takes_result:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from xdsl.ir import Block, Region, SSAValue
 
-from tritium.backends.interpreter.builder import Replaced, replaced
+from tritium.backends.interpreter.builder import Foreign, Replaced, Unknown, handle_of, replaced
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
 from tritium.frontend.values import wrap
@@ -27,6 +27,7 @@ from tritium.language.values.aggregate import fork
 from tritium.language.values.base import as_tuple, base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import type_of
+from tritium.language.values.types import dtype
 from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.effects import observes
@@ -112,6 +113,8 @@ class EagerEmitter:
         # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
         if self.replaced is not None:
             outcome = self.replaced.evaluate(self, op, operands, attrs, values)
+            if isinstance(outcome, Unknown):
+                return (Foreign(op.results[0].type, outcome),)
         elif self.watch is None:
             outcome = op.evaluate(self, *values)
         else:
@@ -181,6 +184,10 @@ class EagerEmitter:
         return False
 
     is_of_block = needs_carrier
+
+    def adopt(self, handle: Any, type: dtype) -> Evaluated:
+        """The handle of a tensor of this type for one of a program's own class."""
+        return handle_of(handle, type.to_ir()).read_as(type)
 
     def warn(self, message: str) -> None:
         """A `UserWarning` at the line of the kernel."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tritium.language.emitter import Divergence, Evaluated
+from tritium.language.emitter import Divergence, Evaluated, current
 from tritium.language.values.base import Handle, base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import tuple
@@ -35,7 +35,11 @@ class tensor(base_value):
                 f"tl.tensor({handle}, {type}): the first argument is a value of the IR; "
                 f"tl.full((), {handle}, {type}) makes a tensor of a number, tl.cast converts one"
             )
-        self.handle: Any = handle.read_as(type) if isinstance(handle, Evaluated) else handle
+        if isinstance(handle, Evaluated):
+            handle = handle.read_as(type)
+        elif hasattr(handle, "data") and (adopt := getattr(current(), "adopt", None)):
+            handle = adopt(handle, type)  # of a program's own class
+        self.handle: Any = handle
         self.type: dtype = type
 
     @property

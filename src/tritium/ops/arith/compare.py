@@ -67,6 +67,9 @@ class CmpIOp(Op):
         view = unsigned if kind[0] == "U" else signed
         return _COMPARE[kind[-2:]](view(lhs), view(rhs))
 
+    def numpy_function(self) -> Any:
+        return _COMPARE[self.predicate.name[-2:]]
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         kind = self.predicate.name[-2:]
         less, greater = kind in ("LT", "GE"), kind in ("GT", "LE")
@@ -108,6 +111,10 @@ class CmpFOp(Op):
         compared = _COMPARE[kind[1:]](lhs, rhs)
         return compared | unordered if kind[0] == "U" else compared & ~unordered
 
+    def numpy_function(self) -> Any:
+        kind = self.predicate.name  # as NumPy compares with NaN: not equal, else false
+        return _COMPARE.get(kind[1:]) if (kind[0] == "U") == (kind[1:] == "NE") else None
+
 
 class SelectOp(Op):
     """`a` where the condition is true, else `b`. A scalar condition chooses between tiles."""
@@ -119,6 +126,9 @@ class SelectOp(Op):
     condition = operand()
     true_value = operand()
     false_value = operand()
+
+    def numpy_function(self) -> Any:
+        return np.where
 
     def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
         yield self.true_value, self.result

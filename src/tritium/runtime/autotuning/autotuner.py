@@ -381,6 +381,9 @@ class Autotuner(KernelInterface[Any]):
 
     # Launching
 
+    def _computed(self) -> set[str]:
+        return super()._computed().union(*(config.kwargs for config in self.configs))
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch with the fastest configuration for these arguments, measuring first if need be.
 

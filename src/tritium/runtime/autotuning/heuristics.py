@@ -34,6 +34,9 @@ class Heuristics(KernelInterface[Any]):
         """The kernel itself, below all decorators."""
         return getattr(self.fn, "base_fn", self.fn)
 
+    def _computed(self) -> set[str]:
+        return super()._computed() | self.values.keys()
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the values and launch."""
         named = dict(zip(self.arg_names, args, strict=False))
