@@ -4,9 +4,10 @@
     python benchmarks/amd_compile.py --table FILE    # the tutorials' kernels of such a file
 
 The kernels are those of `gpu_sources` and those of `tests/ir/reference`, of which both compilers
-read the same IR. For each processor a fresh process with an empty cache imports one of the two, and
-compiles each kernel several times, from source (or IR) to the code object. The least processor time
-counts; registers, spills, scratch memory, LDS and instructions are read from the assembly.
+read the same IR. For each processor two fresh processes with empty caches import one of the two
+each, and compile each kernel in turn, several times, from source (or IR) to the code object. The
+least processor time counts; registers, spills, scratch memory, LDS and instructions are read from
+the assembly.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 REFERENCE = ROOT / "tests" / "ir" / "reference"
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1150", "gfx1200", "gfx1201", "gfx1250")
 TUTORIALS = ("add", "softmax", "dropout", "layer norm", "matmul", "attention")
+MARK = "facts: "
 FORMS = {
     "vgprs": r"\.vgpr_count:\s*(\d+)", "agprs": r"\.agpr_count:\s*(\d+)",
     "spilled": r"\.vgpr_spill_count:\s*(\d+)", "scratch": r"^; ScratchSize: (\d+)",
@@ -37,8 +39,9 @@ FORMS = {
 }  # fmt: skip
 
 
-def child(package: str, arch: str, rounds: int) -> None:
-    """The facts of each kernel, one line of JSON each."""
+def child(package: str, arch: str) -> None:
+    """Compile the kernels that the lines of the standard input name, and write a line of JSON with
+    the facts of each; the first line has all names and the package's version."""
     if package == "triton":  # the kernels' file imports tritium
         import triton
 
@@ -53,13 +56,17 @@ def child(package: str, arch: str, rounds: int) -> None:
         if ".source." not in path.name and path.name != "inline_asm.ttir":  # which is PTX
             work[path.name] = lambda p=path: module.compile(str(p), target=target)
     compiled("add", package, arch)
-    for name, make in work.items():
+    answer({"names": list(work), "version": module.__version__})
+    for line in sys.stdin:
         try:
-            times = [timed(make) for _ in range(rounds)]
-            facts = {"cpu_ms": min(ms for ms, _ in times), **of_assembly(times[0][1])}
+            ms, kernel = timed(work[line.strip()])
+            answer({"cpu_ms": ms, **of_assembly(kernel)})
         except Exception as error:
-            facts = {"error": str(error).strip().splitlines()[0][:200]}
-        print(json.dumps({"case": name, "version": module.__version__, **facts}), flush=True)
+            answer({"error": str(error).strip().splitlines()[0][:200]})
+
+
+def answer(facts: dict[str, Any]) -> None:
+    print(f"{MARK}{json.dumps(facts)}", flush=True)
 
 
 def timed(make: Any) -> tuple[float, Any]:
@@ -87,16 +94,52 @@ def of_assembly(kernel: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sample(python: str, package: str, arch: str, rounds: int) -> dict[str, dict[str, Any]]:
-    """The facts by kernel. Raises `RuntimeError` where the process ends early."""
-    with tempfile.TemporaryDirectory(prefix="amd-compile-") as folder:
-        environment = {**os.environ, "TRITON_CACHE_DIR": folder, "TRITON_ALWAYS_COMPILE": "1"}
-        command = [python, __file__, "--child", package, "--arch", arch, "--rounds", str(rounds)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed behind {rows[-1:]}:\n{done.stderr}")
-    return {row.pop("case"): row for row in rows}
+class Compiler:
+    """A process that compiles with one of the two packages, with a cache of its own."""
+
+    def __init__(self, python: str, package: str, arch: str):
+        self._folder = tempfile.TemporaryDirectory(prefix="amd-compile-")
+        environment = {**os.environ, "TRITON_CACHE_DIR": self._folder.name,
+                       "TRITON_ALWAYS_COMPILE": "1"}  # fmt: skip
+        self._command = [python, __file__, "--child", package, "--arch", arch]
+        self._process = subprocess.Popen(
+            self._command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        first = self._answer("the start")
+        self.names, self.version = first["names"], first["version"]
+
+    def ask(self, name: str) -> dict[str, Any]:
+        """The facts of one compilation."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.flush()
+        return self._answer(name)
+
+    def _answer(self, of: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(MARK):
+                return json.loads(line.removeprefix(MARK))
+        raise RuntimeError(f"{' '.join(self._command)} ended at {of}")
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._folder.cleanup()
+
+
+def samples(pythons: dict[str, str], arch: str, rounds: int) -> tuple[dict[str, Any], ...]:
+    """The facts by package and kernel, and the versions. Both packages compile each kernel in turn,
+    so that what else the machine does slows both down."""
+    both = {package: Compiler(python, package, arch) for package, python in pythons.items()}
+    found: dict[str, Any] = {package: {} for package in both}
+    for name in both["tritium"].names:
+        for package, compiler in [*both.items()] * rounds:
+            facts = compiler.ask(name)
+            least = min(facts.get("cpu_ms", 0), found[package].get(name, facts).get("cpu_ms", 0))
+            found[package][name] = {**facts, "cpu_ms": least} if "cpu_ms" in facts else facts
+    for compiler in both.values():
+        compiler.close()
+    return found, {package: compiler.version for package, compiler in both.items()}
 
 
 def summary(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +194,7 @@ def main() -> None:
     parser.add_argument("--child", choices=("tritium", "triton"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child, options.arch[0], options.rounds)
+        child(options.child, options.arch[0])
         return
     if options.table:
         print(table(json.loads(options.table.read_text())["targets"]))
@@ -159,14 +202,8 @@ def main() -> None:
     targets, versions = dict[str, Any](), dict[str, str]()
     print("processor  kernels  registers  instructions  CPU time (ratios to Triton's, medians)")
     for arch in options.arch:
-        rows = {
-            who: sample(python, who, arch, options.rounds)
-            for who, python in (("tritium", sys.executable), ("triton", options.triton))
-        }
-        for who, found in rows.items():
-            versions[who] = next(row.pop("version") for row in found.values() if "version" in row)
-            for row in found.values():
-                row.pop("version", None)
+        pythons = {"tritium": sys.executable, "triton": options.triton}
+        rows, versions = samples(pythons, arch, options.rounds)
         made = summary(rows["tritium"], rows["triton"])
         print(f"{arch:9} {made['kernels']:8} {made['registers']:10} {made['instructions']:13} "
               f"{made['cpu_time']:9}", made["scratch"], made["other_instructions"], made["errors"],

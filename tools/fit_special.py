@@ -26,14 +26,14 @@ SPECIAL = TARGET.with_name("special") / "coefficients.py"
 LIMIT = -52.0  # of the logarithm of the relative error (the coefficients are rounded)
 
 mp.mp.dps = DIGITS
-ASYMPTOTIC = mp.mpf("8.6")  # from here on the expansions for large arguments are used
+ASYMPTOTIC = mp.mpf(12)  # from here on the expansions for large arguments are used
 _COLUMNS = {"j": mp.besseljzero, "y": mp.besselyzero}
 _VALUES = {"j": mp.besselj, "y": mp.bessely}
 ZEROS: dict[str, Real] = {
     f"{kind.upper()}{n}_ZERO{k}": _COLUMNS[kind](n, k)
-    for kind in "jy" for n in (0, 1) for k in (1, 2, 3) if (kind, n, k) != ("j", 1, 3)
+    for kind in "jy" for n in (0, 1) for k in (1, 2, 3, 4) if (kind, n, k) != ("j", 1, 4)
 }  # fmt: skip
-"""The zeros up to about `ASYMPTOTIC`."""
+"""The zeros up to `ASYMPTOTIC`."""
 
 
 def _off(function: Real_function, point: Real = 0) -> Real_function:
@@ -123,19 +123,23 @@ def _fits() -> dict[str, Fit]:
         "(J0(x) - 1) / x^2 in x^2", lambda z: z + mp.mpf(2) ** -8)  # fmt: skip
     at("J", 0, 1, 0.9, 4.0, 19)
     at("J", 0, 2, 4.0, 7.1, 17)
-    at("J", 0, 3, 7.1, 8.6, 13)
+    at("J", 0, 3, 7.1, 10.2, 19)
+    at("J", 0, 4, 10.2, 12, 14)
     add("J1_NEAR", _off(lambda z: (mp.besselj(1, mp.sqrt(z)) / mp.sqrt(z) - 0.5) / z), 0, 4.0, 9,
         "(J1(x) / x - 1/2) / x^2 in x^2", lambda z: (z + mp.mpf(2) ** -8) * 2)  # fmt: skip
     at("J", 1, 1, 2.0, 5.45, 18)
     at("J", 1, 2, 5.45, 8.6, 19)
+    at("J", 1, 3, 8.6, 12, 18)
     add("Y0_NEAR", _regular_y(0), 0, 2.4**2, 12,
         "(Y0(x) - 2/pi log(x/z) J0(x)) / (x^2 - z^2) in x^2")  # fmt: skip
     at("Y", 0, 2, 2.4, 5.5, 23)
     at("Y", 0, 3, 5.5, 8.6, 20)
+    at("Y", 0, 4, 8.6, 12, 20)
     add("Y1_NEAR", _regular_y(1), 0, 3.8**2, 14,
         "(Y1(x) - 2/pi log(x/z) J1(x)) x / (x^2 - z^2) in x^2")  # fmt: skip
     at("Y", 1, 2, 3.8, 7.0, 23)
-    at("Y", 1, 3, 7.0, 8.6, 14)
+    at("Y", 1, 3, 7.0, 10.2, 20)
+    at("Y", 1, 4, 10.2, 12, 14)
     for n in (0, 1):
         for part in "PQ":
             add(
@@ -143,7 +147,7 @@ def _fits() -> dict[str, Fit]:
                 _amplitudes(n, part),
                 0,
                 1,
-                14,
+                11,
                 f"{part} of J{n} and Y{n}{' times x' if part == 'Q' else ''} in ({ASYMPTOTIC}/x)^2",
             )
         add(f"I{n}_NEAR", _off(lambda t, n=n: mp.besseli(n,

@@ -156,6 +156,25 @@ def expected(name: str, dtype: Any, *arrays: Array) -> Array:
     return np.array([rounded(_evaluated(name, row), dtype) for row in rows], dtype)
 
 
+def ulps(name: str, actual: Array, *arrays: Array) -> Array:
+    """Errors in units of the last place of the exact results; 0 where one that is no number, or
+    beyond all numbers once rounded, is so, and infinite where it is not."""
+    info = np.finfo(actual.dtype)
+    found: list[float] = []
+    rows = zip(*(a.tolist() for a in arrays), strict=True)
+    for number, row in zip(actual.tolist(), rows, strict=True):
+        value = _evaluated(name, row)
+        wanted = float(rounded(value, actual.dtype.type))
+        if math.isfinite(number) and math.isfinite(wanted):
+            exponent = mp.frexp(value)[1] - 1 if value else info.minexp
+            unit = mp.ldexp(1, int(max(exponent, info.minexp) - info.nmant))
+            found.append(float(abs(mp.mpf(number) - value) / unit))
+        else:
+            same = number == wanted or (math.isnan(number) and math.isnan(wanted))
+            found.append(0 if same else math.inf)
+    return np.array(found)
+
+
 def distance(actual: Array, wanted: Array) -> Array:
     """How many numbers of the dtype lie between two; 0 for NaN twice, infinite for one."""
     kind: Any = np.int32 if actual.dtype == np.float32 else np.int64

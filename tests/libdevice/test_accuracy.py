@@ -124,6 +124,27 @@ def test_on_amd_as_accurate_as_hip(name: str, overload: Overload) -> None:
     assert found <= hip.documented(name, overload)
 
 
+AMD = [c if i % 6 == 0 else pytest.param(*c, marks=pytest.mark.slow)
+       for i, c in enumerate(hip.ALL)]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, overload", AMD, ids=label)
+def test_on_amd_as_accurate_as_ocml(name: str, overload: Overload) -> None:
+    assert hip.largest(name, overload, 90) <= hip.goal(name, overload)[0]
+
+
+@pytest.mark.parametrize("name", ["j0", "j1", "y0", "y1"])
+def test_bessel_functions_beside_their_zeros(name: str) -> None:
+    """All zeros up to 12, where ocml's bounds end."""
+    overload = next(o for o in signatures()[name].overloads if o.result == "float64")
+    kind, order = {"j": exact.mp.besseljzero, "y": exact.mp.besselyzero}[name[0]], int(name[1])
+    zeros = [z for k in range(1, 5) if (z := float(kind(order, k))) < 12]
+    x = np.array([z + sign * z * 2.0**-power for z in zeros for sign in (-1, 1)
+                  for power in (6, 12, 20, 40)])  # fmt: skip
+    found = exact.ulps(name, native(overload, x), x)
+    assert found.max() <= hip.goal(name, overload)[0]
+
+
 @pytest.mark.parametrize("level", ["host", "sse"])
 def test_lgamma_where_terms_cancel(level: str) -> None:
     overload = next(o for o in signatures()["lgamma"].overloads if o.result == "float64")

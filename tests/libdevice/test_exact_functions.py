@@ -166,6 +166,7 @@ SPOTS: list[tuple[str, tuple[Any, ...], Any]] = [
     2.0**-51 + 0.0),
     ("fma", (np.float32(1 + 2.0**-12), np.float32(1 + 2.0**-12), np.float32(-1 - 2.0**-11)),
     2.0**-24),
+    ("fma", (np.float32(1e30), np.float32(-1e30), np.float32(np.inf)), math.inf),
     ("div_ru", (np.float32(1), np.float32(3)), 0.3333333432674408), ("sqrt_rd", (np.float64(2),),
     1.414213562373095),
     ("rcp_rz", (np.float64(3),), 0.3333333333333333), ("pow", (np.float64(-2), np.int32(3)), -8.0),

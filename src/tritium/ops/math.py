@@ -253,15 +253,18 @@ def _fma_odd(a: Any, b: Any, c: Any) -> Any:
 
 
 def _fma(a: Any, b: Any, c: Any) -> Any:
-    """`a * b + c` in float64 with Dekker's exact product; the last bit may be off by one where
-    the exact sum lies next to a tie, and products near the overflow limit lose their tail."""
-    split = 134217729.0  # 2**27 + 1
-    a_high = a * split - (a * split - a)
-    b_high = b * split - (b * split - b)
-    a_low, b_low = a - a_high, b - b_high
-    product = a * b
+    """`a * b + c` in float64 with Dekker's exact product of the mantissas; the last bit may be off
+    by one where the exact sum lies next to a tie, or is below the normal numbers."""
+    (a_part, a_power), (b_part, b_power) = np.frexp(a), np.frexp(b)
+    power, split = a_power + b_power, 134217729.0  # 2**27 + 1
+    a_high = a_part * split - (a_part * split - a_part)
+    b_high = b_part * split - (b_part * split - b_part)
+    a_low, b_low = a_part - a_high, b_part - b_high
+    product, addend = a_part * b_part, np.ldexp(c, -power)
     tail = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    total, error = _two_sum(product, c)
-    corrected = total + (error + np.where(np.isfinite(tail), tail, 0.0))
-    result: Any = np.where(np.isfinite(corrected), corrected, product + c)  # pyright: ignore[reportUnknownVariableType]
-    return result  # pyright: ignore[reportUnknownVariableType]
+    total, error = _two_sum(product, addend)
+    where: Any = np.where
+    result = np.ldexp(total + (error + tail), power)
+    result = where(product == 0, a * b + c, result)  # zeros have signs
+    result = where(np.isinf(addend), c, result)  # however small the product is beside it
+    return where(np.isfinite(a) & np.isfinite(b), result, a * b + c)

@@ -291,6 +291,21 @@ def test_fma_does_not_round_twice(sign: int) -> None:
     assert run(math_ops.FmaOp, *arrays).tolist() == [sign * (1 + 2.0**-23)]
 
 
+LARGEST = float(np.finfo(np.float64).max)
+
+
+@pytest.mark.parametrize(("values", "wanted"), [
+    ((LARGEST, 2.0, -LARGEST), LARGEST), ((LARGEST, -LARGEST, math.inf), math.inf),
+    ((LARGEST, 4.0, -math.inf), -math.inf), ((LARGEST, 2.0, 0.0), math.inf),
+    ((math.inf, -1.0, math.inf), math.nan), ((0.0, -1.0, -0.0), -0.0), ((5e-324, -0.1, 0.0), -0.0),
+    ((2.0**-600, 2.0**-600, 1e300), 1e300), ((2.0**600, 1 + 2.0**-52, -(2.0**600)), 2.0**548),
+])  # fmt: skip
+def test_fma_of_doubles_at_the_edges(values: tuple[float, ...], wanted: float) -> None:
+    (found,) = run(math_ops.FmaOp, *(np.array([v]) for v in values))
+    np.testing.assert_array_equal(found, wanted)
+    assert math.isnan(wanted) or np.signbit(found) == np.signbit(wanted)
+
+
 def test_abs_of_integers() -> None:
     a = np.array([-128, -3, 0, 5, 127], np.int8)
     assert run(math_ops.AbsIOp, a).tolist() == [-128, 3, 0, 5, 127]

@@ -1,6 +1,6 @@
 """Bessel functions: J, Y of orders 0, 1 and n, and the modified I of orders 0 and 1.
 
-Up to 8.6 each stretch around a zero z has a polynomial in x - z, so that the result is relatively
+Up to 12 each stretch around a zero z has a polynomial in x - z, so that the result is relatively
 accurate there; Y has besides 2/pi log(x) J near 0. Beyond, Hankel's expansions (Abramowitz and
 Stegun 9.2.5), where the absolute error is some 1e-16 of the amplitude.
 """
@@ -16,7 +16,7 @@ from tritium.codegen.llvm.vmath.lanes import Lanes, polynomial, select
 from tritium.codegen.llvm.vmath.registry import apply, function, repeat_while
 from tritium.codegen.llvm.vmath.special import coefficients as s
 
-_ASYMPTOTIC = 8.6
+_ASYMPTOTIC = 12.0
 _TWO_OVER_PI = c.TWO_OVER_PI_F64[0]
 
 
@@ -61,8 +61,9 @@ def j0(x: Lanes) -> Lanes:
     a = x.abs()
     p, q, plus, minus = _hankel(a, s.HANKEL_P0, s.HANKEL_Q0)
     far = select(a.equals(math.inf), 0.0, p * plus - q * minus)
+    far = select(a < _ASYMPTOTIC, _at(a, s.J0_ZERO4, s.J0_AT4), far)
     middle = select(a < 7.1, _at(a, s.J0_ZERO2, s.J0_AT2), _at(a, s.J0_ZERO3, s.J0_AT3))
-    return select(a < 4.0, _j0_near(a), select(a < _ASYMPTOTIC, middle, far))
+    return select(a < 4.0, _j0_near(a), select(a < 10.2, middle, far))
 
 
 @function("j1", float=0.51, double=5.0, wide=True, outlined=1)
@@ -70,7 +71,7 @@ def j1(x: Lanes) -> Lanes:
     a = x.abs()
     p, q, plus, minus = _hankel(a, s.HANKEL_P1, s.HANKEL_Q1)
     far = select(a.equals(math.inf), 0.0, p * minus + q * plus)
-    middle = _at(a, s.J1_ZERO2, s.J1_AT2)
+    middle = select(a < 8.6, _at(a, s.J1_ZERO2, s.J1_AT2), _at(a, s.J1_ZERO3, s.J1_AT3))
     value = select(a < 5.45, _j1_near(a), select(a < _ASYMPTOTIC, middle, far))
     return value.flip_sign(x)
 
@@ -94,8 +95,9 @@ def y0(x: Lanes) -> Lanes:
     near = _TWO_OVER_PI * (_log_ratio(x, zero) * _j0_near(x)) + regular
     p, q, plus, minus = _hankel(x, s.HANKEL_P0, s.HANKEL_Q0)
     far = select(x.equals(math.inf), 0.0, p * minus + q * plus)
+    far = select(x < _ASYMPTOTIC, _at(x, s.Y0_ZERO4, s.Y0_AT4), far)
     middle = select(x < 5.5, _at(x, s.Y0_ZERO2, s.Y0_AT2), _at(x, s.Y0_ZERO3, s.Y0_AT3))
-    return _domain(x, select(x < 2.4, near, select(x < _ASYMPTOTIC, middle, far)))
+    return _domain(x, select(x < 2.4, near, select(x < 8.6, middle, far)))
 
 
 @function("y1", float=0.51, double=5.0, wide=True, outlined=1)
@@ -105,8 +107,9 @@ def y1(x: Lanes) -> Lanes:
     near = _TWO_OVER_PI * (_log_ratio(x, zero) * _j1_near(x)) + regular
     p, q, plus, minus = _hankel(x, s.HANKEL_P1, s.HANKEL_Q1)
     far = select(x.equals(math.inf), 0.0, q * minus - p * plus)
+    far = select(x < _ASYMPTOTIC, _at(x, s.Y1_ZERO4, s.Y1_AT4), far)
     middle = select(x < 7.0, _at(x, s.Y1_ZERO2, s.Y1_AT2), _at(x, s.Y1_ZERO3, s.Y1_AT3))
-    return _domain(x, select(x < 3.8, near, select(x < _ASYMPTOTIC, middle, far)))
+    return _domain(x, select(x < 3.8, near, select(x < 10.2, middle, far)))
 
 
 def _upward(n: Lanes, x: Lanes, first: Lanes, second: Lanes) -> Lanes:
