@@ -199,10 +199,6 @@ def allocate_shared_memory(
         raise TypeError(f"allocate_shared_memory: layout is {layout!r}; a SharedLayout is required")
     type = shared_memory_descriptor_type(element, list(shape), layout)
     _check_rows(type)
-    encoding: Any = layout.to_encoding()
-    if encoding.rank > len(type.shape):
-        raise ValueError(f"allocate_shared_memory: layout {layout} has more axes than the shape "
-                         f"{type.shape}")  # fmt: skip
     source = None if value is None else casts.to_tensor(value)
     if source is not None and ir.element_type(source.handle.type) != element.to_ir():
         raise TypeError(f"allocate_shared_memory of {element} for {source.type}")
