@@ -19,6 +19,7 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryScalesLayout,
     allocate_tensor_memory,
 )
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor as HopperDescriptor
 
 BLOCKED = gl.constexpr(gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0]))
 
@@ -84,6 +85,26 @@ def test_shared_memory(kernel: Any, layout: Any, message: str) -> None:
     check(kernel, {"layout": layout, "shape": [64, 64], "dtype": gl.float16}, message)
 
 
+PLAIN = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+
+
+@pytest.mark.parametrize("kernel", [allocation, view])
+@pytest.mark.parametrize(("shape", "message"), [
+    ([0, 64], r"is \[0, 64\]; powers of two are required"),
+    ([48, 64], r"is \[48, 64\]; powers of two are required"),
+    ([-64, 64], r"is \[-64, 64\]; powers of two are required"),
+    ([0, 64, 64], r"is \[0, 64, 64\]; powers of two are required, of buffers one or more"),
+    (["a", 64], r"is \['a', 64\]; compile-time integers, one for each axis, are required"),
+    (64, "of memory is 64; compile-time integers, one for each axis, are required"),
+])  # fmt: skip
+def test_extents(kernel: Any, shape: Any, message: str) -> None:
+    check(kernel, {"layout": PLAIN, "shape": shape, "dtype": gl.float16}, message)
+
+
+def test_any_number_of_buffers() -> None:
+    compiled(allocation, "*fp16", {"layout": PLAIN, "shape": [3, 64, 64], "dtype": gl.float16})
+
+
 def test_bases_that_move_nothing_are_room() -> None:
     layout = gl.SharedLinearLayout([*bases(64, 64), [0, 0]])
     constants = {"layout": layout, "shape": [2, 64, 64], "dtype": gl.float16}
@@ -110,6 +131,8 @@ def test_tensor_memory(layout: Any, shape: list[int], dtype: Any, message: str) 
 
 
 def test_blocks_of_descriptors() -> None:
+    tensor = np.zeros((64, 64), np.float16)
+    with pytest.raises(ValueError, match=r"rank=3.* for blocks of \[64, 64\]; a layout of 2 axes"):
+        HopperDescriptor.from_tensor(tensor, [64, 64], gl.NVMMASharedLayout(128, 16, 3))
     with pytest.raises(ValueError, match=r"are of a tile of \[64, 64\]; of \[32, 64\] are"):
-        TensorDescriptor(np.zeros((64, 64), np.float16), [64, 64], [64, 1], [32, 64],
-                         padded(64, 64))  # fmt: skip
+        TensorDescriptor(tensor, [64, 64], [64, 1], [32, 64], padded(64, 64))

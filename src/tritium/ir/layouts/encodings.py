@@ -399,6 +399,10 @@ class SharedEncoding(Encoding):
         if self.rank > len(shape):
             raise ValueError(f"the layout has {self.rank} axes, more axes than the shape "
                              f"{list(shape)}")  # fmt: skip
+        own = shape[len(shape) - self.rank :]
+        if any(n < 1 for n in shape) or any(n & n - 1 for n in own):
+            raise ValueError(f"the shape is {list(shape)}; powers of two are required, of buffers "
+                             "one or more")  # fmt: skip
 
     @property
     def parts(self) -> tuple[int, ...]:
