@@ -18,6 +18,7 @@ from tests.amd.kernels import compiled as compiled_kernel
 from tests.amd.test_memory import products
 from tests.gluon import test_amd as programs
 from tests.gluon.test_amd import compiled
+from tritium.errors import CompilationError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 
@@ -222,3 +223,68 @@ def test_copies_to_swizzled_memory(phases: tuple[int, int], rows: Any, n: int) -
     wanted = source.copy()
     wanted[60:] = 0
     np.testing.assert_array_equal(out, wanted)
+
+
+@gluon.jit
+def small_kernel(src, out, n, rows: gl.constexpr, copy: gl.constexpr, M: gl.constexpr,
+                 N: gl.constexpr, shared: gl.constexpr, STRIDE: gl.constexpr = 1,
+                 MORE: gl.constexpr = 0):  # fmt: skip
+    i = gl.arange(0, M, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, N, gl.SliceLayout(0, rows))[None, :]
+    memory = gl.allocate_shared_memory(gl.uint8, [M, N], shared)
+    copy(memory, src, i * N + j * STRIDE, i * N + j < n + MORE)
+    gl.amd.cdna4.async_copy.commit_group()
+    gl.amd.cdna4.async_copy.wait_group(0)
+    gl.store(out + i * N + j, memory.load(rows))
+
+
+@gluon.jit
+def copy_by_pointers(memory, src, offsets, mask):
+    gl.amd.cdna4.async_copy.global_load_to_shared(memory, src + offsets, mask=mask)
+
+
+@gluon.jit
+def copy_by_buffers(memory, src, offsets, mask):
+    gl.amd.cdna4.async_copy.buffer_load_to_shared(memory, src, offsets, mask=mask)
+
+
+PLAIN = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+FIXED = {"STRIDE": 1, "MORE": 0}
+COPIES = pytest.mark.parametrize("copy", [copy_by_pointers, copy_by_buffers])
+
+
+@COPIES
+@pytest.mark.parametrize(("m", "n", "rows", "shared"), [
+    (128, 4, gl.BlockedLayout([1, 4], [64, 1], [8, 1], [1, 0]), PLAIN),  # by two of eight waves
+    (16, 4, gl.BlockedLayout([1, 4], [64, 1], [8, 1], [1, 0]), PLAIN),  # by 16 of 64 lanes
+    (8, 16, gl.BlockedLayout([1, 4], [16, 4], [8, 1], [0, 1]), PLAIN),  # lanes 0 to 7, 16 to 23...
+    (64, 8, gl.BlockedLayout([1, 4], [32, 2], [8, 1], [1, 0]), PLAIN),
+    (64, 16, gl.BlockedLayout([1, 4], [16, 4], [8, 1], [1, 0]),
+     gl.SwizzledSharedLayout(4, 1, 4, [1, 0])),
+])  # fmt: skip
+def test_copies_of_which_waves_and_lanes_have_copies(
+    m: int, n: int, rows: Any, shared: Any, copy: Any
+) -> None:
+    """The first waves and lanes copy; the others would write to places beyond the block."""
+    constants = {"rows": rows, "M": m, "N": n, "copy": copy, "shared": shared}
+    kernel = compiled(small_kernel, "*u8 *u8 i32", constants | FIXED, "gfx950", num_warps=8)
+    assert ".load.lds" in kernel.asm["llir"]
+    source = (np.arange(m * n) % 251 + 1).astype(np.uint8)
+    out = np.zeros_like(source)
+    execute(kernel, (1,), (source, out, 48))
+    np.testing.assert_array_equal(out, np.where(np.arange(m * n) < 48, source, 0))
+
+
+@COPIES
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"STRIDE": 2}, "4 elements at once, which are not known to be neighbours in global memory"),
+    ({"MORE": 1}, "whose masks are not known to be equal: a bound that is a multiple of 4"),
+])  # fmt: skip
+def test_elements_of_a_copy_that_lie_apart(
+    changed: dict[str, int], message: str, copy: Any
+) -> None:
+    """A lane would copy the neighbours of the first, by the first one's mask."""
+    constants = {"rows": gl.BlockedLayout([1, 4], [64, 1], [4, 1], [1, 0]), "M": 256, "N": 4,
+                 "copy": copy, "shared": PLAIN}  # fmt: skip
+    with pytest.raises(CompilationError, match=message):
+        compiled(small_kernel, "*u8 *u8 i32", constants | FIXED | changed, "gfx950")

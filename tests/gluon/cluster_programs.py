@@ -169,14 +169,17 @@ def chosen_kernel(src, out, line: gl.constexpr, shared: gl.constexpr, whole: gl.
 
 
 def chosen(launch: Launch) -> None:
+    """Blocks have parts of the memory, or each has a copy of a part or of all of it."""
     x = np.random.default_rng(3).integers(1, 100, 256).astype(np.int32)
     i = np.arange(256)
-    for cga in ([[1]], [[1], [2]]):
+    for cga, kept in (
+        ([[1]], [[1]]), ([[1], [2]], [[1], [2]]), ([[1], [2]], [[1], [0]]), ([[1]], [[0]]),
+    ):  # fmt: skip
         out = np.zeros(833, np.int32)
         launch(chosen_kernel, (1,), x, out, num_ctas=2 ** len(cga),
                line=gl.BlockedLayout([1], [32], [4], [0], cga),
                whole=gl.BlockedLayout([1], [32], [4], [0], [[0]] * len(cga)),
-               shared=gl.SwizzledSharedLayout(1, 1, 1, [0], cga))  # fmt: skip
+               shared=gl.SwizzledSharedLayout(1, 1, 1, [0], kept))  # fmt: skip
         scattered, sums = np.zeros(256, np.int32), np.zeros(256, np.int32)
         scattered[(i * 3 + 1) % 256] = 2 * x[(i + 100) % 256]
         np.add.at(sums, i & 129, x)

@@ -451,11 +451,6 @@ class Simt(Hardware):
         return placed
 
     def check_cluster(self, num_ctas: int) -> None:
-        if num_ctas > 1 and self.lanes != 32:
-            raise NotImplementedError(
-                f"the simt backend does not support clusters of thread blocks of warps of "
-                f"{self.lanes} lanes; no GPU has them"
-            )
         if num_ctas > MOST_BLOCKS or num_ctas & num_ctas - 1 or num_ctas < 1:
             raise ValueError(
                 f"num_ctas={num_ctas}: a cluster has 1, 2, 4, 8 or {MOST_BLOCKS} thread blocks"

@@ -29,10 +29,10 @@ from tritium.ops.parsing import parse_module
 SEEDS = range(1, 9)
 
 
-@pytest.fixture
-def simt() -> Generator[None]:
+@pytest.fixture(params=[32, 64])
+def simt(request: pytest.FixtureRequest) -> Generator[None]:
     with installed():
-        active.driver.set_active(SimtDriver(32))
+        active.driver.set_active(SimtDriver(request.param))
         yield
         active.driver.reset_active()
 

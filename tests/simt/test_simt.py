@@ -18,7 +18,6 @@ from tests.simt.backend import installed, target
 from tests.simt.backend.compiler import entry, gpu_passes
 from tests.simt.hardware import AsyncCopies, Simt
 from tests.simt.machine import KernelFailure, compile_kernel, machine
-from tests.support.launching import add_kernel
 from tritium.codegen.gpu.memory import convert_layout
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.compiler import ASTSource
@@ -217,7 +216,3 @@ def test_a_missing_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_lacks_is_named() -> None:
     with pytest.raises(NotImplementedError, match=r"tt\.elementwise_inline_asm"):
         Kernel("inline_asm", 32)
-    source = ASTSource(add_kernel, dict.fromkeys(("x", "y", "out"), "*fp32") | {"n": "i32"},
-                       {"BLOCK": 64})  # fmt: skip
-    with pytest.raises(NotImplementedError, match="clusters of thread blocks"):
-        tritium.compile(source, target(64), {"num_ctas": 2})

@@ -56,6 +56,38 @@ def test_libraries_of_ones_own_are_linked(tmp_path: Path):
     assert re.search(r"mul\.rn?\.?f32.*0f3F000000", text)
 
 
+@tl.core.extern
+def marked(_semantic=None):
+    return tl.core.extern_elementwise(
+        "text", "", [], {(): ("my_mark", tl.int32)}, is_pure=False, _semantic=_semantic
+    )
+
+
+@tritium.jit
+def marks(o):
+    i = tl.arange(0, 128)
+    tl.store(o + i, marked() + i)
+
+
+def test_libraries_of_text_and_functions_without_arguments(tmp_path: Path):
+    path = tmp_path / "text.ll"
+    path.write_text("define i32 @my_mark() {\n"
+                    '  %x = call i32 asm sideeffect "mov.u32 $0, 4242;", "=r"()\n'
+                    "  ret i32 %x\n}\n")  # fmt: skip
+    text = compiled(marks, "*i32", extern_libs={"text": str(path)}).asm["ptx"]
+    assert "my_mark" not in text and text.count("mov.u32 %r1, 4242;") == 1
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (b"\xff\xfe", "neither bitcode nor LLVM's text"), (b"define i33", "expected"),
+])  # fmt: skip
+def test_libraries_that_are_none(content: bytes, message: str, tmp_path: Path):
+    path = tmp_path / "none.bc"
+    path.write_bytes(content)
+    with pytest.raises(RuntimeError, match=rf"(?s)cannot link .*none.bc: .*{message}"):
+        compiled(marks, "*i32", extern_libs={"text": str(path)})
+
+
 @tritium.jit
 def packed(x, o):
     i = tl.arange(0, 512)

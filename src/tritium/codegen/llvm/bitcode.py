@@ -13,6 +13,9 @@ import llvmlite.binding as llvm
 
 from tritium import knobs
 
+_BITCODE = b"BC\xc0\xde", b"\xde\xc0\x17\x0b"
+"""How files of bitcode begin, the second with a wrapper (llvm.org/docs/BitCodeFormat.html)."""
+
 
 def passes_asked_for() -> tuple[bool, tuple[str, ...]]:
     """False where LLVM's passes are turned off, and the flags of LLVM for them: `DISABLE_LLVM_OPT`
@@ -91,7 +94,7 @@ def link_files(module: Any, paths: Iterable[str], context: Any) -> None:
 
 def link_all(module: Any, libraries: Sequence[str], context: Any) -> None:
     """Link files into a module, whose functions become internal. Raises `RuntimeError` for bad
-    bitcode, and for functions that are in none of them."""
+    ones, and for functions that are in none of them."""
     own = {f.name for f in module.functions if not f.is_declaration}
     link_files(module, libraries, context)
     make_internal(module, own)
@@ -112,8 +115,19 @@ def link_called(module: Any, path: Path, machine: Any, context: Any) -> None:
         _link(module, _part(path, path.stat().st_mtime_ns, wanted, machine), context)
 
 
-def _link(module: Any, bitcode: bytes, context: Any) -> None:
-    with llvm.parse_bitcode(bitcode, context=context) as library:
+def parse_library(content: bytes, context: Any = None) -> Any:
+    """The module that a file has: bitcode, or LLVM's text. Raises `RuntimeError` for neither."""
+    if content.startswith(_BITCODE):
+        return llvm.parse_bitcode(content, context=context)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise RuntimeError("neither bitcode nor LLVM's text") from None
+    return llvm.parse_assembly(text, context=context)
+
+
+def _link(module: Any, content: bytes, context: Any) -> None:
+    with parse_library(content, context) as library:
         library.triple, library.data_layout = module.triple, module.data_layout
         module.link_in(library)
 

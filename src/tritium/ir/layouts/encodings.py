@@ -393,6 +393,17 @@ class SharedEncoding(Encoding):
         bytes, of a tile of this shape."""
         return ()
 
+    def check_memory(self, shape: tuple[int, ...], bits: int) -> None:
+        """Raise `ValueError` for memory of this shape, of elements of `bits` bits, that cannot have
+        the encoding."""
+        if self.rank > len(shape):
+            raise ValueError(f"the layout has {self.rank} axes, more axes than the shape "
+                             f"{list(shape)}")  # fmt: skip
+        own = shape[len(shape) - self.rank :]
+        if any(n < 1 for n in shape) or any(n & n - 1 for n in own):
+            raise ValueError(f"the shape is {list(shape)}; powers of two are required, of buffers "
+                             "one or more")  # fmt: skip
+
     @property
     def parts(self) -> tuple[int, ...]:
         """Starts of the parts of memory with this encoding, in bytes from its own; each part has

@@ -65,6 +65,11 @@ class PartitionedSharedEncoding(SharedEncoding):
     def rank(self) -> int:
         return self.get("partitionLayout").rank
 
+    def check_memory(self, shape: tuple[int, ...], bits: int) -> None:
+        super().check_memory(shape, bits)
+        piece = self.piece(shape[len(shape) - self.rank :])
+        self.get("partitionLayout").check_memory(piece, bits)
+
     @property
     def base_alignment(self) -> int:
         return self.get("partitionLayout").base_alignment

@@ -41,6 +41,19 @@ class BasesEncoding(SharedEncoding):
     def elements_of_block(self, shape: tuple[int, ...]) -> int:
         return prod(shape[: len(shape) - self.rank]) << len(self.get(OFFSET))
 
+    def check_memory(self, shape: tuple[int, ...], bits: int) -> None:
+        super().check_memory(shape, bits)
+        bases = [*self.get(OFFSET), *self.get(BLOCK)]
+        own = list(shape[len(shape) - self.rank :])
+        extent = [1 << max(axis).bit_length() for axis in zip(*bases, strict=True)]
+        if extent != own:
+            raise ValueError(f"the bases of the layout are of a tile of {extent}; of {own} are "
+                             "required")  # fmt: skip
+        moving = sum(map(any, bases))
+        if not self.to_linear(tuple(own)).is_surjective or 1 << moving != prod(own):
+            raise ValueError(f"the {moving} bases of the layout that are not zero do not give each "
+                             f"element of {own} one place: some are sums of others")  # fmt: skip
+
 
 def bases_in_order(order: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
     """The bases of offsets of a tile whose elements run along the axes in `order`, fastest

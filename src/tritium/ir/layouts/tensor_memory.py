@@ -52,6 +52,16 @@ class TensorEncoding(Encoding):
             if len(basis) != 2:
                 raise ValueError(f"#{self.name}: CGALayout has {basis}; two axes are required")
 
+    def check_memory(self, shape: tuple[int, ...], bits: int) -> None:
+        """Raise `ValueError` for memory of this shape, of elements of `bits` bits, that cannot have
+        the encoding."""
+        if len(shape) < 2:
+            raise ValueError(
+                f"the shape is {list(shape)}; tensor memory has two axes, behind those of buffers"
+            )
+        if any(n < 1 or n & (n - 1) for n in shape[-2:]):
+            raise ValueError(f"tiles of {list(shape[-2:])}; powers of two are required")
+
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         """The coordinates that each bit of the row and of the column adds, in one block of a
         cluster that has a tile of this shape."""
@@ -109,6 +119,15 @@ class TensorMemoryEncoding(TensorEncoding):
             )
         super().check()
 
+    def check_memory(self, shape: tuple[int, ...], bits: int) -> None:
+        super().check_memory(shape, bits)
+        rows, stride = part_of(self.get("CGALayout"), shape[-2:])[0], self.get("colStride")
+        if rows < self.get("blockM"):
+            raise ValueError(f"a thread block has {rows} rows; blockM is {self.get('blockM')}, and "
+                             "so many or more are required")  # fmt: skip
+        if bits * stride > 32:
+            raise ValueError(f"colStride is {stride}, of elements of {bits} bits; a column has 32")
+
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         m, n = self.get("blockM"), min(self.get("blockN"), shape[1])
         columns = [[0, 0] for _ in _bits(self.get("colStride") << self.get("fp4Padded"))]
@@ -131,6 +150,11 @@ class TensorMemoryScalesEncoding(TensorEncoding):
     name = "ttng.tensor_memory_scales_encoding"
     KEYS: ClassVar[tuple[str, ...]] = ("CGALayout",)
     DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": ()}
+
+    def check_memory(self, shape: tuple[int, ...], bits: int) -> None:
+        super().check_memory(shape, bits)
+        if bits != 8:
+            raise ValueError(f"elements of {bits} bits; scales have 8")
 
     def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
         rows, scales = shape

@@ -80,9 +80,10 @@ def dispatch(
             f"input arg type does not match. Expect one of ({have}); got {', '.join(map(str, key))}"
         )
     symbol, result = symbols[key]
+    element = result.to_ir()
     return build(
         ttir.ExternElementwiseOp, values, like=result,
-        result=ir.with_element(values[0].handle.type, result.to_ir()),
+        result=ir.with_element(values[0].handle.type, element) if values else element,
         libname=library, libpath=path, symbol=symbol, pure=pure,
     )  # fmt: skip
 

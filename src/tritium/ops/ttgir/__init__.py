@@ -108,6 +108,7 @@ from tritium.ops.ttgir.tma_rows import AsyncTMAScatterOp as AsyncTMAScatterOp
 from tritium.ops.ttgir.types import AsyncTokenType
 from tritium.ops.ttgir.types import MemDescType as MemDescType
 from tritium.ops.ttgir.types import bytes_of as bytes_of
+from tritium.ops.ttgir.types import check_new_memory as check_new_memory
 from tritium.ops.ttgir.types import copied_bytes_of as copied_bytes_of
 from tritium.ops.ttgir.types import memdesc_of as memdesc_of
 from tritium.ops.ttgir.warp_specialize import WarpReturnOp as WarpReturnOp

@@ -37,6 +37,7 @@ from tritium.ops.ttgir.types import (
     MemDescType,
     bytes_of,
     check_memory,
+    check_new_memory,
     check_run,
     check_same_tile,
     leaves_block,
@@ -92,7 +93,7 @@ class LocalAllocOp(Op):
 
     @classmethod
     def infer(cls, src: ir.Type | None, *, result: Any) -> ir.Type:
-        memory = check_memory(cls.name, result)
+        memory = check_new_memory(cls.name, result)
         if isinstance(memory.encoding, PartitionedSharedEncoding) \
                 and bytes_of(memory) > PARTITION_BYTES:  # fmt: skip
             raise OpError(f"{cls.name}: {describe(memory)} has {bytes_of(memory)} bytes in a "
@@ -398,7 +399,7 @@ class MemDescReinterpretOp(MemDescView):
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
-        before, after = check_memory(cls.name, src), check_memory(cls.name, result)
+        before, after = check_memory(cls.name, src), check_new_memory(cls.name, result)
         if any(isinstance(m.encoding, PartitionedSharedEncoding) for m in (before, after)) \
                 and before.encoding != after.encoding:  # fmt: skip
             raise OpError(f"{cls.name}: from {describe(before)} to {describe(after)}; memory in "

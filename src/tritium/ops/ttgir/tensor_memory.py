@@ -27,6 +27,7 @@ from tritium.ops.ttgir.types import (
     MemDescType,
     check_matrix,
     check_memory,
+    check_new_memory,
     check_same_tile,
     memdesc_of,
 )
@@ -67,7 +68,7 @@ class TMemAllocOp(Op):
 
     @classmethod
     def infer(cls, src: ir.Type | None, *, result: Any) -> ir.Type:
-        memory = check_tensor_memory(cls.name, result)
+        memory = check_new_memory(cls.name, check_tensor_memory(cls.name, result))
         if src is not None:
             check_same_tile(cls.name, src, memory)
         if columns_of(memory) > COLUMNS:

@@ -143,6 +143,18 @@ def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
     return type
 
 
+def check_new_memory(name: str, type: Any) -> MemDescType:
+    """The type of new memory, or of a new view: its layout must be one of its shape."""
+    memory = check_memory(name, type)
+    encoding = memory.encoding
+    if isinstance(encoding, (SharedEncoding, TensorEncoding)):
+        try:
+            encoding.check_memory(memory.allocation_shape(), ir.bit_width(memory.element_type))
+        except ValueError as error:
+            raise OpError(f"{name}: {describe(memory)}: {error}") from error
+    return memory
+
+
 def check_matrix(name: str, type: Any) -> MemDescType:
     """The operand must be memory as tensor cores read it: rows of 16 bytes, or swizzled ones."""
     memory = check_memory(name, type)
@@ -347,6 +359,10 @@ def check_same_tile(name: str, tile: ir.Type, memory: MemDescType) -> None:
     same = ir.shape_of(tile) == memory.get_shape()
     if not same or ir.element_type(tile) != memory.element_type:
         raise OpError(f"{name}: tile {describe(tile)} and memory {describe(memory)} do not match")
+    encoding = memory.encoding
+    if isinstance(encoding, SharedEncoding) and encoding.rank < len(ir.shape_of(tile)):
+        raise OpError(f"{name}: {describe(memory)} has buffers in front of the axes of its layout; "
+                      "one of them is required (`index`)")  # fmt: skip
 
 
 def copied_bytes_of(type: Any) -> int:

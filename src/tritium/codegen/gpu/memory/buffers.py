@@ -25,7 +25,7 @@ from tritium.codegen.gpu.memory.access import (
     to_memory,
     with_copies,
 )
-from tritium.codegen.gpu.memory.async_copy import are_zero, rest_of
+from tritium.codegen.gpu.memory.async_copy import are_zero, both, rest_of
 from tritium.codegen.gpu.memory.atomic import handed_on, scratch_bytes
 from tritium.codegen.gpu.memory.shared import gaps_of, neighbour_bits, place_in, shared_pointers
 from tritium.codegen.gpu.types import GPU, memory_type
@@ -33,7 +33,7 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE
+from tritium.ir.layouts.encodings import LANE, REGISTER
 from tritium.ops import ttgir
 from tritium.ops.base import Op
 from tritium.ops.ttir import MemSemantic
@@ -146,43 +146,81 @@ def lane_groups(tile: ir.Type, memory: ttgir.MemDescType) -> tuple[tuple[int, ..
     return grouped(distinct_registers(layout_of(tile)), bits)
 
 
-def lane_places(
-    c: Context, op: Op, tile: ir.Type, to: SSAValue
-) -> list[tuple[tuple[int, ...], Value, Value | None]]:
-    """The registers of each copy of a warp, where its first lane copies to, and the lane whose
-    elements a lane copies; None where these are its own. Raises `NotImplementedError` where lanes
+class _WarpCopy(NamedTuple):
+    """One copy of a warp: the registers of a tile it is for, where its first lane copies to, and
+    the lane whose elements a lane copies; None where these are its own."""
+
+    registers: tuple[int, ...]
+    first: Value
+    source: Value | None
+
+
+def _check_runs(
+    c: Context, op: Op, addresses: SSAValue, group: Sequence[int], mask: SSAValue | None
+) -> None:
+    """Raise `NotImplementedError` unless the elements that a lane copies at once are known to be
+    neighbours in global memory, under one mask."""
+    bases, width = layout_of(addresses.type).bases(REGISTER), len(group)
+    steps = [bases[r.bit_length() - 1] for r in group if r.bit_count() == 1]
+    axis = next((a for a, step in enumerate(steps[0]) if step), 0) if steps else 0
+    straight = all(step[axis] == 1 << i == sum(step) for i, step in enumerate(steps))
+    if not straight or c.address_info(addresses).contiguity[axis] < width:
+        raise c.unsupported(op, f"a lane copies {width} elements at once, which are not known to "
+                                "be neighbours in global memory: multiple_of, max_contiguous or "
+                                "fewer elements of a thread side by side help")  # fmt: skip
+    if mask is not None and c.axis_info(mask).constancy[axis] < width:
+        raise c.unsupported(op, f"a lane copies {width} elements at once, whose masks are not "
+                                f"known to be equal: a bound that is a multiple of {width} has "
+                                "such masks (multiple_of)")  # fmt: skip
+
+
+def warp_copies(
+    c: Context, op: Op, addresses: SSAValue, to: SSAValue, mask: SSAValue | None, known: int = 1
+) -> tuple[list[_WarpCopy], Value | None]:
+    """The copies of a warp, and whether this thread takes part in them: None where all do, else
+    the first lanes of the first of the warps with copies of the same elements. `known`: how many
+    neighbours along the fastest axis are known otherwise. Raises `NotImplementedError` where lanes
     fill no neighbouring places."""
-    memory, place, gaps = c.memory(to), place_in(layout_of(tile), to.type), gaps_of(to.type)
-    groups, lanes = lane_groups(tile, memory_of(to)), place.columns_of(LANE)
+    tile, gaps = addresses.type, gaps_of(to.type)
+    memory, layout = c.memory(to), layout_of(tile)
+    place, groups = place_in(layout, memory.type), lane_groups(tile, memory_of(to))
+    if known < len(groups[0]):
+        _check_runs(c, op, addresses, groups[0], mask)
+    lanes, free = place.columns_of(LANE), layout.free_variables().get(LANE, 0)
     width = len(groups[0]).bit_length() - 1
-    span = (1 << width + len(lanes)) - (1 << width)
-    outside = any(column & ~span for column in lanes)
-    lane_of = None if outside else _inverse([column >> width for column in lanes])
-    if lane_of is None or memory.origin or c.owner(layout_of(tile)) is not None:
+    owned = {1 << i: column for i, column in enumerate(lanes) if not free >> i & 1}
+    end = width + len(owned)
+    span = (1 << end) - (1 << width)
+    outside = any(column & ~span for column in owned.values())
+    outside |= any(column for i, column in enumerate(lanes) if 1 << i not in owned)
+    lane_of = None if outside else _inverse({i: column >> width for i, column in owned.items()})
+    if lane_of is None or memory.origin:
         raise c.unsupported(op, "lanes whose places are not together")
-    if any(interval % (1 << width + len(lanes)) for interval, _ in gaps):
-        raise c.unsupported(op, f"memory with gaps closer than the {1 << width + len(lanes)} "
-                                "elements of a copy of a warp")  # fmt: skip
-    first, source = place, place
+    if any(interval % (1 << end) for interval, _ in gaps):
+        raise c.unsupported(op, f"memory with gaps closer than the {1 << end} elements of a copy "
+                                "of a warp")  # fmt: skip
+    first = source = place
+    filled = [span & 1 << width + i for i in range(len(lanes))]
     for name in place.in_names:
         columns = place.columns_of(name)
         first = first.with_columns(name, [column & ~span for column in columns])
-        own = [span & 1 << width + i for i in range(len(lanes))] if name == LANE else columns
+        own = filled if name == LANE else columns
         source = source.with_columns(name, [lane_of((n & span) >> width) for n in own])
     registers = [g[0] for g in groups]
     places = shared_pointers(c, memory.address, first, registers,
                              memory_type(memory.type.element_type), gaps=gaps)  # fmt: skip
-    moved = any(source.columns_of(name) != tuple(1 << i for i in range(len(lanes)))
-                if name == LANE else any(source.columns_of(name)) for name in source.in_names)
+    same = [1 << i if column else 0 for i, column in enumerate(filled)]
+    moved = any(list(source.columns_of(name)) != same if name == LANE
+                else any(source.columns_of(name)) for name in source.in_names)  # fmt: skip
     sources = c.positions(source, registers) if moved else [None] * len(groups)
-    return list(zip(groups, places, sources, strict=True))
+    copies = [_WarpCopy(*parts) for parts in zip(groups, places, sources, strict=True)]
+    return copies, c.owner(place.with_columns(LANE, filled))
 
 
-def _inverse(columns: Sequence[int]) -> Callable[[int], int] | None:
-    """The inverse of a linear map of bits, given by the images of 1, 2, 4, ...; None without."""
-    rows = [(column, 1 << i) for i, column in enumerate(columns)]
+def _inverse(images: dict[int, int]) -> Callable[[int], int] | None:
+    """The inverse of a linear map of bits, given by the images of bits; None without."""
     solved = dict[int, tuple[int, int]]()  # by the highest bit of the image
-    for image, argument in rows:
+    for argument, image in images.items():
         while image and (bit := image.bit_length()) in solved:
             image, argument = image ^ solved[bit][0], argument ^ solved[bit][1]
         if not image:
@@ -208,7 +246,8 @@ def copy_by_warps(
     pointers, masks = c.tile(op.src), None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     kind = c.memory(op.result).type.element_type
-    for group, first, source in lane_places(c, op, op.src.type, op.result):
+    copies, owner = warp_copies(c, op, op.src, op.result, op.mask, op.contiguity)
+    for group, first, source in copies:
         mask, size = None if masks is None else masks[group[0]], memory_bytes(kind) * len(group)
         pointer = pointers[group[0]]
         if source is not None:
@@ -218,11 +257,11 @@ def copy_by_warps(
             number = c.f.cast("ptrtoint", pointer, "i64")
             pointer = c.f.cast("inttoptr", shuffle(c, number, source), pointer.type)
             mask = None if mask is None else shuffle(c, mask, source)
-        with c.f.where(mask):
+        with c.f.where(both(c, mask, owner)):
             start(pointer, first, size)
         if mask is not None:
             place = c.byte_offset(first, c.f.op("mul", c.lane, c.i32(size)))
-            unset = c.f.op("xor", mask, Value("i1", "true"))
+            unset = both(c, c.f.op("xor", mask, Value("i1", "true")), owner)
             c.hardware.shared.store(c, place, rest_of(c, others, group, memory_type(kind)), unset)
     c.set(op.results[0], None)
 
@@ -234,12 +273,13 @@ def copy(c: Context, op: ttgir.BufferLoadToLocalOp) -> None:
     offsets, masks, caching = c.tile(op.offsets), _tile(c, op.mask), Caching(op.cache, op.evict)
     buffer, buffers = _buffer(c, op), _hardware(c, op)
     size = memory_bytes(memory_of(op.dest).element_type)
-    for group, pointer, source in lane_places(c, op, op.offsets.type, op.dest):
-        if source is not None:
-            raise c.unsupported(op, "places in another order than the lanes")
+    copies, owner = warp_copies(c, op, op.offsets, op.dest, op.mask)
+    for group, first, source in copies:
         mask = None if masks is None else masks[group[0]]
         offset = buffer.offset(c, offsets[group[0]], size, mask)
-        buffers.copy(c, buffer.resource, offset, pointer, size * len(group), caching)
+        offset = offset if source is None else shuffle(c, offset, source)
+        with c.f.where(owner):
+            buffers.copy(c, buffer.resource, offset, first, size * len(group), caching)
     c.set(op.results[0], None)
 
 

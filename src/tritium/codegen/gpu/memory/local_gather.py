@@ -114,17 +114,19 @@ def update(c: Context, op: Any) -> None:
     registers, memory, remote = distinct_registers(tile), c.memory(op.dst), _is_remote(c, op)
     owner, found = c.owner(tile, of_program=remote), dict[int, Value]()
     order = Order(MemSemantic.RELAXED, MemScope.GPU if remote else MemScope.CTA)
-    if remote and len(copies_in(memory_layout(memory.type))) > 1:
-        raise c.unsupported(op, "in shared memory of which blocks have copies and others parts")
-    pointers = (
-        [c.hardware.shared.remote(c, *place) for place in _remote(c, op, memory, registers)]
-        if remote else _pointers(c, op, memory, registers)
-    )  # fmt: skip
-    for register, pointer in zip(registers, pointers, strict=True):
+    pointers = [[pointer] for pointer in _pointers(c, op, memory, registers)] if not remote else [
+        [c.hardware.shared.remote(c, address, c.f.op("xor", block, c.i32(copy)) if copy else block)
+         for copy in copies_in(memory_layout(memory.type))]
+        for address, block in _remote(c, op, memory, registers)
+    ]  # fmt: skip
+    for register, copies in zip(registers, pointers, strict=True):
         condition = owner if masks is None else masks[register]
         if masks is not None and owner is not None:
             condition = c.f.op("and", owner, masks[register])
-        found[register] = c.hardware.atomics.update(
-            c, op.atomic_rmw_op, order, pointer, values[register], condition
-        )
+        found[register], *_ = [
+            c.hardware.atomics.update(
+                c, op.atomic_rmw_op, order, pointer, values[register], condition
+            )
+            for pointer in copies
+        ]
     handed_on(c, op, tile, found, owner)

@@ -386,7 +386,8 @@ class NVMMASharedLayout(SharedLayout):
     def check_memory(self, shape: Any, bits: int) -> None:
         """Raise `ValueError` for memory of this shape with rows too short or too few: a swizzle is
         a function of the address, which eight rows go through."""
-        self.check_block(shape, bits)
+        for width in {bits, self.element_bitwidth}:
+            self.check_block(shape, width)
         part = self._part(shape)
         axis = -2 if self.transposed and len(part) > 1 else -1
         rows = prod(part) // part[axis]

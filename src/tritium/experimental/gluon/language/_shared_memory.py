@@ -117,7 +117,7 @@ class shared_memory_descriptor(memory_descriptor):
     ) -> shared_memory_descriptor:
         """The same bytes as memory of another dtype, shape or layout."""
         element = self.dtype if dtype is None else check_dtype("reinterpret", dtype)
-        extents = self.shape if shape is None else list(shape)
+        extents = self.shape if shape is None else shape
         type = shared_memory_descriptor_type(element, extents, layout or self.layout)
         _check_rows(type)
         (handle,) = emit(ttgir.MemDescReinterpretOp, self, result=type.to_ir())  # pyright: ignore
@@ -197,12 +197,8 @@ def allocate_shared_memory(
     element = check_dtype("allocate_shared_memory", element_ty)
     if not isinstance(layout, SharedLayout):
         raise TypeError(f"allocate_shared_memory: layout is {layout!r}; a SharedLayout is required")
-    type = shared_memory_descriptor_type(element, list(shape), layout)
+    type = shared_memory_descriptor_type(element, shape, layout)
     _check_rows(type)
-    encoding: Any = layout.to_encoding()
-    if encoding.rank > len(type.shape):
-        raise ValueError(f"allocate_shared_memory: layout {layout} has more axes than the shape "
-                         f"{type.shape}")  # fmt: skip
     source = None if value is None else casts.to_tensor(value)
     if source is not None and ir.element_type(source.handle.type) != element.to_ir():
         raise TypeError(f"allocate_shared_memory of {element} for {source.type}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any, ClassVar
 
 from tritium.experimental.gluon.language._layouts import (
@@ -103,7 +104,12 @@ class memory_type(base_type):
             raise TypeError(f"the layout of memory is {layout!r}; a {self.LAYOUT.__name__} is "
                             "needed")  # fmt: skip
         self.element_ty, self.layout = unwrap(element_ty), layout
-        self.shape: list[int] = list(unwrap(shape))
+        extents: Any = unwrap(shape)
+        try:
+            self.shape: list[int] = [index(size) for size in extents]
+        except TypeError:
+            raise TypeError(f"the shape of memory is {extents!r}; compile-time integers, one for "
+                            "each axis, are required") from None  # fmt: skip
         self.alloc_shape: list[int] = self.shape if alloc_shape is None else list(alloc_shape)
 
     @classmethod

@@ -13,6 +13,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tritium.codegen.llvm.bitcode import parse_library
+
 
 class optimization_level(IntEnum):
     """LLVM's pipelines."""
@@ -135,11 +137,11 @@ def attach_datalayout(mod: module, triple: str, proc: str, features: str) -> Non
 
 
 def link_extern_libs(mod: module, paths: Sequence[str]) -> None:
-    """Link files of bitcode; what they define becomes internal. Raises `RuntimeError` for a file
-    that does not fit."""
+    """Link files of bitcode or LLVM's text; what they define becomes internal. Raises
+    `RuntimeError` for a file that does not fit."""
     own = {f.name for f in mod.get_functions() if not f.is_declaration()}
     for path in paths:
-        library = llvm.parse_bitcode(Path(path).read_bytes(), mod.context.ref)
+        library = parse_library(Path(path).read_bytes(), mod.context.ref)
         library.triple, library.data_layout = mod.ref.triple, mod.ref.data_layout
         mod.ref.link_in(library)
     for ref in mod.ref.functions:

@@ -16,7 +16,7 @@ from tritium.experimental.gluon.language.nvidia.hopper import _descriptors as co
 from tritium.language.emitter import Evaluated
 from tritium.language.values.tensor import tensor_descriptor as plain_descriptor
 from tritium.language.values.types import block_type, dtype
-from tritium.ops.ttgir import memdesc_of
+from tritium.ops.ttgir import check_new_memory, memdesc_of
 from tritium.ops.ttgir.amd.tensors import gaps
 
 KINDS = PaddedSharedLayout, SwizzledSharedLayout, PartitionedSharedLayout
@@ -47,7 +47,8 @@ def checked_layout(layout: Any, block_shape: Sequence[int], element: dtype) -> L
         allowed = " or ".join(kind.__name__ for kind in KINDS)
         raise TypeError(f"the layout of blocks is {layout!r}; a {allowed} is required")
     try:
-        gaps("a descriptor", memdesc_of(tuple(block_shape), element.to_ir(), layout.to_encoding()))
+        memory = memdesc_of(tuple(block_shape), element.to_ir(), layout.to_encoding())
+        gaps("a descriptor", check_new_memory("a descriptor", memory))
     except OpError as error:
         raise ValueError(str(error)) from None
     return layout

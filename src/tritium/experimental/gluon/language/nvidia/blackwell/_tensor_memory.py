@@ -247,7 +247,7 @@ class tensor_memory_descriptor(memory_descriptor):
     ) -> tensor_memory_descriptor:
         """The same columns as memory of another dtype, shape or layout."""
         element = self.dtype if dtype is None else check_dtype("reinterpret", dtype)
-        extents = self.shape if shape is None else list(shape)
+        extents = self.shape if shape is None else shape
         type = tensor_memory_descriptor_type(element, extents, layout or self.layout)
         (handle,) = emit(ttgir.MemDescReinterpretOp, self, result=type.to_ir())  # pyright: ignore
         return tensor_memory_descriptor(handle, element)
@@ -264,7 +264,7 @@ def allocate_tensor_memory(
 ) -> tensor_memory_descriptor:
     """Tensor memory for elements of the dtype, filled with the block `value` if one is given."""
     element = check_dtype("allocate_tensor_memory", element_ty)
-    type = tensor_memory_descriptor_type(element, list(shape), layout)
+    type = tensor_memory_descriptor_type(element, shape, layout)
     filled = None if value is None else casts.to_tensor(value)
     (handle,) = emit(ttgir.TMemAllocOp, filled, result=type.to_ir())  # pyright: ignore
     return tensor_memory_descriptor(handle, element)

@@ -109,6 +109,9 @@ def checked_layout(layout: Any, block_shape: Sequence[int], bits: int) -> NVMMAS
     """The layout, if blocks of elements of `bits` bits can have it. Raises `ValueError`."""
     if not isinstance(layout, NVMMASharedLayout):
         raise TypeError(f"the layout of blocks is {layout!r}; an NVMMASharedLayout is required")
+    if layout.rank > len(block_shape):
+        raise ValueError(f"{layout} for blocks of {list(block_shape)}; a layout of "
+                         f"{len(block_shape)} axes is required")  # fmt: skip
     if layout.element_bitwidth != bits:
         raise ValueError(f"{layout} for elements of {bits} bits")
     layout.check_block(block_shape, bits)
