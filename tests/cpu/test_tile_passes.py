@@ -58,7 +58,7 @@ def test_each_pass_is_dumped_and_timed(name: str) -> None:
     first, *others = stream.getvalue().split("// -----// IR Dump Before ")[1:]
     assert [text.split("(")[1].split(")")[0] for text in (first, *others)] == names
     assert "tile.nest" not in first and "tt.reduce" in first
-    fused, kept, _, allocated, scheduled, versioned = others
+    fused, kept, _, allocated, scheduled, versioned, _ = others
     assert fused.count("tile.nest [64]") == 2 and "y.0" not in fused
     assert "tile.copy %y to @y.0 {keeps}" in kept and "offset" not in kept
     assert "tile.buffer @y.0 {offset = 0 : i32} : tensor<64xf32>" in allocated

@@ -166,6 +166,9 @@ class Op(DeclaredOp):
     """True if it is not certain that the op, or a loop that it is part of, ends without another
     program."""
 
+    counts_programs: ClassVar[bool] = False
+    """True if the result is the program's place along the axis `axis` of the grid."""
+
     is_call: ClassVar[bool] = False
     """True if the op runs another function of the module."""
 

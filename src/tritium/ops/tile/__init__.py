@@ -17,6 +17,7 @@ from tritium.ops.tile.nests import BUFFERS as BUFFERS
 from tritium.ops.tile.nests import BufferOp as BufferOp
 from tritium.ops.tile.nests import CopyOp as CopyOp
 from tritium.ops.tile.nests import NestOp as NestOp
+from tritium.ops.tile.nests import PrefetchOp as PrefetchOp
 from tritium.ops.tile.plan import OPERANDS as OPERANDS
 from tritium.ops.tile.plan import PLAN as PLAN
 from tritium.ops.tile.plan import PlanAttr as PlanAttr

@@ -19,12 +19,14 @@ from tritium.ops.fields import (
     i32_array_attr,
     i32_attr,
     operand,
+    optional,
     plain_i32_attr,
     raw_attr,
     symbol_attr,
     unit_attr,
     words_attr,
 )
+from tritium.ops.ttir.memory import check_access
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -129,6 +131,29 @@ class CopyOp(Op):
         return ()
 
 
+class PrefetchOp(Op):
+    """Ask, in the loops of a nest, for the lines of memory of a tile of consecutive addresses.
+
+    It is done where the mask holds in the middle of the tile, and where the launch has at least
+    `rounds` programs (or the loop around the nest as many iterations, of all programs). With
+    `written`, something stores there; with `unless_streaming`, not where stores go past the caches.
+    Nothing is computed, and no address is wrong. `PrefetchOp.build(pointers, mask, rounds=9)`.
+    """
+
+    name = "tile.prefetch"
+    syntax = "$ptr [, $mask] attrs : type(ptr)"
+    ptr = operand()
+    mask = optional()
+    rounds = plain_i32_attr(0)
+    written = unit_attr()
+    unless_streaming = unit_attr()
+
+    @classmethod
+    def infer(cls, ptr: ir.Type, mask: ir.Type | None, **attrs: Any) -> tuple[ir.Type, ...]:
+        check_access(cls.name, ptr, mask, None)
+        return ()
+
+
 class NestOp(Op, traits=[NoTerminator()]):
     """Loops over `domain` that do all roots of the body at each point (or chunk of points).
 
@@ -168,7 +193,12 @@ class NestOp(Op, traits=[NoTerminator()]):
     @property
     def roots(self) -> tuple[Any, ...]:
         """The roots in order."""
-        return tuple(self.body.ops)
+        return tuple(op for op in self.body.ops if op.__class__ is not PrefetchOp)
+
+    @property
+    def prefetches(self) -> tuple[PrefetchOp, ...]:
+        """The prefetches in order."""
+        return tuple(op for op in self.body.ops if isinstance(op, PrefetchOp))
 
     @property
     def kept(self) -> dict[SSAValue, CopyOp]:
@@ -189,6 +219,9 @@ class NestOp(Op, traits=[NoTerminator()]):
                 raise VerifyException(
                     f"{root.name} in a nest over {domain} runs over {domain_of(root)}"
                 )
+        for op in self.prefetches:
+            if ir.shape_of(op.ptr.type) != domain:
+                raise VerifyException(f"{op.name} of {op.ptr.type} in a nest over {domain}")
         self._verify_schedule()
         unknown = [name for name in self.versions if name not in VERSIONS]
         if unknown or len(set(self.versions)) < len(self.versions):
@@ -225,7 +258,7 @@ class NestOp(Op, traits=[NoTerminator()]):
         block, seen = self.parent, set[Operation]()
         for op in () if block is None else block.ops:
             if isinstance(op, NestOp):
-                for value in (v for root in op.roots for v in root.operands):
+                for value in (v for inner in op.body.ops for v in inner.operands):
                     owner = value.owner
                     if isinstance(owner, Operation) and owner.parent is block and (
                         owner not in seen

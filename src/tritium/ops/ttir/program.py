@@ -44,6 +44,7 @@ class GetProgramIdOp(GridOp):
     """The program's index along an axis of the grid."""
 
     name = "tt.get_program_id"
+    counts_programs = True
 
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.program_id[self.axis])

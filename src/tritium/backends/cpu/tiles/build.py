@@ -11,6 +11,7 @@ from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.backends.cpu.tiles.loop_carried import ProtectCarried
 from tritium.backends.cpu.tiles.materialization import Materialize
 from tritium.backends.cpu.tiles.plan_products import PlanProducts
+from tritium.backends.cpu.tiles.prefetch import Prefetch
 from tritium.backends.cpu.tiles.schedule import Schedule
 from tritium.backends.cpu.tiles.version import Version
 from tritium.backends.pipeline import run_pipeline
@@ -18,7 +19,9 @@ from tritium.native.host import CPU
 from tritium.passes import Pass, pipelines
 from tritium.passes.registry import register
 
-for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule, Version, PlanProducts):
+for _pass in (
+    Fuse, Materialize, ProtectCarried, Allocate, Schedule, Version, Prefetch, PlanProducts
+):  # fmt: skip
     register(_pass)
 
 
@@ -27,7 +30,10 @@ def passes(processor: CPU) -> list[Pass]:
     host = Host.of(processor.architecture, processor.features)
     schedule = Schedule(bits=host.bits, registers=host.registers)
     plan = PlanProducts(str(host), processor.l2)
-    return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule, Version(), plan]
+    prefetch = Prefetch(processor.l2)
+    return [
+        Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule, Version(), prefetch, plan
+    ]  # fmt: skip
 
 
 def lower_to_tiles(module: ModuleOp, processor: CPU) -> ModuleOp:

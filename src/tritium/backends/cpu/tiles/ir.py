@@ -29,6 +29,7 @@ from tritium.ops.tile.nests import (
     BufferOp,
     CopyOp,
     NestOp,
+    PrefetchOp,
     buffers_of,
     is_tile,
 )
@@ -252,13 +253,15 @@ class Shape(NamedTuple):
 
 
 class Nest(NamedTuple):
-    """Loops that do some roots: all of a `tile.nest`, as scheduled and versioned, or a part."""
+    """Loops that do some roots: all of a `tile.nest`, as scheduled and versioned, with its
+    prefetches, or a part."""
 
     domain: tuple[int, ...]
     axis: int | None
     roots: tuple[Any, ...]
     shape: Shape | None = None
     versions: tuple[str, ...] = ()
+    prefetches: tuple[PrefetchOp, ...] = ()
 
     @property
     def copies(self) -> list[CopyOp]:
@@ -295,4 +298,4 @@ class Nest(NamedTuple):
     def of(cls, op: NestOp) -> Nest:
         """The domain of a whole nest."""
         shape = None if op.lane is None else Shape(op.lane, op.width, op.unroll, op.block)
-        return cls(op.domain, op.axis, op.roots, shape, op.versions)
+        return cls(op.domain, op.axis, op.roots, shape, op.versions, op.prefetches)

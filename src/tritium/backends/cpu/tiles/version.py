@@ -152,11 +152,11 @@ def masks_of(found: Slice) -> list[SSAValue]:
     in `where(i < n, x - mean, 0)`, if they are of indices."""
     masks, others = dict.fromkeys(found.masks), found.function.load_masks
     return found.masks + [
-        v for v, _ in found.values if v in others and v not in masks and _of_indices(v)
+        v for v, _ in found.values if v in others and v not in masks and of_indices(v)
     ]
 
 
-def _of_indices(mask: SSAValue) -> bool:
+def of_indices(mask: SSAValue) -> bool:
     """True if a mask compares signed numbers that do not come from memory."""
     stack, seen = [mask], set[SSAValue]()
     while stack:

@@ -22,6 +22,7 @@ from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, class_o
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
 from tritium.backends.cpu.lower.nests.overlap import apart
+from tritium.backends.cpu.lower.nests.prefetch import Ahead, addresses, prefetch
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.scan import lower_scan
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
@@ -167,6 +168,7 @@ class _Loops:
     lines: Lines | None = None
     quick: bool = False
     at: list[Index] = field(default_factory=list[Index])
+    ahead: list[Ahead] = field(default_factory=list[Ahead])
 
     def run(self) -> None:
         nest = self.nest
@@ -176,6 +178,8 @@ class _Loops:
             Reduction(self.context, r, self.quick) for r in nest.roots if isinstance(r, CombiningOp)
         ]
         self.at = [ZERO] * len(nest.domain)
+        if self.lines is None:
+            self.ahead = [addresses(self.context, op) for op in nest.prefetches]
         self.e.push()
         lane = self.shape.lane
         outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis, self.shape.block)]
@@ -229,6 +233,7 @@ class _Loops:
             return
         with self.e.loop(size, step) as loop:
             self.e.chunks = loop.index, step
+            prefetch(self.context, self.ahead, loop.index, step)
             body(self._starts(loop.index))
 
     def _position(self, index: Index) -> At:
@@ -351,6 +356,8 @@ class _Loops:
         """One step of all unrolled chunks; without a state, the first elements themselves."""
         e = self.e
         following: list[list[list[Value]]] = [[] for _ in self.reductions]
+        if value is not None:
+            prefetch(self.context, self.ahead, value, self.shape.width * self.shape.unroll)
         for number in chunks:
             at = place(value, number)
             self._pointwise(at)
