@@ -3,6 +3,8 @@ the layouts say; and that changes of layout use them."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.nvidia.support import kernel_text, to_ptx
@@ -149,3 +151,27 @@ def test_moves_within_a_warp_are_shuffles():
     tt.store %s, %y : tensor<8x32x!tt.ptr<f32>, #b>"""
     text = to_ptx(kernel_text(body, "%p: !tt.ptr<f32>, %v: f32", head=head))
     assert text.count("shfl.sync.idx") in (2, 4) and ".shared" not in text
+
+
+def test_addresses_that_differ_by_constants_share_a_register():
+    """A warp's 64 bytes of each of 64 rows: lanes give rows whose swizzle is the same for every
+    eighth, so that the instructions' immediate offsets tell those apart."""
+    body = """
+    %x = tt.splat %v : f16 -> tensor<64x32xf16, #tile>
+    %m = ttg.local_alloc %x : (tensor<64x32xf16, #tile>) -> !ttg.memdesc<64x32xf16, #s, #smem>
+    %y = ttg.local_load %m : !ttg.memdesc<64x32xf16, #s, #smem> -> tensor<64x32xf16, #a>
+    %s = tt.splat %p : !tt.ptr<f16> -> tensor<64x32x!tt.ptr<f16>, #a>
+    tt.store %s, %y : tensor<64x32x!tt.ptr<f16>, #a>"""
+    head = """#mma = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [1, 4], \
+instrShape = [16, 8]}>
+#a = #ttg.dot_op<{opIdx = 0, parent = #mma, kWidth = 2}>
+#tile = #ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [8, 4], warpsPerCTA = [4, 1], \
+order = [1, 0]}>
+#s = #ttg.swizzled_shared<{vec = 8, perPhase = 2, maxPhase = 4, order = [1, 0]}>
+#smem = #ttg.shared_memory
+"""
+    text = to_ptx(kernel_text(body, "%p: !tt.ptr<f16>, %v: f16", head=head), arch=80)
+    loads = re.findall(r"ldmatrix\S+ \{[^}]*\}, \[(%r\d+)( \+ \d+)?\]", text)
+    assert len(loads) == 8 and len({register for register, _ in loads}) == 2
+    assert sorted(offset for register, offset in loads if register == loads[0][0]) == \
+        ["", " + 1024", " + 2048", " + 3072"]  # fmt: skip

@@ -45,6 +45,10 @@ class Emitter(ABC):
         default_factory=dict[tuple[Value, ...], Value], init=False
     )
     """The words that elements were unpacked from."""
+    _moved: dict[Value, tuple[Value, int]] = field(
+        default_factory=dict[Value, tuple[Value, int]], init=False
+    )
+    """Pointers that are others moved on by a constant number of bytes."""
     _entry_values: dict[str, Value] = field(default_factory=dict[str, Value], init=False)
 
     def at_entry(self, name: str, compute: Callable[[], Value]) -> Value:
@@ -232,11 +236,21 @@ class Emitter(ABC):
         """A pointer moved on by some bytes."""
         if offset.ref == "0":
             return pointer
-        return self.f.emit(pointer.type, f"getelementptr i8, {pointer}, {offset}")
+        moved = self.f.emit(pointer.type, f"getelementptr i8, {pointer}, {offset}")
+        if offset.ref.isdigit():
+            self._moved[moved] = pointer, int(offset.ref)
+        return moved
 
     def address(self, pointer: Value) -> Value:
         """A pointer to shared memory as the i32 that asm operands take."""
         return self.f.cast("ptrtoint", pointer, "i32")
+
+    def immediate(self, pointer: Value) -> tuple[Value, str]:
+        """A pointer to shared memory as an instruction of asm takes it: `address` of what it is
+        moved on from, and the text behind that operand which adds the constant (` + 1024`). LLVM
+        compares pointers that differ by constants in pairs; these are none."""
+        start, offset = self._moved.get(pointer, (pointer, 0))
+        return self.address(start), f" + {offset}" if offset else ""
 
     def load_neighbours(
         self, pointer: Value, element: str, count: int, flags: str = "", metadata: str = ""

@@ -19,8 +19,9 @@ class CpAsync(AsyncCopies):
         condition: Value | None, hints: str = "",
     ) -> None:  # fmt: skip
         kind, given = "ca" if keep or size < 16 else "cg", Hints.of(hints)
-        text = f"cp.async.{kind}.shared.global{given.second} [ $0 ], [ $1 ], {size}"
-        arguments, constraints = [e.address(to), source], ["r", "l"]
+        place, offset = e.immediate(to)
+        text = f"cp.async.{kind}.shared.global{given.second} [ $0{offset} ], [ $1 ], {size}"
+        arguments, constraints = [place, source], ["r", "l"]
         if filled is not None:
             text += ", $2"  # a predicate: ignore the source
             arguments.append(e.f.op("xor", filled, Value("i1", "true")))

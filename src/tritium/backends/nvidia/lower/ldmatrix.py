@@ -33,7 +33,7 @@ class WarpMatrices:
         loaded: dict[int, Value] = {}
         firsts = _firsts(tile, how)
         for first, pointer in zip(firsts, _rows(e, place, base, element, how, firsts), strict=True):
-            words = _load(e, e.address(pointer), 1 << len(how.which), how.trans)
+            words = _load(e, pointer, 1 << len(how.which), how.trans)
             for number, word in enumerate(words):
                 register = first | _bits(how.which, number)
                 for index, part in enumerate(e.unpack([word], element)):
@@ -49,7 +49,7 @@ class WarpMatrices:
             registers = [first | _bits(how.which, n) for n in range(1 << len(how.which))]
             inner = [_bits(how.word, index) for index in range(1 << len(how.word))]
             words = [e.pack([values[r | b] for b in inner], "i32")[0] for r in registers]
-            _store(e, e.address(pointer), words, how.trans)
+            _store(e, pointer, words, how.trans)
 
 
 def _firsts(tile: LinearLayout, how: Matrices) -> list[int]:
@@ -80,15 +80,17 @@ def _shape(count: int, trans: bool) -> str:
     return f"sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16"
 
 
-def _load(c: Emitter, address: Value, count: int, trans: bool) -> list[Value]:
+def _load(c: Emitter, pointer: Value, count: int, trans: bool) -> list[Value]:
+    address, offset = c.immediate(pointer)
     outputs = ", ".join(f"${i}" for i in range(count))
-    text = f"ldmatrix.{_shape(count, trans)} {{{outputs}}}, [${count}];"
+    text = f"ldmatrix.{_shape(count, trans)} {{{outputs}}}, [${count}{offset}];"
     struct = "i32" if count == 1 else "{ " + ", ".join(["i32"] * count) + " }"
     constraints = ",".join([*["=r"] * count, "r", "~{memory}"])
     return c.members(c.asm(struct, text, constraints, address), ["i32"] * count)
 
 
-def _store(c: Emitter, address: Value, words: list[Value], trans: bool) -> None:
+def _store(c: Emitter, pointer: Value, words: list[Value], trans: bool) -> None:
+    address, offset = c.immediate(pointer)
     inputs = ", ".join(f"${i + 1}" for i in range(len(words)))
-    text = f"stmatrix.{_shape(len(words), trans)} [$0], {{{inputs}}};"
+    text = f"stmatrix.{_shape(len(words), trans)} [$0{offset}], {{{inputs}}};"
     c.asm("void", text, ",".join(["r"] * (len(words) + 1) + ["~{memory}"]), address, *words)

@@ -105,7 +105,8 @@ class PtxSharedMemory:
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
     ) -> None:
-        _store(e, e.address(pointer), parts, condition, "st.shared", "r")
+        address, offset = e.immediate(pointer)
+        _store(e, address, parts, condition, "st.shared", "r", offset=offset)
 
     def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
         text = "@$2 red.shared.add.u32 [$0], $1;"
@@ -147,15 +148,18 @@ def _mapped(e: Emitter, place: Value, block: Value) -> Value:
 def _store(
     e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
     instruction: str, address: str, policy: Callable[[Emitter], Value] | None = None,
+    offset: str = "",
 ) -> None:  # fmt: skip
-    """Store neighbouring elements (as they are in memory) with one instruction, by inline asm."""
+    """Store neighbouring elements (as they are in memory) with one instruction, by inline asm.
+    `offset`: see `Emitter.immediate`."""
     word = word_type(parts[0].type, len(parts))
     words = e.pack(parts, word)
     held = word if word != "i8" else "i16"
     if held != word:
         words = [e.f.cast("zext", w, held) for w in words]
     n = len(words)
-    text = f"{instruction}{_suffix(n, word)} [ $0 ], {braced([f'${i + 1}' for i in range(n)])};"
+    stored = braced([f"${i + 1}" for i in range(n)])
+    text = f"{instruction}{_suffix(n, word)} [ $0{offset} ], {stored};"
     constraints, arguments = [address, *[_CONSTRAINT[held]] * n], [pointer, *words]
     if policy is not None:
         text = f"{text[:-1]}, ${n + 1};"
