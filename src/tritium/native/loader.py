@@ -42,9 +42,10 @@ Opt = int | Literal["light"] | None
 lock = forking.held_while_forking(threading.RLock())
 """Held while LLVM compiles, for any backend: its options are those of the process."""
 _names = itertools.count()
-_ONCE = "disable-post-ra"
-"""The option that turns off the second scheduling, behind register allocation, which makes code for
-x86-64 no faster (`docs/decisions.md`), as the processors order instructions themselves."""
+_NO_REDUCTION, _NO_SCHEDULING = "disable-lsr", "disable-post-ra"
+"""Options that turn off what makes code for x86-64 no faster (`docs/decisions.md`): the strength
+reduction of loops, unless these address rows, and the second scheduling, behind register
+allocation, as the processors order instructions themselves."""
 
 
 @functools.cache
@@ -137,15 +138,35 @@ def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
 
 @contextmanager
 def _prepared(ir_text: str, opt: Opt, processor: CPU | None) -> Generator[tuple[Any, Any]]:
-    """A target machine, and the module that it compiles; code for x86-64 is scheduled once."""
+    """A target machine, and the module that it compiles, for x86-64 without what is of no use."""
     with lock:
         machine = _machine(processor)
         module = _prepare(ir_text, opt, machine)
-        llvm.set_option("", f"-{_ONCE}={int(machine.triple.startswith('x86_64'))}")
+        x86 = machine.triple.startswith("x86_64")
+        _leave_out(x86 and not _addresses_rows(ir_text), x86)
         try:
             yield machine, module
         finally:
-            llvm.set_option("", f"-{_ONCE}=0")
+            _leave_out(False, False)
+
+
+def _leave_out(reduction: bool, scheduling: bool) -> None:
+    llvm.set_option("", f"-{_NO_REDUCTION}={int(reduction)}")
+    llvm.set_option("", f"-{_NO_SCHEDULING}={int(scheduling)}")
+
+
+def _addresses_rows(ir_text: str) -> bool:
+    """True if an innermost loop widens an index in each turn, as for the address of a row, which
+    the strength reduction of loops has it carry instead."""
+    label, widens = "", False
+    for line in ir_text.splitlines():
+        if line.endswith(":"):
+            label, widens = line[:-1], False
+        elif " = sext i32 %" in line:
+            widens = True
+        elif widens and line.startswith("  br i1 ") and f"label %{label}," in line:
+            return True
+    return False
 
 
 def compile_ir(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> bytes:
