@@ -14,7 +14,8 @@ import llvmlite.binding as llvm
 from tritium import knobs
 
 _BITCODE = b"BC\xc0\xde", b"\xde\xc0\x17\x0b"
-"""How files of bitcode begin, the second with a wrapper (llvm.org/docs/BitCodeFormat.html)."""
+"""The first bytes of files of bitcode: without a wrapper, and with one
+(llvm.org/docs/BitCodeFormat.html)."""
 
 
 def passes_asked_for() -> tuple[bool, tuple[str, ...]]:

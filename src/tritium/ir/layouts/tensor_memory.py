@@ -123,8 +123,8 @@ class TensorMemoryEncoding(TensorEncoding):
         super().check_memory(shape, bits)
         rows, stride = part_of(self.get("CGALayout"), shape[-2:])[0], self.get("colStride")
         if rows < self.get("blockM"):
-            raise ValueError(f"a thread block has {rows} rows; blockM is {self.get('blockM')}, and "
-                             "so many or more are required")  # fmt: skip
+            raise ValueError(f"a thread block has {rows} rows; {self.get('blockM')} (blockM) or "
+                             "more are required")  # fmt: skip
         if bits * stride > 32:
             raise ValueError(f"colStride is {stride}, of elements of {bits} bits; a column has 32")
 
