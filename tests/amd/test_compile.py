@@ -337,14 +337,17 @@ def test_functions_of_libraries(tmp_path: Any) -> None:
         compiled(of_libraries, "*fp32 *fp32", constants={"PATH": ""})
 
 
-def test_the_linker_that_a_setting_names(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "ld.lld"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\ncp "$4" "$6"\n')
+@pytest.mark.parametrize(("name", "first"), [("ld.lld", ""), ("lld", "-flavor gnu ")])
+def test_the_linker_that_a_setting_names(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str, first: str
+) -> None:
+    program, copy = tmp_path / name, 'while [ "$1" != -shared ]; do shift; done; cp "$2" "$4"'
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\n{copy}\n')
     program.chmod(0o755)
     own = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 128})
     monkeypatch.setenv("TRITON_HIP_LLD_PATH", str(program))
     other = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 128})
-    assert (tmp_path / "arguments").read_text().startswith("-flavor gnu -shared ")
+    assert (tmp_path / "arguments").read_text().startswith(f"{first}-shared ")
     assert other.asm["hsaco"][:4] == b"\x7fELF" and other.asm["hsaco"] != own.asm["hsaco"]
     program.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
     with pytest.raises(RuntimeError, match=r"(?s)TRITON_HIP_LLD_PATH.*no such thing"):

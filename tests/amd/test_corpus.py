@@ -27,7 +27,7 @@ def test_kernels_of_the_corpus(arch: str) -> None:
     lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
     assert {name for name, _ in lines} == set(CASES)
     for name, rest in lines:
-        registers, spilled, scratch, *matrix = rest.split()
+        registers, spilled, scratch, _, *matrix = rest.split()
         assert 0 < int(registers) <= 256 and (spilled, scratch) == ("0", "0"), name
         family = "mfma" if TARGETS[arch] == 64 else "wmma"
         assert all(instruction.startswith(family) for instruction in matrix), name

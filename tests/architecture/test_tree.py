@@ -332,6 +332,13 @@ def test_files_stay_short():
     assert not long, f"more than {MAX_LINES} lines; split by what they do:\n" + "\n".join(long)
 
 
+def test_the_amd_backend_stays_small():
+    """The parts shared with other GPUs are in `codegen/gpu`, `native` and `launch`."""
+    files = [f for f in ALL_FILES if f.is_relative_to(PACKAGE / "backends" / "amd")]
+    lines = sum(f.read_text().count("\n") for f in files)
+    assert 1000 < lines <= 3000, f"{lines} lines; move what is not AMD's out"
+
+
 def test_functions_stay_short():
     long = [
         f"{place}: {lines} lines, {most} at most"

@@ -133,7 +133,9 @@ def link_with(program: str, code: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernel.o"), Path(folder, "kernel.hsaco")
         source.write_bytes(code)
-        command = [program, "-flavor", "gnu", "-shared", str(source), "-o", str(target)]
+        # Programs that link for several systems, lld and rust-lld, have to be told for which.
+        flavor = [] if Path(program).name.startswith("ld.lld") else ["-flavor", "gnu"]
+        command = [program, *flavor, "-shared", str(source), "-o", str(target)]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True)
         except (OSError, subprocess.CalledProcessError) as error:

@@ -14,6 +14,9 @@ from tritium.backends.gpu_options import GPUOptions
 from tritium.sanitize.kinds import EXACT
 
 _HINTS = ("none", "attention", "memory-bound-attention")
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "matrix_instr_nonkdim": (0, 4, 16, 32), "kpack": (1, 2), "wgp_cu_mode": ("wgp", "cu"),
+}  # fmt: skip
 _FP8_OF_GFX942 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
 
 
@@ -59,14 +62,11 @@ class HIPOptions(GPUOptions):
         super().__post_init__()
         if self.arch:
             check_cluster(self.num_ctas, self.arch)
-        if self.matrix_instr_nonkdim not in (0, 4, 16, 32):
-            raise ValueError(
-                f"matrix_instr_nonkdim is {self.matrix_instr_nonkdim!r}; 0, 4, 16 or 32 is required"
-            )
-        if self.kpack not in (1, 2):
-            raise ValueError(f"kpack is {self.kpack!r}; 1 or 2 is required")
-        if self.wgp_cu_mode not in ("wgp", "cu"):
-            raise ValueError(f"wgp_cu_mode is {self.wgp_cu_mode!r}; 'wgp' or 'cu' is required")
+        for name, allowed in _CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                *others, last = map(repr, allowed)
+                choices = f"{', '.join(others)} or {last}"
+                raise ValueError(f"{name} is {value!r}; {choices} is required")
         if not 0 <= self.waves_per_eu <= 20:
             raise ValueError(f"waves_per_eu is {self.waves_per_eu!r}; 0 to 20 is required")
         if not set(self.hints) <= set(_HINTS):

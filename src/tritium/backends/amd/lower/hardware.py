@@ -10,8 +10,8 @@ from tritium.backends.amd.amdgcn import PLAIN, TRIPLE, assembler, data_layout
 from tritium.backends.amd.lower.buffers import BufferAccess
 from tritium.backends.amd.lower.conversions import AMDConversions, formats_of
 from tritium.backends.amd.lower.functions import AMDFunctions
+from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.lower.memory import AsyncToLDS, GlobalAccess, GlobalAtomics, LocalMemory
-from tritium.backends.amd.lower.scheduling import ScheduledProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import check_cluster, processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
@@ -222,7 +222,7 @@ class AMDGPU(WithoutMaps):
 
     def prepare(self, module: Module, options: Any) -> None:
         wanted = bool(knobs.amd.use_block_pingpong) and options.num_stages > 1
-        self.products = ScheduledProducts(matrix_cores(self.arch), pingpong=wanted)
+        self.products = MatrixProducts(matrix_cores(self.arch), pingpong=wanted)
         module.nearest_only = _NEAREST_ONLY
         module.outlined = "alwaysinline"  # a call saves registers in scratch memory
         version = f'!{{i32 1, !"amdhsa_code_object_version", i32 {_CODE_OBJECT_VERSION}}}'

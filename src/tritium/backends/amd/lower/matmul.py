@@ -17,14 +17,29 @@ from tritium.ir.layouts.pieces import register_coordinates
 from tritium.ops.attributes import CD_REGCLASS
 from tritium.ops.ttir.dot import ScaleFormat
 
+_PINGPONG_WARPS = 8
+"""Two waves of a workgroup on each SIMD: while one multiplies, the other moves operands."""
+
 
 class MatrixProducts:
-    """Products by the matrix unit of a processor."""
+    """Products by the matrix unit of a processor. With `pingpong`, those in loops of eight waves
+    have priority, and LLVM moves nothing into them or out of them."""
 
-    def __init__(self, unit: MatrixCores):
-        self._unit = unit
+    def __init__(self, unit: MatrixCores, *, pingpong: bool):
+        self._unit, self._pingpong = unit, pingpong
 
     def multiply(self, c: Context, op: Any) -> None:
+        if not (self._pingpong and op.parent_op().is_loop and c.num_warps == _PINGPONG_WARPS):
+            self._multiply(c, op)
+            return
+        order, priority = "llvm.amdgcn.sched.barrier", "llvm.amdgcn.s.setprio"
+        c.f.call("void", order, c.i32(0))
+        c.f.call("void", priority, const("i16", 1))
+        self._multiply(c, op)
+        c.f.call("void", priority, const("i16", 0))
+        c.f.call("void", order, c.i32(0))
+
+    def _multiply(self, c: Context, op: Any) -> None:
         """Each part of the result, of the size of an instruction, sums over all of K. Which
         elements along K meet in an instruction does not matter, as long as both operands have
         them in the same places. Of a tile that is smaller, rows and columns are repeated."""
