@@ -103,3 +103,15 @@ def test_addresses_that_wrap_around_are_read_together():
     """A remainder is taken not to be negative in an address."""
     ptx = compiled(wrapped, "*fp16 *fp16 i32 i32", aligned=True).asm["ptx"]
     assert re.findall(r"ld\.global\S*", ptx) == ["ld.global.v4.b32"] * 2
+
+
+@tritium.jit
+def fill_rows(out, stride):
+    rows, columns = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :]
+    tl.store(out + rows * stride + columns, 1.0)
+
+
+def test_a_row_takes_one_addition_to_a_pointer() -> None:
+    """A thread's eight rows: its columns are added to the start, the rows to that."""
+    text = compiled(fill_rows, "*fp32 i32", aligned=True).asm["ptx"]
+    assert text.count("st.global.v4.b32") == 8 and text.count("add.s64") == 8 + 1

@@ -216,3 +216,27 @@ def test_a_missing_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_lacks_is_named() -> None:
     with pytest.raises(NotImplementedError, match=r"tt\.elementwise_inline_asm"):
         Kernel("inline_asm", 32)
+
+
+@tritium.jit
+def add_columns(x: Any, out: Any, stride: Any) -> None:
+    """Copy 32 rows, then their bytes as 16 bits: columns of bytes are added to rows of i16."""
+    rows, columns = tl.arange(0, 32)[:, None], tl.arange(0, 64)[None, :]
+    tl.store(out + rows * 64 + columns, tl.load(x + rows * stride + columns))
+    halves = (x + rows * stride).to(tl.pointer_type(tl.int8)) + tl.arange(0, 128)[None, :]
+    into = (out + 2048 + rows * 128).to(tl.pointer_type(tl.int16)) + tl.arange(0, 128)[None, :]
+    tl.store(into, tl.load(halves).to(tl.int16))
+
+
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_columns_are_added_to_the_start_of_rows(lanes: int) -> None:
+    """Of pointers to elements of other sizes than the rows have too."""
+    source = ASTSource(add_columns, {"x": "*i16", "out": "*i16", "stride": "i32"}, {})
+    text = tritium.compile(source, target(lanes)).asm["ttir"]
+    kernel = Kernel("add_columns", lanes, text=text)
+    stride = 70
+    x = np.random.default_rng(0).integers(-(2**15), 2**15, (32, stride), np.int16)
+    out = np.zeros(2048 + 4096, np.int16)
+    kernel(x, out, stride)
+    np.testing.assert_array_equal(out[:2048].reshape(32, 64), x[:, :64])
+    np.testing.assert_array_equal(out[2048:].reshape(32, 128), x[:, :64].copy().view(np.int8))

@@ -75,6 +75,11 @@ class Context(Emitter):
             async proxy) read what was written.
         iteration: the index of the innermost `for` loop around the op; None outside of loops.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
+        pointer_sums: by pointer that is one, the pointer, the type of element and the index in such
+            that it is the sum of.
+        moved_pointers: these sums, by block, type of element, and operands.
+        moved_before: additions to pointers of a tile, and whether those are added to that one
+            pointer first which all others are sums of.
         demand: the mask of the registers of a tile that are used.
         line_of: the debug metadata of an op's instructions.
         libraries: bitcode files to link.
@@ -100,6 +105,13 @@ class Context(Emitter):
     line_of: Callable[[Any], str] = lambda op: ""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
     vectors: dict[tuple[Value, ...], Value] = field(default_factory=dict[tuple[Value, ...], Value])
+    pointer_sums: dict[Value, tuple[Value, str, Value]] = field(
+        default_factory=dict[Value, tuple[Value, str, Value]]
+    )
+    moved_pointers: dict[tuple[str, ...], Value] = field(
+        default_factory=dict[tuple[str, ...], Value]
+    )
+    moved_before: dict[Any, bool] = field(default_factory=dict[Any, bool])
     libraries: set[str] = field(default_factory=set[str])
     iteration: Value | None = None
     tensor_columns: int = 0

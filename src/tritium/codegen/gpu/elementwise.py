@@ -179,10 +179,33 @@ def add_pointer(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
     pointee: Any = ir.element_type(op.results[0].type)
     if memory_bytes(pointee.pointee) * 8 < ir.bit_width(pointee.pointee):
         raise c.unsupported(op, f"pointers to {pointee.pointee}")
-    wide = c.f.cast("sext", offset, "i64") if offset.type != "i64" else offset
-    return c.f.emit(
-        pointer.type, f"getelementptr {memory_type(pointee.pointee)}, {pointer}, {wide}"
-    )
+    element = memory_type(pointee.pointee)
+    if not _is_moved_before(c, op):
+        return _moved(c, element, pointer, offset)
+    start, step, index = c.pointer_sums[pointer]
+    return _moved(c, step, _moved(c, element, start, offset), index)
+
+
+def _moved(c: Context, element: str, pointer: Value, offset: Value) -> Value:
+    """A pointer moved on by an offset in elements."""
+    key = c.f.block, element, pointer.ref, offset.ref
+    if key not in c.moved_pointers:
+        wide = c.f.cast("sext", offset, "i64") if offset.type != "i64" else offset
+        sum = c.f.emit(pointer.type, f"getelementptr {element}, {pointer}, {wide}")
+        c.moved_pointers[key], c.pointer_sums[sum] = sum, (pointer, element, wide)
+    return c.moved_pointers[key]
+
+
+def _is_moved_before(c: Context, op: Op) -> bool:
+    """True if the pointers of a tile, which are used by this op alone, are sums of one pointer and
+    more indices than there are offsets: of rows, to which columns are added. To move the one on and
+    add the indices to that takes one addition for each element, not two."""
+    if op not in c.moved_before:
+        pointers, offsets = ({v for v in c.tile(o) if v is not UNUSED} for o in op.operands)
+        starts = {c.pointer_sums[p][0] if p in c.pointer_sums else None for p in pointers}
+        few = len(starts) == 1 and None not in starts and len(offsets) < len(pointers)
+        c.moved_before[op] = few and op.operands[0].has_one_use()
+    return c.moved_before[op]
 
 
 @lowers(ELEMENTWISE, ttir.MulHiUIOp)
