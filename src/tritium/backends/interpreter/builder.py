@@ -81,9 +81,9 @@ class Foreign(Evaluated):
     """The handle of an `Unknown` value: for the program, one of its own class in all but its
     Python type."""
 
-    @property
-    def __class__(self) -> Any:
-        return type(self.array.handle)
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__("array" if name == "__class__" else name)
+        return type(found.handle) if name == "__class__" else found
 
     @property
     def data(self) -> Any:
