@@ -82,8 +82,8 @@ class Foreign(Evaluated):
     Python type."""
 
     def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__("array" if name == "__class__" else name)
-        return type(found.handle) if name == "__class__" else found
+        found: Any = super().__getattribute__("array" if name == "__class__" else name)
+        return found.handle.__class__ if name == "__class__" else found
 
     @property
     def data(self) -> Any:
@@ -225,7 +225,7 @@ def _check_known(op: Op, attributes: Mapping[str, Any], values: Sequence[Any]) -
 
 
 def _computation(op: Op, context: Any) -> Any:
-    """What computes an elementwise op: the NumPy function, if one alone does, else the op."""
+    """The computation of an elementwise op: the NumPy function, if one alone is it, else the op."""
     return op.numpy_function() or Computation(op, context)
 
 
