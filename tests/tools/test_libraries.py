@@ -64,6 +64,38 @@ def outside(x_ptr):
 GONE = "import os, triton\nos._exit(7 * bool(triton.jit))\n"
 
 
+LAUNCHED = '''
+import triton
+from .language import FACTOR, language as tl
+
+@triton.jit
+def look_up(table, order, keep, out, desc, stride, n, missing, WIDTH: tl.constexpr):
+    at = tl.arange(0, WIDTH)
+    first = tl.load(order + tl.program_id(0))
+    bits = tl.load(keep + at)
+    bits >>= 4
+    values = tl.load(table + first * stride + at, mask=bits > 0)
+    desc.store([0, 0], values)
+    tl.store(out + at, values * FACTOR)
+
+def call(table, order, keep, out, desc):
+    look_up[(1,)](table, order, keep, out, desc, table.stride(-1), table.shape[0], None, WIDTH=128)
+'''
+GUESS = '''
+import json, random, sys
+from pathlib import Path
+from tritium.compat import alias
+alias.install()
+from tools.libraries import guessing, loading
+loading.install(Path(sys.argv[1]))
+fn = loading.kernels("mine.launched")[0].fn
+facts = guessing.facts_of(fn)
+rng = random.Random(1)
+made = [guessing.guess(facts, [], rng) for _ in range(200)]
+print(json.dumps([sorted(facts.pointers), sorted(facts.integers), facts.descriptors, made]))
+'''
+
+
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     folder = tmp_path / "libs" / "mine"
@@ -95,6 +127,29 @@ def test_found_and_run(library: Path, tmp_path: Path):
     done = run("agree", library, found)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "{'same': 2}"
+
+
+def test_launches_and_uses_say_what_arguments_are(library: Path):
+    (library / "mine" / "launched.py").write_text(LAUNCHED)
+    (library / "mine" / "language").mkdir()
+    text = "import triton\nimport triton.language as language\nFACTOR = 3\n"
+    (library / "mine" / "language" / "__init__.py").write_text(text)
+    env = knobs.child_environment(PYTHONPATH=f"{ROOT / 'src'}:{ROOT}")
+    command = [sys.executable, "-c", GUESS, str(library)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pointers, integers, descriptors, made = json.loads(done.stdout)
+    assert pointers == ["keep", "order", "out", "table"] and integers == ["keep", "order"]
+    assert descriptors == {"desc": 2}
+
+    def often(name: str, wanted: list[object]) -> bool:
+        return sum(each[name] == wanted for each in made) > 100
+
+    assert often("stride", ["number", 1]) and often("WIDTH", ["constexpr", 128])
+    assert sum(each["missing"] == ["constexpr", None] for each in made) > 30
+    assert sum(each["order"][1] in ("i32", "i64", "u8") for each in made) > 150
+    assert all(each["desc"] == ["constexpr", None] or len(each["desc"][1][1]) == 2
+               for each in made)  # fmt: skip
 
 
 def test_what_ends_the_process_is_counted(library: Path, tmp_path: Path):

@@ -25,9 +25,10 @@ import numpy as np
 from tools.libraries import loading
 
 _SIZE = 1 << 17
+_BEFORE = 1 << 15  # elements that an argument's memory has before its first one
 _TYPES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i1": "bool", "u8": "uint8",
-    "i8": "int8", "i32": "int32", "i64": "int64",
+    "i8": "int8", "i32": "int32", "i64": "int64", "fp8e4nv": "float8_e4m3fn",
 }  # fmt: skip
 _TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-3}
 _SECONDS = 10
@@ -41,14 +42,34 @@ def values(fn: Any, arguments: dict[str, Any], device: str = "cpu") -> dict[str,
     rng, found = np.random.default_rng(0), dict[str, Any]()
     for name in fn.arg_names:
         kind, value = arguments[name]
-        if kind == "pointer":
-            dtype = getattr(torch, _TYPES[value])
+        if kind in ("pointer", "descriptor"):
+            dtype = getattr(torch, _TYPES[value if kind == "pointer" else value[0]])
             real = dtype.is_floating_point
             numbers = rng.standard_normal(_SIZE) if real else rng.integers(0, 5, _SIZE)
-            found[name] = torch.from_numpy(numbers).to(dtype).to(device)
+            memory = torch.from_numpy(numbers).to(dtype).to(device)
+            found[name] = memory[_BEFORE:]
+            if kind == "descriptor":
+                found[name] = _described(found[name], value[1])
         else:
             found[name] = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
     return found
+
+
+def _described(memory: Any, block: list[int]) -> Any:
+    """A descriptor of a tensor with an extent of 64 in each dimension but the outer ones."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    shape = [2] * len(block[:-2]) + [64] * len(block[-2:])
+    tensor = memory[: int(np.prod(shape))].reshape(shape)
+    return TensorDescriptor(tensor, shape, list(tensor.stride()), block)
+
+
+def _memory(value: Any) -> tuple[Any, int]:
+    """All of an argument's memory, of which programs may write what is before its first element
+    too, and the place of that element."""
+    value = getattr(value, "base", value)
+    base = getattr(value, "_base", None)
+    return (value, 0) if base is None else (base, value.storage_offset())
 
 
 def difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
@@ -56,16 +77,17 @@ def difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
     import torch
 
     said = list[str]()
-    for name, a in wanted.items():
+    for name, value in wanted.items():
+        a, first = _memory(value)
         if not isinstance(a, torch.Tensor):
             continue
         tolerance = _TOLERANCE.get(str(a.dtype).split(".")[1], 0.0)
-        x, y = a.double(), found[name].double()
+        x, y = a.double(), _memory(found[name])[0].double()
         near = (x - y).abs() <= tolerance * (0.1 + x.abs())
         wrong = ~((x == y) | near | (x.isnan() & y.isnan()))
         if count := int(wrong.sum()):
             at = int(wrong.nonzero()[0])
-            said.append(f"{name} in {count} places (at {at}: {x[at]:.6g}, {y[at]:.6g})")
+            said.append(f"{name} in {count} places (at {at - first}: {x[at]:.6g}, {y[at]:.6g})")
     return ", ".join(said)
 
 

@@ -29,6 +29,8 @@ def signature(fn: Any, arguments: dict[str, guessing.Argument]) -> tuple[Any, An
         kind, value = arguments[name]
         if kind == "pointer":
             types[name] = "*" + value
+        elif kind == "descriptor":
+            types[name] = f"tensordesc<{value[0]}{value[1]}>".replace(" ", "")
         elif kind == "constexpr" or value == 1:
             types[name] = "constexpr"
             constants[name] = getattr(tl, value["dtype"]) if isinstance(value, dict) else value

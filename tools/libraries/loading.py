@@ -105,24 +105,33 @@ class _PackageLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__path__ = [str(self.folder)]
         imported: dict[str, tuple[str, str]] = {}
+        namespace = vars(module)
         for node in ast.walk(_parsed(self.folder / "__init__.py")):
             if isinstance(node, ast.ImportFrom):
                 dots = "." * node.level + (node.module or "")
                 origin = importlib.util.resolve_name(dots, module.__name__) if node.level else dots
                 imported |= {a.asname or a.name: (origin, a.name) for a in node.names}
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                names = [name.id for name in node.targets if isinstance(name, ast.Name)]
+                namespace |= dict.fromkeys(names, node.value.value)
+            elif isinstance(node, ast.Import):
+                top = {a.name.split(".")[0] for a in node.names if a.asname is None}
+                imported |= {name: (name, "") for name in top}
+                imported |= {a.asname: (a.name, "") for a in node.names if a.asname}
 
         def look_up(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
             origin, inner = imported.get(name, (module.__name__, ""))
             if origin != module.__name__:
-                return getattr(importlib.import_module(origin), inner)
+                found = importlib.import_module(origin)
+                return getattr(found, inner) if inner else found
             try:
                 return importlib.import_module(f"{module.__name__}.{name}")
             except ImportError:
                 return StandIn
 
-        vars(module)["__getattr__"] = look_up
+        namespace["__getattr__"] = look_up
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -81,9 +81,9 @@ class Foreign(Evaluated):
     """The handle of an `Unknown` value: for the program, one of its own class in all but its
     Python type."""
 
-    @property
-    def __class__(self) -> Any:
-        return type(self.array.handle)
+    def __getattribute__(self, name: str) -> Any:
+        found: Any = super().__getattribute__("array" if name == "__class__" else name)
+        return found.handle.__class__ if name == "__class__" else found
 
     @property
     def data(self) -> Any:
@@ -225,7 +225,7 @@ def _check_known(op: Op, attributes: Mapping[str, Any], values: Sequence[Any]) -
 
 
 def _computation(op: Op, context: Any) -> Any:
-    """What computes an elementwise op: the NumPy function, if one alone does, else the op."""
+    """The computation of an elementwise op: the NumPy function, if one alone is it, else the op."""
     return op.numpy_function() or Computation(op, context)
 
 
