@@ -106,7 +106,7 @@ CHECK-NEXT: tile.prefetch {{.+}} {rounds = 32 : i32}
 CHECK-NOT: tile.prefetch
 """
 LOOP = """
-CHECK: scf.for [[ROW:%.+]] = {{.+}} step [[STEP:%.+]] : i32 {
+CHECK: scf.for [[ROW:%[a-z0-9_]+]] = {{.+}} step [[STEP:%[a-z0-9_]+]]
 CHECK: [[NEXT:%.+]] = arith.addi [[ROW]], [[STEP]] : i32
 CHECK: arith.muli [[NEXT]], %stride
 CHECK: tile.prefetch {{.+}} {rounds = 32 : i32}
