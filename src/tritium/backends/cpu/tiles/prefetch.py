@@ -145,8 +145,8 @@ class _Nests:
         return found
 
     def _wishes(self, rows: dict[SSAValue, int]) -> Iterator[_Wish]:
-        """What to prefetch. The best nests for that use the caches alone; else the loop before that
-        of the access will do, or, for the next program, the last one."""
+        """The accesses to prefetch for. The best nests for that use the caches alone; else the loop
+        before that of the access will do, or, for the next program, the last one."""
         first = dict[int, set[SSAValue]]()
         for number, access in self._accesses(rows):
             first.setdefault(number, set()).add(access.ptr)
