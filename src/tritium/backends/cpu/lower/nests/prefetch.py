@@ -13,7 +13,7 @@ from tritium.backends.cpu.tiles.version import LINE
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import constant_int
-from tritium.ops.scf import ForOp
+from tritium.ops.base import Op
 from tritium.ops.tile.nests import PrefetchOp
 
 _NEAREST, _DATA = 3, 1
@@ -64,10 +64,11 @@ def _rounds(c: Context, op: PrefetchOp) -> Value:
     programs = f.op("mul", f.op("mul", x, y), z)
     nest = op.parent_op()
     loop = None if nest is None else nest.parent_op()
-    if not isinstance(loop, ForOp):
+    if not isinstance(loop, Op) or loop.counting is None:
         return programs
-    size = f.op("sub", number(loop.upper), number(loop.lower))
-    step = constant_int(loop.step)
+    _, lower, upper, by = loop.counting
+    size = f.op("sub", number(upper), number(lower))
+    step = constant_int(by)
     if step is None:
         return size
     return f.op("mul", f.op("sdiv", size, const("i64", step)), programs)
