@@ -106,7 +106,7 @@ CHECK-NEXT: tile.prefetch {{.+}} {rounds = 32 : i32}
 CHECK-NOT: tile.prefetch
 """
 LOOP = """
-CHECK: scf.for [[ROW:%.+]] = {{.+}} step [[STEP:%.+]] : i32 {
+CHECK: scf.for [[ROW:%[a-z0-9_]+]] = {{.+}} step [[STEP:%[a-z0-9_]+]]
 CHECK: [[NEXT:%.+]] = arith.addi [[ROW]], [[STEP]] : i32
 CHECK: arith.muli [[NEXT]], %stride
 CHECK: tile.prefetch {{.+}} {rounds = 32 : i32}
@@ -203,7 +203,7 @@ def test_the_addresses(source: Any, columns: int) -> None:
     ("rows", "columns"), [(2, 1024), (-1, 300)], ids=["few programs", "a mask of less than half"]
 )
 def test_where_nothing_is_fetched_from_memory(rows: int, columns: int) -> None:
-    """What the loops ask for then is in the thread's scratch."""
+    """The loops ask for lines of the thread's scratch then."""
     rows = rows % (host().l2 // 8192 + 2)
     x = np.ones((rows, 1024), np.float32)
     out = np.zeros_like(x)

@@ -382,6 +382,11 @@ class Op(DeclaredOp):
         return list(dict.fromkeys(tied))
 
     @property
+    def counting(self) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue] | None:
+        """The counter of a loop, its bounds, and its step; None for other ops."""
+        return None
+
+    @property
     def controls(self) -> bool:
         """True if control goes into, between or out of the op's regions: of loops and choices."""
         return bool(self.regions) and any(self.control_edges())

@@ -177,6 +177,10 @@ class ForOp(Op):
         return self.regions[0].block
 
     @property
+    def counting(self) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
+        return self.body.args[0], self.lower, self.upper, self.step
+
+    @property
     def less(self) -> CmpIPredicate:
         """The comparison of the counter with the upper bound that holds while the loop goes on."""
         return CmpIPredicate.ULT if self.unsignedCmp else CmpIPredicate.SLT

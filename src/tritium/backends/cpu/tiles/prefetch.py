@@ -40,7 +40,6 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, ConstantOp
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp
 from tritium.ops.tile.nests import NestOp, PrefetchOp
 from tritium.ops.ttir.program import Axis
 from tritium.passes.base import Pass
@@ -94,8 +93,8 @@ class _Nests:
         """The number that tells iterations, or programs, apart, and the distance to the next one
         (None: 1)."""
         outer = self.block.parent_op()
-        if isinstance(outer, ForOp):
-            return self.block.args[0], outer.step
+        if isinstance(outer, Op) and outer.counting is not None:
+            return outer.counting[0], outer.counting[3]
         if outer is self.function.op and self.function.op.sym_visibility == "public":
             ops: Any = (op for op in self.block.ops if isinstance(op, Op) and op.counts_programs)
             first = next((op for op in ops if op.axis is Axis.X), None)
@@ -145,8 +144,8 @@ class _Nests:
         return found
 
     def _wishes(self, rows: dict[SSAValue, int]) -> Iterator[_Wish]:
-        """What to prefetch. The best nests for that use the caches alone; else the loop before that
-        of the access will do, or, for the next program, the last one."""
+        """The accesses to prefetch for. The best nests for that use the caches alone; else the loop
+        before that of the access will do, or, for the next program, the last one."""
         first = dict[int, set[SSAValue]]()
         for number, access in self._accesses(rows):
             first.setdefault(number, set()).add(access.ptr)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, class_o
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
 from tritium.backends.cpu.lower.nests.overlap import apart
-from tritium.backends.cpu.lower.nests.prefetch import Ahead, addresses, prefetch
+from tritium.backends.cpu.lower.nests.prefetch import Ahead, memory_of, prefetch
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.scan import lower_scan
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
@@ -148,11 +148,12 @@ def _lower_fused(context: Context, part: Slice, fast: bool = True) -> None:
         if not fast:
             _Loops(context, nest, shape._replace(unroll=1)).run()
             return
+        ahead = memory_of(context, nest.prefetches)
 
         def write(
             facts: Facts = NOTHING, *, lines: Lines | None = None, quick: bool = False
         ) -> None:
-            _Loops(context, nest, shape, facts, lines, quick).run()
+            _Loops(context, nest, shape, facts, lines, quick, ahead).run()
 
         lower_versions(context, part, write)
 
@@ -167,8 +168,8 @@ class _Loops:
     facts: Facts = NOTHING
     lines: Lines | None = None
     quick: bool = False
+    ahead: Sequence[Ahead] = ()
     at: list[Index] = field(default_factory=list[Index])
-    ahead: list[Ahead] = field(default_factory=list[Ahead])
 
     def run(self) -> None:
         nest = self.nest
@@ -178,8 +179,6 @@ class _Loops:
             Reduction(self.context, r, self.quick) for r in nest.roots if isinstance(r, CombiningOp)
         ]
         self.at = [ZERO] * len(nest.domain)
-        if self.lines is None:
-            self.ahead = [addresses(self.context, op) for op in nest.prefetches]
         self.e.push()
         lane = self.shape.lane
         outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis, self.shape.block)]

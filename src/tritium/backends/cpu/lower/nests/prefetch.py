@@ -13,7 +13,7 @@ from tritium.backends.cpu.tiles.version import LINE
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import constant_int
-from tritium.ops.scf import ForOp
+from tritium.ops.base import Op
 from tritium.ops.tile.nests import PrefetchOp
 
 _NEAREST, _DATA = 3, 1
@@ -29,19 +29,27 @@ class Ahead(NamedTuple):
     written: bool
 
 
-def addresses(c: Context, op: PrefetchOp) -> Ahead:
-    """The memory of an op, computed at the current position. Where it is not to be prefetched, the
-    thread's scratch, which the caches hold: a branch in the loop would cost registers."""
-    f, shape = c.f, ir.shape_of(op.ptr.type)
-    start = number_at(c, op.ptr, (const("i64", 0),) * len(shape))
-    holds = f.icmp("sge", _rounds(c, op), const("i64", op.rounds))
-    if op.mask is not None:
-        middle = number_at(c, op.mask, tuple(const("i64", size // 2) for size in shape))
-        holds = f.op("and", holds, middle)
-    if op.unless_streaming:
-        holds = f.op("and", holds, f.op("xor", c.program[STREAM], const("i1", True)))
-    start = f.select(holds, start, c.scratch)
-    return Ahead(start, c.pointee_bytes(op.ptr.type), op.written)
+def memory_of(c: Context, ops: Sequence[PrefetchOp]) -> list[Ahead]:
+    """The memory of a nest's prefetches, found at the current position. Where it is not to be
+    prefetched, the thread's scratch, which the caches hold: a branch in the loop costs registers.
+    """
+    f, known, found = c.f, dict[object, Value](), list[Ahead]()
+    rounds = _rounds(c, ops[0]) if ops else None
+    for op in ops:
+        assert rounds is not None
+        shape, key = ir.shape_of(op.ptr.type), (op.rounds, op.mask, op.unless_streaming)
+        if key not in known:
+            holds = f.icmp("sge", rounds, const("i64", op.rounds))
+            if op.mask is not None:
+                middle = number_at(c, op.mask, tuple(const("i64", size // 2) for size in shape))
+                holds = f.op("and", holds, middle)
+            if op.unless_streaming:
+                holds = f.op("and", holds, f.op("xor", c.program[STREAM], const("i1", True)))
+            known[key] = holds
+        start = number_at(c, op.ptr, (const("i64", 0),) * len(shape))
+        start = f.select(known[key], start, c.scratch)
+        found.append(Ahead(start, c.pointee_bytes(op.ptr.type), op.written))
+    return found
 
 
 def _rounds(c: Context, op: PrefetchOp) -> Value:
@@ -56,10 +64,11 @@ def _rounds(c: Context, op: PrefetchOp) -> Value:
     programs = f.op("mul", f.op("mul", x, y), z)
     nest = op.parent_op()
     loop = None if nest is None else nest.parent_op()
-    if not isinstance(loop, ForOp):
+    if not isinstance(loop, Op) or loop.counting is None:
         return programs
-    size = f.op("sub", number(loop.upper), number(loop.lower))
-    step = constant_int(loop.step)
+    _, lower, upper, by = loop.counting
+    size = f.op("sub", number(upper), number(lower))
+    step = constant_int(by)
     if step is None:
         return size
     return f.op("mul", f.op("sdiv", size, const("i64", step)), programs)
