@@ -1,19 +1,24 @@
 """Products of experts on a GPU in several configurations, as shares of the roofline.
 
     python benchmarks/experts_ab.py [--out FILE] [--tokens 2048 4096 8192] [--rounds 3]
+        [--ahead PROCESSES] [--limit SECONDS]
 
 The first product of a layer of 128 experts, 4 of them for each token, in bfloat16 and with weights
 in MXFP4 (`benchmarks/kernels.py`); `chosen` is the configuration that the library chooses. Results
 are compared with float64 before anything is timed; variants take turns. At the end stands which
-variant is best for each product.
+variant is best for each product. `--ahead`: processes that compile the variants before; `--limit`:
+seconds after which no other case is begun.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,13 +42,11 @@ CACHE_BYTES, CALLS, WAIT_CYCLES = 256 << 20, 10, 60_000_000
 them: a product takes longer than the host for its call, so that it stays behind from then on."""
 
 
-def tiles(
-    m: int, tail: int, n: int, persistent: bool, stages: int, group: int = 8, warps: int = 8
-) -> dict[str, Any]:
+def tiles(m: int, tail: int, n: int, stages: int, warps: int = 8, group: int = 1) -> dict[str, Any]:
     """The constraints of a variant, in the order in which its name has them."""
     return {
         "block_m": m, "tail_m": tail, "block_n": n, "num_warps": warps, "num_stages": stages,
-        "is_persistent": persistent, "group_m": group, "epilogue_subtile": 1,
+        "is_persistent": False, "group_m": group, "epilogue_subtile": 1,
     }  # fmt: skip
 
 
@@ -51,24 +54,18 @@ def tiles(
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "bfloat16": {
         "chosen": {},
-        "64+16 256": tiles(64, 16, 256, False, 5),
-        "64+16 256, one by one": tiles(64, 16, 256, False, 5, 1),
-        "128+32 256": tiles(128, 32, 256, False, 4),
-        "128+32 256, one by one": tiles(128, 32, 256, False, 4, 1),
-        "256+32 128": tiles(256, 32, 128, False, 4),
-        "256+32 128, one by one": tiles(256, 32, 128, False, 4, 1),
-        "128+64 256, one by one": tiles(128, 64, 256, False, 3, 1),
-        "128 256": tiles(128, 0, 256, False, 4),
-        "128 256, one by one": tiles(128, 0, 256, False, 4, 1),
+        "64+16 256": tiles(64, 16, 256, 5),
+        "128+32 256": tiles(128, 32, 256, 4),
+        "128+32 128, 4 warps": tiles(128, 32, 128, 3, 4),
+        "256+32 128": tiles(256, 32, 128, 4),
+        "gathered before, persistent": {"is_persistent": True, "block_m": 128, "tail_m": 0},
     },
     "mxfp4": {
         "chosen": {},
-        "64+16 128, 4 warps": tiles(64, 16, 128, False, 4, 8, 4),
-        "64+16 128, 4 warps, one by one": tiles(64, 16, 128, False, 4, 1, 4),
-        "128+32 128": tiles(128, 32, 128, False, 4),
-        "128+32 128, one by one": tiles(128, 32, 128, False, 4, 1),
-        "128+32 64, 4 warps": tiles(128, 32, 64, False, 2, 8, 4),
-        "128+32 64, 4 warps, one by one": tiles(128, 32, 64, False, 2, 1, 4),
+        "64+16 128, 4 warps": tiles(64, 16, 128, 4, 4),
+        "128+32 128": tiles(128, 32, 128, 4),
+        "256+32 128": tiles(256, 32, 128, 2),
+        "gathered before": {},
     },
 }
 
@@ -89,8 +86,8 @@ def milliseconds(run: Callable[[], Any], cache: torch.Tensor) -> float:
 class Layer:
     """Weights of all experts in both formats."""
 
-    def __init__(self) -> None:
-        w = torch.randn(EXPERTS, K, N, dtype=torch.bfloat16, device="cuda").div_(K**0.5)
+    def __init__(self, experts: int = EXPERTS) -> None:
+        w = torch.randn(experts, K, N, dtype=torch.bfloat16, device="cuda").div_(K**0.5)
         values, scales = downcast_to_mxfp(w, torch.uint8, 1)
         value_layout = layout.make_default_matmul_mxfp4_w_layout(-2)
         scale_layout = layout.make_default_matmul_mxfp4_w_scale_layout(-2)
@@ -106,12 +103,13 @@ class Layer:
 class Tokens:
     """Tokens and the experts that they go to; what the product is in float64, rounded."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, experts: int = EXPERTS) -> None:
         self.x = torch.randn(count, K, dtype=torch.bfloat16, device="cuda")
-        chosen = torch.rand(count, EXPERTS, device="cuda").topk(EACH, 1).indices.flatten()
-        self.sizes = torch.bincount(chosen, minlength=EXPERTS).int()
+        chosen = torch.rand(count, experts, device="cuda").topk(EACH, 1).indices.flatten()
+        self.sizes = torch.bincount(chosen, minlength=experts).int()
         self.gather = (torch.argsort(chosen, stable=True) // EACH).int()
         self.ragged = make_ragged_tensor_metadata(self.sizes, EACH * count)
+        self.gathered = self.x[self.gather]
         self.flops = 2.0 * EACH * count * N * K
 
     def right(self, w: torch.Tensor) -> torch.Tensor:
@@ -126,12 +124,38 @@ class Tokens:
         return weights + 2.0 * (self.x.numel() + EACH * len(self.x) * N)
 
 
-def call(tokens: Tokens, layer: Layer, form: str, constraints: dict[str, Any]) -> torch.Tensor:
+def call(tokens: Tokens, layer: Layer, form: str, name: str) -> torch.Tensor:
     w, config = layer.given[form]
-    with scoped_opt_flags_constraints(constraints):
+    before = name.startswith("gathered before")
+    with scoped_opt_flags_constraints(VARIANTS[form][name]):
         return matmul(
-            tokens.x, w, None, tokens.ragged, gather_indx=tokens.gather, precision_config=config
-        )
+            tokens.gathered if before else tokens.x, w, None, tokens.ragged,
+            gather_indx=None if before else tokens.gather, precision_config=config,
+        )  # fmt: skip
+
+
+def compile_ahead(form: str, name: str, count: int) -> str:
+    """Compile a variant in a process of its own, by a product of few experts."""
+    experts = 8
+    layer, tokens = Layer(experts), Tokens(count * experts // EXPERTS, experts)
+    try:
+        call(tokens, layer, form, name)
+        torch.cuda.synchronize()
+    except Exception as problem:  # `checked` tells it
+        return f"{form}, {name}: {type(problem).__name__}"
+    return ""
+
+
+def compile_all(processes: int, counts: list[int]) -> None:
+    """Compile all variants; what is chosen depends on how many tokens there are."""
+    jobs = [
+        (form, name, count) for form, variants in VARIANTS.items() for name in variants
+        for count in (counts if VARIANTS[form][name] == {} else counts[:1])
+    ]  # fmt: skip
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for problem in pool.map(compile_ahead, *zip(*jobs, strict=True)):
+            if problem:
+                print("ahead:", problem, flush=True)
 
 
 def checked(
@@ -140,8 +164,8 @@ def checked(
     """The calls whose results are right, and why the others are not."""
     want = tokens.right(layer.rounded[form])
     kept, failed = dict[str, Callable[[], Any]](), dict[str, str]()
-    for name, constraints in VARIANTS[form].items():
-        made = partial(call, tokens, layer, form, constraints)
+    for name in VARIANTS[form]:
+        made = partial(call, tokens, layer, form, name)
         try:
             difference = made().float().sub_(want)
             error = float(difference.norm() / want.norm())
@@ -153,7 +177,7 @@ def checked(
         else:
             failed[name] = f"relative error {error:.1e}"
     if form == "bfloat16":
-        rows, ends = tokens.x[tokens.gather], tokens.sizes.cumsum(0).int()
+        rows, ends = tokens.gathered, tokens.sizes.cumsum(0).int()
         kept["torch, rows gathered before"] = partial(
             torch._grouped_mm, rows, layer.rounded[form], offs=ends
         )
@@ -195,7 +219,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 4096, 8192])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ahead", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=float("inf"))
     options = parser.parse_args()
+    begin = time.monotonic()
+    if options.ahead:
+        compile_all(options.ahead, options.tokens)
+        print(f"compiled in {time.monotonic() - begin:.0f} s", flush=True)
     torch.manual_seed(0)
     limits = get_blas_tflops(torch.bfloat16) * 1e12, copy_rate()
     print(f"torch {limits[0] / 1e12:.0f} TFLOP/s, copy {limits[1] / 1e9:.0f} GB/s", flush=True)
@@ -203,6 +233,9 @@ def main() -> None:
     for count in options.tokens:
         tokens = Tokens(count)
         for form in VARIANTS:
+            if time.monotonic() - begin > options.limit:
+                print(f"LIMIT: {form}, {count} is left out")
+                continue
             for row in measure(tokens, layer, form, limits, options.rounds):
                 rows.append(row)
                 show_row(row)

@@ -161,6 +161,7 @@ def element_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
     moved = 7 * p.numel() * p.element_size()
     yield Case("adamw, fused", (moved, 0), "GB/s", step, peer, [p], 0)
     yield many_tensors(device, dtype)
+    yield optimizers(device, dtype)
     yield from order_cases(device, dtype)
 
 
@@ -190,6 +191,23 @@ def many_tensors(device: str, dtype: torch.dtype) -> Case:
     moved = 7 * count * size * ours[0][0].element_size()
     name = f"adamw, {count} tensors of {size}"
     return Case(name, (moved, 0), "GB/s", step, peer, [ours[0][0]], 0)
+
+
+def optimizers(device: str, dtype: torch.dtype) -> Case:
+    """The same by optimizers, which look for gradients and count steps."""
+    count, size = 100, 4096
+    steps = list[Callable[[], Any]]()
+    for kind, options in ((dense.AdamW, {}), (torch.optim.AdamW, {"fused": True})):
+        parameters = [
+            torch.nn.Parameter(random(size, dtype=dtype, device=device)) for _ in range(count)
+        ]
+        for parameter in parameters:
+            parameter.grad = random(size, dtype=dtype, device=device)
+        steps.append(kind(parameters, lr=1e-3, **options).step)
+    p = torch.zeros(size, dtype=dtype, device=device)
+    moved = 7 * count * p.numel() * p.element_size()
+    ours, theirs = (lambda _, step=step: step() for step in steps)
+    return Case(f"adamw, optimizer of {count} tensors", (moved, 0), "GB/s", ours, theirs, [p], 0)
 
 
 def order_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:

@@ -74,7 +74,7 @@ from tritium_kernels.numerics_details.mxfp import MXFP_BLOCK_SIZE, SCALE_TYPES, 
 from tritium_kernels.reduce import PostprocessFn, reduce_forward
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor_details.layout import BlackwellActMXScaleLayout, StridedLayout
-from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata
+from tritium_kernels.tensor_details.ragged_tensor import RaggedTensorMetadata, clear_other_rows
 from tritium_kernels.tensor_details.storage import Tensor as Wrapped
 
 _QUANTIZE = {
@@ -154,7 +154,13 @@ def _result(
     shape = (*((size.batch,) if size.batched else ()), size.m, columns)
     dtype = c.dtype if c is not None and config.out_dtype is None else dtype
     if c is None:
-        return (torch.zeros if clear else torch.empty)(shape, dtype=dtype, device=device)
+        ragged = None if call.rows.scatter is not None or call.comm is not None else call.a_ragged
+        if clear and ragged is None:
+            return torch.zeros(shape, dtype=dtype, device=device)
+        y = torch.empty(shape, dtype=dtype, device=device)
+        if ragged is not None and y.numel():  # a product writes the rows of its slices
+            clear_other_rows(y, ragged)
+        return y
     if tuple(c.shape) != shape or c.dtype != dtype:
         found = f"has shape {tuple(c.shape)} and dtype {dtype_name(c.dtype)}"
         raise refuse(OP, "c", found, f"{shape} and {dtype_name(dtype)}")

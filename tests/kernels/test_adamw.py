@@ -151,6 +151,47 @@ def test_optimizer(foreach: bool | None, name: str) -> None:
     steps[0].step()
 
 
+@pytest.mark.parametrize("change", ["swapped", "emptied", "taken", "moments", "data", "copied"])
+def test_states_that_a_program_changes(change: str) -> None:
+    """A step knows states of the one before, but sees what a program has done to them."""
+    parameters = [torch.nn.Parameter(normal(40, seed=i)) for i in range(3)]
+    optimizer = AdamW(parameters, **NUMBERS)
+    for number in range(3):
+        for i, p in enumerate(parameters):
+            p.grad = normal(40, seed=10 * number + i)
+        if number == 2:
+            break
+        optimizer.step()
+    state, (a, b, _) = optimizer.state, parameters
+    if change == "swapped":
+        state[a], state[b] = state[b], state[a]
+    elif change == "emptied":
+        state[a].clear()
+    elif change == "taken":
+        del state[a]
+    elif change == "moments":
+        state[a]["exp_avg"] = normal(40, seed=50)
+    elif change == "data":
+        a.data, a.grad = normal(40, seed=51), normal(40, seed=52)
+    else:
+        gradients = [p.grad for p in parameters]
+        parameters, optimizer = copy.deepcopy((parameters, optimizer))
+        state = optimizer.state
+        for p, gradient in zip(parameters, gradients, strict=True):
+            p.grad = gradient
+    expected = []
+    for p in parameters:
+        own = state.get(p, {})
+        zero = torch.zeros_like(p)
+        moments = own.get("exp_avg", zero), own.get("exp_avg_sq", zero)
+        expected.append(exact(p, p.grad, *moments, own.get("step", 0) + 1))
+    optimizer.step()
+    for p, right in zip(parameters, expected, strict=True):
+        found = p.detach(), state[p]["exp_avg"], state[p]["exp_avg_sq"]
+        for x, y in zip(found, right, strict=True):
+            close(x, torch.from_numpy(y), 2)
+
+
 def test_states_of_torch_go_on() -> None:
     """An optimizer of ours continues one of torch's: the kind of decay comes with its state."""
     for ours, theirs in ((Adam, torch.optim.AdamW), (AdamW, torch.optim.Adam)):

@@ -3,6 +3,7 @@ tiles with the ends of slices beside them, weights in MXFP4 that are widened in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -19,6 +20,7 @@ from tritium.ops.parsing import parse_module
 from tritium.runtime import driver
 from tritium.target import GPUTarget
 from tritium.tools.tensor_descriptor import TensorDescriptor
+from tritium_kernels import matmul as products
 from tritium_kernels import target_info
 from tritium_kernels.matmul import PrecisionConfig, matmul
 from tritium_kernels.matmul_details import launch
@@ -113,6 +115,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> Iterator[HopperDriver]:
     monkeypatch.setattr(target_info, "cuda_capability_geq", lambda *v: tuple(v) <= (9, 0))
     monkeypatch.setattr(launch, "processors", lambda device: 3)
     monkeypatch.setattr(launch, "on", lambda *_: nullcontext())
+    monkeypatch.setattr(products, "clear_other_rows", lambda y, metadata: y.zero_())
     driver.set_active(made)
     try:
         yield made
@@ -130,7 +133,9 @@ def _given(k: int) -> tuple[Any, Any, Any]:
 
 
 def _right(x: Any, gather: Any, w: Any) -> Any:
-    rows = torch.where((gather >= 0)[:, None], x[gather.long()].double(), 0.0)
+    rows = x.double()
+    if gather is not None:
+        rows = torch.where((gather >= 0)[:, None], rows[gather.long()], 0.0)
     return torch.cat([a @ b for a, b in zip(rows.split(SIZES), w.double(), strict=True)])
 
 
@@ -155,11 +160,17 @@ def test_ends_beside_tiles(request: pytest.FixtureRequest, tail: int, persistent
 
 @pytest.mark.parametrize("tail", [16, 32])
 @pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("gathers", [False, True])
 def test_weights_widened_in_halves(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tail: int, runs: bool
-) -> None:
-    """Widened weights are not stored to shared memory where the assembler's text widens them."""
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tail: int, runs: bool,
+    gathers: bool,
+) -> None:  # fmt: skip
+    """Widened weights are not stored to shared memory where the assembler's text widens them; rows
+    that are not gathered are copied by descriptors; the product of a half runs on while the other
+    one is widened."""
     ragged, x, gather = _given(208)
+    if not gathers:
+        gather = None
     values, scales = downcast_to_mxfp(
         normal(len(SIZES), 208, 96, dtype=torch.bfloat16), torch.uint8, 1
     )
@@ -181,6 +192,10 @@ def test_weights_widened_in_halves(
     (text,) = hopper.texts
     loops = [loop.split("scf.yield")[0] for loop in text.split("scf.for")[1:]]
     assert [loop.count("ttng.warp_group_dot ") for loop in loops] == [4, 2]
+    assert gathers or all("async_tma_copy_global_to_local" in loop for loop in loops)
+    assert runs or [re.findall(r"dot_wait .*pendings = (\d)", loop) for loop in loops] == [
+        ["2", "2"], ["1", "1"]
+    ]  # fmt: skip
     if runs:
         close(y, _right(x, gather, w))
     else:

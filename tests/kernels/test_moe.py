@@ -26,6 +26,7 @@ from tritium_kernels.reduce import (
 from tritium_kernels.routing import routing
 from tritium_kernels.specialize import FnSpecs
 from tritium_kernels.tensor import make_ragged_tensor_metadata, remap_ragged_tensor_metadata
+from tritium_kernels.tensor_details.ragged_tensor import clear_other_rows
 from tritium_kernels.testing import assert_close
 
 SLOW = pytest.mark.slow
@@ -93,6 +94,20 @@ def test_slices_of_fewer_rows_than_there_are():
     y = matmul(x, w, None, ragged, precision_config=EXACT)
     close(y[:7], matmul_torch(x[:7].double(), w, None, ragged), scale=4)
     assert not y[7:].any()
+
+
+@pytest.mark.parametrize("kept", [[], [0, 1, 2, 3], [3, 0], [1]])
+def test_rows_of_no_slice_are_cleared(kept: list[int]):
+    """Whatever was in their memory; slices may stand in any order, with rows between them."""
+    sizes = [70, 0, 65, 100]
+    mapped = torch.full((4,), -1).int()
+    mapped[kept] = torch.arange(len(kept)).int()
+    ragged = remap_ragged_tensor_metadata(slices(*sizes), mapped.to(place()))
+    y = torch.ones(300, 8, device=place())[:, ::2]
+    clear_other_rows(y, ragged)
+    owner = torch.tensor([i for i, size in enumerate(sizes) for _ in range(size)] + [-1] * 65)
+    is_kept = torch.isin(owner, torch.tensor(kept).long())
+    assert torch.equal(y.cpu(), is_kept[:, None].expand(-1, 4).float())
 
 
 def test_no_slices():

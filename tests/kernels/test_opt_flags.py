@@ -123,8 +123,9 @@ def test_slices_and_scales(monkeypatch):
     ("warps", "rows", "expected"),
     [
         # block_m, tail_m, block_n, warps, stages, persistent
-        (None, 32, (64, 0, 256, 8, 4, True)), (None, 64, (64, 16, 256, 8, 5, False)),
-        (None, 128, (128, 32, 256, 8, 4, False)), (None, 256, (128, 0, 256, 8, 4, True)),
+        (None, 32, (64, 0, 256, 8, 4, True)), (None, 64, (128, 32, 128, 4, 3, False)),
+        (None, 128, (128, 32, 128, 4, 3, False)), (None, 256, (256, 32, 128, 8, 4, False)),
+        (None, 512, (128, 0, 256, 8, 4, True)),
         (8, 32, (64, 0, 128, 4, 4, False)), (8, 64, (64, 16, 128, 4, 4, False)),
         (8, 256, (128, 32, 128, 8, 4, False)), (4, 256, (64, 16, 128, 4, 4, False)),
     ],
@@ -140,7 +141,7 @@ def test_ends_of_slices(monkeypatch, warps, rows, expected):
     flags = choose(monkeypatch, H200, 128 * rows, 5760, 2880, config=config, **options)
     found = (flags.block_m, flags.tail_m, flags.block_n, flags.num_warps, flags.num_stages,
              flags.is_persistent)  # fmt: skip
-    assert found == expected
+    assert found == expected and flags.group_m == (1 if flags.tail_m else 8)
     assert not choose(monkeypatch, A100, 128 * rows, 5760, 2880, **options).tail_m
     with opt_flags.scoped_opt_flags_constraints({"tail_m": 0}):
         flags = choose(monkeypatch, H200, 128 * rows, 5760, 2880, config=config, **options)

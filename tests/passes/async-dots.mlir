@@ -131,3 +131,79 @@ tt.func public @after(%n: i32, %x: tensor<64x16x!tt.ptr<f16>, #blocked>, %q: !tt
   }
   tt.return %r#0, %r#1 : tensor<64x16xf32, #mma>, tensor<64x16xf32, #mma>
 }
+
+// A product whose left operand is computed after another product has begun goes on while the next
+// iteration computes that one's operand; it ends before its own operand is computed again, of which
+// the sources pass the wait. The other one ends in its iteration.
+// CHECK-LABEL: @halves
+// CHECK: %[[I:.*]] = ttng.warp_group_dot_wait %z {pendings = 0 : i32}
+// CHECK-NEXT: %[[R:.*]] = scf.for {{.*}} iter_args(%[[ACC:.*]] = %[[I]])
+// CHECK: %[[W:.*]] = ttg.convert_layout
+// CHECK-NEXT: %[[P:.*]] = arith.mulf %[[W]], %[[W]]
+// CHECK-NEXT: %[[D:.*]] = ttng.warp_group_dot %[[P]], %k, %[[ACC]]
+// CHECK-NEXT: %[[A:.*]]:3 = ttng.warp_group_dot_wait %[[D]], %[[W]], %k {pendings = 1 : i32}
+// CHECK-NEXT: %[[Q:.*]] = arith.addf %[[A]]#1, %[[A]]#1
+// CHECK-NEXT: %[[E:.*]] = ttng.warp_group_dot %[[Q]], %k, %[[A]]#0
+// CHECK-NEXT: %[[V:.*]]:2 = ttng.warp_group_dot_wait %[[E]], %k {pendings = 1 : i32}
+// CHECK-NEXT: scf.yield %[[V]]#0
+// CHECK: }
+// CHECK-NEXT: ttng.warp_group_dot_wait %[[R]] {pendings = 0 : i32}
+tt.func public @halves(%n: i32, %x: tensor<64x16x!tt.ptr<f16>, #blocked>, %k: !ttg.memdesc<16x16xf16, #shared, #smem>, %z: tensor<64x16xf32, #mma>) -> tensor<64x16xf32, #mma> {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %z) -> (tensor<64x16xf32, #mma>) : i32 {
+    %l = tt.load %x : tensor<64x16x!tt.ptr<f16>, #blocked>
+    %w = ttg.convert_layout %l : tensor<64x16xf16, #blocked> -> tensor<64x16xf16, #left>
+    %p = arith.mulf %w, %w : tensor<64x16xf16, #left>
+    %d = ttng.warp_group_dot %p, %k, %acc {inputPrecision = 0 : i32} : tensor<64x16xf16, #left> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    %q = arith.addf %w, %w : tensor<64x16xf16, #left>
+    %e = ttng.warp_group_dot %q, %k, %d {inputPrecision = 0 : i32} : tensor<64x16xf16, #left> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    scf.yield %e : tensor<64x16xf32, #mma>
+  }
+  tt.return %r : tensor<64x16xf32, #mma>
+}
+
+// A second operand that is there before the first product has begun, or that only moves what is
+// there, is written before the wait could come: both products end in their iteration.
+// CHECK-LABEL: @early
+// CHECK: scf.for
+// CHECK: %[[D:.*]] = ttng.warp_group_dot
+// CHECK-NEXT: %[[E:.*]] = ttng.warp_group_dot
+// CHECK-NEXT: %[[W:.*]]:2 = ttng.warp_group_dot_wait %[[E]], %k {pendings = 0 : i32}
+// CHECK-NEXT: scf.yield %[[W]]#0
+tt.func public @early(%n: i32, %x: tensor<64x16x!tt.ptr<f16>, #blocked>, %k: !ttg.memdesc<16x16xf16, #shared, #smem>, %z: tensor<64x16xf32, #mma>) -> tensor<64x16xf32, #mma> {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %z) -> (tensor<64x16xf32, #mma>) : i32 {
+    %l = tt.load %x : tensor<64x16x!tt.ptr<f16>, #blocked>
+    %w = ttg.convert_layout %l : tensor<64x16xf16, #blocked> -> tensor<64x16xf16, #left>
+    %p = arith.mulf %w, %w : tensor<64x16xf16, #left>
+    %q = arith.addf %w, %w : tensor<64x16xf16, #left>
+    %d = ttng.warp_group_dot %p, %k, %acc {inputPrecision = 0 : i32} : tensor<64x16xf16, #left> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    %e = ttng.warp_group_dot %q, %k, %d {inputPrecision = 0 : i32} : tensor<64x16xf16, #left> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    scf.yield %e : tensor<64x16xf32, #mma>
+  }
+  tt.return %r : tensor<64x16xf32, #mma>
+}
+
+// A product that reads memory of the loop's body ends in its iteration, though it is known only as
+// what another one, which goes on, adds to.
+// CHECK-LABEL: @chain
+// CHECK: scf.for
+// CHECK: %[[M:.*]] = ttg.local_alloc
+// CHECK: %[[D:.*]] = ttng.warp_group_dot %[[M]], %k,
+// CHECK-NEXT: %[[E:.*]] = ttng.warp_group_dot %q, %k, %[[D]]
+// CHECK: %[[W:.*]]:3 = ttng.warp_group_dot_wait %{{.*}}, %[[M]], %k {pendings = 1 : i32}
+// CHECK-NEXT: scf.yield %[[W]]#0
+tt.func public @chain(%n: i32, %x: tensor<64x16x!tt.ptr<f16>, #blocked>, %q: !ttg.memdesc<64x16xf16, #shared, #smem>, %k: !ttg.memdesc<16x16xf16, #shared, #smem>, %z: tensor<64x16xf32, #mma>) -> tensor<64x16xf32, #mma> {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %z) -> (tensor<64x16xf32, #mma>) : i32 {
+    %l = tt.load %x : tensor<64x16x!tt.ptr<f16>, #blocked>
+    %m = ttg.local_alloc %l : (tensor<64x16xf16, #blocked>) -> !ttg.memdesc<64x16xf16, #shared, #smem>
+    %d = ttng.warp_group_dot %m, %k, %acc {inputPrecision = 0 : i32} : !ttg.memdesc<64x16xf16, #shared, #smem> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    %e = ttng.warp_group_dot %q, %k, %d {inputPrecision = 0 : i32} : !ttg.memdesc<64x16xf16, #shared, #smem> * !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<64x16xf32, #mma>
+    scf.yield %e : tensor<64x16xf32, #mma>
+  }
+  tt.return %r : tensor<64x16xf32, #mma>
+}

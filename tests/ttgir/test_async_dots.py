@@ -92,6 +92,26 @@ def widened(a_ptr, b_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexpr)
     tl.store(out_ptr + rows[:, None] * BLOCK + rows[None, :], acc)
 
 
+@tritium.jit
+def in_halves(a_ptr, b_ptr, out_ptr, length, D: tl.constexpr, BLOCK: tl.constexpr):
+    """The same, of which the second half of a step along K is computed after the product of the
+    first has begun."""
+    rows, half = tl.arange(0, BLOCK), tl.arange(0, D // 2)
+    words = rows[:, None] * (length // 2) + tl.arange(0, D // 4)[None, :]
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, length, D):
+        first = tl.load(a_ptr + start // 2 + words)
+        word = first, tl.load(a_ptr + start // 2 + D // 4 + words)
+        for h in tl.static_range(2):
+            low = word[h].to(tl.int16).to(tl.float16, bitcast=True)
+            high = (word[h] >> 16).to(tl.int16).to(tl.float16, bitcast=True)
+            a = tl.reshape(tl.join(low, high), (BLOCK, D // 2)) * 2
+            k = start + h * (D // 2) + half
+            b = tl.load(b_ptr + k[:, None] * BLOCK + rows[None, :])
+            acc = tl.dot(a, b, acc)
+    tl.store(out_ptr + rows[:, None] * BLOCK + rows[None, :], acc)
+
+
 def constants_of(function: Any) -> list[str]:
     """The names of a function's constants."""
     return [p.name for p in function.params if p.is_constexpr]
@@ -176,6 +196,19 @@ def test_an_operand_that_is_computed_from_loads(stages: int, fresh_cache: Path) 
     loop = texts[0].split("scf.for", 1)[1].split("scf.yield", 1)[0]
     assert re.search(r"warp_group_dot .* : tensor<64x32xf16, #ttg.dot_op", loop)
     assert stages == 1 or "convert_layout" not in loop
+    a, b = floats(BLOCK, LENGTH, dtype=np.float16), floats(LENGTH, BLOCK, seed=1, dtype=np.float16)
+    out = np.zeros((BLOCK, BLOCK), np.float32)
+    made(a.view(np.int32), b, out, LENGTH)
+    want = 2 * a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(out, want, 1e-2, 1e-2)
+
+
+def test_an_operand_that_is_computed_in_halves(fresh_cache: Path) -> None:
+    """The second half's product goes on while the next iteration computes the first half."""
+    texts: list[str] = []
+    made = kernel(in_halves, 3, lambda text: texts.append(text) or text, a_ptr="*i32")
+    loop = texts[0].split("scf.for", 1)[1].split("scf.yield", 1)[0]
+    assert re.findall(r"warp_group_dot_wait .*pendings = (\d)", loop) == ["1", "1"]
     a, b = floats(BLOCK, LENGTH, dtype=np.float16), floats(LENGTH, BLOCK, seed=1, dtype=np.float16)
     out = np.zeros((BLOCK, BLOCK), np.float32)
     made(a.view(np.int32), b, out, LENGTH)

@@ -197,7 +197,6 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
     """The facts for which the kernel is compiled; equal forms are one object."""
     x, w = call.x, call.w
     a_format, b_format = formats(x, w)
-    plain = call.rows.gather is None and call.b_ragged is None and not flags.tail_m
     persistent = flags.is_persistent
     described = persistent or (
         call.a_ragged is not None and target_info.cuda_capability_geq(9, 0)
@@ -207,6 +206,10 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         _widens_b(w, flags) and w.scale_layout_name == "HOPPER_SCALE" and x.scale is None
         and flags.block_k == 128 and flags.tail_m > 0
     )  # fmt: skip
+    plain = call.rows.gather is None and call.b_ragged is None and not flags.tail_m
+    a_desc = _kind(x) if persistent and plain else 0
+    if halves and call.rows.gather is None and _kind(x) == 1:
+        a_desc = 1
     form = kernels.Form(
         n=1 if partial else call.activation.specs.reduction_n,
         ragged_k=call.b_ragged is not None, persistent=persistent, split_k=flags.split_k,
@@ -214,7 +217,7 @@ def _form(call: Call, flags: OptFlags, partial: bool, tensors: tuple[Any, ...]) 
         subtile=flags.epilogue_subtile, a_format=a_format, b_format=b_format, a_pack=x.pack,
         b_pack=1 if w.across else w.pack, b_across=w.across,
         out_pack=1 if partial else call.config.c_value_pack_factor,
-        a_desc=_kind(x) if persistent and plain else 0, b_desc=_kind(w) if described else 0,
+        a_desc=a_desc, b_desc=_kind(w) if described else 0,
         a_swizzled=x.scale_layout is not None, b_layout=w.layout_name,
         b_scale_layout=w.scale_layout_name, tile_k=getattr(layout, "block_k", 0),
         tile_n=getattr(layout, "block_n", 0), cache=flags.w_cache_modifier,
@@ -336,12 +339,12 @@ def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
         specs["destination"], captured = _of_closure(comm.map_dst_coord)
         specs["written"], more = _of_closure(comm.all_writes_issued)
         values = (*values, *captured, *more)
-    bias = call.bias
+    bias, columns_of_a = call.bias, flags.block_k // (2 if form.halves else 1) // x.pack
     kernel = _MATMUL.get(**specs).matmul
     with on(OP, "a", y):
         kernel[(programs,)](
             x.matrix(False), w.matrix(True), result,
-            _descriptor(x, form.a_desc, flags.block_m, flags.block_k // x.pack),
+            _descriptor(x, form.a_desc, flags.block_m, columns_of_a),
             _descriptor(w, form.b_desc, flags.block_k // w.pack, flags.block_n),
             kernels.Bias(bias, *_bias_strides(bias)), call.rows,
             kernels.Slices(sizes, offsets, schedule, scale_blocks, call.b_offsets),

@@ -164,8 +164,7 @@ def make_default_opt_flags_nvidia(
         # One tile for each processor leaves nothing that persistent programs could overlap.
         # Programs with ends take turns of their own: some have less to do than others.
         persistent = can_use_persistent_tma and tiles > machine.processors and not tail_m
-    is_wide = persistent or (tail_m > 0 and not widened)
-    block_n = constraints.get("block_n") or (wide if is_wide else narrow)
+    block_n = constraints.get("block_n") or (wide if persistent else narrow)
     block_k = constraints.get("block_k") or nvidia.compute_block_k(
         m, k, persistent, lhs_dtype, rhs_dtype, precision_config, has_y_acc_in
     )
@@ -175,7 +174,8 @@ def make_default_opt_flags_nvidia(
         1 if persistent else nvidia.compute_split_k(block_k, k, tiles),
     )  # fmt: skip
     # With two programs, one widens operands while the other multiplies.
-    occupancy = constraints.get("occupancy_target") or (2 if widened and block_m <= 64 else 1)
+    paired = nvidia.are_paired(block_m, 0 if persistent else tail_m, widened)
+    occupancy = constraints.get("occupancy_target") or (2 if paired else 1)
     subtile = constraints.get("epilogue_subtile")
     if subtile is None:
         subtile = 2 if persistent and block_m * block_n >= 128 * 256 else 1
@@ -185,12 +185,15 @@ def make_default_opt_flags_nvidia(
         epilogue_reduction_n, epilogue_subtile=subtile, occupancy_target=occupancy,
         w_transpose=w_transpose,
     )  # fmt: skip
-    warps = constraints.get("num_warps") or nvidia.compute_num_warps(
-        block_m, block_n, persistent, precision_config, constraints
-    )
+    warps = constraints.get("num_warps") or (
+        4 if paired and not widened and block_n <= 128 else nvidia.compute_num_warps(
+            block_m, block_n, persistent, precision_config, constraints
+        )
+    )  # fmt: skip
     return OptFlags(
         block_m=block_m, block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages,
-        group_m=constraints.get("group_m") or 8, xcd_swizzle=1,
+        # Tiles with ends read a slice's weights about once: neighbours share its rows.
+        group_m=constraints.get("group_m") or (1 if tail_m else 8), xcd_swizzle=1,
         w_cache_modifier=".cg" if block_m <= 32 else "",
         split_k=split_k, is_persistent=persistent, idle_sms=constraints.get("idle_sms") or 0,
         epilogue_subtile=subtile, arch=machine.arch, occupancy_target=occupancy,

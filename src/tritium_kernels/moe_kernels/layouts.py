@@ -278,6 +278,25 @@ def widen_half(x, scale, LAST: tl.constexpr):
 
 
 @tritium.jit
+def load_words(words, going, tile_n, n, HALF: tl.constexpr, F: tl.constexpr):
+    """Words of b in the layout for Hopper, of the first or last 64 of 128 elements along k that
+    `words` points to: (1, block_n, 4, 2)."""
+    quad = tile_n * F.block_n * 4 + tl.arange(0, F.block_n * 4)
+    mask = (quad < n * 4)[:, None] & going
+    places = words + 2 * HALF + quad[:, None] * 4 + tl.arange(0, 2)[None, :]
+    x = tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
+    return tl.reshape(x, (1, F.block_n, 4, 2))
+
+
+@tritium.jit
+def load_scale_words(scales, going, tile_n, n, F: tl.constexpr):
+    """Words of the four scales of 128 elements along k: (1, block_n). Columns past the last, whose
+    values are 0, have the smallest."""
+    column = tile_n * F.block_n + tl.arange(0, F.block_n)
+    return tl.load(scales + column, mask=(column < n) & going, other=0)[None, :]
+
+
+@tritium.jit
 def _copy_segments(
     source_ptr, target_ptr, slice_sizes_ptr, slice_offs_ptr, block_offs_ptr, block_schedule_ptr, K,
     K_pad, source_m, source_n, target_m, target_n, PAD: tl.constexpr, BLOCK_M: tl.constexpr,

@@ -11,6 +11,8 @@ import tritium.language as tl
 from tritium_kernels.meta import takes
 from tritium_kernels.moe_kernels.flexpoint import float_to_flex, load_scale
 from tritium_kernels.moe_kernels.layouts import (
+    load_scale_words,
+    load_words,
     mxfp4_to_bf16_triton,
     swizzle_act_mx_scale_bw_store_ptr,
     unswizzle_mx_scale_bw,
@@ -458,22 +460,19 @@ def load_half(ptr, places, part, left):
 
 
 @tritium.jit
-def load_words(b, z, start, last, tile_n, n, HALF: tl.constexpr, F: tl.constexpr):
-    """Words of b in the layout for Hopper, of the first or last 64 of 128 elements along k:
-    (1, block_n, 4, 2)."""
-    quad = tile_n * F.block_n * 4 + tl.arange(0, F.block_n * 4)
-    words = (b.ptr + z * b.z).to(tl.pointer_type(tl.uint32), bitcast=True)
-    words += (start // 128).to(tl.int64) * (b.row // 4) + 2 * HALF
-    mask = (quad < n * 4)[:, None] & (start < last)
-    places = words + quad[:, None] * 4 + tl.arange(0, 2)[None, :]
-    x = tl.load(places, mask=mask, other=0, cache_modifier=F.cache)
-    return tl.reshape(x, (1, F.block_n, 4, 2))
+def load_half_block(a_desc, z, row, start, F: tl.constexpr):
+    """The same of rows that follow each other, by a descriptor: those past the end of a slice are
+    others."""
+    x = a_desc.load([z.to(tl.int32), row, start])
+    return tl.trans(tl.reshape(x, (F.block_m, F.block_k // 2)).to(tl.bfloat16))
 
 
 @tritium.jit
-def product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F: tl.constexpr):
-    """The same where b is widened in registers: its second half along k while tensor cores multiply
-    the first, as one product takes less time than to widen what it needs."""
+def product_in_halves(
+    a, b, a_desc, za, zb, parts, row, tile_n, n, k, first, last, F: tl.constexpr
+):  # fmt: skip
+    """The same where b is widened in registers: each half along k while tensor cores multiply the
+    one before."""
     HALF: tl.constexpr = F.block_k // 2
     PARTS: tl.constexpr = len(parts)
     a_ptr = a.ptr + za * a.z + first.to(F.index) * a.column
@@ -482,24 +481,37 @@ def product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F: tl.cons
     if PARTS == 2:
         tail_places = places_in_a(a, parts[1], HALF, F)
         tail = zeros_for(parts[1], F)
+    step = b.row // 4
+    words_ptr = (b.ptr + zb * b.z).to(tl.pointer_type(tl.uint32), bitcast=True)
+    words_ptr += (first // 128).to(tl.int64) * step
+    scale_step = b.scale_row // 4
+    scale_ptr = (b.scale + zb * b.scale_z).to(tl.pointer_type(tl.uint32), bitcast=True)
+    scale_ptr += (first // 128).to(tl.int64) * scale_step
     for start in tl.range(first, last, F.block_k, num_stages=F.stages):
         middle = a_ptr + HALF * a.column
         left = last - start
         part = parts[0]
-        x = load_half(a_ptr, places, part, left), load_half(middle, places, part, left - HALF)
+        if F.a_desc:
+            x = load_half_block(a_desc, za, row, start, F)
+            x = x, load_half_block(a_desc, za, row, start + HALF, F)
+        else:
+            x = load_half(a_ptr, places, part, left), load_half(middle, places, part, left - HALF)
         if PARTS == 2:
             part = parts[1]
             y = load_half(a_ptr, tail_places, part, left)
             y = y, load_half(middle, tail_places, part, left - HALF)
-        words = load_words(b, zb, start, last, tile_n, n, 0, F)
-        words = words, load_words(b, zb, start, last, tile_n, n, 1, F)
-        scale = load_b_scale(b, zb, start, k, n, tile_n, None, F)
+        going = start < last
+        words = load_words(words_ptr, going, tile_n, n, 0, F)
+        words = words, load_words(words_ptr, going, tile_n, n, 1, F)
+        scale = load_scale_words(scale_ptr, going, tile_n, n, F)
         for h in tl.static_range(2):
             w = widen_half(words[h], scale, h == 1)
             acc = tl.dot(w, x[h], acc, max_num_imprecise_acc=F.imprecise)
             if PARTS == 2:
                 tail = tl.dot(w, y[h], tail, max_num_imprecise_acc=F.imprecise)
         a_ptr += F.block_k * a.column
+        words_ptr += step
+        scale_ptr += scale_step
     if PARTS == 1:
         return (tl.trans(acc),)
     else:
@@ -650,7 +662,9 @@ def compute_parts(
     first = part * steps
     last = tl.minimum(k, first + steps)
     if F.halves:
-        sums = product_in_halves(a, b, za, zb, parts, tile_n, n, k, first, last, F)
+        sums = product_in_halves(
+            a, b, a_desc, za, zb, parts, row, tile_n, n, k, first, last, F
+        )  # fmt: skip
     else:
         sums = product(
             a, b, a_desc, b_desc, za, zb, parts, scale_block, row, tile_n, n, k, first, last, F

@@ -127,3 +127,26 @@ def block_schedule(blocks_ptr, schedule_ptr, slices, most, BLOCK: tl.constexpr):
         b = start + tl.arange(0, BLOCK)
         word = tl.where(i == slices, -1, (b << 16) + i)
         tl.store(schedule_ptr + first + b, word, mask=b < count)
+
+
+@tritium.jit
+def clear_other_rows(
+    y_ptr, sizes_ptr, offsets_ptr, slices, rows, columns, row_stride, column_stride,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write zeros to the rows of a matrix that are in no slice, ROWS of all rows a program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < 0
+    for start in range(0, slices, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        first = tl.load(offsets_ptr + i, mask=i < slices, other=0)
+        end = first + tl.load(sizes_ptr + i, mask=i < slices, other=0)
+        found = (row[:, None] >= first[None, :]) & (row[:, None] < end[None, :])
+        inside |= tl.max(found.to(tl.int32), 1) > 0
+    other = (row < rows) & ~inside
+    if tl.max(other.to(tl.int32), 0) > 0:
+        for start in range(0, columns, BLOCK):
+            j = start + tl.arange(0, BLOCK).to(tl.int64)
+            places = row.to(tl.int64)[:, None] * row_stride + j[None, :] * column_stride
+            zeros = tl.zeros((ROWS, BLOCK), y_ptr.dtype.element_ty)
+            tl.store(y_ptr + places, zeros, mask=other[:, None] & (j < columns)[None, :])

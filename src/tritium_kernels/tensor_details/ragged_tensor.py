@@ -206,6 +206,16 @@ def ragged_metadata_fields(
     )  # fmt: skip
 
 
+def clear_other_rows(y: torch.Tensor, metadata: RaggedTensorMetadata) -> None:
+    """Write zeros to the rows of a matrix that are in no slice."""
+    rows, columns = y.shape
+    with on("clear_other_rows", "y", y):
+        kernels.clear_other_rows[(cdiv(rows, 64),)](
+            y, metadata.slice_sizes, metadata.slice_offs, metadata.n_slices, rows, columns,
+            *y.stride(), ROWS=64, BLOCK=128,
+        )  # fmt: skip
+
+
 def exact_div(x: int, y: int) -> int:
     """x / y, of which nothing is left."""
     if x % y:

@@ -22,10 +22,23 @@ but another product's accumulator needs it. Products end in the order in which t
 a wait says how many of the newest may go on. The last ones of an iteration end in the next one,
 before that one's copies write the buffers which they read. A product ends in its own iteration if
 the next one could write its operands' registers, or memory that the loop's body allocates, before.
+The last products whose left operand is computed in registers after an earlier product has begun
+(`_Rewritten`) end in the next iteration, right before the operand is computed again:
+
+    scf.for ... iter_args(%acc) {
+      %p = first half of the weights, widened   // beside the last iteration's product of %q
+      %d = ttng.warp_group_dot %p, %x, %acc {isAsync = true}
+      %w:2 = ttng.warp_group_dot_wait %d, %words {pendings = 1}
+      %q = second half of %w#1, widened         // beside the product of %p
+      %e = ttng.warp_group_dot %q, %y, %w#0 {isAsync = true}
+      %v = ttng.warp_group_dot_wait %e {pendings = 1}
+      scf.yield %v
+    }
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -200,6 +213,55 @@ def registers(value: SSAValue) -> int:
     return layout.in_size(REGISTER) * ir.bit_width(value.type) // 32
 
 
+@dataclass(frozen=True)
+class _Rewritten:
+    """The last products of a loop, whose left operands are computed in registers after an earlier
+    product has begun.
+
+    Attributes:
+        dots: the products.
+        after: the earlier product, after which those of the iteration before have to end.
+        sources: the tiles that the operands are computed from after that, which pass the wait, so
+            that nothing writes the operands' registers before.
+    """
+
+    dots: list[WarpGroupDotOp]
+    after: WarpGroupDotOp
+    sources: list[SSAValue]
+
+
+def _rewritten(body: Block, dots: list[WarpGroupDotOp]) -> _Rewritten | None:
+    """The last products of a loop's body of that kind, as many as there are."""
+    for first in range(1, len(dots)):
+        found = [_sources(dot.a, dots[first - 1], dots) for dot in dots[first:]]
+        if all(found):
+            sources = dict.fromkeys(v for some in found for v in some)
+            return _Rewritten(dots[first:], dots[first - 1], [*sources])
+    return None
+
+
+def _sources(operand: SSAValue, after: Operation, dots: Container[object]) -> list[SSAValue]:
+    """The tiles of a loop's body that a left operand in registers is computed from after a product;
+    none if it is computed before, or from a product."""
+    pending, seen, sources = [operand], set[SSAValue](), list[SSAValue]()
+    computes = False
+    while pending:
+        value = pending.pop()
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent
+        if value in seen or block is not after.parent:
+            continue
+        seen.add(value)
+        if owner in dots:
+            return []
+        if isinstance(owner, Operation) and after.is_before_in_block(owner):
+            computes |= isinstance(owner, Op) and owner.is_elementwise
+            pending += outside_values(owner)
+        elif is_tile(value):
+            sources.append(value)
+    return sources if computes else []
+
+
 class _Loop:
     """A loop whose products are made asynchronous.
 
@@ -214,6 +276,7 @@ class _Loop:
         #: How many products have begun, and the order of the first that may not have ended.
         self.begun = 0
         self.oldest = -len(dots)
+        self.rewritten = _rewritten(self.body, dots)
 
     def run(self) -> None:
         """Mark the products, insert the waits."""
@@ -238,12 +301,17 @@ class _Loop:
             ended = [v for v, n in self.flying.items() if n <= newest]
             self._wait(op, newest, [v for v in ended if not _only_accumulates(v)])
             self.flying = {v: n for v, n in self.flying.items() if n > newest}
+        least = min(carried.values(), default=0)
+        if op is self.body.last_op and self.oldest < least:
+            self._wait(op, least - 1, [*self.flying])
         if op not in self.dots:
             return
         dot: Any = op
         self.flying.pop(dot.c, None)
         self.flying[dot.results[0]] = self.begun
         self.begun += 1
+        if self.oldest < 0 and self.rewritten is not None and dot is self.rewritten.after:
+            self._wait(op.next_op, -1, [dot.results[0], *self.rewritten.sources])
         if self.begun == len(self.dots) and self.oldest < 0:
             self._wait(op.next_op, -1, [dot.results[0]])
 
@@ -278,7 +346,7 @@ class _Loop:
         self.body.insert_op_before(wait, place)
         for old, new in zip(values, wait.results, strict=False):
             copy_names([old], [new])
-            order = self.flying.pop(old)
+            order = self.flying.pop(old, newest)
             if order > newest:
                 self.flying[new] = order
             _replace_after(old, new, wait, self.body)
@@ -329,7 +397,9 @@ class _Loop:
         """True if a product may end in the next iteration, before that one changes its operands."""
         if not all(map(self._is_outside, (dot.a, dot.b))):
             return False
-        return isinstance(dot.a.type, MemDescType) or self._after_a_product(dot.a)
+        if isinstance(dot.a.type, MemDescType) or self._after_a_product(dot.a):
+            return True
+        return self.rewritten is not None and dot in self.rewritten.dots
 
     def _is_outside(self, value: SSAValue) -> bool:
         """True if memory, if it is that, is allocated outside of the loop."""

@@ -60,9 +60,16 @@ def compute_rows_and_ends(
     layout = layout_of(precision_config.b_mx_scale)
     if isinstance(layout, HopperMXScaleLayout):
         return (128, 32) if expected >= 96 and layout.num_warps == 8 else (64, 16)
-    if precision_config.b_mx_scale is None and rhs_dtype.bitwidth == 16 and expected < 192:
-        return (128, 32) if expected >= 96 else (64, 16)
+    if precision_config.b_mx_scale is None and rhs_dtype.bitwidth == 16 and expected < 384:
+        return (256, 32) if expected >= 192 else (128, 32)
     return None
+
+
+def are_paired(block_m: int, tail_m: int, widened: bool) -> bool:
+    """True if two programs of four warps are to share a processor: one multiplies while the other
+    begins, ends, or waits. Tiles with ends are small enough for that up to 128 rows; where b is
+    widened, up to 64."""
+    return block_m <= (64 if widened else 128 * (tail_m > 0))
 
 
 def compute_grid_size(
