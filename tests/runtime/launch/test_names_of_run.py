@@ -58,7 +58,7 @@ def test_a_default_is_not_given_where_a_decorator_computes_the_value(kind: str):
     def k(out, N: tl.constexpr = 8, grid=5):
         tl.store(out + tl.arange(0, N), grid)
 
-    with pytest.raises(TypeError, match="^k: argument 'N': `grid` and `warmup` by name are for"):
+    with pytest.raises(TypeError, match=r"^k: argument 'N': `grid` and `warmup` by name are for"):
         KINDS[kind](k)[(1,)](np.zeros(8, np.int32), grid=3)
 
 
