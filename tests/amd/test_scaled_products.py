@@ -123,7 +123,7 @@ def test_scaled_products(
     tiles.insert(2, held(c, out, "float"))
     model: Any = ScaledModel(4 * TARGETS[arch])
     model.tiles = {v: tile.parts for v, tile in zip(op.operands, tiles, strict=True)}
-    MatrixProducts(unit).multiply(model, op)
+    MatrixProducts(unit, pingpong=False).multiply(model, op)
     bytes_ = [x.astype(np.uint8).view(np.int8) for x in (*arrays, *factors)]
     wanted = DotScaledOp.evaluate(op, None, bytes_[0], bytes_[1], c, *bytes_[2:])  # type: ignore[arg-type]
     expected = held(wanted, out, "").parts

@@ -75,6 +75,13 @@ def one_row(x_ptr, w_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, x / tl.sum(x, axis=0))
 
 
+@tritium.jit
+def sums_of_one_row(x_ptr, w_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i[None, :], mask=(i < columns)[None, :], other=0.0)
+    tl.store(out_ptr + i, tl.sum(x, axis=0), mask=i < columns)
+
+
 def tiles_of(kernel: Any, block: int = 1024, arch: str = "haswell", stage: str = "tile") -> str:
     x = np.ones(1 << 16, np.float32)
     arguments = (x, x.copy(), x.copy(), block, block)
@@ -124,8 +131,8 @@ def test_prefetches_in_text(kernel: Any, checks: str) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "block"),
-    [(chosen, 1024), (one_row, 1024), (softmax, 64), (softmax, 1 << 15)],
-    ids=["a mask from memory", "the same row", "short", "past the cache"],
+    [(chosen, 1024), (one_row, 1024), (softmax, 64), (softmax, 1 << 15), (sums_of_one_row, 128)],
+    ids=["a mask from memory", "the same row", "short", "past the cache", "another shape"],
 )  # fmt: skip
 def test_what_is_not_prefetched(kernel: Any, block: int) -> None:
     assert "tile.prefetch" not in tiles_of(kernel, block)

@@ -61,7 +61,7 @@ def test_copies_that_arrive_compiled() -> None:
     assert f"store i64 {383 | 383 << 32}, ptr addrspace(3)" in kernel.asm["llir"]
     assert kernel.asm["hsaco"].startswith(b"\x7fELF")
     # Four copies a thread, in both directions and phases, each by the address of its first element.
-    assert kernel.asm["llir"].count("getelementptr half") == 2 * 2 * (1 + 4)
+    assert kernel.asm["llir"].count("getelementptr half, ptr addrspace(1)") == 2 * 2 * (1 + 4)
 
 
 def test_texts_of_barriers() -> None:

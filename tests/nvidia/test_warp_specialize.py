@@ -113,8 +113,9 @@ def test_workers_ask_what_is_to_come_where_a_branch_decides() -> None:
     llvm, facts = lowered(text)
     assert facts["shared"] == 528  # behind the allocation
     in_order(
-        llvm, r"main\d+:", r"then\d+:", r"st\.shared\S+ \[ \$0 \].*i32 0,", r"i32 1, i32 160",
-        r"i32 1, i32 160", r"endif\d+:", r"st\.shared\S+ \[ \$0 \].*i32 -1,", r"i32 1, i32 160",
+        llvm, r"main\d+:", r"then\d+:", r"st\.shared\S+ \[ \$0 \+ 512 \].*i32 0,",
+        r"i32 1, i32 160", r"i32 1, i32 160", r"endif\d+:",
+        r"st\.shared\S+ \[ \$0 \+ 512 \].*i32 -1,", r"i32 1, i32 160",
         "ret void", r"again\d+:", r"i32 1, i32 160", "load i32", r"icmp eq i32 %v\d+, -1",
         r"done\d+:\n  ret void", r"icmp eq i32 %v\d+, 0", "partition", r"i32 1, i32 160",
         r"br label %again",

@@ -39,7 +39,8 @@ def test_copies_take_what_is_together_in_both_memories(order: str, size: int):
     %d = ttg.async_copy_global_to_local %p, %m {{contiguity = 4 : i32}} : {POINTERS} -> <16x256xf32, #shared, #smem, mutable>
     ttg.local_dealloc %m : {MEMORY}"""  # noqa: E501
     text = to_ptx(kernel_text(body, ARGUMENT, warps=2, head=HEAD.format(order=order)))
-    found = re.findall(r"cp\.async\.c[ag]\.shared\.global \[ %r\d+ \], \[ %rd\d+ \], (\d+)", text)
+    to = r"cp\.async\.c[ag]\.shared\.global \[ %r\d+(?: \+ \d+)? \]"
+    found = re.findall(to + r", \[ %rd\d+ \], (\d+)", text)
     assert found == [str(size)] * (16 * 256 * 4 // 64 // size)
 
 

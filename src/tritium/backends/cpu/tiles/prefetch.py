@@ -144,14 +144,17 @@ class _Nests:
         return found
 
     def _wishes(self, rows: dict[SSAValue, int]) -> Iterator[_Wish]:
-        """The accesses to prefetch for. The best nests for that use the caches alone; else the loop
-        before that of the access will do, or, for the next program, the last one."""
+        """The accesses to prefetch for, by nests over as many elements. The best nests for that use
+        the caches alone; else the loop before that of the access will do, or, for the next program,
+        the last one."""
         first = dict[int, set[SSAValue]]()
         for number, access in self._accesses(rows):
             first.setdefault(number, set()).add(access.ptr)
-        hosts = [n for n, (_, part) in enumerate(self.nests) if is_long(part.nest)]
-        quiet = [n for n in hosts if n not in first]
+        long = [n for n, (_, part) in enumerate(self.nests) if is_long(part.nest)]
         for number, access in self._accesses(rows):
+            domain = ir.shape_of(access.ptr.type)
+            hosts = [n for n in long if self.nests[n][1].nest.domain == domain]
+            quiet = [n for n in hosts if n not in first]
             before = [n for n in quiet or hosts if n < number]
             after = [n for n in quiet or hosts[-1:] if n > number]
             if before or after:
