@@ -189,7 +189,7 @@ def test_states_that_a_program_changes(change: str) -> None:
     for p, right in zip(parameters, expected, strict=True):
         found = p.detach(), state[p]["exp_avg"], state[p]["exp_avg_sq"]
         for x, y in zip(found, right, strict=True):
-            close(x, torch.from_numpy(y), 2)
+            close(x, torch.from_numpy(y).to(x.device), 2)
 
 
 def test_states_of_torch_go_on() -> None:

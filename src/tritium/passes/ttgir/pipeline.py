@@ -43,6 +43,7 @@ from tritium.analysis.regions import defined_inside, functions, outside_values
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
+    BLOCK,
     LANE,
     OFFSET,
     REGISTER,
@@ -164,7 +165,7 @@ def _by_lanes(
     enough = copy_width(load, analysis, size << run, per_thread=1 << run) == 1 << run
     if not zeros or not enough or size << run not in processor.lane_copy_bytes:
         return None
-    if any(layout.free_variables().values()):
+    if any(layout.free_variables().values()) or any(map(any, layout.bases(BLOCK))):
         return None
     bases = [*registers[:run], *layout.bases(LANE), *layout.bases(WARP), *registers[run:]]
     memory = SharedLinearEncoding.make(offset=bases, alignment=16)
@@ -179,13 +180,12 @@ def _by_registers(load: Operation, stages: int, processor: Processor) -> Stage:
     users = [use.operation for use in tile.uses]
     if not any(permutes(u) or changes_layout(u) or allocates_memory(u) for u in users):
         return Stage(load, None, 0, 0)
-    wanted = _read_layout(tile)
-    if wanted is None:
+    wanted, layout = _read_layout(tile), linear(ir.encoding_of(kind), ir.shape_of(kind))
+    if wanted is None or any(map(any, layout.bases(BLOCK))):  # blocks of a cluster have parts
         encoding = _memory_for(chosen or load, stages, processor)[0]
         return Stage(load, encoding, 0, stages - 1, chosen=chosen)
     size = ir.memory_bytes(kind)
-    memory = shared_layout(linear(ir.encoding_of(kind), ir.shape_of(kind)), wanted, size,
-                           store=False, load=False, banks=processor.banks)  # fmt: skip
+    memory = shared_layout(layout, wanted, size, store=False, load=False, banks=processor.banks)
     encoding = SharedLinearEncoding.make(offset=memory.bases(OFFSET), alignment=16)
     return Stage(load, encoding, 0, stages - 1, chosen=chosen)
 
