@@ -143,7 +143,7 @@ def samples(pythons: dict[str, str], arch: str, rounds: int) -> tuple[dict[str, 
 
 
 def summary(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """The ratios over the kernels that both compile."""
+    """The ratios over the kernels that both compile: medians, and of the sums of their times."""
     both = [n for n in mine if "matrix" in mine[n] and "matrix" in theirs.get(n, ())]
 
     def ratio(key: str) -> float:
@@ -153,7 +153,11 @@ def summary(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     tutorials = list(filter(_is_tutorial, mine))
     return {
         "kernels": len(both), "registers": ratio("vgprs"), "instructions": ratio("instructions"),
-        "cpu_time": ratio("cpu_ms"), "scratch": [n for n in tutorials if mine[n].get("scratch")],
+        "cpu_time": ratio("cpu_ms"),
+        "total_cpu_time": round(
+            sum(mine[n]["cpu_ms"] for n in both) / sum(theirs[n]["cpu_ms"] for n in both), 3
+        ),
+        "scratch": [n for n in tutorials if mine[n].get("scratch")],
         "scratch_of_triton": [n for n in tutorials if theirs.get(n, {}).get("scratch")],
         "other_instructions": [n for n in both if mine[n]["matrix"].keys() ^ theirs[n]["matrix"]],
         "errors": {n: r["error"] for n, r in mine.items() if "error" in r},
