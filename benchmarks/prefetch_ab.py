@@ -71,7 +71,7 @@ def rms(x_ptr, y_ptr, w_ptr, out_ptr, columns, BLOCK: tl.constexpr):
 
 @jit
 def gradient(x_ptr, y_ptr, w_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    """Of softmax; y is its result, x the gradient of that."""
+    """Gradient of softmax; y is the result of softmax, x the gradient of y."""
     i = tl.arange(0, BLOCK)
     row, mask = tl.program_id(0) * columns, i < columns
     y = tl.load(y_ptr + row + i, mask=mask, other=0.0).to(tl.float32)

@@ -107,8 +107,9 @@ OCML = {
     "log1p": (2, 2), "log2": (3, 3), "pow": (16, 16), "rsqrt": (2, 2), "sin": (4, 4),
     "sinh": (4, 4), "sqrt": (3, 3), "tan": (5, 5), "tanh": (5, 5), "y0": (2, 6), "y1": (2, 6),
 }  # fmt: skip
-"""Of those functions of `tl.extra.hip.libdevice` that are not exact or rounded correctly: those of
-`lgamma` for positive numbers, of j0, j1, y0 and y1 for magnitudes below 12."""
+"""Bounds of ocml for errors in ulp, of floats and of doubles, by the name of a function that is
+neither exact nor rounded correctly; those of `lgamma` hold for positive numbers, those of j0, j1,
+y0 and y1 for magnitudes below 12."""
 ALL = [(name, overload) for name in NAMES for overload in signatures()[name].overloads]
 
 

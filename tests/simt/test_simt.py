@@ -230,7 +230,7 @@ def add_columns(x: Any, out: Any, stride: Any) -> None:
 
 @pytest.mark.parametrize("lanes", [32, 64])
 def test_columns_are_added_to_the_start_of_rows(lanes: int) -> None:
-    """Of pointers to elements of other sizes than the rows have too."""
+    """The pointers may have elements of another size than the rows."""
     source = ASTSource(add_columns, {"x": "*i16", "out": "*i16", "stride": "i32"}, {})
     text = tritium.compile(source, target(lanes)).asm["ttir"]
     kernel = Kernel("add_columns", lanes, text=text)

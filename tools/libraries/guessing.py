@@ -242,7 +242,7 @@ def guess(facts: Facts, configs: list[Any], rng: random.Random) -> dict[str, Arg
 
 
 def _absent(name: str, facts: Facts) -> float:
-    """How likely None is for a parameter."""
+    """The probability that a guess gives None for a parameter."""
     nones = any(isinstance(n, ast.Constant) and n.value is None for n in facts.given[name])
     return 0.3 if nones or None in facts.compared[name] else 0.01
 

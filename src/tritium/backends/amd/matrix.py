@@ -234,8 +234,8 @@ class MatrixCores:
         if not wanted:
             m, n = ir.shape_of(product.results[0].type)[-2:]
             sizes = ", ".join(f"{i.rows}x{i.columns}x{i.k}" for i in known)
-            wanted = f"{m}x{n}x{product.k} {ir.element_type(product.a.type)}"
-            given = f"matrix_instr_nonkdim is {self.rows}, for a product of {wanted}"
+            size = f"{m}x{n}x{product.k} {ir.element_type(product.a.type)}"
+            given = f"matrix_instr_nonkdim is {self.rows}, for a product of {size}"
             raise unsupported_at(product.location, f"{given}; instructions are {sizes}")
         return wanted
 

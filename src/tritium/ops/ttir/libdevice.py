@@ -179,6 +179,9 @@ def _reciprocal(x: Any) -> Any:
 
 
 def _multiply_add(x: Any, y: Any, z: Any) -> Any:
+    """x * y + z; an infinite z is the sum of any finite product, one that overflows too."""
+    if type(z) is not Fraction and np.isinf(z) and np.isfinite(x) and np.isfinite(y):
+        return z
     return x * y + z
 
 
@@ -191,8 +194,6 @@ _OPERATIONS: dict[str, Definition] = {
 
 def _one(operation: str, direction: str, dtype: Any, *values: Any) -> Any:
     """One operation on scalars, of which the result is a `dtype`."""
-    if operation == "fma" and np.all(np.isfinite(values[:2])) and not np.isfinite(values[2]):
-        return dtype(values[2])  # however large the product is
     plain = dtype(values[0]) if operation == "convert" else _OPERATIONS[operation](*values)
     if not all(np.isfinite(v) for v in values) or np.isnan(plain):
         return plain

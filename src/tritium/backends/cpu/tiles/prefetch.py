@@ -87,6 +87,8 @@ class _Nests:
         self.function, self.block, self.nests = function, block, nests
         self.places = {op: number for number, op in enumerate(block.ops)}
         self.varying = dict[SSAValue, bool]()
+        #: What is computed before a nest, of this program or the next one, by the original.
+        self.moved = dict[tuple[NestOp, bool], dict[SSAValue, SSAValue]]()
         self.seed, self.step = self._seed()
 
     def _seed(self) -> tuple[SSAValue | None, SSAValue | None]:
@@ -173,15 +175,16 @@ class _Nests:
         ops = self._missing(given, host, wish.following)
         if ops is None:
             return
-        known: dict[SSAValue, SSAValue] = {}
-        if wish.following:
+        known = self.moved.setdefault((host, wish.following), {})
+        if wish.following and self.seed not in known:
             assert self.seed is not None
             step = self.step
             if step is None:
                 step = self._insert(ConstantOp.of(1, self.seed.type), host)
             known[self.seed] = self._insert(AddIOp.build(self.seed, step), host)
         for op in ops:
-            self._insert(op.clone(known), host)
+            if op.results[0] not in known:
+                self._insert(op.clone(known), host)
         found = [known.get(value, value) for value in given]
         mask = found[1] if len(found) > 1 else None
         host.body.add_op(PrefetchOp.build(
