@@ -1,20 +1,26 @@
 """Gluon products on one thread block and on clusters of them, beside cuBLAS.
 
     python benchmarks/gluon_products_ab.py [--out FILE] [--rounds 5] [--limit 340] [--only fp16 ...]
+        [--single [REST]]
 
-check        whether results of small products are right, and nothing else
+check        whether results of small products are right, and nothing else; with --early --pick 0,
+             1, ... in processes at once this compiles the kernels for what follows
 fp16, bf16   square products `a @ b` of 2048, 4096 and 8192
 fp8          the same of `a @ b.T`, to bfloat16 (cuBLAS: `torch._scaled_mm`)
 turned       `a @ b.T` in fp16
 lengths      2048 x 2048 with more and more of K: the time of a step, and of all the rest
+moments      when programs of products that begin early do what: ns since the first one began, and
+             cycles since they began themselves; cuBLAS's kernels, and how many clusters fit
 power        8192 in fp16 for a second without a pause, of random numbers and of zeros: rate, clock
              and power, by `nvidia-smi`
 
 Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster, stages, order of
 tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored, whether the last
-tiles are split among all. Calls wait in the
-GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; results are
-compared first. Exits with 1 if one is wrong, with 3 when the time limit is reached.
+tiles are split among all; "early": those of `benchmarks/gluon_early.py`. Calls wait in the
+GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; with
+`--single` each is alone, after a rest of so many seconds (`hopper_products_ab.single`, the median
+of four times as many rounds and one). Results are compared first. Exits with 1 if one is wrong,
+with 3 when the time limit is reached.
 """
 
 from __future__ import annotations
@@ -35,9 +41,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
 
-from benchmarks import gluon_clusters, gluon_kernels
+from benchmarks import gluon_clusters, gluon_early, gluon_kernels
 from benchmarks.common import show_row, write_rows
-from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right
+from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right, singles
+from tritium.backends.nvidia.libcuda import library
 
 
 class Variant(NamedTuple):
@@ -48,11 +55,17 @@ class Variant(NamedTuple):
     group: int = 4
     parts: int = 2
     split: bool = False
+    early: bool = False
+    buffers: int = 2
+    step: int = 128
+    """Bytes of K in a step."""
 
     def __str__(self) -> str:
         order = f"order of {self.group}" if self.group else "curve"
-        split = ", split" if self.split else ""
-        return f"{self.blocks} blocks, {self.stages} stages, {order}, {self.parts} parts{split}"
+        more = ", split" if self.split else ", early" if self.early else ""
+        more += f", {self.buffers} buffers" if self.early and self.buffers != 2 else ""
+        more += f", steps of {self.step} bytes" if self.step != 128 else ""
+        return f"{self.blocks} blocks, {self.stages} stages, {order}, {self.parts} parts{more}"
 
 
 VARIANTS = [
@@ -65,11 +78,56 @@ FEW = [
     Variant(1, group=8), Variant(1, group=8, parts=4, split=True), Variant(group=8),
     Variant(group=8, parts=4, split=True),
 ]  # fmt: skip
+EARLY = [
+    Variant(1, group=8, parts=4), Variant(2, group=8, parts=4), Variant(4, group=4, parts=4),
+    Variant(1, group=8, parts=4, early=True), Variant(1, group=8, early=True, buffers=1),
+    Variant(1, stages=3, group=8, parts=4, early=True, buffers=4),
+    Variant(1, stages=8, group=8, parts=4, early=True, step=64),
+    Variant(2, group=8, parts=4, early=True), Variant(4, group=4, parts=4, early=True),
+]  # fmt: skip
+
+
+CLUSTERS: dict[int, int] = {}
+"""The clusters of so many blocks that run at once; fewer than processors where these are in groups
+that no cluster crosses."""
+
+
+def most_clusters(kernel: Any) -> int:
+    """The clusters of a kernel that run at once."""
+    driver, metadata = library(), kernel.metadata
+    attribute, config = driver.CUlaunchAttribute(), driver.CUlaunchConfig()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    dims = attribute.value.clusterDim
+    dims.x, dims.y, dims.z = metadata.num_ctas, 1, 1
+    config.gridDimX, config.gridDimY, config.gridDimZ = metadata.num_ctas, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = 32 * metadata.num_warps, 1, 1
+    config.sharedMemBytes = metadata.shared
+    config.attrs, config.numAttrs = [attribute], 1
+    status, count = driver.cuOccupancyMaxActiveClusters(
+        driver.CUfunction(int(kernel.function)), config
+    )
+    if int(status):
+        raise RuntimeError(f"cuOccupancyMaxActiveClusters: {status}")
+    return count
 
 
 def programs(blocks: int, tiles: int) -> int:
     """The clusters that run at once, at most; no more than there are tiles."""
-    return min(torch.cuda.get_device_properties(0).multi_processor_count // blocks, tiles)
+    return min(fitting(blocks), tiles)
+
+
+def fitting(blocks: int) -> int:
+    """The clusters of so many blocks that run at once."""
+    if not CLUSTERS:
+        CLUSTERS[1] = torch.cuda.get_device_properties(0).multi_processor_count
+    if blocks not in CLUSTERS:
+        spare = torch.zeros(512, 256, device="cuda", dtype=torch.float16)
+        made, constants = gluon_clusters.arguments(spare, spare[:256], spare, blocks, 4)
+        kernel = gluon_clusters.matmul[(1,)](
+            *made, STAGES=4, GROUP=4, num_warps=4, maxnreg=168, **constants
+        )
+        CLUSTERS[blocks] = most_clusters(kernel)
+    return CLUSTERS[blocks]
 
 
 def fits(m: int, n: int, v: Variant) -> bool:
@@ -79,9 +137,18 @@ def fits(m: int, n: int, v: Variant) -> bool:
 
 
 def variant(
-    a: torch.Tensor, b: torch.Tensor, y: torch.Tensor, v: Variant, turned: bool = False
-) -> Callable[[], Any]:
+    a: torch.Tensor, b: torch.Tensor, y: torch.Tensor, v: Variant, turned: bool = False,
+    times: Any = None,
+) -> Callable[[], Any]:  # fmt: skip
     """A call of a variant: y = a @ b, or `turned` a @ b.T."""
+    tiles = -(-y.shape[0] // (128 * v.blocks)) * -(-y.shape[1] // 256)
+    grid = (programs(v.blocks, tiles),)
+    if v.early:
+        tile = (256, v.step // a.dtype.itemsize)
+        made, constants = gluon_early.arguments(
+            a, b, y, v.blocks, v.parts, tile, turned, v.buffers, times
+        )
+        return launched(gluon_early, grid, v, made, constants)
     sums = told = None
     if v.split:
         count = torch.cuda.get_device_properties(0).multi_processor_count
@@ -90,10 +157,16 @@ def variant(
     made, constants = gluon_clusters.arguments(
         a, b, y, v.blocks, v.parts, turned=turned, sums=sums, told=told
     )
-    tiles = -(-y.shape[0] // (128 * v.blocks)) * -(-y.shape[1] // 256)
+    return launched(gluon_clusters, grid, v, made, constants)
+
+
+def launched(
+    module: Any, grid: tuple[int], v: Variant, made: list[Any], constants: dict[str, Any]
+) -> Callable[[], Any]:
+    """A call of a module's kernel."""
     return partial(
-        gluon_clusters.matmul[(programs(v.blocks, tiles),)], *made, STAGES=v.stages, GROUP=v.group,
-        num_warps=4, maxnreg=168, **constants,
+        module.matmul[grid], *made, STAGES=v.stages, GROUP=v.group, num_warps=4, maxnreg=168,
+        **constants,
     )  # fmt: skip
 
 
@@ -135,29 +208,35 @@ def turned(
     return calls, y, a.double() @ b.double().T, 2.0 * size**3
 
 
-def cases(only: list[str]) -> Iterator[tuple[str, Any]]:
-    """The products, which are made one after the other."""
+def cases(only: list[str], early: list[Variant]) -> Iterator[tuple[str, Any]]:
+    """The products, which are made one after the other; `early`: by these variants alone."""
+    most, few = early or VARIANTS, early or FEW
     if "check" in only:
         for m, n, k in ((1024, 1024, 512), (1000, 1112, 1336), (4000, 4104, 328)):
-            square = [v for v in VARIANTS if v.group or m == n]
+            square = [v for v in most if v.group or m == n]
             yield f"check {m}x{n}x{k}", partial(product, m, n, k, torch.float16, square)
+        yield "check fp8", partial(turned, 2048, torch.float8_e4m3fn, few)
+        yield "check bf16", partial(product, 1024, 1024, 512, torch.bfloat16, few)
     if "fp16" in only:
         for size in (8192, 4096, 2048):
-            yield f"fp16 {size}", partial(product, size, size, size, torch.float16, VARIANTS)
+            yield f"fp16 {size}", partial(product, size, size, size, torch.float16, most)
     if "power" in only:
-        yield "power", partial(product, 8192, 8192, 8192, torch.float16, FEW)
+        yield "power", partial(product, 8192, 8192, 8192, torch.float16, few)
+    if "moments" in only:
+        for size in (2048, 4096):
+            yield f"moments {size}", partial(moments, size, early or EARLY)
     if "fp8" in only:
         for size in (8192, 4096, 2048):
-            yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, FEW)
+            yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, few)
     if "turned" in only:
         for size in (8192, 4096, 2048):
-            yield f"fp16 {size} turned", partial(turned, size, torch.float16, FEW)
+            yield f"fp16 {size} turned", partial(turned, size, torch.float16, few)
     if "lengths" in only:
         for k in (64, 512, 1024, 2048, 4096):
-            yield f"fp16 2048x2048x{k}", partial(product, 2048, 2048, k, torch.float16, FEW)
+            yield f"fp16 2048x2048x{k}", partial(product, 2048, 2048, k, torch.float16, few)
     if "bf16" in only:
         for size in (8192, 4096, 2048):
-            yield f"bf16 {size}", partial(product, size, size, size, torch.bfloat16, FEW)
+            yield f"bf16 {size}", partial(product, size, size, size, torch.bfloat16, few)
 
 
 def powers(calls: dict[str, Any], flops: float) -> Iterator[dict[str, Any]]:
@@ -183,8 +262,43 @@ def powers(calls: dict[str, Any], flops: float) -> Iterator[dict[str, Any]]:
                    "clock, power": told.strip(), "meanwhile": still}  # fmt: skip
 
 
-def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
+MOMENTS = "begins", "copies", "first step", "last sum", "stored", "ends"
+
+
+def moments(size: int, variants: list[Variant]) -> list[dict[str, Any]]:
+    """When the programs of early products in fp16 do what: medians over programs and calls; what
+    calls take as a whole; cuBLAS's kernels."""
+    a, b, y = (torch.randn(size, size, device="cuda").half() for _ in range(3))
+    cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
+    rows: list[dict[str, Any]] = []
+    for v in (v for v in variants if v.early):
+        tiles = -(-size // (128 * v.blocks)) * -(-size // 256)
+        times = torch.zeros(programs(v.blocks, tiles), 8, 2, dtype=torch.int64, device="cuda")
+        call, took, found = variant(a, b, y, v, times=times), list[float](), list[torch.Tensor]()
+        call()
+        for _ in range(11):
+            took += singles({"": call}, cache, rounds=1)[""]
+            found.append(times[:, : len(MOMENTS)].double())
+        every = torch.stack(found)
+        since = every[..., 0] - every[:, :, :1, 0].amin(1, keepdim=True)
+        cycles = every[..., 1] - every[:, :, :1, 1]
+        for name, values in {"ns": since, "last ns": since.amax(1), "cycles": cycles}.items():
+            medians = values.reshape(-1, len(MOMENTS)).median(0).values.tolist()
+            rows.append({
+                "case": f"moments {size}", "by": str(v), "what": name,
+                **dict(zip(MOMENTS, map(round, medians), strict=True)),
+                "whole us": round(median(took) * 1e3, 1),
+            })  # fmt: skip
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        torch.matmul(a, b, out=y)
+    names = [event.key for event in profile.key_averages()]
+    return [*rows, {"case": f"moments {size}", "by": "cublas", "what": names, "fit": CLUSTERS}]
+
+
+def measure(case: str, make: Any, rounds: int, rest: float | None) -> list[dict[str, Any]]:
     """The rows of a product."""
+    if case.startswith("moments"):
+        return make()
     calls, y, want, flops = make()
     kept, failed = right(calls, y, want)
     rows: list[dict[str, Any]] = [{"case": case, "by": n, "failed": w} for n, w in failed.items()]
@@ -194,12 +308,14 @@ def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
         return [*rows, *({"case": case, "by": name, "right": True} for name in kept)]
     cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
     took: dict[str, list[float]] = {name: [] for name in kept}
-    for _ in range(rounds):
+    if rest is not None:
+        took = singles(kept, cache, rest, 4 * rounds + 1)
+    for _ in range(rounds if rest is None else 0):
         for name, call in kept.items():
             took[name].append(queued(call, cache))
     theirs = took["cublas"]
     for name, times in took.items():
-        ms, ratios = median(times), [t / own for t, own in zip(theirs, times, strict=True)]
+        ms, ratios = median(times), [t / own for t, own in zip(theirs, times, strict=False)]
         rows.append({
             "case": case, "by": name, "us": round(ms * 1e3, 1), "rate": round(flops / ms / 1e9, 1),
             "to cublas": round(median(ratios), 3), "least": round(min(ratios), 3),
@@ -212,16 +328,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=340.0, help="seconds")
+    parser.add_argument("--single", type=float, nargs="?", const=0.0, metavar="REST")
+    parser.add_argument("--early", action="store_true", help="by the variants of EARLY alone")
+    parser.add_argument("--pick", type=int, nargs="+", default=[*range(len(EARLY))],
+                        help="numbers of the variants of EARLY")  # fmt: skip
     kinds = ["fp16", "power", "fp8", "lengths", "turned", "bf16"]
-    parser.add_argument("--only", nargs="+", choices=["check", *kinds], default=kinds)
+    parser.add_argument("--only", nargs="+", choices=["check", "moments", *kinds], default=kinds)
     options = parser.parse_args()
     watchdog = threading.Timer(options.limit, lambda: os._exit(3))
     watchdog.daemon = True
     watchdog.start()
     rows: list[dict[str, Any]] = []
-    for case, make in cases(options.only):
+    early = [EARLY[i] for i in options.pick] if options.early else []
+    for case, make in cases(options.only, early):
         torch.manual_seed(0)
-        for row in measure(case, make, options.rounds):
+        for row in measure(case, make, options.rounds, options.single):
             rows.append(row)
             show_row(row)
         torch.cuda.empty_cache()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import gluon_clusters, gluon_kernels
+from benchmarks import gluon_clusters, gluon_early, gluon_kernels
 from tests.gluon.hopper_programs import block_layout
 from tests.gluon.support import compiled, launcher, type_of
 
@@ -69,6 +69,28 @@ def test_tiles_that_are_shared_out(blocks: int, parts: int, programs: int, how: 
     assert not told.any()
 
 
+@pytest.mark.every(2)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+@pytest.mark.parametrize("m,n,k,blocks,parts,buffers,turned,programs", [
+    (300, 136, 200, 1, 4, 2, False, 3), (300, 200, 104, 1, 2, 1, True, 2),
+    (600, 136, 72, 2, 4, 4, True, 2), (200, 40, 40, 1, 2, 2, False, 2),
+])  # fmt: skip
+def test_products_that_begin_early(
+    m: int, n: int, k: int, blocks: int, parts: int, buffers: int, turned: bool, programs: int,
+    how: str,
+) -> None:  # fmt: skip
+    """The last has fewer steps than stages, so that copies begin that have nothing to copy."""
+    rng = np.random.default_rng(m)
+    a = rng.integers(-3, 4, (m, k)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, n)).astype(np.float16)
+    out = np.zeros((m, n), np.float16)
+    tile, right = (32 * parts, 32), np.ascontiguousarray(b.T) if turned else b
+    made, constants = gluon_early.arguments(a, right, out, blocks, parts, tile, turned, buffers)
+    launcher(how)(gluon_early.matmul, (programs,), *made, STAGES=3, GROUP=2, **constants)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
 def test_copies(how: str) -> None:
     source = (np.arange(100 * 64) % 1999).astype(np.float16).reshape(100, 64)
@@ -99,3 +121,16 @@ def test_no_spills_on_clusters(recwarn: pytest.WarningsRecorder) -> None:
     assert not [w for w in recwarn if "C75" in str(w.message)]
     assert kernel.metadata.shared <= 227 * 1024
     assert kernel.asm["ptx"].count(".multicast::cluster") == 2  # of 4 pieces of the right operand
+
+
+def test_early_copies(recwarn: pytest.WarningsRecorder) -> None:
+    """The first of them start before warps wait for registers; sums begin without zeros."""
+    spare = np.zeros((256, 256), np.float16)
+    made, constants = gluon_early.arguments(spare, spare, spare)
+    constants |= {"STAGES": 4, "GROUP": 8}
+    kernel = compiled(gluon_early.matmul, " ".join(map(type_of, made)), constants,
+                      num_ctas=constants.pop("num_ctas"))  # fmt: skip
+    assert kernel.metadata.n_spills == 0 and kernel.metadata.shared <= 227 * 1024
+    assert not [w for w in recwarn if "C75" in str(w.message)]
+    first, *later = kernel.asm["ptx"].split("setmaxnreg.inc")
+    assert len(later) == 2 and first.count("cp.async.bulk.tensor.2d.shared") == 4 * 6
