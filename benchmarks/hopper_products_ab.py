@@ -32,6 +32,8 @@ from tritium_kernels.dense.matmul_launch import launch as product_launch
 
 QUEUED, WAIT_CYCLES, TRIES = 20, 20_000_000, 5
 """Calls that are queued at once, how long (11 ms) the GPU waits meanwhile, and tries of that."""
+SINGLE_WAIT_CYCLES = 5_000_000
+"""How long the GPU waits, at least 2.5 ms, while a single call is queued."""
 CACHE_BYTES = 256 << 20
 
 Calls = dict[str, Callable[[], Any]]
@@ -74,6 +76,40 @@ def _queued(call: Callable[[], Any], cache: torch.Tensor) -> float | None:
     ahead = not waited.query()
     torch.cuda.synchronize()
     return median(begin.elapsed_time(end) for begin, end in events) if ahead else None
+
+
+def single(call: Callable[[], Any], cache: torch.Tensor, rest: float = 0.0) -> float | None:
+    """The time, in ms, of one call with cold caches after `rest` seconds without work, which lets
+    the GPU cool down and raise its clock; None if the host was not ahead of it."""
+    torch.cuda.synchronize()
+    time.sleep(rest)
+    begin, end, waited = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+    torch.cuda._sleep(SINGLE_WAIT_CYCLES)
+    waited.record()
+    cache.zero_()
+    begin.record()
+    call()
+    end.record()
+    ahead = not waited.query()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) if ahead else None
+
+
+def singles(
+    calls: Calls, cache: torch.Tensor, rest: float = 0.0, rounds: int = 21
+) -> dict[str, list[float]]:
+    """The times of `rounds` single calls of each, the calls rotated by one in each round. Raises
+    `RuntimeError` if the host was ahead for fewer than half of those of a call."""
+    took: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            found = single(calls[name], cache, rest)
+            took[name] += [] if found is None else [found]
+    for name, times in took.items():
+        if 2 * len(times) < rounds:
+            raise RuntimeError(f"{name}: the host was ahead of the GPU in {len(times)} of {rounds}")
+    return took
 
 
 def host_us(call: Callable[[], Any]) -> float:
