@@ -12,9 +12,10 @@ power        8192 in fp16 for a second without a pause, of random numbers and of
 
 Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster, stages, order of
 tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored, whether the last
-tiles are split among all. Calls wait in the
-GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; results are
-compared first. Exits with 1 if one is wrong, with 3 when the time limit is reached.
+tiles are split among all. Calls wait in the GPU's queue (`hopper_products_ab.queued`), cuBLAS's and
+those of all variants in turn; with `--rest .1` each is measured alone, after so many seconds
+without work (`hopper_products_ab.single`). Results are compared first. Exits with 1 if one is
+wrong, with 3 when the time limit is reached.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ import torch
 
 from benchmarks import gluon_clusters, gluon_kernels
 from benchmarks.common import show_row, write_rows
-from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right
+from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right, singles
 
 
 class Variant(NamedTuple):
@@ -183,8 +184,8 @@ def powers(calls: dict[str, Any], flops: float) -> Iterator[dict[str, Any]]:
                    "clock, power": told.strip(), "meanwhile": still}  # fmt: skip
 
 
-def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
-    """The rows of a product."""
+def measure(case: str, make: Any, rounds: int, rest: float | None) -> list[dict[str, Any]]:
+    """The rows of a product, of calls in the GPU's queue or of single ones that follow `rest`."""
     calls, y, want, flops = make()
     kept, failed = right(calls, y, want)
     rows: list[dict[str, Any]] = [{"case": case, "by": n, "failed": w} for n, w in failed.items()]
@@ -194,12 +195,17 @@ def measure(case: str, make: Any, rounds: int) -> list[dict[str, Any]]:
         return [*rows, *({"case": case, "by": name, "right": True} for name in kept)]
     cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
     took: dict[str, list[float]] = {name: [] for name in kept}
-    for _ in range(rounds):
-        for name, call in kept.items():
+    if rest is not None:
+        took = singles(kept, cache, rest, rounds)
+    else:
+        for name, call in [*kept.items()] * rounds:
             took[name].append(queued(call, cache))
     theirs = took["cublas"]
     for name, times in took.items():
-        ms, ratios = median(times), [t / own for t, own in zip(theirs, times, strict=True)]
+        ms = median(times)
+        ratios = [median(theirs) / ms]  # a single call that the host was late for has no time
+        if rest is None:
+            ratios = [t / own for t, own in zip(theirs, times, strict=True)]
         rows.append({
             "case": case, "by": name, "us": round(ms * 1e3, 1), "rate": round(flops / ms / 1e9, 1),
             "to cublas": round(median(ratios), 3), "least": round(min(ratios), 3),
@@ -211,6 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rest", type=float, help="seconds without work before each call")
     parser.add_argument("--limit", type=float, default=340.0, help="seconds")
     kinds = ["fp16", "power", "fp8", "lengths", "turned", "bf16"]
     parser.add_argument("--only", nargs="+", choices=["check", *kinds], default=kinds)
@@ -221,7 +228,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for case, make in cases(options.only):
         torch.manual_seed(0)
-        for row in measure(case, make, options.rounds):
+        for row in measure(case, make, options.rounds, options.rest):
             rows.append(row)
             show_row(row)
         torch.cuda.empty_cache()
