@@ -86,7 +86,7 @@ class Buffer:
         return Buffer(self.data, self.allocation, (*self.moves, move))
 
     def contents(self, data: Any = None) -> Any:
-        """What the memory holds, or what the view shows of an array in its place."""
+        """The elements that the view shows, of this memory or of an array in its place."""
         found = self.data if data is None else data
         for move in self.moves:
             found = move(found)
