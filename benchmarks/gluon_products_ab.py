@@ -18,8 +18,7 @@ Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster
 tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored, whether the last
 tiles are split among all; "early": those of `benchmarks/gluon_early.py`. Calls wait in the
 GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; with
-`--single` each is alone, after a rest of so many seconds (`hopper_products_ab.single`, the median
-of four times as many rounds and one). Results are compared first. Exits with 1 if one is wrong,
+`--rest .1` each is alone, after so many seconds without work (`hopper_products_ab.single`). Results are compared first. Exits with 1 if one is wrong,
 with 3 when the time limit is reached.
 """
 
@@ -315,13 +314,16 @@ def measure(case: str, make: Any, rounds: int, rest: float | None) -> list[dict[
     cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
     took: dict[str, list[float]] = {name: [] for name in kept}
     if rest is not None:
-        took = singles(kept, cache, rest, 4 * rounds + 1)
-    for _ in range(rounds if rest is None else 0):
-        for name, call in kept.items():
+        took = singles(kept, cache, rest, rounds)
+    else:
+        for name, call in [*kept.items()] * rounds:
             took[name].append(queued(call, cache))
     theirs = took["cublas"]
     for name, times in took.items():
-        ms, ratios = median(times), [t / own for t, own in zip(theirs, times, strict=False)]
+        ms = median(times)
+        ratios = [median(theirs) / ms]  # a single call that the host was late for has no time
+        if rest is None:
+            ratios = [t / own for t, own in zip(theirs, times, strict=True)]
         rows.append({
             "case": case, "by": name, "us": round(ms * 1e3, 1), "rate": round(flops / ms / 1e9, 1),
             "to cublas": round(median(ratios), 3), "least": round(min(ratios), 3),
@@ -333,8 +335,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rest", type=float, help="seconds without work before each call")
     parser.add_argument("--limit", type=float, default=340.0, help="seconds")
-    parser.add_argument("--single", type=float, nargs="?", const=0.0, metavar="REST")
     parser.add_argument("--early", action="store_true", help="by the variants of EARLY alone")
     parser.add_argument("--pick", type=int, nargs="+", default=[*range(len(EARLY))],
                         help="numbers of the variants of EARLY")  # fmt: skip
@@ -348,7 +350,7 @@ def main() -> None:
     early = [EARLY[i] for i in options.pick] if options.early else []
     for case, make in cases(options.only, early):
         torch.manual_seed(0)
-        for row in measure(case, make, options.rounds, options.single):
+        for row in measure(case, make, options.rounds, options.rest):
             rows.append(row)
             show_row(row)
         torch.cuda.empty_cache()

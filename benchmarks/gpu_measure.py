@@ -35,6 +35,7 @@ def milliseconds(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[st
 def compare(
     name: str, unit: str, amount: float, calls: Mapping[str, Callable[[], Any]], out: torch.Tensor,
     want: torch.Tensor, tolerance: float, rounds: int = 3, more: Mapping[str, Any] | None = None,
+    times: Callable[[Mapping[str, Callable[[], Any]], int], dict[str, float]] = milliseconds,
 ) -> None:  # fmt: skip
     """Run each, compare `out` with `want`, time all that are right, and print a row for each.
 
@@ -42,6 +43,7 @@ def compare(
         unit: "GB/s" or "TFLOP/s".
         amount: bytes or operations of one call.
         tolerance: for the relative error (of the Frobenius norms).
+        times: gives the milliseconds of each call, in `rounds` rounds.
     """
     right: dict[str, Callable[[], Any]] = {}
     made: dict[str, dict[str, Any]] = {}
@@ -62,7 +64,7 @@ def compare(
         row["right"] = row["error"] <= tolerance
         if row["right"]:
             right[who] = call
-    for who, took in milliseconds(right, rounds).items():
+    for who, took in times(right, rounds).items():
         made[who]["rate"] = round(amount / took / (1e6 if unit == "GB/s" else 1e9), 1)
     for row in made.values():
         peer = made.get("triton", {}).get("rate")

@@ -11,9 +11,10 @@ linear     linear attention, forward and gradients, beside Triton with the same 
 autotune   48 configurations of a product, cold, beside Triton
 compile    cold compiles beside Triton
 
-Results are compared before anything is timed. Writes rows and figures after every part, so that
-what the time limit leaves out does not cost the rest. Exits with 1 if a result is wrong, with 3
-when the time limit is reached.
+Results are compared before anything is timed. With `--rest .1` calls are measured one by one, each
+after so many seconds without work (`hopper_products_ab.single`), all sides in turn. Writes rows and
+figures after every part, so that what the time limit leaves out does not cost the rest. Exits with
+1 if a result is wrong, with 3 when the time limit is reached.
 """
 
 from __future__ import annotations
@@ -42,12 +43,15 @@ from benchmarks import gpu_measure, nvidia_compile
 from benchmarks.attention_gpu import CONFIGURATIONS, HEADS, SIZES, Kept, backward, cudnn
 from benchmarks.common import gpu_machine
 from benchmarks.gpu_measure import PACKAGES, compare, ours
+from benchmarks.hopper_products_ab import rested
 from tritium_kernels.dense import attention_launch
 from tritium_kernels.dense.attention_launch import UNLIMITED, Call
 from tritium_kernels.dense.kernels import linear_attention as linear_kernels
 from tritium_kernels.dense.matmul_launch import launch as product_launch
 
-ROUNDS = 2
+ROUNDS, SINGLE_ROUNDS = 2, 21
+timing: dict[str, Any] = {"rounds": ROUNDS}
+"""How `compare` takes times."""
 figures: list[dict[str, Any]] = []
 """Each with `ratio`, the figure to reach (`wanted`), and whether a higher one is better."""
 
@@ -69,7 +73,7 @@ def figure(
     tolerance: float = 1e-2,
 ) -> None:  # fmt: skip
     """Measure calls, `tritium` and a peer, and note the ratio of their rates."""
-    compare(f"{part} {case}", "TFLOP/s", flops, calls, out, want, tolerance, rounds=ROUNDS)
+    compare(f"{part} {case}", "TFLOP/s", flops, calls, out, want, tolerance, **timing)
     _note_rates(part, case, wanted, peer, flops)
 
 
@@ -291,11 +295,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
     parser.add_argument("--limit", type=float, default=420.0, help="seconds")
+    parser.add_argument("--rest", type=float, help="seconds without work before each call")
     parser.add_argument("--tune", choices=tuple(PACKAGES), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tune:
         tune(options.tune)
         return
+    if options.rest is not None:
+        timing.update(rounds=SINGLE_ROUNDS, times=partial(rested, rest=options.rest))
     failed: dict[str, str] = {}
 
     def stop() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -96,8 +96,9 @@ def single(call: Callable[[], Any], cache: torch.Tensor, rest: float = 0.0) -> f
 
 
 def singles(
-    calls: Calls, cache: torch.Tensor, rest: float = 0.0, rounds: int = 21
-) -> dict[str, list[float]]:
+    calls: Mapping[str, Callable[[], Any]], cache: torch.Tensor, rest: float = 0.0,
+    rounds: int = 21,
+) -> dict[str, list[float]]:  # fmt: skip
     """The times of `rounds` single calls of each, the calls rotated by one in each round. Raises
     `RuntimeError` if the host was ahead for fewer than half of those of a call."""
     took: dict[str, list[float]] = {name: [] for name in calls}
@@ -110,6 +111,13 @@ def singles(
         if 2 * len(times) < rounds:
             raise RuntimeError(f"{name}: the host was ahead of the GPU in {len(times)} of {rounds}")
     return took
+
+
+def rested(calls: Mapping[str, Callable[[], Any]], rounds: int, rest: float) -> dict[str, float]:
+    """The median time, in ms, of single calls of each, each after `rest` seconds without work."""
+    cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
+    torch.cuda._sleep(1)  # a kernel's first launch loads it, and can wait for the GPU
+    return {name: median(times) for name, times in singles(calls, cache, rest, rounds).items()}
 
 
 def host_us(call: Callable[[], Any]) -> float:

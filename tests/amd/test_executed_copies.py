@@ -288,3 +288,50 @@ def test_elements_of_a_copy_that_lie_apart(
                  "copy": copy, "shared": PLAIN}  # fmt: skip
     with pytest.raises(CompilationError, match=message):
         compiled(small_kernel, "*u8 *u8 i32", constants | FIXED | changed, "gfx950")
+
+
+MFMA = gl.amd.cdna4.AMDMFMALayout(4, [16, 16, 32], True, [2, 1])
+ROWS = gl.constexpr(gl.BlockedLayout([1, 8], [8, 8], [2, 1], [1, 0]))
+
+
+@gluon.jit
+def operand_kernel(x, out, memory: gl.constexpr, operand: gl.constexpr, first: gl.constexpr,
+                   turned: gl.constexpr):  # fmt: skip
+    """32 rows of a tile in shared memory, or of its transpose, as an operand of a product."""
+    i = gl.arange(0, 64, gl.SliceLayout(1, ROWS))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, ROWS))[None, :]
+    held = gl.allocate_shared_memory(x.dtype.element_ty, [64, 64], memory)
+    held.store(gl.load(x + i * 64 + j))
+    part = held.slice(first, 32, 0)
+    found = (part.permute((1, 0)) if turned else part).load(operand)
+    i = gl.arange(0, found.shape[0], gl.SliceLayout(1, operand))[:, None]
+    j = gl.arange(0, found.shape[1], gl.SliceLayout(0, operand))[None, :]
+    gl.store(out + i * found.shape[1] + j, found)
+
+
+@pytest.mark.parametrize(("first", "kind"), [(0, "bf16"), (32, "fp16")])
+@pytest.mark.parametrize(("place", "width", "turned", "reads"), [
+    (1, 8, False, 8), (1, 4, False, 8), (0, 8, True, 4), (0, 4, True, 4), (1, 8, True, 0),
+])  # fmt: skip
+@pytest.mark.parametrize("memory", [
+    gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), gl.SwizzledSharedLayout(8, 2, 8, [1, 0]),
+    gl.PaddedSharedLayout.with_identity_for([[64, 8]], [64, 64], [1, 0]),
+    gl.PaddedSharedLayout.with_identity_for([[64, 2]], [64, 64], [1, 0]),
+], ids=["plain", "swizzled", "padded", "odd"])  # fmt: skip
+def test_operands_across_memory(
+    memory: Any, place: int, width: int, turned: bool, reads: int, first: int, kind: str
+) -> None:
+    """Operands whose rows lie along memory are turned as they are read; rows that begin at other
+    multiples than of four elements are not."""
+    constants = {"memory": memory, "operand": gl.DotOperandLayout(place, MFMA, width),
+                 "first": first, "turned": turned}  # fmt: skip
+    kernel = compiled(operand_kernel, f"*{kind} *{kind}", constants, "gfx950", num_warps=2)
+    odd = isinstance(memory, gl.PaddedSharedLayout) and memory.interval_padding_pairs[0][1] == 2
+    assert kernel.asm["llir"].count("call <4 x") == (0 if odd else reads)
+    dtype = ml_dtypes.bfloat16 if kind == "bf16" else np.float16
+    x = np.random.default_rng(3).standard_normal((64, 64)).astype(dtype)
+    wanted = x[first : first + 32]
+    wanted = wanted.T if turned else wanted
+    out = np.zeros(wanted.shape, dtype)
+    execute(kernel, (1,), (x, out))
+    np.testing.assert_array_equal(out.astype(np.float32), wanted.astype(np.float32))

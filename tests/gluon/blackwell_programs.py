@@ -197,8 +197,9 @@ SCALES = gl.constexpr(gl.SharedLinearLayout(
 
 
 @gluon.jit
-def scaled_kernel(a, b, a_scales, b_scales, out):
-    """One side's scales are copied by the tensor cores, the other's stored by threads."""
+def scaled_kernel(a, b, a_scales, b_scales, out, packed: gl.constexpr):
+    """One side's scales are copied by the tensor cores, the other's stored by threads. `packed`:
+    those of 32 rows, 32 apart, lie side by side, as the tensor cores want them."""
     left = gl.allocate_shared_memory(a.dtype, [128, 128], a.layout)
     right = gl.allocate_shared_memory(b.dtype, [128, 128], b.layout)
     bars = mbarrier.allocate_mbarrier(batch=2)
@@ -214,7 +215,16 @@ def scaled_kernel(a, b, a_scales, b_scales, out):
     rows: gl.constexpr = gl.BlockedLayout([1, 4], [32, 1], [4, 1], [1, 0])
     i = gl.arange(0, 128, gl.SliceLayout(1, rows))[:, None]
     k = gl.arange(0, 4, gl.SliceLayout(0, rows))[None, :]
-    staged = gl.allocate_shared_memory(gl.int8, [128, 4], SCALES, gl.load(a_scales + i * 4 + k))
+    if packed:
+        wide: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
+        plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+        row = gl.arange(0, 32, gl.SliceLayout(1, wide))[:, None]
+        loaded = gl.load(a_scales + row * 16 + gl.arange(0, 16, gl.SliceLayout(0, wide))[None, :])
+        memory = gl.allocate_shared_memory(gl.int8, [32, 16], plain, loaded)
+        staged = memory.reshape((1, 1, 32, 4, 4)).permute((0, 3, 2, 1, 4)).reshape((128, 4))
+    else:
+        loaded = gl.load(a_scales + i * 4 + k)
+        staged = gl.allocate_shared_memory(gl.int8, [128, 4], SCALES, loaded)
     fence_async_shared()
     tcgen05_copy(staged, of_left)
     scales = gl.load(b_scales + i * 4 + k)
@@ -235,10 +245,13 @@ def scaled_products(launch: Launch) -> None:
                            (b, ml_dtypes.float8_e5m2, gl.float8e5)):  # fmt: skip
         described.append(TensorDescriptor.from_tensor(
             x.astype(dtype), [128, 128], block_layout([128, 128], kind)))  # fmt: skip
-    out = np.zeros((128, 128), np.float32)
-    launch(scaled_kernel, (1,), *described, *scales, out)
     factors = [np.repeat(2.0 ** (s.view(np.uint8) - 127.0), 32, 1) for s in scales]
-    np.testing.assert_array_equal(out, (a * factors[0]) @ (b * factors[1]).T)
+    groups = np.ascontiguousarray(scales[0].reshape(4, 32, 4).transpose(1, 0, 2).reshape(32, 16))
+    for packed in (False, True):
+        out = np.zeros((128, 128), np.float32)
+        launch(scaled_kernel, (1,), *described, groups if packed else scales[0], scales[1], out,
+               packed=packed)  # fmt: skip
+        np.testing.assert_array_equal(out, (a * factors[0]) @ (b * factors[1]).T)
 
 
 @gluon.jit

@@ -105,6 +105,29 @@ def reshapes(launch: Launch) -> None:
 
 
 @gluon.jit
+def permuted_kernel(src, out, shared: gl.constexpr, layout: gl.constexpr, parts: gl.constexpr):
+    """Views of which no strides say where elements are: written through, sliced, turned."""
+    memory = gl.allocate_shared_memory(gl.int16, [32, 64], shared)
+    mixed = memory.reshape((32, 2, 32)).permute((0, 2, 1)).reshape((32, 64))
+    mixed.store(gl.load(src + offsets_2d(64, [32, 64], layout)))
+    gl.store(out + offsets_2d(64, [32, 64], layout), memory.load(layout))
+    part = mixed.slice(8, 8).permute((1, 0)).load(parts)
+    gl.store(out + 2048 + offsets_2d(8, [64, 8], parts), part)
+
+
+def permuted_reshapes(launch: Launch) -> None:
+    source = np.arange(32 * 64, dtype=np.int16).reshape(32, 64)
+    wanted = source.reshape(32, 32, 2).transpose(0, 2, 1)
+    for shared in (gl.SwizzledSharedLayout(4, 2, 4, [1, 0]), gl.NVMMASharedLayout(64, 16)):
+        out = np.zeros(2048 + 512, np.int16)
+        launch(permuted_kernel, (1,), source, out, shared=shared,
+               layout=gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]),
+               parts=gl.BlockedLayout([1, 8], [32, 1], [4, 1], [1, 0]))  # fmt: skip
+        np.testing.assert_array_equal(out[:2048], wanted.reshape(-1))
+        np.testing.assert_array_equal(out[2048:].reshape(64, 8), source[8:16].T)
+
+
+@gluon.jit
 def reshape_one_kernel(out, layout: gl.constexpr):
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     five = gl.full([1], 5, gl.int32, gl.SliceLayout(0, layout))
@@ -293,7 +316,8 @@ def indices(launch: Launch) -> None:
 
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (round_trips, views, reshapes, reshapes_of_one_element, reuse, indices, pipelines,
-                  barriers_of_copies, products_by_threads, products_on_tensor_cores)
+    for check in (round_trips, views, reshapes, permuted_reshapes, reshapes_of_one_element, reuse,
+                  indices, pipelines, barriers_of_copies, products_by_threads,
+                  products_on_tensor_cores)
 }  # fmt: skip
 """The programs that sm_80 can run."""

@@ -110,6 +110,8 @@ def _intrinsic(ins: Instruction, name: str) -> Step:
         scaled = {"mfma": matrix.multiply_scaled, "wmma": matrix.multiply_scaled_by_wmma}
         act = scaled[parts[0]] if parts[1].startswith("scale") else matrix.multiply
         return lambda wave, mask, values: act(wave, ins, mask, *values)
+    if name.startswith("ds.read.tr16.b64"):
+        return _turned(ins)
     if name.startswith("make.buffer.rsrc"):
         return lambda wave, mask, values: buffers.make(wave, mask, *values)
     for count in range(len(parts), 0, -1):
@@ -131,6 +133,23 @@ def _load(ins: Instruction) -> Step:
         return memory.load(wave, type, space, values[0], mask, ins.align)
 
     return load
+
+
+def _turned(ins: Instruction) -> Step:
+    """`ds_read_b64_tr_b16` (CDNA4, "MFMA transpose load from LDS"): of each 16 lanes, lane t gives
+    the address of part t % 4 of row t / 4, and gets column t of the four rows."""
+    load = _load(ins)
+
+    def turn(wave: Wave, mask: Any, values: Sequence[Any]) -> Any:
+        if wave.arch != "gfx950":
+            raise ExecutionError(f"{wave.arch} has no ds_read_b64_tr_b16")
+        wave.need_all(mask, "ds_read_b64_tr_b16")
+        if np.any(values[0] % 8):
+            raise ExecutionError("an address of ds_read_b64_tr_b16 that 8 does not divide")
+        rows = load(wave, mask, values).reshape(-1, 4, 16)
+        return rows.transpose(0, 2, 1).reshape(-1, 4)
+
+    return turn
 
 
 def _store(ins: Instruction) -> Step:

@@ -37,3 +37,28 @@ def test_external_functions():
 
     text = text_of(kernel, x=np.zeros(1, np.float32))
     assert 'libname = "lib"' in text and 'symbol = "__nv_halff"' in text
+
+
+@pytest.mark.parametrize(("symbol", "wanted"), [
+    ("__ocml_half_sin_f32", None), ("__ocml_asin_f32", np.arcsin(0.5)),
+    ("__ocml_erf_f32", 0.5204999),
+])  # fmt: skip
+def test_functions_of_amds_library(symbol, wanted):
+    """The interpreter knows those that libdevice has under another name."""
+
+    @tl.core.extern
+    def call(x, _semantic=None):
+        table = {(tl.float32,): (symbol, tl.float32)}
+        return tl.core.extern_elementwise("ocml", "", [x], table, True, _semantic=_semantic)
+
+    @jit
+    def kernel(x):
+        tl.store(x, call(tl.load(x)))
+
+    x = np.full(1, 0.5, np.float32)
+    if wanted is None:
+        with pytest.raises(InterpreterError, match=f"external function {symbol}"):
+            InterpretedKernel(kernel.fn)[(1,)](x)
+        return
+    InterpretedKernel(kernel.fn)[(1,)](x)
+    np.testing.assert_allclose(x, [wanted], rtol=1e-6)

@@ -218,8 +218,11 @@ class MatrixMoves(Protocol):
     stores: bool
     """True if there are any."""
 
-    def find_load(self, place: LinearLayout, size: int) -> Any | None:
-        """An instruction that reads a tile of elements of `size` bytes; None if there is none."""
+    def find_load(
+        self, place: LinearLayout, size: int, origin: int = 0, gaps: Sequence[tuple[int, int]] = ()
+    ) -> Any | None:
+        """An instruction that reads a tile of elements of `size` bytes; None if there is none.
+        `origin` is XORed to offsets, `gaps` are then between elements."""
         ...
 
     def find_store(self, place: LinearLayout, size: int) -> Any | None:
@@ -246,10 +249,13 @@ class NoMatrixMoves:
 
     loads = stores = False
 
-    def find_load(self, place: LinearLayout, size: int) -> Any | None:
+    def find_load(
+        self, place: LinearLayout, size: int, origin: int = 0, gaps: Any = ()
+    ) -> Any | None:
         return None
 
-    find_store = find_load
+    def find_store(self, place: LinearLayout, size: int) -> Any | None:
+        return None
 
     def load(self, *arguments: Any, **named: Any) -> list[Value]:
         raise Unsupported("loads of small matrices")

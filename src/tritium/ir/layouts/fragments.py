@@ -8,6 +8,12 @@ neighbours of a column: those of row t / 4 of the transposed matrix.
     plain    register bits of the word, lane bits 0, 1 -> 1, 2, 4, ... elements, 16 bytes in all;
              lane bits 2, 3, 4 -> rows
     trans    lane bits 2, 3, 4 -> 1, 2, 4 elements;  register bit, lane bits 0, 1 -> rows
+
+`ds_read_b64_tr_b16` of AMD's gfx950 turns four rows of 16 elements of 16 bits for each 16 lanes:
+lane t gives the address of four neighbours, number t % 4 of row t / 4, and gets column t.
+
+    turned   lane bits 0, 1 -> 1, 2 elements;  two register bits, which become lane bits 2, 3 of
+             addresses, and all other bits -> multiples of four
 """
 
 from __future__ import annotations
@@ -37,6 +43,29 @@ class Matrices:
     which: tuple[int, ...]
     rows: tuple[int, ...]
     trans: bool
+
+
+def turned_rows(place: LinearLayout, size: int, moved: int) -> tuple[int, int] | None:
+    """The register bits of the rows of a tile that `ds_read_b64_tr_b16` can turn; None for others.
+
+    `moved`: what else its offsets consist of, such as the sizes of gaps, ORed.
+    """
+    registers, lanes = place.columns_of(REGISTER), place.columns_of(LANE)
+    others = [x for name in (WARP, BLOCK) for x in place.columns_of(name)]
+    rest = [*registers, *lanes[2:], *others, moved]
+    free = place.free_variables().get(REGISTER, 0)
+    rows = [bit for bit in range(len(registers)) if not free >> bit & 1]
+    if size != 2 or lanes[:2] != (1, 2) or len(lanes) < 4 or any(x % 4 for x in rest):
+        return None
+    return (rows[0], rows[1]) if len(rows) > 1 else None
+
+
+def turned_addresses(place: LinearLayout, rows: tuple[int, int]) -> LinearLayout:
+    """The offsets of the neighbours whose addresses the lanes give for `turned_rows`."""
+    registers, lanes = place.columns_of(REGISTER), place.columns_of(LANE)
+    given = (*lanes[2:4], *(registers[bit] for bit in rows), *lanes[4:])
+    rest = [x for name in place.in_names[2:] for x in place.columns_of(name)]
+    return LinearLayout(place.in_dims, place.out_dims, (*registers, *given, *rest))
 
 
 def word_bits(size: int) -> int | None:

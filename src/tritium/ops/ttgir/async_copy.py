@@ -115,7 +115,7 @@ class AsyncCopyLocalToGlobalOp(ElementCopy):
         state = state_of(context)
         data = state.check_read(src)
         context.memory.store(dst, data, mask)
-        state.own.issued.append(Copy.out_of(data))
+        state.own.issued.append(Copy.out_of(src.data))
 
 
 class AsyncCommitGroupOp(Op):

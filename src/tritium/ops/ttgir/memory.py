@@ -210,7 +210,11 @@ class LocalStoreOp(Op):
         state, route = state_of(context), None
         if state.blocks > 1 and self.reaches_blocks:
             route = route_of_stores(self.src.type, self.dst.type, state.blocks)
-        state.check_write(dst, by_threads=True, route=route)[...] = src
+        data = state.check_write(dst.view(dst.data), by_threads=True, route=route)
+        if dst.moves:
+            dst.assign(src)
+        else:
+            data[...] = src
 
 
 class MemDescView(Op):
@@ -250,9 +254,10 @@ class MemDescIndexOp(MemDescView):
 
     def evaluate(self, context: Context, src: Buffer, index: Any) -> Buffer:
         at = int(index)
-        if not 0 <= at < src.data.shape[0]:
-            return Beside(f"{self.name}: index {at} of {src.data.shape[0]} buffers")
-        return src.view(src.data[at])
+        count = src.contents().shape[0]
+        if not 0 <= at < count:
+            return Beside(f"{self.name}: index {at} of {count} buffers")
+        return src.moved(lambda data: data[at])
 
 
 def _check_view(
@@ -335,8 +340,8 @@ class MemDescTransOp(MemDescView):
         return _check_view(cls.name, inferred, result, encoding=True)
 
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
-        data: Any = src.data
-        return src.view(data.transpose(self.order))
+        order = self.order
+        return src.moved(lambda data: data.transpose(order))
 
 
 class MemDescSubsliceOp(MemDescView):
@@ -363,7 +368,7 @@ class MemDescSubsliceOp(MemDescView):
         type = self.result_types[0]
         assert isinstance(type, MemDescType)
         part = tuple(slice(o, o + n) for o, n in zip(self.offsets, type.get_shape(), strict=True))
-        return src.view(src.data[part])
+        return src.moved(lambda data: data[part])
 
 
 class MemDescReshapeOp(MemDescView):
@@ -384,10 +389,8 @@ class MemDescReshapeOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         type = self.result_types[0]
         assert isinstance(type, MemDescType)
-        reshaped = src.data.reshape(type.get_shape())
-        if not np.shares_memory(reshaped, src.data):
-            raise NotImplementedError(f"{self.name} of a transposed or sliced view")
-        return src.view(reshaped)
+        shape = type.get_shape()
+        return src.moved(lambda data: data.reshape(shape))
 
 
 class MemDescReinterpretOp(MemDescView):
@@ -416,6 +419,9 @@ class MemDescReinterpretOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         before, after = self.src.type, self.result_types[0]
         assert isinstance(after, MemDescType)
+        if src.moves:
+            raise NotImplementedError(f"{self.name} of memory that is reshaped after it was "
+                                      "permuted or sliced")  # fmt: skip
         if _has_plain_rows(before) and is_padded(after):
             rows, columns = after.get_shape()
             pairs: Any = src.data[:rows].view(np.uint16)

@@ -57,10 +57,13 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Buffer:
-    """The value of a memdesc: `data` is a view into the array of `allocation`."""
+    """The value of a memdesc: `data` is a view into the array of `allocation`. The contents are
+    what the functions `moves` make of it, one after the other: of a view that no strides describe,
+    such as one that is permuted and then reshaped."""
 
     data: np.ndarray
     allocation: Allocation
+    moves: tuple[Callable[[Any], Any], ...] = ()
 
     @staticmethod
     def new(type: Any, values: Any = None) -> Buffer:
@@ -75,6 +78,24 @@ class Buffer:
     def view(self, data: np.ndarray) -> Buffer:
         """A part of this memory, or another view of it."""
         return Buffer(data, self.allocation)
+
+    def moved(self, move: Callable[[Any], Any]) -> Buffer:
+        """The view of this memory that `move` makes of an array."""
+        if not self.moves and np.shares_memory(found := move(self.data), self.data):
+            return self.view(found)
+        return Buffer(self.data, self.allocation, (*self.moves, move))
+
+    def contents(self, data: Any = None) -> Any:
+        """The elements that the view shows, of this memory or of an array in its place."""
+        found = self.data if data is None else data
+        for move in self.moves:
+            found = move(found)
+        return found
+
+    def assign(self, values: Any) -> None:
+        """Fill the memory that the view shows."""
+        numbers = np.arange(self.data.size).reshape(self.data.shape)
+        self.data[np.unravel_index(self.contents(numbers), self.data.shape)] = values
 
 
 class Beside(Buffer):
@@ -305,7 +326,7 @@ class AsyncState:
                         f"{buffer.allocation.text}, is read by a copy engine or tensor cores, and "
                         f"threads have written it {place.text}without a fence_async_shared since"
                     )
-        return data
+        return buffer.contents()
 
     def _note(
         self, buffer: Buffer, writes: bool, route: Route | None = None, kind: str = ""
@@ -368,6 +389,9 @@ class AsyncState:
         """The array to write to, if nothing that is in flight uses it. `by_threads`: not by a copy
         engine or tensor cores. `route`: which block writes whose memory."""
         self._check_use(buffer, "written")
+        if buffer.moves:
+            raise NotImplementedError("writes other than `store` through memory that is reshaped "
+                                      "after it was permuted or sliced")  # fmt: skip
         self._note(buffer, True, route)
         if by_threads and self.checks_fences:
             self.unfenced[extent(buffer.data)] = buffer.data, self.place()

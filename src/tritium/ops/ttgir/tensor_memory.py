@@ -206,4 +206,4 @@ class TMemCopyOp(Op):
     def evaluate(self, context: Context, src: Buffer, dst: Buffer) -> None:
         state = state_of(context)
         data: Any = state.check_read(src, by_proxy=True)
-        state.start_tensor_work(dst, data.reshape(dst.data.shape).copy(), (data,))
+        state.start_tensor_work(dst, data.reshape(dst.data.shape).copy(), (src.data,))

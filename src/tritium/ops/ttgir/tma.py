@@ -318,7 +318,7 @@ def bulk_source(context: Context, src: Buffer) -> np.ndarray:
     state = state_of(context)
     state.check_bulk(src)
     data = state.check_read(src, by_proxy=True)
-    state.own.stores.append(data)
+    state.own.stores.append(src.data)
     return data
 
 

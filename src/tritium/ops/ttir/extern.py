@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -16,6 +17,15 @@ from tritium.ops.effects import SHARED, Effects, opaque, reads, writes
 from tritium.ops.elementwise import check_same_shape
 from tritium.ops.fields import bool_attr, i32_attr, string_attr, variadic
 from tritium.ops.memory import Context
+
+_OCML = re.compile(r"__ocml_(\w+)_f(32|64)")
+"""The names of AMD's library of functions of floats."""
+
+
+def common_symbol(symbol: str) -> str:
+    """The name in libdevice of a function that AMD's library has under another."""
+    found = _OCML.fullmatch(symbol)
+    return f"__nv_{found[1]}{'f' if found[2] == '32' else ''}" if found else symbol
 
 
 class ExternElementwiseOp(Op):
@@ -52,7 +62,7 @@ class ExternElementwiseOp(Op):
         # Here, since it is large and compiling needs none of it.
         from tritium.ops.ttir.libdevice import definition
 
-        function = definition(self.symbol) or context.external(self.symbol)
+        function = definition(common_symbol(self.symbol)) or context.external(self.symbol)
         return np.asarray(function(*arguments)).astype(ir.numpy_dtype(self.result_types[0]))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.functions import NO_FEATURES, VectorMath, linked
 from tritium.codegen.llvm.writer import Value, const, mangle
+from tritium.ops.ttir.extern import common_symbol
 
 _LOG2_E = 1.4426950408889634
 _ULP = 2.5
@@ -50,9 +50,7 @@ class AMDFunctions(VectorMath):
             symbols,
         )
 
-        symbol = op.symbol
-        if (named := _OCML.fullmatch(symbol)) is not None:
-            symbol = f"__nv_{named[1]}{'f' if named[2] == '32' else ''}"
+        symbol = common_symbol(op.symbol)
         if op.libpath or symbol not in symbols():
             return linked(c, op, *values)
         return call_symbol(c.f, symbol, *values, features=NO_FEATURES)
@@ -70,7 +68,6 @@ def _register(c: Context, symbol: str) -> Value:
     return c.f.call("i32", "llvm.amdgcn.s.getreg", c.i32(number | first << 6 | (count - 1) << 11))
 
 
-_OCML = re.compile(r"__ocml_(\w+)_f(32|64)")
 _UNIT = {"gfx9": (4, 8, 8), "gfx11": (23, 10, 4)}
 """The hardware register that numbers compute units, the first bit of the number, and its bits."""
 

@@ -15,9 +15,10 @@ from tritium.backends.amd.lower.memory import AsyncToLDS, GlobalAccess, GlobalAt
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import check_cluster, processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
-from tritium.codegen.gpu.hardware import Assembly, Barriers, NoAsyncCopies, NoMatrixMoves
+from tritium.codegen.gpu.hardware import Assembly, Barriers, NoAsyncCopies
 from tritium.codegen.gpu.memory.descriptors import WithoutMaps
 from tritium.codegen.gpu.memory.records import Records
+from tritium.codegen.gpu.memory.turned import TurnedReads
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.native.llvm_tools import NO_ASSEMBLER
 
@@ -205,17 +206,16 @@ class AMDGPU(WithoutMaps):
         self.data_layout = data_layout(arch)
         self.lanes, self.banks, self.max_shared = facts.lanes, facts.banks, facts.max_shared
         self.grid, self.barriers = Grid(), WorkgroupBarriers(buffers)
-        self.shuffles = WaveShuffles(arch)
+        turned = "amdgcn.ds.read.tr16.b64" if arch == "gfx950" else ""
         self.memory, self.shared = GlobalAccess(), LocalMemory(buffers)
-        self.matrices = NoMatrixMoves()
+        self.shuffles, self.matrices = WaveShuffles(arch), TurnedReads(turned, self.shared)
         self.async_copies = AsyncToLDS() if arch == "gfx1250" else NoAsyncCopies()
         self.atomics = GlobalAtomics(facts)
         self.buffers, self.conversions = buffers, AMDConversions(arch)
         self.host = self.records = Records("llvm.amdgcn.endpgm")
         self.functions = AMDFunctions()
         self.pairs, self.descriptors_in_registers = frozenset({"half", "i16"}), facts.barriers
-        if arch.startswith("gfx9") or arch == "gfx1250":
-            self.pairs |= {"float"}
+        self.pairs |= {"float"} if arch.startswith(("gfx9", "gfx1250")) else set()
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)

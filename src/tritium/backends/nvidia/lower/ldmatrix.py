@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.memory.access import distinct_registers
@@ -20,8 +21,10 @@ class WarpMatrices:
     def __init__(self, *, stores: bool):
         self.stores = stores
 
-    def find_load(self, place: LinearLayout, size: int) -> Matrices | None:
-        return find(place, size)
+    def find_load(
+        self, place: LinearLayout, size: int, origin: int = 0, gaps: Any = ()
+    ) -> Matrices | None:
+        return None if origin or gaps else find(place, size)
 
     def find_store(self, place: LinearLayout, size: int) -> Matrices | None:
         return find(place, size) if self.stores else None

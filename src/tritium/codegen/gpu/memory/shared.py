@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
+from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.matmul.k_blocking import feeds_blocks
 from tritium.codegen.gpu.memory.access import (
     distinct_registers,
@@ -78,7 +79,7 @@ def gaps_of(type: Any) -> Gaps:
     return encoding.gaps(shape, memory_bytes(type.element_type)) if shared else ()
 
 
-def padded(c: Context, offset: Value, gaps: Gaps) -> Value:
+def padded(c: Emitter, offset: Value, gaps: Gaps) -> Value:
     """An offset in elements, with the gaps before it."""
     found = offset
     for interval, padding in gaps:
@@ -89,7 +90,7 @@ def padded(c: Context, offset: Value, gaps: Gaps) -> Value:
 
 
 def shared_pointers(
-    c: Context, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
+    c: Emitter, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
     origin: int = 0, gaps: Gaps = (),
 ) -> list[Value]:  # fmt: skip
     """Pointers to some registers' elements in shared memory; `place`: their offsets in elements."""
@@ -138,7 +139,7 @@ def load_tile(
     """Read a tile's registers from shared memory; `origin`: see `Memory`."""
     element, size = memory_type(type), memory_bytes(type)
     matrices = c.hardware.matrices
-    how = None if origin or gaps else matrices.find_load(place, size)
+    how = matrices.find_load(place, size, origin, gaps)
     if how is not None:
         parts = matrices.load(c, tile, place, base, element, how)
         return [from_memory(c, value, type) for value in parts]

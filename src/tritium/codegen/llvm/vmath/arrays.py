@@ -15,6 +15,7 @@ from tritium.codegen.llvm.vmath import libdevice  # which fills the table
 from tritium.codegen.llvm.vmath.lanes import EagerLanes, Lanes
 from tritium.codegen.llvm.vmath.registry import TABLE
 from tritium.codegen.llvm.writer import Function, Value, scalar
+from tritium.ops.ttir.extern import common_symbol
 
 assert libdevice  # imported for what it registers
 
@@ -47,7 +48,7 @@ def external(symbol: str) -> Callable[..., Any]:
 
     Raises `NotImplementedError`, naming it, where it is none of the real functions.
     """
-    emit = libdevice.symbols().get(symbol)
+    emit = libdevice.symbols().get(common_symbol(symbol))
     if emit is None:
         raise NotImplementedError(f"reference semantics of the external function {symbol}")
 

@@ -21,5 +21,5 @@ for _arity, _names in _ARITIES.items():
     for _name in _names.split():
         globals()[_name] = only_on_hip(
             f"hip.libdevice.{_name}", f"extra.libdevice.{_name} is for all others", _arity,
-            built=partial(getattr, libdevice, _name),
+            built=partial(getattr, libdevice, _name), interpreted=True,
         )

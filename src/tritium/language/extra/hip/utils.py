@@ -17,31 +17,31 @@ Built = Callable[[], Callable[..., Any]]
 """Finds what a function does on an AMD GPU."""
 
 
-def _call(name: str, instead: str, built: Built, *args: object) -> Any:
+def _call(name: str, instead: str, built: Built, interpreted: bool, *args: object) -> Any:
     target = current().features.target
-    if target is None or target.backend != "hip":
+    if not interpreted if target is None else target.backend != "hip":
         where = f"the target is {target.backend!r}" if target else "the interpreter has none"
         raise NotImplementedError(f"{name} needs an AMD GPU (target 'hip'); {where}: {instead}")
     return built()(*args)
 
 
 def only_on_hip(
-    name: str, instead: str, arity: int = 0, *, built: Built
+    name: str, instead: str, arity: int = 0, *, built: Built, interpreted: bool = False
 ) -> Callable[..., Any]:
-    """A function of the language, of `arity` arguments, for AMD GPUs alone; `instead` names what
-    other targets have."""
+    """A function of the language, of `arity` arguments, for AMD GPUs alone, and the interpreter if
+    it can be `interpreted`; `instead` names what other targets have."""
 
     def none(_semantic: object = None) -> Any:
-        return _call(name, instead, built)
+        return _call(name, instead, built, interpreted)
 
     def one(arg0: object, _semantic: object = None) -> Any:
-        return _call(name, instead, built, arg0)
+        return _call(name, instead, built, interpreted, arg0)
 
     def two(arg0: object, arg1: object, _semantic: object = None) -> Any:
-        return _call(name, instead, built, arg0, arg1)
+        return _call(name, instead, built, interpreted, arg0, arg1)
 
     def three(arg0: object, arg1: object, arg2: object, _semantic: object = None) -> Any:
-        return _call(name, instead, built, arg0, arg1, arg2)
+        return _call(name, instead, built, interpreted, arg0, arg1, arg2)
 
     function = (none, one, two, three)[arity]
     function.__name__ = function.__qualname__ = name.rpartition(".")[2]

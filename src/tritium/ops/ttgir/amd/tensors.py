@@ -247,7 +247,7 @@ def stored(
         return None
     addresses, inside = desc.block(data) if rows is None else desc.rows(rows, data)
     context.memory.store(addresses, data, inside)
-    return Copy.out_of(data)
+    return Copy.out_of(source.data)
 
 
 class AsyncTDMCopyGlobalToLocalOp(TensorCopyOp):
