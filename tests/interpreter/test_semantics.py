@@ -87,6 +87,7 @@ def plain(a, b=2):
 """
 
 EQUAL = {
+    "grids that overlap on GPUs": "tl.extra.cuda.gdc_wait()\ntl.store(out, i + 1)\ntl.extra.cuda.gdc_launch_dependents()",
     "loop variables are tensors": "t = 0\nfor k in range(4):\n    t += k.to(tl.int32)\ntl.store(out, t)",
     "range with run-time bounds": "t = 0\nfor k in range(i, 0, -2):\n    t = t * 10 + k\ntl.store(out, t)",
     "loops carry 32-bit numbers": "t = 0x7fffffff\nfor k in range(3):\n    t += 1\ntl.store(out, t)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tritium.language.builtins.external import inline_asm_elementwise
 from tritium.language.decorators import builtin
+from tritium.language.target_info import current_target
 from tritium.language.values.types import int32
 
 
@@ -20,5 +21,8 @@ def gdc_launch_dependents() -> None:
 
 
 def _control(what: str) -> None:
+    target = current_target()
+    if target is None or target.backend == "cpu":
+        return  # A grid starts when those before it have ended, on the CPU and interpreted.
     # Inline assembly has a result, which nothing reads.
     inline_asm_elementwise(f"griddepcontrol.{what}; // $0", "=r", [], int32, False, 1)
