@@ -256,9 +256,9 @@ def _constants() -> dict[str, tuple[float, ...]]:
             result[f"{name}_SPLIT_{suffix}"] = (float(high), *parts(value - high, bits, 1))
     sixteenths = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
     # The bits of 2^(k/4) less those of 1, to which the bits of a power of two are added.
-    quarters = np.float32([parts(mp.mpf(2) ** (mp.mpf(k) / 4), 24, 1)[0] for k in range(8)])
-    bits = quarters.view(np.int32) - np.float32(1).view(np.int32)
-    result["EXP2_QUARTERS_F32"] = tuple(map(int, bits))
+    quarters = [parts(mp.mpf(2) ** (mp.mpf(k) / 4), 24, 1)[0] for k in range(8)]
+    held = np.array([*quarters, 1], np.float32).view(np.int32)
+    result["EXP2_QUARTERS_F32"] = tuple(map(int, held[:-1] - held[-1]))
     result["EXP2_SIXTEENTHS_F32"] = tuple(parts(value, 24, 1)[0] for value in sixteenths)
     return result
 
