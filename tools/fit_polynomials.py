@@ -114,6 +114,9 @@ def _fits() -> dict[str, Fit]:
     small = half_ln2 / 16
     fits["EXP_SIXTEENTH_F32"] = Fit(exp, exp_w, -small, small, 1, 24, -25.5,
                                     "(e^r - 1 - r) / r^2")  # fmt: skip
+    small = half_ln2 / 4
+    fits["EXP_QUARTER_F32"] = Fit(exp, exp_w, -small, small, 2, 24, -27.4,
+                                  "(e^r - 1 - r) / r^2")  # fmt: skip
     add("EXP2", exp2, exp2_w, -0.5001, 0.5001, 5, 10, "(2^r - 1) / r")
     add("LOG", log, log_w, -0.25, 0.5, 8, None, "(log1p(f) - f + f^2/2) / f^3")
     add("ATANH", atanh, root(lambda s: s * s / 2), 0, atanh_end, None, 7,
@@ -252,6 +255,10 @@ def _constants() -> dict[str, tuple[float, ...]]:
             high = mp.floor(mp.ldexp(value, exponent)) / mp.mpf(2) ** exponent
             result[f"{name}_SPLIT_{suffix}"] = (float(high), *parts(value - high, bits, 1))
     sixteenths = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
+    # The bits of 2^(k/4) less those of 1, to which the bits of a power of two are added.
+    quarters = [parts(mp.mpf(2) ** (mp.mpf(k) / 4), 24, 1)[0] for k in range(8)]
+    held = np.array([*quarters, 1], np.float32).view(np.int32)
+    result["EXP2_QUARTERS_F32"] = tuple(map(int, held[:-1] - held[-1]))
     result["EXP2_SIXTEENTHS_F32"] = tuple(parts(value, 24, 1)[0] for value in sixteenths)
     return result
 

@@ -41,6 +41,20 @@ def largest(p, o, n, BLOCK: tl.constexpr):
 
 
 @tritium.jit
+def largest_of_rows(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(p + i[:, None] * 16 + tl.arange(0, 16)[None, :])
+    tl.store(o + i, tl.max(x, 1))
+
+
+@tritium.jit
+def smallest_of_columns(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(p + tl.arange(0, 16)[:, None] * BLOCK + i[None, :])
+    tl.store(o + i, tl.min(x, 0))
+
+
+@tritium.jit
 def chosen(p, o, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     x = tl.load(p + i)
@@ -108,6 +122,10 @@ REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
         (masked, f"CHECK: {SCHEDULE} versions [linear, apart, unmasked, streaming] {{"),
         (whole, f"CHECK: {SCHEDULE} versions [apart, streaming] {{"),
         (largest, f"CHECK: {REDUCED} versions [quick] {{"),
+        (largest_of_rows, "CHECK: tile.nest [256, 16] along 1 lane 1 width 16 unroll 1 "
+         "versions [quick] {"),
+        (smallest_of_columns, "CHECK: tile.nest [16, 256] along 0 lane 1 width 16 unroll 4 "
+         "versions [quick] {"),
         (chosen, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (scattered, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (updated, f"CHECK: {SCHEDULE} versions [apart] {{"),
@@ -202,6 +220,23 @@ def test_the_largest_number(versions: bool, value: float) -> None:
     with_versions(largest, lambda _: versions).run([x, out, 0])
     np.testing.assert_array_equal(out, x[:1])
 
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("versions", [True, False])
+@pytest.mark.parametrize("most", [2.0, -np.inf])
+@pytest.mark.parametrize("kernel", [largest_of_rows, smallest_of_columns])
+def test_the_largest_numbers_of_rows(kernel: Any, versions: bool, most: float) -> None:
+    """Rows without NaN, with one at every place, of NaN alone, of infinities and NaN."""
+    sign = 1 if kernel is largest_of_rows else -1
+    x = np.full((256, 16), most, np.float32)
+    x[np.arange(16), np.arange(16)] = np.nan
+    x[20], x[30, ::3], x[40], x[50] = np.nan, np.nan, -np.inf, np.inf
+    x *= sign
+    expected = sign * np.fmax.reduce(sign * x, 1)
+    given = x if sign > 0 else np.ascontiguousarray(x.T)
+    out = np.zeros(256, np.float32)
+    with_versions(kernel, lambda _: versions).run([given, out, 0])
+    np.testing.assert_array_equal(out, expected)
 
 
 MARKS = {

@@ -49,6 +49,8 @@ LINE = 64
 """Bytes of a line of the caches; a store of part of one must not pass its end."""
 _LONG = 64
 """Elements from which on a nest is worth versions that differ in masks and stores."""
+_SEARCHED = 16
+"""Elements for each result from which on a second look at the results is worth it."""
 _EXTREMES: dict[type[BinaryOp] | None, tuple[str, float]] = {
     MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
 }  # fmt: skip
@@ -99,7 +101,7 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
         lines = is_long(nest) and lines_fit(nest) and _is_consecutive(found)
         if lines and not _needs_alignment(found) and not _is_in_place(found):
             yield "streaming"
-    if is_long(nest) and any(extreme_of(root) for root in nest.roots):
+    if may_be_quick(nest):
         yield "quick"
     if not waits and any(map(gains, nest.roots)):
         yield "exclusive"
@@ -137,6 +139,15 @@ def may_be_unmasked(nest: Nest) -> bool:
         return True
     several = nest.shape is not None and nest.shape.width > 1 and prod(nest.domain) >= _LONG
     return several and all(root.stores_elements for root in nest.roots)
+
+
+def may_be_quick(nest: Nest) -> bool:
+    """True for a nest of reductions that is worth a version that is quick: one with a search in
+    float, along many elements for each result."""
+    if nest.shape is None or nest.axis is None or not any(map(extreme_of, nest.others)):
+        return False
+    long = prod(nest.domain) >= _LONG and nest.domain[nest.axis] >= _SEARCHED
+    return long and nest.shape.width > 1 and all(map(is_reduction, nest.others))
 
 
 def lines_fit(nest: Nest) -> bool:
@@ -225,13 +236,13 @@ def _needs_alignment(found: Slice) -> bool:
 
 
 def extreme_of(root: Any) -> tuple[str, float] | None:
-    """The comparison and the first value of a reduction to a scalar that looks for the largest or
-    smallest float; None for other reductions."""
+    """The comparison and the first value of a reduction that looks for the largest or smallest
+    float; None for other reductions."""
     if not is_reduction(root) or len(root.regions[0].blocks) != 1:
         return None
     type_ = ir.element_type(root.operands[0].type)
     wide = ir.is_float(type_) and ir.bit_width(type_) in (32, 64)
-    if not wide or is_tile(root.results[0]):
+    if not wide:
         return None
     return _EXTREMES.get(combining_op(root.regions[0].block))
 
@@ -246,7 +257,7 @@ def verify_versions(function: TileFunction, waits: bool) -> None:
             "unmasked": may_be_unmasked(nest),
             "streaming": is_long(nest) and lines_fit(nest)
             and (not found.masks or "unmasked" in nest.versions),
-            "quick": is_long(nest) and any(map(extreme_of, nest.roots)),
+            "quick": may_be_quick(nest),
             "exclusive": not waits and any(map(gains, nest.roots)),
         }  # fmt: skip
         for name in nest.versions:

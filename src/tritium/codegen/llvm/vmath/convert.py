@@ -66,6 +66,12 @@ class SmallFormat:
         return self.magnitude if self.kind == "fnuz" else self.magnitude - 1
 
     @property
+    def largest_number(self) -> float:
+        """The largest finite number."""
+        exponent, fraction = divmod(self.largest, 1 << self.fraction)
+        return (1 + fraction / (1 << self.fraction)) * 2.0 ** (exponent - self.bias)
+
+    @property
     def nan(self) -> int:
         """The code of the NaN that conversions give, without its sign."""
         if self.kind == "ieee":
@@ -203,16 +209,19 @@ def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: boo
     if s.as_wide_as_float and rounding == "rtne":
         return _upper_half(x, s).cast("bitcast", storage)
     magnitude = bits & 0x7FFFFFFF
+    saturates = s.bits == 8 and (saturate or s.kind == "finite")
+    if saturates:
+        magnitude = magnitude.as_float().at_most(s.largest_number).bits()
     code = _round(magnitude, s, rounding)
-    if s.bits == 8 and (saturate or s.kind == "finite"):
-        code = select(code > s.largest, s.largest, code)
+    if saturates:  # what is more than the largest number is NaN
+        code = code.intrinsic("umin", code.constant(s.nan))
     elif rounding == "rtz" or s.kind != "ieee":
         code = select(code > s.largest, s.largest if rounding == "rtz" else s.nan, code)
         infinity = s.infinity if s.kind == "ieee" else s.nan
         code = select(magnitude.equals(_INFINITY), infinity, code)
     else:
         code = select(code > s.largest, s.infinity, code)
-    if s.kind != "finite":
+    if not saturates:
         code = select(magnitude > _INFINITY, s.nan, code)
     sign = (bits >> (32 - s.bits)) & (s.magnitude + 1)
     if s.kind == "fnuz":

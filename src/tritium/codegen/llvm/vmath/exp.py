@@ -17,6 +17,7 @@ from tritium.codegen.llvm.vmath.lanes import (
     has_fma,
     in_full_registers,
     ldexp,
+    ldexp_bias,
     look_up,
     nearest,
     polynomial,
@@ -34,7 +35,7 @@ def reduce_by_ln2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     single = x.format is FLOAT
     log2e = (c.LOG2E_F32 if single else c.LOG2E_F64)[0]
     high, low = c.LN2_SPLIT_F32 if single else c.LN2_SPLIT_F64
-    n, integer = scaled_nearest(x, log2e)
+    n, integer = scaled_nearest(x, log2e, ldexp_bias(x.format))
     return n.fma(-low, n.fma(-high, x)), n, integer
 
 
@@ -58,6 +59,8 @@ def exp(x: Lanes) -> Lanes:
     x = x.at_most(high).at_least(low)
     if x.format is FLOAT and "avx512f" in x.features:
         return in_full_registers(_exp_by_table, x)
+    if x.format is FLOAT and "avx2" in x.features and has_fma(x.features):
+        return in_full_registers(_exp_by_short_table, x, 256)
     r, n, integer = reduce_by_ln2(x)
     if has_fma(x.features):
         q = polynomial(r, c.EXP_F32 if x.format is FLOAT else c.EXP_F64)
@@ -73,16 +76,31 @@ def _exp_by_table(x: Lanes) -> Lanes:
     n = shifted - rounder
     high, low = c.LN2_SPLIT_F32
     r = n.fma(-low, n.fma(-high, x))
-    scale = look_up(c.EXP2_SIXTEENTHS_F32, shifted.bits(), x)
+    scale = look_up(c.EXP2_SIXTEENTHS_F32, shifted.bits())
     less = r.fma(polynomial(r, c.EXP_SIXTEENTH_F32), 1.0) * r  # e^r - 1
     return avx512("scalef", scale.fma(less, scale), n)  # which rounds n down
+
+
+def _exp_by_short_table(x: Lanes) -> Lanes:
+    """e^x for floats as 4^h 2^(k/4) e^r with k from 0 to 7, whose powers of two are in one register
+    of AVX2: six instructions less than those of a polynomial for halves and of `ldexp`."""
+    rounder = x.constant(x.format.rounder / 4 + ldexp_bias(x.format))
+    shifted = x.fma(c.LOG2E_F32[0], rounder)
+    n = shifted - rounder
+    high, low = c.LN2_SPLIT_F32
+    r = n.fma(-low, n.fma(-high, x))
+    number = shifted.bits()  # 4 (n + the bias), and the rounder's bits, which are shifted out
+    half = (number >> 3) << x.format.fraction  # 2^h
+    scale = (look_up(c.EXP2_QUARTERS_F32, number) + half).as_float()
+    less = (r * r).fma(polynomial(r, c.EXP_QUARTER_F32), r)  # e^r - 1
+    return scale.fma(less, scale) * half.as_float()
 
 
 @function("exp2", float=1.25, double=1.25)
 def exp2(x: Lanes) -> Lanes:
     low, high = (-151.0, 129.0) if x.format is FLOAT else (-1076.0, 1025.0)
     x = x.at_most(high).at_least(low)
-    n, integer = nearest(x)
+    n, integer = nearest(x, ldexp_bias(x.format))
     r = x - n
     q = polynomial(r, c.EXP2_F32 if x.format is FLOAT else c.EXP2_F64)
     return ldexp(r.fma(q, 1.0), n, integer)
@@ -94,7 +112,8 @@ def exp10(x: Lanes) -> Lanes:
     low, high = (-46.0, 39.0) if single else (-325.0, 309.0)
     x = x.at_most(high).at_least(low)
     first, rest = c.LOG10_2_SPLIT_F32 if single else c.LOG10_2_SPLIT_F64
-    n, integer = scaled_nearest(x, (c.LOG2_10_F32 if single else c.LOG2_10_F64)[0])
+    log2_10 = (c.LOG2_10_F32 if single else c.LOG2_10_F64)[0]
+    n, integer = scaled_nearest(x, log2_10, ldexp_bias(x.format))
     ln10 = c.LN10_F32 if single else c.LN10_F64
     r = n.fma(-rest, n.fma(-first, x))
     return ldexp(expm1_reduced(r.fma(ln10[0], r * ln10[1])) + 1.0, n, integer)

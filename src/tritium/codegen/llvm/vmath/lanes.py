@@ -267,20 +267,21 @@ def polynomial(x: Lanes, coefficients: Sequence[float]) -> Lanes:
     return result
 
 
-def nearest(x: Lanes) -> tuple[Lanes, Lanes]:
-    """The nearest integer to x (|x| < 2^21, or 2^50 for doubles), as a float and as an integer.
+def nearest(x: Lanes, add: int = 0) -> tuple[Lanes, Lanes]:
+    """The nearest integer to x (|x| < 2^21, or 2^50 for doubles), as a float and as an integer, to
+    which `add`, an even number, is added.
 
     The integer is the bit pattern of x + rounder: its low bits are those of the (two's complement)
     integer, its high bits are not zero; `integer - rounder_bits(x)` is the number itself.
     """
-    magic = x.format.rounder
+    magic = x.format.rounder + add
     shifted = x + magic
     return shifted - magic, shifted.bits()
 
 
-def scaled_nearest(x: Lanes, factor: float) -> tuple[Lanes, Lanes]:
-    """`nearest(x * factor)` with the product fused where possible."""
-    magic = x.format.rounder
+def scaled_nearest(x: Lanes, factor: float, add: int = 0) -> tuple[Lanes, Lanes]:
+    """`nearest(x * factor, add)` with the product fused where possible."""
+    magic = x.format.rounder + add
     shifted = x.fma(factor, magic)
     return shifted - magic, shifted.bits()
 
@@ -294,20 +295,24 @@ def power_of_two(integer: Lanes, format: Format, add: int = 0) -> Lanes:
 
 
 def ldexp(x: Lanes, n: Lanes, integer: Lanes) -> Lanes:
-    """x * 2^n with one rounding, for |n| < 2 * bias and (n, integer) from `nearest`.
+    """x * 2^n with one rounding, for |n| < 2 * bias and (n, integer) from `nearest` with
+    `ldexp_bias` added.
 
     With AVX-512 one instruction (scalef); elsewhere two multiplications by powers of two, of which
     the first is exact if x is in [1/2, 2].
     """
-    format = x.format
     if avx512_width(x):
         return avx512("scalef", x, n)
-    # Halve with a logical shift of the biased number: AVX2 has no arithmetic one for i64.
-    number = integer - (format.rounder_bits - 4 * format.bias)
-    half = number >> 1
-    first = ((half - format.bias) << format.fraction).as_float()
-    second = ((number - half - format.bias) << format.fraction).as_float()
+    # Both halves have the bias of an exponent. The shifts to the left push out what the rounder
+    # and its half leave above.
+    half, fraction = integer >> 1, x.format.fraction
+    first, second = (half << fraction).as_float(), ((integer - half) << fraction).as_float()
     return x * first * second
+
+
+def ldexp_bias(format: Format) -> int:
+    """What is added to the integer of `ldexp`."""
+    return 2 * format.bias
 
 
 def avx512_width(x: Lanes) -> int:
@@ -340,9 +345,9 @@ def _avx512(name: str, width: int, x: Lanes, *operands: Lanes | int) -> Lanes:
     return x.make(function.call(type, f"llvm.x86.avx512.mask.{name}.p{letter}.{width}", *arguments))
 
 
-def in_full_registers(compute: Callable[[Lanes], Lanes], x: Lanes) -> Lanes:
-    """`compute(x)` in whole registers of 512 bits; lanes that are added to fill one are unset."""
-    count, size = x.count, 512 // x.format.bits
+def in_full_registers(compute: Callable[[Lanes], Lanes], x: Lanes, bits: int = 512) -> Lanes:
+    """`compute(x)` in whole registers of `bits`; lanes that are added to fill one are unset."""
+    count, size = x.count, bits // x.format.bits
     if count >= size:
         return compute(x)
     function = x.function
@@ -354,15 +359,15 @@ def in_full_registers(compute: Callable[[Lanes], Lanes], x: Lanes) -> Lanes:
     return x.make(function.shuffle(compute(wide).value, None, lanes))
 
 
-def look_up(table: Sequence[float], index: Lanes, like: Lanes) -> Lanes:
-    """table[index mod 16] for 16 floats, in AVX-512 registers (vpermps); `like` is a float."""
-    function = like.function
-    name = "llvm.x86.avx512.permvar.sf.512"
-    held = const_vector("<16 x float>", table)
-    parts = [
-        like.make(function.call(held.type, name, held, part.value)) for part in index.chunks(16)
-    ]
-    return concat(parts)
+def look_up(table: Sequence[float], index: Lanes) -> Lanes:
+    """table[index mod 16] for 16 floats in registers of AVX-512 (vpermps); table[index mod 8] for 8
+    integers of 32 bits in those of AVX2 (vpermd)."""
+    function, size = index.function, len(table)
+    base = {16: "float", 8: "i32"}[size]
+    held = const_vector(vector(base, size), table)
+    name = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permd"}[size]
+    parts = [function.call(held.type, name, held, part.value) for part in index.chunks(size)]
+    return concat([index.make(part) for part in parts])
 
 
 # Pairs of floats: `high + low` with |low| at most half an ulp of high, after Dekker (1971).
