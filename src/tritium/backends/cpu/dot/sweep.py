@@ -39,6 +39,9 @@ from tritium.backends.cpu.dot.plan import Method, Plan
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 
 _ZERO, _ONE = const("i64", 0), const("i64", 1)
+_CHAINS = 8
+"""Sums that do not wait for each other, of which two units for multiply-adds of four cycles
+always have one to add to."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +98,28 @@ class VectorSweep(Sweep):
         with count(f, self.columns, width) as n:
             offsets = [i * plan.lanes for i in range(plan.block_vectors)]
             places = self.b.places(f, n.index, offsets)
-            whole = self.rows // plan.block_rows * plan.block_rows
+            whole, tall, rest = self._split()
             rows = count(f, whole, plan.block_rows)
             if self.limit is not None and whole > plan.block_rows:
                 step = const("i64", plan.block_rows)
                 rows = f.loop(_ZERO, self.limit, step, at_least_once=True)
             with rows as m:
                 self._block(f, m.index, n.index, plan.block_rows, places)
-            if whole != self.rows:
-                self._block(f, const("i64", whole), n.index, self.rows - whole, places)
+            if rest:
+                with count(f, rest * tall, tall) as m:
+                    self._block(f, as_value(add(f, m.index, whole)), n.index, tall, places)
+
+    def _split(self) -> tuple[int, int, int]:
+        """The rows of whole register blocks; the rows of the blocks after them, and how many those
+        are. A last block with too few accumulators takes half of the one before it as well."""
+        plan = self.plan
+        tall, rest = plan.block_rows, self.rows % plan.block_rows
+        whole, both = self.rows - rest, tall + rest
+        bits = 8 * ELEMENT_BYTES[plan.accumulate] * plan.lanes * plan.block_vectors
+        few = 0 < rest * bits < _CHAINS * plan.host.bits
+        if few and self.limit is None and whole > tall and both % 4 == 0:
+            return whole - tall, both // 2, 2
+        return whole, rest, 1 if rest else 0
 
     @property
     def _wide(self) -> Plan | None:
