@@ -1,7 +1,7 @@
 """Gluon products on one thread block and on clusters of them, beside cuBLAS.
 
     python benchmarks/gluon_products_ab.py [--out FILE] [--rounds 5] [--limit 340] [--only fp16 ...]
-        [--single [REST]]
+        [--rest SECONDS] [--early [--pick N ...]]
 
 check        whether results of small products are right, and nothing else; with --early --pick 0,
              1, ... in processes at once this compiles the kernels for what follows
@@ -18,8 +18,8 @@ Variants are those of `benchmarks/gluon_clusters.py`: thread blocks of a cluster
 tiles (rows together; 0 along Hilbert's curve), parts in which a tile is stored, whether the last
 tiles are split among all; "early": those of `benchmarks/gluon_early.py`. Calls wait in the
 GPU's queue (`hopper_products_ab.queued`), cuBLAS's and those of all variants in turn; with
-`--rest .1` each is alone, after so many seconds without work (`hopper_products_ab.single`). Results are compared first. Exits with 1 if one is wrong,
-with 3 when the time limit is reached.
+`--rest .1` each is alone, after so many seconds without work (`hopper_products_ab.single`). Results
+are compared first. Exits with 1 if one is wrong, with 3 when the time limit is reached.
 """
 
 from __future__ import annotations
