@@ -58,11 +58,7 @@ def lower_to_llvm(
         out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
     libraries, tensor_columns = set[str](), 0
     share = share_of(placed.of)
-    plan = plan_of(kernel, num_warps)
-    if plan is not None:
-        plan = with_memory(plan, kernel, shared)
-    registers = None if plan is None else hardware.partition_registers(plan, shared, options)
-    plan = None if plan is None else with_registers(plan, kernel, registers)
+    plan, registers = _partitions(kernel, num_warps, shared, hardware, options)
     total = num_warps if plan is None else plan.total
     attributes = hardware.kernel_attributes(
         total, num_ctas, options, None if registers is None else registers.launch
@@ -97,6 +93,18 @@ def lower_to_llvm(
     }  # fmt: skip
     hardware.finish(out)
     return out.text(), facts
+
+
+def _partitions(
+    kernel: Any, num_warps: int, shared: int, hardware: Hardware, options: Any
+) -> tuple[Plan | None, Registers | None]:
+    """How a kernel with warps of several kinds runs, and their registers; None for others."""
+    plan = plan_of(kernel, num_warps)
+    if plan is None:
+        return None, None
+    plan = with_memory(plan, kernel, shared)
+    registers = hardware.partition_registers(plan, shared, options)
+    return with_registers(plan, kernel, registers), registers
 
 
 def _begin(c: Context, kernel: Any, plan: Plan | None, registers: Registers | None) -> str:

@@ -109,20 +109,20 @@ def _start_ended(loop: ForOp, index: int) -> None:
         loop.operands[3 + index] = wait.results[0]
 
 
-def delay_scalars(loop: ForOp) -> None:
-    """Compute scalars before a loop that only what follows it needs beside its last products, which
-    are waited for right behind it. The first ones need not wait for them then."""
-    block, op = loop.parent, loop.prev_op if is_product_wait(loop.next_op) else None
-    assert block is not None
-    while op is not None:
-        before = op.prev_op
-        if _is_for_later(op, loop, block):
-            block.detach_op(op)
-            insert_after(loop, op)
-        op = before
+def delay_scalars(block: Block) -> None:
+    """Compute scalars before a loop of a block that only what follows it needs beside the loop's
+    last products, which are waited for right behind it. The first ones need not wait for them."""
+    for loop in [op for op in block.ops if op.regions and is_product_wait(op.next_op)]:
+        op = loop.prev_op
+        while op is not None:
+            before = op.prev_op
+            if _is_for_later(op, loop, block):
+                block.detach_op(op)
+                insert_after(loop, op)
+            op = before
 
 
-def _is_for_later(op: Operation, loop: ForOp, block: Block) -> bool:
+def _is_for_later(op: Operation, loop: Operation, block: Block) -> bool:
     """True for an op that computes scalars which only ops behind a loop use."""
     if not isinstance(op, Op) or not op.is_pure or op.regions or not op.operands:
         return False
