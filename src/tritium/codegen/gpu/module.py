@@ -98,7 +98,7 @@ def lower_to_llvm(
 def _partitions(
     kernel: Any, num_warps: int, shared: int, hardware: Hardware, options: Any
 ) -> tuple[Plan | None, Registers | None]:
-    """How a kernel with warps of several kinds runs, and their registers; None for others."""
+    """The plan of a kernel with warps of several kinds, and their registers; None for others."""
     plan = plan_of(kernel, num_warps)
     if plan is None:
         return None, None
