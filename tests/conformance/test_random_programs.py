@@ -115,8 +115,11 @@ def test_stores_out_of_bounds_are_found():
 def fuzz(tmp_path, *options):
     """Run the tool; returns its exit status and its summary."""
     root = Path(__file__).parents[2]
-    command = [sys.executable, str(root / "tools" / "fuzz.py"), "--out", str(tmp_path / "s.json")]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, cwd=tmp_path)
+    command = [
+        sys.executable, str(root / "tools" / "fuzz.py"), "--out", str(tmp_path / "s.json"),
+        "--minutes", "60", *options,  # the programs end it, however busy the machine is
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     return done.returncode, json.loads((tmp_path / "s.json").read_text())
 
 
