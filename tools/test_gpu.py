@@ -119,7 +119,7 @@ def run_file(
         if done.returncode in (0, 1, 5):
             break
         if not grown:  # nothing was recorded: the process itself failed
-            problem = (done.stdout + done.stderr)[-2000:] or f"exit code {done.returncode}"
+            problem = done.stdout + done.stderr or f"exit code {done.returncode}"
             break
     lines = record.read_text().splitlines() if record.exists() else []
     results = list({entry["id"]: entry for entry in map(json.loads, lines)}.values())
@@ -136,7 +136,8 @@ def main() -> int:
     parser.add_argument("--parts", type=int, help="processes that share the tests of a file")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a test")
     parser.add_argument("--total", type=float, default=3600, help="seconds for everything")
-    parser.add_argument("--out", help="write all results to this file, a line of JSON each")
+    parser.add_argument("--out", help="a file for all results, a line of JSON each, with the whole "
+                        "text of failures")  # fmt: skip
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--extra", nargs=argparse.REMAINDER, default=[], help="for pytest")
     parser.add_argument("--slow", action="store_true", help="the long sweeps as well")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
@@ -178,6 +179,17 @@ def test_every_function_of_amds_library_is_one_of_ours(name: str) -> None:
 def test_bad_targets(target: GPUTarget, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_backend(target)
+
+
+@pytest.mark.parametrize("target", [GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)])
+def test_the_version_of_llvm_in_keys_is_read_once(
+    target: GPUTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch that is no copy of an earlier one asks for the key."""
+    first = make_backend(target).hash()
+    assert llvmlite.__version__ in first
+    monkeypatch.delattr("importlib.metadata.version")
+    assert make_backend(target).hash() == first
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_null_pointer_is_an_error() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.booleans()), max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 def test_updates_happen_one_after_the_other(steps: list[tuple[int, int, bool]]) -> None:
     memory, expected, found = np.arange(6, dtype=np.int32), list(range(6)), []
     for at, value, active in steps:
@@ -122,7 +122,7 @@ FOR = """tt.func @k(%a: i32, %b: i32, %s: i32) -> i32 {{
 
 
 @given(st.integers(-20, 20), st.integers(-20, 20), st.integers(1, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_for(a: int, b: int, step: int) -> None:
     bounds = [np.int32(v) for v in (a, b, step)]
     assert call(FOR.format(kind=""), *bounds) == (sum(range(a, b, step)),)

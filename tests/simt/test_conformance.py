@@ -32,7 +32,7 @@ def test_a_sample_of_the_suite(lanes: int, part: str) -> None:
         f"--ignore={SUITE / 'test_many_casts.py'}",  # one of its cases takes minutes
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=SUITE.parents[1])
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split(" passed")[0].split()[-1]) > 5
 
 

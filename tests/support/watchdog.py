@@ -68,7 +68,7 @@ class Watchdog:
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when != "call" and report.passed:
             return
-        text = "" if report.passed else report.longreprtext[-3000:]
+        text = "" if report.passed else report.longreprtext
         self._write(report.nodeid, report.outcome, report.duration, text)
         if report.failed and device_lost():
             sys.stderr.write(f"\n{report.nodeid}: the device is lost\n")

@@ -1,4 +1,5 @@
-"""Tests that `test_runner.py` runs: two are well, one hangs, one ends the process."""
+"""Tests that `test_runner.py` runs: two are well, one fails, one hangs, one ends the
+process."""
 
 import os
 import time
@@ -12,6 +13,10 @@ def test_before():
 
 def test_that_hangs():
     time.sleep(100)
+
+
+def test_that_fails():
+    raise AssertionError("".join(f"reason {i}\n" for i in range(1000)))
 
 
 def test_that_ends_the_process():

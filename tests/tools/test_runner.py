@@ -21,13 +21,14 @@ def test_all_tests_are_accounted_for(tmp_path: Path):
         "tests/tools/sample_for_runner.py",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    outcomes = {r["id"].split("::")[1]: r["outcome"]
-                for r in map(json.loads, out.read_text().splitlines())}  # fmt: skip
-    assert outcomes == {
-        "test_before": "passed", "test_that_hangs": "hung",
+    results = {r["id"].split("::")[1]: r for r in map(json.loads, out.read_text().splitlines())}
+    assert {name: r["outcome"] for name, r in results.items()} == {
+        "test_before": "passed", "test_that_hangs": "hung", "test_that_fails": "failed",
         "test_that_ends_the_process": "crashed", "test_after": "passed",
     }  # fmt: skip
-    assert done.returncode == 1 and "2 passed, 1 hung, 1 crashed" in done.stdout
+    assert done.returncode == 1 and "2 passed, 1 failed, 1 hung, 1 crashed" in done.stdout
+    text = results["test_that_fails"]["text"]
+    assert "reason 0" in text and "reason 999" in text
 
 
 @pytest.fixture(scope="module")

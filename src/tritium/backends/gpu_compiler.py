@@ -3,10 +3,19 @@ their last."""
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, cast
 
 from tritium.backends.base import BaseBackend, Language, Stage, stage_method, unchanged
+
+
+@cache
+def llvmlite_version() -> str:
+    """The version of the package with LLVM, which is not imported for it; to read its metadata
+    takes as long as to link a small kernel."""
+    return importlib.metadata.version("llvmlite")
 
 
 class GPUBackend(BaseBackend):

@@ -216,8 +216,9 @@ def compile(
     Raises: `CompilationError` for errors in the kernel, `TypeError` or `ValueError` for arguments.
     """
     timer = Timer()
-    job = prepare(src, target, options, _env_vars)
-    return from_cache(job, timer) or job.store(job.run(timer), timer)
+    with _few_collections():  # reading a text makes as many objects as its passes
+        job = prepare(src, target, options, _env_vars)
+        return from_cache(job, timer) or job.store(job.run(timer), timer)
 
 
 def from_cache(job: Compilation, timer: Timer | None = None) -> CompiledKernel | None:

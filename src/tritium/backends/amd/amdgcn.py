@@ -127,7 +127,7 @@ def _source_line(lines: list[str]) -> str:
     return ""
 
 
-_OWN_ASSEMBLY = re.compile(r'\basm (?:sideeffect )?"[^"]')
+_OWN_ASSEMBLY = re.compile(r'asm(?<=\basm) (?:sideeffect )?"[^"]')  # `\b` first is 20 times slower
 _LINE = re.compile(r"\s*\.loc\s.*; (\S+:\d+)")
 """A line of assembly that names the line of the source which the next ones come from."""
 

@@ -11,7 +11,6 @@ The stages themselves are in `stages`.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from tritium.backends.amd.libhip import is_small
 from tritium.backends.amd.options import HIPOptions, compiled_arch, make_options, warn_of_knobs
 from tritium.backends.amd.processor import processor as amd_processor
 from tritium.backends.base import BaseBackend, Language, Stage, stage_method
-from tritium.backends.gpu_compiler import GPUBackend
+from tritium.backends.gpu_compiler import GPUBackend, llvmlite_version
 from tritium.ops.attributes import POINTER_RANGE
 from tritium.target import GPUTarget, Processor
 
@@ -50,7 +49,7 @@ class HIPBackend(GPUBackend):
         return amd_processor(target.arch)
 
     def hash(self) -> str:
-        return f"{importlib.metadata.version('llvmlite')}-{self.arch}"
+        return f"{llvmlite_version()}-{self.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> HIPOptions:
         return make_options(options, compiled_arch(self.arch))

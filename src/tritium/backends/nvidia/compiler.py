@@ -11,14 +11,13 @@ The stages themselves are in `stages`.
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.base import Language, Stage, stage_method
-from tritium.backends.gpu_compiler import GPUBackend
+from tritium.backends.gpu_compiler import GPUBackend, llvmlite_version
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.target import GPUTarget, Processor
 
@@ -64,7 +63,7 @@ class CUDABackend(GPUBackend):
         mock = knobs.nvidia.mock_ptx_version
         tool = assembler(self.arch)
         version = mock or (tool.version if tool else "driver")
-        return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}"
+        return f"{version}-{llvmlite_version()}-{self.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> CUDAOptions:
         return make_options(options, self.arch)
