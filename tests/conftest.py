@@ -18,7 +18,7 @@ import pytest
 from tests.support import device
 from tests.support.browser import chromium
 from tests.support.covering import mark_the_rest_slow
-from tests.support.watchdog import Watchdog
+from tests.support.watchdog import HangWatch, Watchdog
 from tritium import knobs
 from tritium.compat import alias
 from tritium.language import core
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if device.device == "ptx":
         knobs.compilation.listener = device.assemble_too
+    config.pluginmanager.register(HangWatch())
     limit, record = config.getoption("--limit"), config.getoption("--record")
     if device.device == "cuda" or record:
         config.pluginmanager.register(Watchdog(limit, record))
