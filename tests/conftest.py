@@ -18,7 +18,7 @@ import pytest
 from tests.support import device
 from tests.support.browser import chromium
 from tests.support.covering import mark_the_rest_slow
-from tests.support.watchdog import Watchdog
+from tests.support.watchdog import HangWatch, Watchdog
 from tritium import knobs
 from tritium.compat import alias
 from tritium.language import core
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if device.device == "ptx":
         knobs.compilation.listener = device.assemble_too
+    config.pluginmanager.register(HangWatch())
     limit, record = config.getoption("--limit"), config.getoption("--record")
     if device.device == "cuda" or record:
         config.pluginmanager.register(Watchdog(limit, record))
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         _use_cache(config)
         _keep_bytecode(config)
+        if device.device != "cuda":
+            _use_one_thread_of_others()
     if device.device == "simt":
         # Here, since it loads the GPU's code generation.
         from tests.simt.backend import use
@@ -57,6 +60,13 @@ def _use_cache(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="tritium-test-cache-")
     os.environ[_VARIABLE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _use_one_thread_of_others() -> None:
+    """Workers of pytest-xdist use all cores: threads of NumPy and torch beside them would wait in
+    loops for work."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
 
 
 def _keep_bytecode(config: pytest.Config) -> None:

@@ -427,12 +427,7 @@ class base_knobs:
     @property
     def knob_descriptors(self) -> dict[str, env_base[Any]]:
         """The settings of this group by name."""
-        return {
-            name: value
-            for cls in reversed(type(self).__mro__)
-            for name, value in vars(cls).items()
-            if isinstance(value, env_base)
-        }
+        return dict(_descriptors(type(self)))
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -455,7 +450,7 @@ class base_knobs:
     @contextmanager
     def scope(self) -> Generator[None, None, None]:
         """Restore values, hooks and the environment variables of this group at the end."""
-        keys = [knob.key for knob in self.knob_descriptors.values()]
+        keys = [knob.key for knob in _descriptors(type(self)).values()]
         values, before = dict(self.__dict__), {key: os.environ.get(key) for key in keys}
         hooks: list[Any] = [v for v in values.values() if isinstance(v, HookChain)]
         chains: list[tuple[list[Any], list[Any]]] = [(h.calls, list(h.calls)) for h in hooks]
@@ -467,10 +462,23 @@ class base_knobs:
             for calls, saved in chains:
                 calls[:] = saved
             for key, value in before.items():
+                if os.environ.get(key) == value:
+                    continue
                 if value is None:
-                    os.environ.pop(key, None)
+                    del os.environ[key]
                 else:
                     os.environ[key] = value
+
+
+@functools.cache
+def _descriptors(group: type[base_knobs]) -> dict[str, env_base[Any]]:
+    """The settings that a group and its bases declare, by name."""
+    return {
+        name: value
+        for cls in reversed(group.__mro__)
+        for name, value in vars(cls).items()
+        if isinstance(value, env_base)
+    }
 
 
 class build_knobs(base_knobs):

@@ -357,16 +357,17 @@ def test_operands_are_converted_behind_shared_memory_that_is_short() -> None:
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
-def test_slices_of_products_whose_operands_are_converted() -> None:
+@pytest.mark.parametrize("depth", [128, pytest.param(256, marks=pytest.mark.slow)])
+def test_slices_of_products_whose_operands_are_converted(depth: int) -> None:
     """The sums and the next tiles leave too few registers for more than one slice's operands."""
     kernel = compiled(converted, "*fp8e5 *fp8e5 *fp32 i32", "gfx1150", num_warps=8,
                       constants={"M": 128, "N": 256, "K": 128})  # fmt: skip
     assert kernel.asm["ttgir"].count("rocdl.sched.barrier none") == 8
     assert kernel.metadata.scratch_bytes == 0
-    of_a, of_b = (np.random.default_rng(n).integers(-9, 9, (256, n)) for n in (128, 256))
+    of_a, of_b = (np.random.default_rng(n).integers(-9, 9, (depth, n)) for n in (128, 256))
     a, b = (v.astype(ml_dtypes.float8_e5m2) for v in (of_a.T, of_b))
     out = np.empty((128, 256), np.float32)
-    execute(kernel, (1,), (np.ascontiguousarray(a), b, out, 256))
+    execute(kernel, (1,), (np.ascontiguousarray(a), b, out, depth))
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 

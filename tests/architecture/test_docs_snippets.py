@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -195,14 +196,19 @@ def commands() -> Iterator[tuple[str, str]]:
                 yield str(page.relative_to(ROOT)), line.partition("#")[0].strip()
 
 
+@cache
+def help_of(command: str) -> str:
+    known = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+    assert known.exit_code == 0, known.output
+    return known.output
+
+
 @pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
 def test_commands_and_their_options_exist(page: str, command: str):
     words = command.replace("[", " ").replace("]", " ").split()
     options = {w for w in words[2:] if w.startswith("--")}
     if words[0] == "tritium":
-        known = CliRunner().invoke(app, [words[1], "--help"], env={"COLUMNS": "200"})
-        assert known.exit_code == 0, known.output
-        text = known.output
+        text = help_of(words[1])
     elif words[0] == "pytest":
         assert (ROOT / words[1]).exists()
         text = (ROOT / "tests" / "conftest.py").read_text()

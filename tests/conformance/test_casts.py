@@ -103,7 +103,7 @@ def batch_of(source, targets):
     return batch
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("source", ALL)
 def test_from(source):
     """To every other dtype; narrowing ones with each rounding mode."""

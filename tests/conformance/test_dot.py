@@ -187,6 +187,7 @@ def operand(format_, shape, axis, seed):
     return values, values.astype(np.float64)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("left", ["e2m1", "e4m3", "e5m2", "bf16", "fp16"])
 @pytest.mark.parametrize("right", ["e2m1", "e4m3", "e5m2", "bf16", "fp16"])

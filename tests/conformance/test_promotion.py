@@ -158,7 +158,7 @@ def weak_type(name, number, divides=False):
     return "float32" if divides and name in ("float16", "bfloat16") else name
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALL)

@@ -124,9 +124,9 @@ def fuzz(tmp_path, *options):
 
 
 def test_the_tool_counts_programs(tmp_path):
-    status, summary = fuzz(tmp_path, "--programs", "2", "--jobs", "2", "--seed", "5")
-    assert (status, summary["programs"], summary["diverged"]) == (0, 2, 0)
-    assert summary["statements"]["load"] == 2
+    status, summary = fuzz(tmp_path, "--programs", "1", "--jobs", "1", "--seed", "5")
+    assert (status, summary["programs"], summary["diverged"]) == (0, 1, 0)
+    assert summary["statements"]["load"] == 1
 
 
 def test_the_tool_survives_a_crash(tmp_path, monkeypatch):

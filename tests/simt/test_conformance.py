@@ -18,10 +18,10 @@ from tritium.backends.active import driver
 
 @pytest.mark.parametrize(
     ("lanes", "part"),
-    [(32, "0/16"), (64, "1/16"), *(
+    [(32, "0/32"), (64, "1/32"), *(
         pytest.param(*case, marks=pytest.mark.slow)
-        for case in ((32, "8/16"), (32, "4/8"), (32, "2/4"), (32, "1/2"),
-                     (64, "9/16"), (64, "5/8"), (64, "3/4"), (64, "0/2"))
+        for case in ((32, "16/32"), (32, "8/16"), (32, "4/8"), (32, "2/4"), (32, "1/2"),
+                     (64, "17/32"), (64, "9/16"), (64, "5/8"), (64, "3/4"), (64, "0/2"))
     )],
 )  # fmt: skip
 def test_a_sample_of_the_suite(lanes: int, part: str) -> None:
@@ -33,7 +33,7 @@ def test_a_sample_of_the_suite(lanes: int, part: str) -> None:
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=SUITE.parents[1])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split(" passed")[0].split()[-1]) > 5
+    assert int(done.stdout.split(" passed")[0].split()[-1]) > 2
 
 
 def test_what_is_left_out_is_there() -> None:

@@ -1,5 +1,5 @@
-"""Parts of pytest for tests on a GPU: a limit for each test, a record of what was done, and an end
-of the process once the device is lost.
+"""Parts of pytest: an end of tests that hang; for tests on a GPU, a limit for each test, a record
+of what was done, and an end of the process once the device is lost.
 
 A hung kernel cannot be interrupted, and after a failed assertion or a bad address no later launch
 of the process works. `tools/test_gpu.py` goes on with the rest in a new process.
@@ -7,18 +7,52 @@ of the process works. `tools/test_gpu.py` goes on with the rest in a new process
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 HUNG, LOST = 70, 71
 """Exit codes: a test passed its limit; the device is lost."""
+
+
+class HangWatch:
+    """A pytest plugin: a test that hangs prints the stacks of all threads and ends its process;
+    pytest-xdist names it and goes on.
+
+    pytest's `faulthandler_timeout` starts a thread for each test, and waits for its end: up to
+    10 ms where all cores are busy. Here one thread watches the tests of a turn.
+
+    Args:
+        limit: seconds that a test may take, and one turn more.
+        turn: seconds after which the limit is counted from the test that begins.
+    """
+
+    def __init__(self, limit: float = 600.0, turn: float = 60.0):
+        self._limit, self._turn, self._begun = limit, turn, -math.inf
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        now = time.monotonic()
+        if now - self._begun >= self._turn:
+            self._begun, file = now, item.config.stash[fault_handler_stderr_fd_key]
+            faulthandler.dump_traceback_later(self._limit + self._turn, file=file, exit=True)
+
+    def pytest_enter_pdb(self) -> None:
+        self.pytest_unconfigure()
+        self._begun = math.inf
+
+    def pytest_unconfigure(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
 
 
 class Watchdog:

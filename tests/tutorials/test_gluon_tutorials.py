@@ -29,7 +29,7 @@ def load(path: Path, patch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(7)
 @pytest.mark.parametrize(("name", "said"), [
     ("01_layouts", r"'ld.global.v4.b32': 2(.|\n)*further turns: 0 15\n.*: 0 1\nthe copies are"),
     ("02_matmul_on_hopper", r"pipelined: 8 wgmma(.|\n)*specialized: 8 wgmma(.|\n)*are right"),

@@ -48,7 +48,7 @@ def numbers(dtype, count, seed):
     return (rng.standard_normal(count) * 8).astype(dtype)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("scope", ["gpu", "cta"])
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ def product(
     tl.store(c + rows[:, None] * N + columns[None, :], total)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", [(16, 16, 16), (64, 64, 64), (2, 64, 32), (4, 16, 64),
                                    (128, 32, 16), (32, 4, 32), (8, 128, 8)])  # fmt: skip

@@ -162,6 +162,7 @@ def few_rows(
         tl.store(places, tl.maximum(acc * 0.5 + 1, -3), mask=rows[:, None] < M)
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["same", "other", "columns", "turned", "sum"])
 @pytest.mark.parametrize(("rows", "m"), [(16, 1), (16, 7), (4, 9)])

@@ -39,7 +39,7 @@ def test_error_is_within_its_limit(name: str) -> None:
         assert tool.error_of(fit, stored, 150) <= fit.limit
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("name", special.FITS)
 def test_error_of_special_functions(name: str) -> None:
     fit = special.FITS[name]

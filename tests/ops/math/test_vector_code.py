@@ -139,6 +139,7 @@ def doubles() -> tuple[Array, dict[str, Array]]:
     return samples(np.float64, 2400), {}
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", UNARY)

@@ -34,10 +34,6 @@ def check(tmp_path: Path, *arguments: str) -> None:
     assert done.returncode == 0 and lines and not wrong, "\n".join([*wrong, done.stderr[-5000:]])
 
 
-def test_a_module(tmp_path: Path) -> None:
-    check(tmp_path, "modules", "mlp")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "first"), [(p, i) for p, n in CASES.items() for i in range(0, n, GROUP)]

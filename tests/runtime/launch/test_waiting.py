@@ -51,6 +51,7 @@ def finish(process: subprocess.Popen[str], seconds: float = 100) -> tuple[str, s
     return out, err, process.returncode
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("interpret", "threads"), [(False, 1), (False, 2), (True, 2)])
 def test_all_programs_of_a_grid_wait_for_each_other(interpret, threads):
@@ -103,6 +104,7 @@ def test_a_cooperative_grid_has_a_limit_and_polls_wait_for_programs_that_have_no
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("interpret", [False, True])
 @pytest.mark.parametrize("programs", [1, 5])
@@ -132,6 +134,7 @@ def test_a_signal_ends_programs_that_wait_for_ever(interpret, programs):
     assert out == "True\n", err
 
 
+@pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("warm", [False, True])

@@ -67,10 +67,9 @@ def rewrite(function: JITCallable) -> Rewritten:
     assert isinstance(outer, ast.FunctionDef)
     definition.name = _INNER  # its own would hide the global of that name from it
     outer.body = [definition]
-    ast.fix_missing_locations(outer)
     lines = function.first_line - 1
     columns = _indentation(function)
-    _move(outer, lines, columns)
+    _place(outer, lines, columns)
     module = ast.Module([outer], [])
     code = _inner_code(compile(module, function.file_name, "exec"))
     code = code.replace(co_name=user.__name__)
@@ -114,13 +113,17 @@ def _indentation(function: JITCallable) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _move(tree: ast.AST, lines: int, columns: int) -> None:
-    for node in ast.walk(tree):
-        if hasattr(node, "lineno"):
-            node.lineno += lines  # pyright: ignore[reportAttributeAccessIssue]
-            node.end_lineno += lines  # pyright: ignore[reportAttributeAccessIssue]
-            node.col_offset += columns  # pyright: ignore[reportAttributeAccessIssue]
-            node.end_col_offset += columns  # pyright: ignore[reportAttributeAccessIssue]
+def _place(tree: ast.AST, lines: int, columns: int) -> None:
+    """Give nodes without a place that of the node around them, and move all to the file's lines."""
+    nodes: list[tuple[Any, tuple[int, int, int, int]]] = [(tree, (1, 0, 1, 0))]
+    while nodes:
+        node, place = nodes.pop()
+        if "lineno" in node._attributes:
+            if hasattr(node, "lineno"):
+                place = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+            node.lineno, node.end_lineno = place[0] + lines, place[2] + lines
+            node.col_offset, node.end_col_offset = place[1] + columns, place[3] + columns
+        nodes += [(child, place) for child in ast.iter_child_nodes(node)]
 
 
 class _Exchange(ast.NodeTransformer):
@@ -578,17 +581,22 @@ _NO_ITEM = (
 
 
 def _located(node: Any, at: ast.AST) -> Any:
-    """`node`, and all below that have no place yet, at the place of another (its first line:
-    Python takes a call of a method to be where the method's name ends)."""
+    """`node`, and what is below it down to the nodes that have a place, at the place of another
+    (its first line: Python takes a call of a method to be where the method's name ends)."""
     place: Any = at
     end = place.end_lineno, place.end_col_offset
     if place.end_lineno != place.lineno:
         end = place.lineno, place.col_offset + 1
-    inner: Any
-    for inner in ast.walk(node):
-        if "lineno" in inner._attributes and not hasattr(inner, "lineno"):
-            inner.lineno, inner.col_offset = place.lineno, place.col_offset
-            inner.end_lineno, inner.end_col_offset = end
+    nodes: list[Any] = [node]
+    while nodes:
+        inner = nodes.pop()
+        if "lineno" in inner._attributes:
+            if not hasattr(inner, "lineno"):
+                inner.lineno, inner.col_offset = place.lineno, place.col_offset
+                inner.end_lineno, inner.end_col_offset = end
+            elif inner is not node:
+                continue
+        nodes += ast.iter_child_nodes(inner)
     return node
 
 
