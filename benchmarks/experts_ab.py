@@ -50,22 +50,30 @@ def tiles(m: int, tail: int, n: int, stages: int, warps: int = 8, group: int = 1
     }  # fmt: skip
 
 
+def apart(m: int, tail: int, n: int = 128) -> dict[str, Any]:
+    """The constraints of a variant of which a warp group copies, and others multiply 64 columns."""
+    return {"apart": True, "block_m": m, "tail_m": tail, "block_n": n}
+
+
 #: Constraints by format and variant: rows of a tile + rows of the end of a slice, columns.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "bfloat16": {
         "chosen": {},
-        "64+16 256": tiles(64, 16, 256, 5),
-        "128+32 256": tiles(128, 32, 256, 4),
         "128+32 128, 4 warps": tiles(128, 32, 128, 3, 4),
         "256+32 128": tiles(256, 32, 128, 4),
+        "apart 128+32 128": apart(128, 32),
+        "apart 256+32 128": apart(256, 32),
         "gathered before, persistent": {"is_persistent": True, "block_m": 128, "tail_m": 0},
     },
     "mxfp4": {
         "chosen": {},
         "64+16 128, 4 warps": tiles(64, 16, 128, 4, 4),
         "128+32 128": tiles(128, 32, 128, 4),
-        "256+32 128": tiles(256, 32, 128, 2),
-        "gathered before": {},
+        "apart 64+16 128": apart(64, 16),
+        "apart 64+16 192": apart(64, 16, 192),
+        "apart 128+32 128": apart(128, 32),
+        "apart 128+32 192": apart(128, 32, 192),
+        "apart 256+32 128": apart(256, 32),
     },
 }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.simt.backend.compiler import run_ttgir
 from tests.simt.engine import descriptor
 from tests.simt.hardware import Simt
 from tests.support.launching import StubDriver, StubUtils
+from tritium.experimental.gluon.nvidia import hopper as hopper_gluon
 from tritium.ops.parsing import parse_module
 from tritium.runtime import driver
 from tritium.target import GPUTarget
@@ -23,7 +25,7 @@ from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels import matmul as products
 from tritium_kernels import target_info
 from tritium_kernels.matmul import PrecisionConfig, matmul
-from tritium_kernels.matmul_details import launch
+from tritium_kernels.matmul_details import apart, launch
 from tritium_kernels.matmul_details.opt_flags import scoped_opt_flags_constraints
 from tritium_kernels.moe_kernels import layouts as moe_layouts
 from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp_torch
@@ -77,8 +79,10 @@ class HopperDriver(StubDriver):
                 return
             kept: list[Any] = []
             slots = list(_slots(args, (), src.constants, kept))
+            own = re.search(r'"ttg.num-warps" = (\d+)', self.texts[-1])  # not those of partitions
+            assert own is not None
             run_ttgir(
-                parse_module(self.texts[-1]), metadata.num_warps, slots, (gx, gy, gz), Simt(32)
+                parse_module(self.texts[-1]), int(own[1]), slots, (gx, gy, gz), Simt(32)
             )
 
         return launched
@@ -94,7 +98,10 @@ def _slots(value: Any, path: tuple[int, ...], constants: Any, kept: list[Any]) -
     """The arguments of a kernel as machine words; `kept`: what they point to."""
     if path in constants:
         return
-    if isinstance(value, TensorDescriptor):
+    if isinstance(value, hopper_gluon.TensorDescriptor):
+        kept.append(descriptor(replace(value, base=value.base.view(torch.int16).numpy())))
+        yield from (kept[-1].ctypes.data, *value.shape, *value.strides)
+    elif isinstance(value, TensorDescriptor):
         array = value.base.view(torch.int16).numpy()
         kept.append(descriptor(array))
         yield from (kept[-1].ctypes.data, *value.shape, *value.strides)
@@ -114,7 +121,9 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> Iterator[HopperDriver]:
     monkeypatch.setattr(target_info, "machine", lambda: H200)
     monkeypatch.setattr(target_info, "cuda_capability_geq", lambda *v: tuple(v) <= (9, 0))
     monkeypatch.setattr(launch, "processors", lambda device: 3)
-    monkeypatch.setattr(launch, "on", lambda *_: nullcontext())
+    for module in (launch, apart):
+        monkeypatch.setattr(module, "on", lambda *_: nullcontext())
+    monkeypatch.setattr(apart, "processors", lambda device: 3)
     monkeypatch.setattr(products, "clear_other_rows", lambda y, metadata: y.zero_())
     driver.set_active(made)
     try:
@@ -200,3 +209,46 @@ def test_weights_widened_in_halves(
         close(y, _right(x, gather, w))
     else:
         assert not any("local_alloc %" in loop for loop in loops)
+
+
+@pytest.mark.parametrize("block_n", [128, 192])
+@pytest.mark.parametrize("form", ["bfloat16", "mxfp4"])
+@pytest.mark.parametrize("scatters", [False, True])
+def test_warps_apart(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, form: str, block_n: int,
+    scatters: bool,
+) -> None:  # fmt: skip
+    """One warp group copies for the others: with an odd number of steps or one that is no whole
+    one, rows that are gathered or scattered, with bias and factors."""
+    k, n = (192, 136) if form == "bfloat16" else (208 if scatters else 192, 200)
+    ragged, x, gather = _given(k)
+    rows = len(x)
+    w: Any = normal(len(SIZES), k, n, dtype=torch.bfloat16)
+    exact, given, config = w, w, PrecisionConfig()
+    if form == "mxfp4":
+        values, scales = downcast_to_mxfp(w, torch.uint8, 1)
+        scales[2, 1] = 0  # 2**-127
+        exact = upcast_from_mxfp_torch(values, scales, torch.float32, 1)
+        given = convert_layout(wrap_torch_tensor(values, FP4), layouts.HopperMXValueLayout(-2))
+        scale = convert_layout(wrap_torch_tensor(scales), layouts.HopperMXScaleLayout(-2))
+        config = PrecisionConfig(b_mx_scale=scale)
+        monkeypatch.setattr(moe_layouts, "is_cuda", no)
+    more: dict[str, Any] = {"gather_indx": gather}
+    want = _right(x, None if scatters else gather, exact)
+    bias = None
+    if scatters:
+        bias = normal(len(SIZES), n)
+        betas, gammas = normal(rows), normal(rows)
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(0)).int()
+        more = {"scatter_indx": order, "betas": betas, "gammas": gammas}
+        of_rows = torch.repeat_interleave(bias.double(), torch.tensor(SIZES), dim=0)
+        scattered = (want + of_rows * betas[:, None]) * gammas[:, None]
+        want = torch.zeros_like(scattered).index_copy_(0, order.long(), scattered)
+    hopper: HopperDriver = request.getfixturevalue("hopper")
+    with scoped_opt_flags_constraints({
+        "apart": True, "block_m": 64, "tail_m": 16, "block_n": block_n,
+    }):  # fmt: skip
+        y = matmul(x, given, bias, ragged, precision_config=config, **more)
+    driver.reset_active()
+    close(y, want)
+    assert "ttg.warp_specialize" in hopper.texts[-1]

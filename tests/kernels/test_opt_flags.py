@@ -148,6 +148,21 @@ def test_ends_of_slices(monkeypatch, warps, rows, expected):
         assert not flags.tail_m
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(64, (64, 16)), (128, (128, 32)), (256, (256, 32))])
+def test_warps_apart(monkeypatch, rows: int, expected: tuple[int, int]):
+    sizes = torch.full((4,), rows, dtype=torch.int32)
+    metadata = make_ragged_tensor_metadata_torch(sizes, 4 * rows)
+    given = {"ragged_metadata": metadata, "can_be_apart": True}
+    assert not choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given).apart
+    with opt_flags.scoped_opt_flags_constraints({"apart": True}):
+        flags = choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given)
+    assert flags.apart and (flags.block_m, flags.tail_m) == expected
+    with opt_flags.scoped_opt_flags(flags):
+        assert choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given) is flags
+        with pytest.raises(opt_flags.InapplicableConstraint, match="apart: only for Hopper"):
+            choose(monkeypatch, H200, 4 * rows, 5760, 2880, ragged_metadata=metadata)
+
+
 @pytest.mark.parametrize(("ragged", "tail"), [(False, 16), (True, 24)])
 def test_ends_that_cannot_be(monkeypatch, ragged, tail):
     sizes = torch.full((4,), 64, dtype=torch.int32)
@@ -195,6 +210,9 @@ def test_constraints(monkeypatch):
         ({"is_persistent": True}, {"can_use_persistent_tma": False}, "bulk copies cannot read"),
         ({"split_k": 2}, {"can_use_split_k": False}, "split_k=2: this product's sum cannot be"),
         ({"block_k": 64}, {"block_k": 128}, "block_k=64: a layout requires a multiple of 128"),
+        ({"apart": True}, {}, "apart: only for Hopper, slices of rows"),
+        ({"apart": True, "block_n": 64}, {"can_be_apart": True}, "block_n=64: with apart 128, 192"),
+        ({"apart": True, "block_m": 32}, {"can_be_apart": True}, "block_m=32: with apart 64, 128"),
     ],
 )
 def test_constraints_that_cannot_be_met(monkeypatch, constraints, options, message: str):

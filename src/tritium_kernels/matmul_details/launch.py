@@ -13,6 +13,7 @@ from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels import proton_opts, target_info
 from tritium_kernels.errors import check_choice
 from tritium_kernels.launching.launch import cdiv, on, processors
+from tritium_kernels.matmul_details.apart import can_be_apart, launch_apart
 from tritium_kernels.matmul_details.operands import OP, Operand, Problem, formats, three
 from tritium_kernels.matmul_details.opt_flags import OptFlags, make_opt_flags
 from tritium_kernels.matmul_details.opt_flags_details.opt_flags_nvidia import (
@@ -183,6 +184,7 @@ def choose(call: Call, out_dtype: torch.dtype) -> OptFlags:
         call.epilogue.effective_itemsize, x.data.stride(-1) != 1, call.acc is not None,
         along or None, _block_size(x, w),
         call.rows.gather is None, w.data.stride(-2) == 1, w.layout, n,
+        can_be_apart(call, out_dtype),
     )  # fmt: skip
     check_choice(OP, "epilogue_subtile", flags.epilogue_subtile, (1, 2, 4))
     if call.config.c_mx_scale is not None:
@@ -296,6 +298,8 @@ def _of_closure(closure: Any) -> tuple[FnSpecs, tuple[Any, ...]]:
 
 def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
     """Compute the product into y; `partial`: y has the parts of a divided sum, (parts, ...)."""
+    if flags.apart:
+        return launch_apart(call, flags, y)
     x, w, size, config, comm = call.x, call.w, call.size, call.config, call.comm
     flex = config.flex_ctx.out_data
     if partial:

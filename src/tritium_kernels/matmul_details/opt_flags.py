@@ -42,6 +42,7 @@ class OptFlags:
         occupancy_target: programs that are to fit on a processor at once.
         target_kernel_kwargs: options that only this backend has.
         tail_m: rows that a tile has beside `block_m` where no more are left of a slice; 0: none.
+        apart: some warps copy and the others multiply, in persistent programs.
     """
 
     block_m: int
@@ -60,6 +61,7 @@ class OptFlags:
     occupancy_target: int
     target_kernel_kwargs: dict[str, Any]
     tail_m: int = 0
+    apart: bool = False
 
 
 _PRESCRIBED: Overrides[OptFlags] = Overrides(
@@ -287,6 +289,7 @@ def make_opt_flags(
     epilogue_effective_itemsize: float | None, x_transpose: bool, has_y_acc_in: bool,
     block_k: int | None, mx_block_size: int | None = None, x_uses_tma_when_persistent: bool = True,
     w_transpose: bool = False, rhs_layout: Any = None, epilogue_reduction_n: int = 1,
+    can_be_apart: bool = False,
 ) -> OptFlags:  # fmt: skip
     """The configuration of a product (m, k) by (k, n), or of slices or batches of it.
 
@@ -300,15 +303,27 @@ def make_opt_flags(
         mx_block_size: elements that share a scale; None: there are no scales.
         rhs_layout: of b; its `swizzle_block_shape` is what tiles must be multiples of.
         epilogue_reduction_n: columns that make one of the result.
+        can_be_apart: programs whose warps copy or multiply can compute this product.
 
     Raises `InapplicableConstraint` where what is prescribed cannot be had.
     """
     constraints = _constraints(can_use_persistent_tma, block_k, ragged_metadata is not None)
-    if _PRESCRIBED.flags is not None:
-        return _PRESCRIBED.flags
+    given = _PRESCRIBED.flags
+    if not can_be_apart and (constraints.get("apart") if given is None else given.apart):
+        raise InapplicableConstraint(
+            "apart: only for Hopper, slices of rows of 16-bit floats, weights of that type with "
+            "adjacent columns (k a multiple of 64) or MXFP4 in the layouts for Hopper, results "
+            "of 16 bits without functions and scales"
+        )
+    if given is not None:
+        return given
     invariant = precision_config.enforce_bitwise_invariance
     backend = target_info.machine().backend
-    if backend == "cpu":
+    if constraints.get("apart"):
+        flags = nvidia.make_flags_apart(
+            OptFlags, _expected_rows(m, ragged_metadata), precision_config, constraints
+        )
+    elif backend == "cpu":
         flags = _make_default_opt_flags_cpu(
             m, n, k, batch_size, ragged_metadata, can_use_split_k, invariant, constraints
         )

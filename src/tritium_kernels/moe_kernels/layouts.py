@@ -159,7 +159,7 @@ def _as_float(bits):
 
 
 @tritium.jit
-def _two_bf16(words):
+def two_bf16(words):
     """The low and the high bfloat16 of words."""
     low = (words & 0xFFFF).to(tl.uint16).to(tl.bfloat16, bitcast=True)
     return low, (words >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
@@ -175,7 +175,7 @@ def _factor_words(scale):
 
 
 @tritium.jit
-def _twice(words, HIGH: tl.constexpr):
+def twice(words, HIGH: tl.constexpr):
     """The low or the high half of words, in both halves."""
     if is_cuda():
         ASM: tl.constexpr = "prmt.b32 $0, $1, 0, 0x3232;" if HIGH else "prmt.b32 $0, $1, 0, 0x1010;"
@@ -188,17 +188,17 @@ def _twice(words, HIGH: tl.constexpr):
 @tritium.jit
 def _factors_of_words(words):
     """The same of the four scales in each word (rows, n): (rows, n, 4)."""
-    even, odd = _factor_pairs(words)
+    even, odd = factor_pairs(words)
     # Joins put their axis last: (rows, n, half, odd).
     factors = tl.join(
-        tl.join(_twice(even, False), _twice(even, True)),
-        tl.join(_twice(odd, False), _twice(odd, True)),
+        tl.join(twice(even, False), twice(even, True)),
+        tl.join(twice(odd, False), twice(odd, True)),
     )
     return tl.reshape(factors, (words.shape[0], words.shape[1], 4))
 
 
 @tritium.jit
-def _factor_pairs(words):
+def factor_pairs(words):
     """The bfloat16 of the first and third of four scales in each word, and of the others. Two at
     once: 2**-127, zero without its own bit, is where a borrow from bit 15 is, and NaN where a carry
     into it is."""
@@ -258,10 +258,10 @@ def _widened(x, factors):
         w1 = mul_bf16x2(w1, factors)
         w2 = mul_bf16x2(w2, factors)
         w3 = mul_bf16x2(w3, factors)
-    a0, b0 = _two_bf16(w0)
-    a1, b1 = _two_bf16(w1)
-    a2, b2 = _two_bf16(w2)
-    a3, b3 = _two_bf16(w3)
+    a0, b0 = two_bf16(w0)
+    a1, b1 = two_bf16(w1)
+    a2, b2 = two_bf16(w2)
+    a3, b3 = two_bf16(w3)
     # Joins put their axis last: (row, n, q, b, pair's high part, pair's low part, half).
     even = tl.join(tl.join(a0, a2), tl.join(a1, a3))
     odd = tl.join(tl.join(b0, b2), tl.join(b1, b3))
@@ -272,8 +272,8 @@ def _widened(x, factors):
 def widen_half(x, scale, LAST: tl.constexpr):
     """bfloat16 (n, 64) of half of 128 elements along k, the first or the LAST, in the layout for
     Hopper: words (1, n, 4, 2), and words of the four scales (1, n)."""
-    even, odd = _factor_pairs(scale)
-    y = _widened(x, tl.join(_twice(even, LAST), _twice(odd, LAST)))
+    even, odd = factor_pairs(scale)
+    y = _widened(x, tl.join(twice(even, LAST), twice(odd, LAST)))
     return tl.reshape(tl.permute(y, (1, 0, 3, 4, 5, 2, 6)), (x.shape[1], 64))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isqrt
 from typing import Any
 
 from tritium_kernels import target_info
 from tritium_kernels.launching.launch import cdiv, power_of_two
+from tritium_kernels.launching.overrides import InapplicableConstraint
 from tritium_kernels.tensor_details.layout import (
     BlackwellActMXScaleLayout,
     HopperMXScaleLayout,
@@ -184,4 +186,31 @@ def compute_swap_xw(
     return bool(
         scaled and block_m <= 64 and is_persistent and target_info.cuda_capability_geq(10, 0)
         and not is_blackwell_mx_lhs_dense_rhs(precision_config, lhs_dtype, rhs_dtype)
+    )  # fmt: skip
+
+
+def make_flags_apart(
+    make: Callable[..., Any], expected: int, precision_config: Any, constraints: dict[str, Any]
+) -> Any:
+    """The configuration of programs of which one warp group copies, and others multiply, each 64
+    columns; `make`: `OptFlags`."""
+    widened = is_widened_in_registers(precision_config)
+    chosen = (256, 32) if expected >= 192 else (128, 32) if expected >= 96 else (64, 16)
+    block_m = constraints.get("block_m") or chosen[0]
+    tail_m = constraints.get("tail_m") or (16 if block_m <= 64 else 32)
+    block_n = constraints.get("block_n") or 128
+    for name, value, accepted in (
+        ("block_m", block_m, (64, 128, 256)), ("tail_m", tail_m, (16, 32, 64)),
+        ("block_n", block_n, (128, 192)),
+    ):  # fmt: skip
+        if value not in accepted:
+            names = ", ".join(map(str, accepted))
+            raise InapplicableConstraint(f"{name}={value}: with apart {names}")
+    return make(
+        block_m=block_m, block_n=block_n,
+        block_k=128 if widened else 64, num_warps=4, num_stages=1, group_m=1, xcd_swizzle=1,
+        w_cache_modifier="", split_k=1, is_persistent=True,
+        idle_sms=constraints.get("idle_sms") or 0, epilogue_subtile=1,
+        arch=target_info.machine().arch, occupancy_target=1, target_kernel_kwargs={},
+        tail_m=tail_m, apart=True,
     )  # fmt: skip
