@@ -96,7 +96,7 @@ def test_registers_move_from_partitions_to_the_default_region() -> None:
 def test_the_default_region_takes_registers_when_it_needs_them(
     warps: tuple[int, ...], registers: tuple[int, ...], before: str, wanted: str
 ) -> None:
-    """What comes before does not wait for warps that give theirs back."""
+    """Ops before it do not wait for warps that give theirs back."""
     text, _ = lowered(partitions(*warps, registers=registers, before=before))
     main = text[text.index("\nmain") : text.index("\nworkers")]
     change, meeting = main.index("setmaxnreg"), main.index("barrier.cta.sync.aligned.count")

@@ -59,8 +59,7 @@ def lower_to_llvm(
     libraries, tensor_columns = set[str](), 0
     share = share_of(placed.of)
     plan = plan_of(kernel, num_warps)
-    if plan is not None:
-        plan = with_memory(plan, kernel, shared)
+    plan = None if plan is None else with_memory(plan, kernel, shared)
     registers = None if plan is None else hardware.partition_registers(plan, shared, options)
     plan = None if plan is None else with_registers(plan, kernel, registers)
     total = num_warps if plan is None else plan.total

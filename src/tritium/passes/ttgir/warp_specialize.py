@@ -484,8 +484,7 @@ class _Split:
             read.update((c, inner.before.prev_op) for c in self.channels if c.last is op)
         last = terminator(loop.body).operands
         self._yield(inner, loop, [values.get(v, v) for v in last], mine)
-        for inside in [op for op in new.body.ops if isinstance(op, ForOp)]:
-            delay_scalars(inside)
+        delay_scalars(new.body)
         results: list[SSAValue] = list(new.results)
         reads = {c: _readers(c, views, new) for c in read}
         last = [op for op in new.body.ops if isinstance(op, MatrixProduct)][-1:]
