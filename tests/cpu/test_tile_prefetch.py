@@ -45,6 +45,13 @@ def rms(x_ptr, w_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
 
 
 @tritium.jit
+def running(x_ptr, w_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + i, mask=i < columns, other=0.0)
+    tl.store(out_ptr + row * stride + i, tl.cumsum(x, axis=0), mask=i < columns)
+
+
+@tritium.jit
 def rows_of_a_loop(x_ptr, w_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     for row in range(tl.program_id(0), 64, tl.num_programs(0)):
@@ -112,6 +119,14 @@ CHECK: tt.store
 CHECK-NEXT: tile.prefetch {{.+}} {rounds = 32 : i32}
 CHECK-NOT: tile.prefetch
 """
+SCAN = """
+CHECK: along 0
+CHECK: tt.scan.return
+CHECK: tile.prefetch {{.+}} {rounds = 32 : i32, {{.*written.*}}}
+CHECK-NOT: tile.prefetch
+CHECK: tt.store
+CHECK-NEXT: tile.prefetch {{.+}} {rounds = 32 : i32}
+"""
 LOOP = """
 CHECK: scf.for [[ROW:%[a-z0-9_]+]] = {{.+}} step [[STEP:%[a-z0-9_]+]]
 CHECK: [[NEXT:%.+]] = arith.addi [[ROW]], [[STEP]] : i32
@@ -122,7 +137,7 @@ CHECK: tile.prefetch {{.+}} {rounds = 32 : i32, {{.*written.*}}}
 
 
 @pytest.mark.parametrize(
-    ("kernel", "checks"), [(softmax, SOFTMAX), (rms, RMS), (rows_of_a_loop, LOOP)],
+    ("kernel", "checks"), [(softmax, SOFTMAX), (rms, RMS), (running, SCAN), (rows_of_a_loop, LOOP)],
     ids=lambda p: getattr(p, "__name__", ""),
 )  # fmt: skip
 def test_prefetches_in_text(kernel: Any, checks: str) -> None:
@@ -204,6 +219,21 @@ def test_the_addresses(source: Any, columns: int) -> None:
         expected /= expected.sum(1, keepdims=True)
     np.testing.assert_allclose(out[:, :columns], expected, rtol=1e-5)
     assert not out[:, columns:].any()
+
+
+@pytest.mark.parametrize("columns", [1024, 700])
+def test_the_lines_that_a_scan_asks_for(columns: int) -> None:
+    """Its vectors may be shorter than a line, which it asks for more than once then."""
+    rows, stride = -(-host().l2 // 8192), 1040
+    x = np.random.default_rng(0).integers(-9, 9, (rows, stride)).astype(np.float32)
+    out = np.zeros_like(x)
+    kernel = Logged(running, 1024)
+    kernel.run([x, x, out, stride, columns], (rows,))
+    for written, array, first in ((0, x, 1), (1, out, 0)):
+        found = kernel.addresses(written) - array.ctypes.data
+        expected = [stride // 16 * row + i for row in range(first, first + rows) for i in range(64)]
+        np.testing.assert_array_equal(np.unique(found // 64), expected)
+    np.testing.assert_array_equal(out[:, :columns], np.cumsum(x[:, :columns], 1))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.recursion import resolve
-from tritium.backends.cpu.tiles.ir import TileFunction, functions_of
+from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
 from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
 from tritium.backends.cpu.tiles.version import LINE, is_long, of_indices
 from tritium.codegen.llvm.types import memory_bytes
@@ -132,13 +132,13 @@ class _Nests:
         found = dict[SSAValue, int]()
         for _, part in self.nests:
             nest = part.nest
-            if nest.shape is None or not is_long(nest):
+            if nest.shape is None or not _is_row(nest):
                 continue
             elements = prod(nest.domain)
             step = nest.shape.width * nest.shape.unroll
             for pointers in dict.fromkeys(a.ptr for a in (*part.loads, *part.stores)):
                 size = _element_bytes(pointers)
-                long = elements * size >= _SHORT and step * size >= LINE
+                long = elements * size >= _SHORT and 2 * step * size >= LINE
                 if long and ir.shape_of(pointers.type) == nest.domain:
                     run = max(self.function.address_axes.of(pointers).contiguity)
                     if run >= elements and self._varies(pointers):
@@ -152,7 +152,7 @@ class _Nests:
         first = dict[int, set[SSAValue]]()
         for number, access in self._accesses(rows):
             first.setdefault(number, set()).add(access.ptr)
-        long = [n for n, (_, part) in enumerate(self.nests) if is_long(part.nest)]
+        long = [n for n, (_, part) in enumerate(self.nests) if _is_row(part.nest)]
         for number, access in self._accesses(rows):
             domain = ir.shape_of(access.ptr.type)
             hosts = [n for n in long if self.nests[n][1].nest.domain == domain]
@@ -240,3 +240,11 @@ class _Nests:
 def _element_bytes(pointers: SSAValue) -> int:
     pointee: Any = ir.element_type(pointers.type)
     return memory_bytes(pointee.pointee)
+
+
+def _is_row(nest: Nest) -> bool:
+    """True for a nest of stores, of reductions or of a scan by vectors over one long dimension."""
+    if is_long(nest):
+        return True
+    wide = nest.scan is not None and nest.shape is not None and nest.shape.width > 1
+    return wide and len(nest.domain) == 1

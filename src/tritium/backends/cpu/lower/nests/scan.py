@@ -7,6 +7,7 @@ from typing import Any
 from tritium.backends.cpu.lower.access import copy, inlined, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.nests.prefetch import memory_of, prefetch
 from tritium.backends.cpu.lower.nests.reduce import combine_region
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
@@ -90,12 +91,15 @@ class _Scan:
         size, width = self.domain[self.lane], self.width
         kind = Kind.LANES if width > 1 else Kind.SCALAR
         first = size - width if self.op.reverse else 0
+        ahead = memory_of(self.c, self.nest.prefetches)
+        prefetch(self.c, ahead, const("i64", 0), width)
         self.at[self.lane] = Index(kind, None, first, 0)
         start = self._within(self._values(tuple(self.at)))
         self._keep(start, tuple(self.at))
         if size == width:
             return
         with e.loop(size, width, self._last(start), start=width) as loop:
+            prefetch(self.c, ahead, loop.index, width)
             place = self._position(loop.index, size - width)
             self.at[self.lane] = Index(kind, place, 0, e.depth)
             at = tuple(self.at)
