@@ -128,7 +128,7 @@ def _is_for_later(op: Operation, loop: Operation, block: Block) -> bool:
         return False
     if any(ir.shape_of(value.type) for value in (*op.results, *op.operands)):
         return False
-    users = [ancestor_in(body, use.operation) for v in op.results for use in v.uses]
+    users = [ancestor_in(block, use.operation) for v in op.results for use in v.uses]
     return all(user is not None and loop.is_before_in_block(user) for user in users)
 
 
