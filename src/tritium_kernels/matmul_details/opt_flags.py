@@ -283,6 +283,25 @@ def _constraints(
     return constraints
 
 
+def _check_apart(wanted: bool | None, can_be_apart: bool) -> None:
+    if wanted and not can_be_apart:
+        raise InapplicableConstraint(
+            "apart: only for Hopper, slices of rows of 16-bit floats, weights of that type with "
+            "adjacent columns (k a multiple of 64) or MXFP4 in the layouts for Hopper, results "
+            "of 16 bits without functions and scales"
+        )
+
+
+def _check_flags(flags: OptFlags, constraints: dict[str, Any], epilogue_reduction_n: int) -> None:
+    checked = {name: v for name, v in constraints.items() if name != "max_allowable_mn"}
+    if not all_constraints_satisfied(flags, checked):
+        raise InapplicableConstraint(f"{checked} are prescribed; {flags} is what there can be")
+    if flags.block_n % epilogue_reduction_n:
+        found = f"is {flags.block_n}"
+        accepted = f"a multiple of {epilogue_reduction_n}, the columns that make one"
+        raise refuse("make_opt_flags", "block_n", found, accepted)
+
+
 def make_opt_flags(
     out_dtype: Any, lhs_dtype: Any, rhs_dtype: Any, precision_config: Any, batch_size: int, m: int,
     n: int, k: int, ragged_metadata: Any, can_use_persistent_tma: bool, can_use_split_k: bool,
@@ -309,12 +328,7 @@ def make_opt_flags(
     """
     constraints = _constraints(can_use_persistent_tma, block_k, ragged_metadata is not None)
     given = _PRESCRIBED.flags
-    if not can_be_apart and (constraints.get("apart") if given is None else given.apart):
-        raise InapplicableConstraint(
-            "apart: only for Hopper, slices of rows of 16-bit floats, weights of that type with "
-            "adjacent columns (k a multiple of 64) or MXFP4 in the layouts for Hopper, results "
-            "of 16 bits without functions and scales"
-        )
+    _check_apart(constraints.get("apart") if given is None else given.apart, can_be_apart)
     if given is not None:
         return given
     invariant = precision_config.enforce_bitwise_invariance
@@ -340,11 +354,5 @@ def make_opt_flags(
                 *shared, x_uses_tma_when_persistent, w_transpose, mx_block_size,
                 epilogue_reduction_n,
             )  # fmt: skip
-    checked = {name: v for name, v in constraints.items() if name != "max_allowable_mn"}
-    if not all_constraints_satisfied(flags, checked):
-        raise InapplicableConstraint(f"{checked} are prescribed; {flags} is what there can be")
-    if flags.block_n % epilogue_reduction_n:
-        found = f"is {flags.block_n}"
-        accepted = f"a multiple of {epilogue_reduction_n}, the columns that make one"
-        raise refuse("make_opt_flags", "block_n", found, accepted)
+    _check_flags(flags, constraints, epilogue_reduction_n)
     return flags
