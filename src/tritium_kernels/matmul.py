@@ -19,6 +19,7 @@ from tritium_kernels.errors import (
 )
 from tritium_kernels.launching.launch import cdiv
 from tritium_kernels.launching.operators import autocast, untraced
+from tritium_kernels.matmul_details.apart import launch_apart
 from tritium_kernels.matmul_details.gradient import (
     Options,
     Product,
@@ -331,6 +332,8 @@ def _compute(call: Call, y: Tensor) -> None:
     flags = choose(call, y.dtype)
     if flags.split_k > 1:
         _add_parts(call, flags, y)
+    elif flags.apart:
+        launch_apart(call, flags, y)
     else:
         launch(call, flags, y, partial=False)
     if call.config.report_quantization_err_fn is not None:

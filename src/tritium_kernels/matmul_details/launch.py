@@ -13,7 +13,7 @@ from tritium.tools.tensor_descriptor import TensorDescriptor
 from tritium_kernels import proton_opts, target_info
 from tritium_kernels.errors import check_choice
 from tritium_kernels.launching.launch import cdiv, on, processors
-from tritium_kernels.matmul_details.apart import can_be_apart, launch_apart
+from tritium_kernels.matmul_details.apart import can_be_apart
 from tritium_kernels.matmul_details.operands import OP, Operand, Problem, formats, three
 from tritium_kernels.matmul_details.opt_flags import OptFlags, make_opt_flags
 from tritium_kernels.matmul_details.opt_flags_details.opt_flags_nvidia import (
@@ -298,8 +298,6 @@ def _of_closure(closure: Any) -> tuple[FnSpecs, tuple[Any, ...]]:
 
 def launch(call: Call, flags: OptFlags, y: Tensor, partial: bool) -> None:
     """Compute the product into y; `partial`: y has the parts of a divided sum, (parts, ...)."""
-    if flags.apart:
-        return launch_apart(call, flags, y)
     x, w, size, config, comm = call.x, call.w, call.size, call.config, call.comm
     flex = config.flex_ctx.out_data
     if partial:

@@ -260,6 +260,15 @@ def _make_default_opt_flags_cpu(
     )  # fmt: skip
 
 
+def _is_faster_apart(
+    constraints: dict[str, Any], block_k: int | None, expected: int, precision_config: Any
+) -> bool:
+    """True where nothing is prescribed and programs whose warps copy or multiply are faster."""
+    prescribed = {name for name, value in constraints.items() if value is not None}
+    free = not prescribed - {"block_k"} and constraints.get("block_k") == block_k
+    return free and nvidia.is_faster_apart(expected, precision_config)
+
+
 def _constraints(
     can_use_persistent_tma: bool, block_k: int | None, ragged: bool
 ) -> dict[str, Any]:
@@ -281,6 +290,25 @@ def _constraints(
             raise InapplicableConstraint(f"block_k={given}: a layout requires a multiple of "
                                          f"{block_k}")  # fmt: skip
     return constraints
+
+
+def _check_apart(wanted: bool | None, can_be_apart: bool) -> None:
+    if wanted and not can_be_apart:
+        raise InapplicableConstraint(
+            "apart: only for Hopper, slices of rows of 16-bit floats, weights of that type with "
+            "adjacent columns (k a multiple of 64) or MXFP4 in the layouts for Hopper, results "
+            "of 16 bits without functions and scales"
+        )
+
+
+def _check_flags(flags: OptFlags, constraints: dict[str, Any], epilogue_reduction_n: int) -> None:
+    checked = {name: v for name, v in constraints.items() if name != "max_allowable_mn"}
+    if not all_constraints_satisfied(flags, checked):
+        raise InapplicableConstraint(f"{checked} are prescribed; {flags} is what there can be")
+    if flags.block_n % epilogue_reduction_n:
+        found = f"is {flags.block_n}"
+        accepted = f"a multiple of {epilogue_reduction_n}, the columns that make one"
+        raise refuse("make_opt_flags", "block_n", found, accepted)
 
 
 def make_opt_flags(
@@ -309,20 +337,16 @@ def make_opt_flags(
     """
     constraints = _constraints(can_use_persistent_tma, block_k, ragged_metadata is not None)
     given = _PRESCRIBED.flags
-    if not can_be_apart and (constraints.get("apart") if given is None else given.apart):
-        raise InapplicableConstraint(
-            "apart: only for Hopper, slices of rows of 16-bit floats, weights of that type with "
-            "adjacent columns (k a multiple of 64) or MXFP4 in the layouts for Hopper, results "
-            "of 16 bits without functions and scales"
-        )
+    _check_apart(constraints.get("apart") if given is None else given.apart, can_be_apart)
     if given is not None:
         return given
     invariant = precision_config.enforce_bitwise_invariance
     backend = target_info.machine().backend
-    if constraints.get("apart"):
-        flags = nvidia.make_flags_apart(
-            OptFlags, _expected_rows(m, ragged_metadata), precision_config, constraints
-        )
+    expected = _expected_rows(m, ragged_metadata)
+    if constraints.get("apart") or (
+        can_be_apart and _is_faster_apart(constraints, block_k, expected, precision_config)
+    ):
+        flags = nvidia.make_flags_apart(OptFlags, expected, n, precision_config, constraints)
     elif backend == "cpu":
         flags = _make_default_opt_flags_cpu(
             m, n, k, batch_size, ragged_metadata, can_use_split_k, invariant, constraints
@@ -340,11 +364,5 @@ def make_opt_flags(
                 *shared, x_uses_tma_when_persistent, w_transpose, mx_block_size,
                 epilogue_reduction_n,
             )  # fmt: skip
-    checked = {name: v for name, v in constraints.items() if name != "max_allowable_mn"}
-    if not all_constraints_satisfied(flags, checked):
-        raise InapplicableConstraint(f"{checked} are prescribed; {flags} is what there can be")
-    if flags.block_n % epilogue_reduction_n:
-        found = f"is {flags.block_n}"
-        accepted = f"a multiple of {epilogue_reduction_n}, the columns that make one"
-        raise refuse("make_opt_flags", "block_n", found, accepted)
+    _check_flags(flags, constraints, epilogue_reduction_n)
     return flags
