@@ -31,9 +31,9 @@ MEMORY = "!ttg.memdesc<128xf32, #shared, #smem, mutable>"
 
 def partitions(
     *warps: int, registers: tuple[int, ...] = (), body: str = "", default: str = "",
-    captures: dict[str, str] | None = None, main_warps: int = 4,
+    captures: dict[str, str] | None = None, main_warps: int = 4, before: str = "",
 ) -> str:  # fmt: skip
-    """A kernel with partitions of so many warps, each of which runs `body`."""
+    """A kernel with partitions of so many warps, each of which runs `body`, behind `before`."""
     captures = captures or {}
     asked = f"attributes {{requestedRegisters = array<i32: {', '.join(map(str, registers))}>}}"
     arguments = ", ".join(f"%c{i}: {kind}" for i, kind in enumerate(captures.values()))
@@ -45,6 +45,7 @@ def partitions(
         f"""
     %v = arith.addi %n, %n : i32
     %m = ttg.local_alloc : () -> {MEMORY}
+    {before}
     ttg.warp_specialize({', '.join(captures)}) {asked if registers else ''}
     default {{
       {default}
@@ -84,6 +85,23 @@ def test_registers_move_from_partitions_to_the_default_region() -> None:
     in_order(text, r"main\d+:", r"setmaxnreg\.inc\S+\(i32 232\)", r"workers\d+:",
              r"setmaxnreg\.dec\S+\(i32 40\)", r"idle\d+:\n  ret void", r"partition")  # fmt: skip
     assert "i32 288" in text  # 9 warps meet
+
+
+@pytest.mark.parametrize("warps,registers,before,wanted", [
+    ((4,), (24,), "", "late"),
+    ((4,), (24,), "%w = arith.constant dense<0.0> : tensor<128xf32, #blocked>", "late"),
+    ((4,), (24,), f"%w = ttg.local_load %m : {MEMORY} -> tensor<128xf32, #blocked>", "at once"),
+    ((4, 4), (232, 232), "", "at once"),  # for the others, who wait for them
+])  # fmt: skip
+def test_the_default_region_takes_registers_when_it_needs_them(
+    warps: tuple[int, ...], registers: tuple[int, ...], before: str, wanted: str
+) -> None:
+    """Ops before it do not wait for warps that give theirs back."""
+    text, _ = lowered(partitions(*warps, registers=registers, before=before))
+    main = text[text.index("\nmain") : text.index("\nworkers")]
+    change, meeting = main.index("setmaxnreg"), main.index("barrier.cta.sync.aligned.count")
+    assert ("setmaxnreg.inc" in main) == (len(warps) == 1)
+    assert (change > meeting) == (wanted == "late")
 
 
 def test_groups_of_warps_with_different_registers() -> None:

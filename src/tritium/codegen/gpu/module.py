@@ -23,6 +23,7 @@ from tritium.codegen.gpu.partitions import (
     enter,
     plan_of,
     with_memory,
+    with_registers,
     write_workers,
 )
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
@@ -58,9 +59,9 @@ def lower_to_llvm(
     libraries, tensor_columns = set[str](), 0
     share = share_of(placed.of)
     plan = plan_of(kernel, num_warps)
-    if plan is not None:
-        plan = with_memory(plan, kernel, shared)
+    plan = None if plan is None else with_memory(plan, kernel, shared)
     registers = None if plan is None else hardware.partition_registers(plan, shared, options)
+    plan = None if plan is None else with_registers(plan, kernel, registers)
     total = num_warps if plan is None else plan.total
     attributes = hardware.kernel_attributes(
         total, num_ctas, options, None if registers is None else registers.launch

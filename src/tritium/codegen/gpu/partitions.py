@@ -85,6 +85,8 @@ class Plan:
             each partition's; None without a cluster.
         meetings: the cluster's barriers in the kernel's own code that all warps come to: those
             before each op, and those behind the last; empty where they come to none.
+        late: the registers of the default regions' warps where these take them at the first op, so
+            that what comes before need not wait until others have given theirs back; else None.
     """
 
     ops: tuple[WarpSpecializeOp, ...]
@@ -94,6 +96,7 @@ class Plan:
     state: int | None = None
     clusters: int | None = None
     meetings: tuple[tuple[ClusterBarrierOp, ...], ...] = ()
+    late: Registers | None = None
 
     def meets_all(self, op: Op) -> bool:
         """True for a barrier of the cluster that all warps come to."""
@@ -246,6 +249,24 @@ def _begins_with_meeting(plan: Plan, kernel: Any) -> bool:
     return False
 
 
+def with_registers(plan: Plan, kernel: Any, registers: Registers | None) -> Plan:
+    """The plan with registers that are taken late, if the kernel has no tiles before its first op,
+    to which it comes once. Registers that are given back the others may be waiting for."""
+    if plan.state is not None or registers is None or registers.default <= registers.launch:
+        return plan
+    for op in kernel.regions[0].blocks[0].ops:
+        if op is plan.ops[0]:
+            return replace(plan, late=registers)
+        if op.regions or any(_is_held(value) for value in op.results):
+            return plan
+    return plan
+
+
+def _is_held(value: SSAValue) -> bool:
+    """True for a tile that takes registers."""
+    return isinstance(value.type, ir.TensorType) and not is_constant(value)
+
+
 def hand_over(c: Context, plan: Plan) -> None:
     """Let all warps that run code synchronize."""
     c.hardware.barriers.named(c, HAND_OVER, plan.active())
@@ -262,6 +283,8 @@ def warp_specialize(c: Context, op: Any) -> None:
         c.hardware.shared.store(c, slot, [_as_word(c, word)], first)
     _announce(c, c.plan, c.plan.ops.index(op))
     hand_over(c, c.plan)
+    if c.plan.late is not None and op is c.plan.ops[0]:
+        c.hardware.set_registers(c, c.plan.late.default, c.plan.late.launch)
     lower_block(c, op.default.block)
     for result, value in zip(op.results, terminator(op.default.block).operands, strict=True):
         c.values[result] = c.values[value]
@@ -302,7 +325,7 @@ def enter(c: Context, kernel: Any, plan: Plan, registers: Registers | None) -> s
     warp = c.hardware.shuffles.index(c, c.warp, c.i32(0))
     c.f.branch_if(c.f.icmp("ult", warp, c.i32(plan.num_warps)), main, workers)
     c.f.label(main)
-    if registers is not None:
+    if registers is not None and plan.late is None:
         c.hardware.set_registers(c, registers.default, registers.launch)
     c.entry, c.at_return = c.f.section(), partial(_leave, c, plan)
     return workers
