@@ -61,12 +61,12 @@ def load_tiles(
 
 @gluon.jit
 def multiply_step(
-    lefts, rights, full, step, acc, use_acc, HALF: gl.constexpr, TURNED: gl.constexpr
+    lefts, rights, full, step, acc, use_acc, HALF: gl.constexpr, TURNED: gl.constexpr, pred=True
 ):
-    """Start a step's product, once its operands are there."""
+    """Start a step's product, once its operands are there; with false `pred` of what is there."""
     STAGES: gl.constexpr = rights.type.shape[0]
     slot = step % STAGES
-    mbarrier.wait(full.index(slot), step // STAGES & 1, scope="cta")
+    mbarrier.wait(full.index(slot), step // STAGES & 1, pred, scope="cta")
     right = rights.index(slot)
     right = right.permute((1, 0)) if TURNED else right
     return warpgroup_mma(lefts.index(2 * slot + HALF), right, acc, use_acc=use_acc, is_async=True)
@@ -100,21 +100,26 @@ def store_tile(acc, out, done, row, column, HALF: gl.constexpr):
 def multiply_tiles(
     out, done, lefts, rights, full, empty, tiles, rows, columns, count, times,
     GROUP: gl.constexpr, BLOCKS: gl.constexpr, layout: gl.constexpr, TURNED: gl.constexpr,
-    HALF: gl.constexpr,
+    AHEAD: gl.constexpr, HALF: gl.constexpr,
 ):  # fmt: skip
     """The upper or lower half of the rows of each tile. The first step of a tile needs no zeros to
-    add to, and a tile's place is computed while that step goes on."""
+    add to, and a tile's place is computed while that step goes on. `AHEAD`: the next tile's first
+    step begins before a tile is stored; behind the last tile it is one that nobody needs."""
     BM: gl.constexpr = lefts.type.shape[1]
     BN: gl.constexpr = rights.type.shape[2 - TURNED]
+    zeros = gl.zeros([BM, BN], gl.float32, layout)
     step = 0
-    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        zeros = gl.zeros([BM, BN], gl.float32, layout)
+    if AHEAD:
         going = multiply_step(lefts, rights, full, step, zeros, False, HALF, TURNED)
+        acc = warpgroup_mma_wait(1, deps=[going])
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        if not AHEAD:
+            going = multiply_step(lefts, rights, full, step, zeros, False, HALF, TURNED)
+            acc = warpgroup_mma_wait(1, deps=[going])
         if HALF == 0:
             note(times, 2)
         row, column = place_of(tile, rows, columns, GROUP)
         step += 1
-        acc = warpgroup_mma_wait(1, deps=[going])
         for _ in range(1, count):
             going = multiply_step(lefts, rights, full, step, acc, True, HALF, TURNED)
             acc = warpgroup_mma_wait(1, deps=[going])
@@ -124,9 +129,18 @@ def multiply_tiles(
         if HALF == 0:
             note(times, 3)
         release(empty, step - 1, BLOCKS)
-        store_tile(acc, out, done, row, column, HALF)
+        if AHEAD:
+            sums = warpgroup_mma_wait(0, deps=[acc.to(out.dtype)])
+            going = multiply_step(lefts, rights, full, step, zeros, False, HALF, TURNED,
+                                  tile + gl.num_programs(0) < tiles)  # fmt: skip
+            acc = warpgroup_mma_wait(1, deps=[going])
+            store_tile(sums, out, done, row, column, HALF)
+        else:
+            store_tile(acc, out, done, row, column, HALF)
         if HALF == 0:
             note(times, 4)
+    if AHEAD:
+        warpgroup_mma_wait(0, deps=[acc])
     tma.store_wait(pendings=0)
     if HALF == 0:
         note(times, 5)
@@ -136,6 +150,7 @@ def multiply_tiles(
 def matmul(
     a, b, out, times, STAGES: gl.constexpr, GROUP: gl.constexpr, BLOCKS: gl.constexpr,
     BUFFERS: gl.constexpr, layout: gl.constexpr, TURNED: gl.constexpr,
+    AHEAD: gl.constexpr = False,
 ):  # fmt: skip
     """A persistent product on clusters of `BLOCKS` thread blocks, by no more programs than there
     are tiles. One warp loads, two warp groups multiply half of a block's rows each. A program
@@ -168,9 +183,9 @@ def matmul(
     count = max(gl.cdiv(a.shape[1], BK), STAGES)  # copies of what lies behind give zeros
     gl.warp_specialize([
         (multiply_tiles, (out, done, lefts, rights, full, empty, tiles, rows, columns, count, times,
-                          GROUP, BLOCKS, layout, TURNED, 0)),
+                          GROUP, BLOCKS, layout, TURNED, AHEAD, 0)),
         (multiply_tiles, (out, done, lefts, rights, full, empty, tiles, rows, columns, count, times,
-                          GROUP, BLOCKS, layout, TURNED, 1)),
+                          GROUP, BLOCKS, layout, TURNED, AHEAD, 1)),
         (load_tiles, (a, b, lefts, rights, full, empty, tiles, rows, columns, count, GROUP, SHARED,
                       TURNED)),
     ], [4, 1], [232, 24])  # fmt: skip
@@ -179,6 +194,7 @@ def matmul(
 def arguments(
     a: Any, b: Any, out: Any, blocks: int = 1, parts: int = 4,
     tile: tuple[int, int] | None = None, turned: bool = False, buffers: int = 2, times: Any = None,
+    ahead: bool = False,
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """(descriptors, constants) of a product: 64 rows of each half of a tile for each thread block,
     and all of the right operand. `tile`: columns, and of K; `turned`: with the transpose of `b`;
@@ -190,5 +206,5 @@ def arguments(
     layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, bn, 32 // a.dtype.itemsize], rows)
     return [*made, *([] if times is None else [times])], {
         **({"times": None} if times is None else {}), "BLOCKS": blocks, "layout": layout,
-        "BUFFERS": buffers, "TURNED": turned, "num_ctas": blocks,
+        "BUFFERS": buffers, "TURNED": turned, "AHEAD": ahead, "num_ctas": blocks,
     }  # fmt: skip

@@ -43,7 +43,7 @@ import torch
 
 from benchmarks import gluon_clusters, gluon_early, gluon_kernels
 from benchmarks.common import show_row, write_rows
-from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right, singles
+from benchmarks.hopper_products_ab import CACHE_BYTES, Calls, queued, right, single, singles
 from tritium.backends.nvidia.libcuda import library
 
 
@@ -57,6 +57,7 @@ class Variant(NamedTuple):
     split: bool = False
     early: bool = False
     buffers: int = 2
+    ahead: bool = False
     step: int = 128
     """Bytes of K in a step."""
 
@@ -64,6 +65,7 @@ class Variant(NamedTuple):
         order = f"order of {self.group}" if self.group else "curve"
         more = ", split" if self.split else ", early" if self.early else ""
         more += f", {self.buffers} buffers" if self.early and self.buffers != 2 else ""
+        more += " and ahead" if self.ahead else ""
         more += f", steps of {self.step} bytes" if self.step != 128 else ""
         return f"{self.blocks} blocks, {self.stages} stages, {order}, {self.parts} parts{more}"
 
@@ -84,6 +86,9 @@ EARLY = [
     Variant(1, stages=3, group=8, parts=4, early=True, buffers=4),
     Variant(1, stages=8, group=8, parts=4, early=True, step=64),
     Variant(2, group=8, parts=4, early=True), Variant(4, group=4, parts=4, early=True),
+    Variant(1, group=8, parts=4, early=True, ahead=True),
+    Variant(2, group=8, parts=4, early=True, ahead=True),
+    Variant(4, group=4, parts=4, early=True, ahead=True),
 ]  # fmt: skip
 
 
@@ -146,7 +151,7 @@ def variant(
     if v.early:
         tile = (256, v.step // a.dtype.itemsize)
         made, constants = gluon_early.arguments(
-            a, b, y, v.blocks, v.parts, tile, turned, v.buffers, times
+            a, b, y, v.blocks, v.parts, tile, turned, v.buffers, times, v.ahead
         )
         return launched(gluon_early, grid, v, made, constants)
     sums = told = None
@@ -222,9 +227,6 @@ def cases(only: list[str], early: list[Variant]) -> Iterator[tuple[str, Any]]:
             yield f"fp16 {size}", partial(product, size, size, size, torch.float16, most)
     if "power" in only:
         yield "power", partial(product, 8192, 8192, 8192, torch.float16, few)
-    if "moments" in only:
-        for size in (2048, 4096):
-            yield f"moments {size}", partial(moments, size, early or EARLY)
     if "fp8" in only:
         for size in (8192, 4096, 2048):
             yield f"fp8 {size}", partial(turned, size, torch.float8_e4m3fn, few)
@@ -237,6 +239,9 @@ def cases(only: list[str], early: list[Variant]) -> Iterator[tuple[str, Any]]:
     if "bf16" in only:
         for size in (8192, 4096, 2048):
             yield f"bf16 {size}", partial(product, size, size, size, torch.bfloat16, few)
+    if "moments" in only:
+        for size in (2048, 4096):
+            yield f"moments {size}", partial(moments, size, early or EARLY)
 
 
 def powers(calls: dict[str, Any], flops: float) -> Iterator[dict[str, Any]]:
@@ -277,11 +282,12 @@ def moments(size: int, variants: list[Variant]) -> list[dict[str, Any]]:
         call, took, found = variant(a, b, y, v, times=times), list[float](), list[torch.Tensor]()
         call()
         for _ in range(11):
-            took += singles({"": call}, cache, rounds=1)[""]
-            found.append(times[:, : len(MOMENTS)].double())
+            if (ms := single(call, cache)) is not None:
+                took.append(ms)
+                found.append(times[:, : len(MOMENTS)].clone())
         every = torch.stack(found)
-        since = every[..., 0] - every[:, :, :1, 0].amin(1, keepdim=True)
-        cycles = every[..., 1] - every[:, :, :1, 1]
+        since = (every[..., 0] - every[:, :, :1, 0].amin(1, keepdim=True)).double()
+        cycles = (every[..., 1] - every[:, :, :1, 1]).double()
         for name, values in {"ns": since, "last ns": since.amax(1), "cycles": cycles}.items():
             medians = values.reshape(-1, len(MOMENTS)).median(0).values.tolist()
             rows.append({

@@ -72,13 +72,13 @@ def test_tiles_that_are_shared_out(blocks: int, parts: int, programs: int, how: 
 @pytest.mark.every(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["interpreted", "engine"])
-@pytest.mark.parametrize("m,n,k,blocks,parts,buffers,turned,programs", [
-    (300, 136, 200, 1, 4, 2, False, 3), (300, 200, 104, 1, 2, 1, True, 2),
-    (600, 136, 72, 2, 4, 4, True, 2), (200, 40, 40, 1, 2, 2, False, 2),
+@pytest.mark.parametrize("m,n,k,blocks,parts,buffers,turned,programs,ahead", [
+    (300, 136, 200, 1, 4, 2, False, 3, False), (300, 200, 104, 1, 2, 1, True, 2, True),
+    (600, 136, 72, 2, 4, 4, True, 2, True), (200, 40, 40, 1, 2, 2, False, 2, False),
 ])  # fmt: skip
 def test_products_that_begin_early(
     m: int, n: int, k: int, blocks: int, parts: int, buffers: int, turned: bool, programs: int,
-    how: str,
+    ahead: bool, how: str,
 ) -> None:  # fmt: skip
     """The last has fewer steps than stages, so that copies begin that have nothing to copy."""
     rng = np.random.default_rng(m)
@@ -86,7 +86,8 @@ def test_products_that_begin_early(
     b = rng.integers(-3, 4, (k, n)).astype(np.float16)
     out = np.zeros((m, n), np.float16)
     tile, right = (32 * parts, 32), np.ascontiguousarray(b.T) if turned else b
-    made, constants = gluon_early.arguments(a, right, out, blocks, parts, tile, turned, buffers)
+    made, constants = gluon_early.arguments(a, right, out, blocks, parts, tile, turned, buffers,
+                                            ahead=ahead)  # fmt: skip
     launcher(how)(gluon_early.matmul, (programs,), *made, STAGES=3, GROUP=2, **constants)
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
 
@@ -123,10 +124,12 @@ def test_no_spills_on_clusters(recwarn: pytest.WarningsRecorder) -> None:
     assert kernel.asm["ptx"].count(".multicast::cluster") == 2  # of 4 pieces of the right operand
 
 
-def test_early_copies(recwarn: pytest.WarningsRecorder) -> None:
-    """The first of them start before warps wait for registers; sums begin without zeros."""
+@pytest.mark.parametrize("ahead", [False, True])
+def test_early_copies(ahead: bool, recwarn: pytest.WarningsRecorder) -> None:
+    """The first of them start before warps wait for registers; sums become halves before the next
+    tile's product begins."""
     spare = np.zeros((256, 256), np.float16)
-    made, constants = gluon_early.arguments(spare, spare, spare)
+    made, constants = gluon_early.arguments(spare, spare, spare, ahead=ahead)
     constants |= {"STAGES": 4, "GROUP": 8}
     kernel = compiled(gluon_early.matmul, " ".join(map(type_of, made)), constants,
                       num_ctas=constants.pop("num_ctas"))  # fmt: skip
@@ -134,3 +137,6 @@ def test_early_copies(recwarn: pytest.WarningsRecorder) -> None:
     assert not [w for w in recwarn if "C75" in str(w.message)]
     first, *later = kernel.asm["ptx"].split("setmaxnreg.inc")
     assert len(later) == 2 and first.count("cp.async.bulk.tensor.2d.shared") == 4 * 6
+    if ahead:
+        last = later[0].index("cvt.rn.f16x2"), later[0].rindex("cvt.rn.f16x2")
+        assert "wgmma.mma" not in later[0][slice(*last)] and "wgmma.mma" in later[0][last[1] :]
