@@ -297,6 +297,17 @@ def test_loops_that_do_not_ask_are_split_where_it_pays(
 
 
 @pytest.mark.ptxas
+def test_tiles_begin_without_their_places(fresh_cache: Path) -> None:
+    """Consumers compute where a tile is stored beside its last product; loads need it before."""
+    text = product("halves", 128, 256, 4, 8).asm["ttgir"]
+    first, loads = text.index("default {"), text.index("partition0")
+    before, _, after = text[first:loads].partition("scf.for %k")
+    assert "scf.for %tile" in before and "divsi" not in before
+    in_order(after, "scf.yield", "divsi", "divsi", "pendings = 0", "truncf")
+    in_order(text[loads:], "scf.for %tile", "divsi", "scf.for %k", "tma_copy_global_to_local")
+
+
+@pytest.mark.ptxas
 def test_partitions_as_the_reference_writes_them(fresh_cache: Path) -> None:
     """The default region starts the copies and gives its registers to two consumers, whose warps
     synchronize before one thread arrives for them."""

@@ -109,6 +109,32 @@ def _start_ended(loop: ForOp, index: int) -> None:
         loop.operands[3 + index] = wait.results[0]
 
 
+def delay_scalars(body: Block) -> None:
+    """Compute scalars before a loop of a body that only what follows it needs beside its last
+    products, which are waited for right behind it. The first ones need not wait for them then."""
+    for wait in [op for op in body.ops if is_product_wait(op)]:
+        loop = wait.prev_op
+        if loop is None or loop not in {value.owner for value in wait.inputs}:
+            continue
+        op = loop.prev_op
+        while op is not None:
+            before = op.prev_op
+            if loop.regions and _is_for_later(op, loop, body):
+                body.detach_op(op)
+                insert_after(loop, op)
+            op = before
+
+
+def _is_for_later(op: Operation, loop: Operation, body: Block) -> bool:
+    """True for an op that computes scalars which only ops behind a loop use."""
+    if not isinstance(op, Op) or not op.is_pure or op.regions or not op.operands:
+        return False
+    if any(ir.shape_of(value.type) for value in (*op.results, *op.operands)):
+        return False
+    users = [ancestor_in(body, use.operation) for v in op.results for use in v.uses]
+    return all(user is not None and loop.is_before_in_block(user) for user in users)
+
+
 def end_of(dot: Any) -> tuple[Operation, bool]:
     """The op of a loop's body at which a product has ended, and whether that is in the iteration
     after the product's."""

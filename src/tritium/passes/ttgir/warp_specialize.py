@@ -80,7 +80,7 @@ from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after
-from tritium.passes.ttgir.async_dots import end_of, hand_on_ended, start_products
+from tritium.passes.ttgir.async_dots import delay_scalars, end_of, hand_on_ended, start_products
 from tritium.passes.ttgir.expand_pipeline import (
     Stage,
     await_phase,
@@ -484,6 +484,7 @@ class _Split:
             read.update((c, inner.before.prev_op) for c in self.channels if c.last is op)
         last = terminator(loop.body).operands
         self._yield(inner, loop, [values.get(v, v) for v in last], mine)
+        delay_scalars(new.body)
         results: list[SSAValue] = list(new.results)
         reads = {c: _readers(c, views, new) for c in read}
         last = [op for op in new.body.ops if isinstance(op, MatrixProduct)][-1:]
