@@ -86,7 +86,7 @@ def store_tile(acc, out, done, row, column, HALF: gl.constexpr):
     PART: gl.constexpr = out.block_type.shape[1]
     PARTS: gl.constexpr = acc.shape[1] // PART
     BUFFERS: gl.constexpr = done.type.shape[0] // 2
-    parts = parts_of(acc, PARTS)
+    parts = (acc,) if PARTS == 1 else parts_of(acc, PARTS)
     for i in gl.static_range(PARTS):
         tma.store_wait(pendings=BUFFERS - 1)  # the buffer's last store has left it
         memory = done.index(BUFFERS * HALF + i % BUFFERS)
@@ -94,6 +94,20 @@ def store_tile(acc, out, done, row, column, HALF: gl.constexpr):
         fence_async_shared()
         at = [(2 * row + HALF) * BM, column * acc.shape[1] + i * PART]
         tma.async_store(out, at, memory)
+
+
+@gluon.jit
+def store_last_tile(acc, out, rights, empty, count, row, column, HALF: gl.constexpr):
+    """Store the upper or lower half of a program's only tile through the right operand of one of
+    its last steps, which both warp groups are done with."""
+    STAGES: gl.constexpr = rights.type.shape[0]
+    step = count - STAGES + HALF
+    mbarrier.wait(empty.index(step % STAGES), step // STAGES & 1, scope="cta")
+    memory = rights.index(step % STAGES).reinterpret(out.dtype, out.block_type.shape, out.layout)
+    memory.store(acc.to(out.dtype))
+    fence_async_shared()
+    at = [(2 * row + HALF) * out.block_type.shape[0], column * acc.shape[1]]
+    tma.async_store(out, at, memory)
 
 
 @gluon.jit
@@ -135,6 +149,8 @@ def multiply_tiles(
                                   tile + gl.num_programs(0) < tiles)  # fmt: skip
             acc = warpgroup_mma_wait(1, deps=[going])
             store_tile(sums, out, done, row, column, HALF)
+        elif done is None:
+            store_last_tile(acc, out, rights, empty, count, row, column, HALF)
         else:
             store_tile(acc, out, done, row, column, HALF)
         if HALF == 0:
@@ -166,7 +182,9 @@ def matmul(
     RIGHT: gl.constexpr = b.block_type.shape
     rights = gl.allocate_shared_memory(b.dtype, [STAGES, RIGHT[0], RIGHT[1]], b.layout)
     shape: gl.constexpr = out.block_type.shape
-    done = gl.allocate_shared_memory(out.dtype, [2 * BUFFERS, shape[0], shape[1]], out.layout)
+    done = None
+    if BUFFERS > 0:
+        done = gl.allocate_shared_memory(out.dtype, [2 * BUFFERS, *shape], out.layout)
     full = mbarrier.allocate_mbarrier(batch=STAGES)
     empty = mbarrier.allocate_mbarrier(batch=STAGES)
     rows, columns = gl.cdiv(a.shape[0], 2 * BM), gl.cdiv(b.shape[1 - TURNED], BN)
@@ -198,7 +216,8 @@ def arguments(
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """(descriptors, constants) of a product: 64 rows of each half of a tile for each thread block,
     and all of the right operand. `tile`: columns, and of K; `turned`: with the transpose of `b`;
-    `buffers`: for parts of each half on their way out; `times`: int64, 16 for each program."""
+    `buffers`: for parts of each half on their way out; 0 if one part is all of it and each program
+    has one tile, by one block. `times`: int64, 16 for each program."""
     bits, (bn, bk) = blocks.bit_length() - 1, tile or (256, 128 // a.dtype.itemsize)
     rows, copies, bm = [[1 << i, 0] for i in range(bits)], [[0, 0]] * bits, 64 * blocks
     made = [described(a, [bm, bk], rows), described(b, [bn, bk] if turned else [bk, bn], copies),

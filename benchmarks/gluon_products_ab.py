@@ -81,14 +81,16 @@ FEW = [
     Variant(group=8, parts=4, split=True),
 ]  # fmt: skip
 EARLY = [
-    Variant(1, group=8, parts=4), Variant(2, group=8, parts=4), Variant(4, group=4, parts=4),
+    Variant(1, group=8, parts=4), Variant(2, group=8, parts=4),
     Variant(1, group=8, parts=4, early=True), Variant(1, group=8, early=True, buffers=1),
-    Variant(1, stages=3, group=8, parts=4, early=True, buffers=4),
-    Variant(1, stages=8, group=8, parts=4, early=True, step=64),
-    Variant(2, group=8, parts=4, early=True), Variant(4, group=4, parts=4, early=True),
-    Variant(1, group=8, parts=4, early=True, ahead=True),
-    Variant(2, group=8, parts=4, early=True, ahead=True),
-    Variant(4, group=4, parts=4, early=True, ahead=True),
+    Variant(1, stages=3, group=8, parts=1, early=True, buffers=1),
+    Variant(1, group=8, parts=1, early=True, buffers=0),
+    Variant(2, group=8, early=True, buffers=1),
+    Variant(2, stages=3, group=8, parts=1, early=True, buffers=1),
+    Variant(1, group=8, early=True, buffers=1, ahead=True),
+    Variant(2, group=8, early=True, buffers=1, ahead=True),
+    Variant(1, stages=3, group=8, parts=1, early=True, buffers=1, ahead=True),
+    Variant(2, stages=3, group=8, parts=1, early=True, buffers=1, ahead=True),
 ]  # fmt: skip
 
 
@@ -138,7 +140,8 @@ def fitting(blocks: int) -> int:
 def fits(m: int, n: int, v: Variant) -> bool:
     """True if a variant can compute a product of this size."""
     tiles = -(-m // (128 * v.blocks)) * -(-n // 256)
-    return not v.split or tiles > programs(v.blocks, tiles)
+    alone = tiles <= programs(v.blocks, tiles)
+    return not alone if v.split else alone or v.buffers > 0
 
 
 def variant(
@@ -276,7 +279,7 @@ def moments(size: int, variants: list[Variant]) -> list[dict[str, Any]]:
     a, b, y = (torch.randn(size, size, device="cuda").half() for _ in range(3))
     cache = torch.zeros(CACHE_BYTES, dtype=torch.int8, device="cuda")
     rows: list[dict[str, Any]] = []
-    for v in (v for v in variants if v.early):
+    for v in (v for v in variants if v.early and fits(size, size, v)):
         tiles = -(-size // (128 * v.blocks)) * -(-size // 256)
         times = torch.zeros(programs(v.blocks, tiles), 8, 2, dtype=torch.int64, device="cuda")
         call, took, found = variant(a, b, y, v, times=times), list[float](), list[torch.Tensor]()

@@ -75,17 +75,19 @@ def test_tiles_that_are_shared_out(blocks: int, parts: int, programs: int, how: 
 @pytest.mark.parametrize("m,n,k,blocks,parts,buffers,turned,programs,ahead", [
     (300, 136, 200, 1, 4, 2, False, 3, False), (300, 200, 104, 1, 2, 1, True, 2, True),
     (600, 136, 72, 2, 4, 4, True, 2, True), (200, 40, 40, 1, 2, 2, False, 2, False),
+    (300, 104, 200, 1, 1, 0, False, 6, False), (200, 104, 136, 1, 1, 1, False, 2, True),
 ])  # fmt: skip
 def test_products_that_begin_early(
     m: int, n: int, k: int, blocks: int, parts: int, buffers: int, turned: bool, programs: int,
     ahead: bool, how: str,
 ) -> None:  # fmt: skip
-    """The last has fewer steps than stages, so that copies begin that have nothing to copy."""
+    """The fourth has fewer steps than stages, so that copies begin that have nothing to copy."""
     rng = np.random.default_rng(m)
     a = rng.integers(-3, 4, (m, k)).astype(np.float16)
     b = rng.integers(-3, 4, (k, n)).astype(np.float16)
     out = np.zeros((m, n), np.float16)
-    tile, right = (32 * parts, 32), np.ascontiguousarray(b.T) if turned else b
+    tile = (32 * parts, 32) if parts > 1 else (64, 64)
+    right = np.ascontiguousarray(b.T) if turned else b
     made, constants = gluon_early.arguments(a, right, out, blocks, parts, tile, turned, buffers,
                                             ahead=ahead)  # fmt: skip
     launcher(how)(gluon_early.matmul, (programs,), *made, STAGES=3, GROUP=2, **constants)
