@@ -311,7 +311,7 @@ def ldexp(x: Lanes, n: Lanes, integer: Lanes) -> Lanes:
 
 
 def ldexp_bias(format: Format) -> int:
-    """What is added to the integer of `ldexp`."""
+    """The number that is added to the integer of `ldexp`."""
     return 2 * format.bias
 
 
