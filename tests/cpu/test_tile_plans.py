@@ -122,6 +122,8 @@ FMA = "fma rows 6 vectors 4 lanes 16 unroll 1"
         (masked, "fp32", (16, 64, 32), "cooperlake",
          "fma rows 4 vectors 4 lanes 16 unroll 1 loop 16 keep [b] room 524288 used_rows"),
         (once, "fp32", (64, 64, 32), "cooperlake", FMA),
+        (once, "fp32", (64, 64, 32), "haswell", "fma rows 6 vectors 2 lanes 8 unroll 2"),
+        (once, "fp32", (64, 64, 1), "haswell", "fma rows 6 vectors 2 lanes 8 unroll 1"),
         (batched, "fp32", (16, 16, 16), "cortex-a76", "fma rows 6 vectors 4 lanes 4 unroll 1"),
     ],
 )  # fmt: skip

@@ -96,6 +96,8 @@ class _Analysis:
         product, (a, b) = self.product, self.views()
         result = value_type(product.op.result.type)
         plan = make_plan(host, a, b, result, product.shape, product.precision, l2)
+        if self.loop is None:
+            plan = plan.alone(product.shape[2])
         if self.rows:
             plan = replace(plan.compact, prefetch=plan.prefetch)
         pack = tuple(n for n, packs in (("a", plan.pack_a), ("b", plan.pack_b)) if packs)
