@@ -14,7 +14,7 @@ from tritium import knobs
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = '''
 import triton, triton.language as tl
-from no_such_package import Config, version
+from no_such_package import Config, cached, version
 from .parts import twice
 
 if version.parse("1") >= version.parse("2"):
@@ -28,10 +28,15 @@ def scale(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + at, mask=at < n)
     tl.store(out_ptr + at, twice(x), mask=at < n)
 
+@cached(lambda arguments, options: options)
 @triton.jit
 def never(x_ptr, BLOCK: tl.constexpr):
     tl.static_assert(BLOCK > 1000000)
     tl.store(x_ptr, BLOCK)
+
+@triton.jit(debug=True)
+def asserts(x_ptr):
+    tl.device_assert(tl.load(x_ptr) > 1000000, "it is not")
 
 class Layer(Config):
     pass
@@ -119,14 +124,14 @@ def test_found_and_run(library: Path, tmp_path: Path):
     done = run("find", library, found, "--tries", 8)
     assert done.returncode == 0, done.stderr
     lines = {line["kernel"]: line for line in map(json.loads, found.read_text().splitlines())}
-    assert lines.keys() == {"scale", "never"}
+    assert lines.keys() == {"scale", "never", "asserts"}
     assert len(lines["scale"]["arguments"]) == 2
     assert lines["scale"]["arguments"][0]["x_ptr"][0] == "pointer"
     assert lines["never"]["arguments"] == [] and "static_assert" in lines["never"]["error"]
 
     done = run("agree", library, found)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "{'same': 2}"
+    assert done.stdout.splitlines()[-1] == "{'same': 2, 'refused': 2}"
 
 
 def test_launches_and_uses_say_what_arguments_are(library: Path):

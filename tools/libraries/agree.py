@@ -97,7 +97,7 @@ def _compare(fn: Any, arguments: dict[str, Any]) -> tuple[str, str]:
     wanted, found = values(fn, arguments), values(fn, arguments)
     try:
         with loading.limited(_SECONDS):
-            InterpretedFunction(fn.fn)[2, 2](**wanted)
+            InterpretedFunction(fn.fn, fn.debug)[2, 2](**wanted)
     except Exception as error:
         return "refused", str(error)[-200:]
     try:

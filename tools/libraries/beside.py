@@ -58,7 +58,7 @@ class _Module:
         from tritium.runtime.interpreted import InterpretedFunction
 
         fn = self.kernels[name].fn
-        return _launched(InterpretedFunction(fn.fn), agree.values(fn, arguments), grid)
+        return _launched(InterpretedFunction(fn.fn, fn.debug), agree.values(fn, arguments), grid)
 
     def launch(self, name: str, arguments: Any, grid: tuple[int, int]) -> Any:
         """The tensors after the compiled kernel's launch."""
