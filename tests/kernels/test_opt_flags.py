@@ -153,9 +153,7 @@ def test_warps_apart(monkeypatch, rows: int, expected: tuple[int, int]):
     sizes = torch.full((4,), rows, dtype=torch.int32)
     metadata = make_ragged_tensor_metadata_torch(sizes, 4 * rows)
     given = {"ragged_metadata": metadata, "can_be_apart": True}
-    assert choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given).apart == (rows >= 192)
-    with opt_flags.scoped_opt_flags_constraints({"num_warps": 8}):
-        assert not choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given).apart
+    assert not choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given).apart
     with opt_flags.scoped_opt_flags_constraints({"apart": True}):
         flags = choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given)
     assert flags.apart and (flags.block_m, flags.tail_m) == expected
@@ -163,17 +161,6 @@ def test_warps_apart(monkeypatch, rows: int, expected: tuple[int, int]):
         assert choose(monkeypatch, H200, 4 * rows, 5760, 2880, **given) is flags
         with pytest.raises(opt_flags.InapplicableConstraint, match="apart: only for Hopper"):
             choose(monkeypatch, H200, 4 * rows, 5760, 2880, ragged_metadata=metadata)
-
-
-@pytest.mark.parametrize(("rows", "tile"), [(64, (64, 192)), (128, (128, 128)), (256, (128, 128))])
-def test_warps_apart_widen(monkeypatch, rows: int, tile: tuple[int, int]):
-    sizes = torch.full((4,), rows, dtype=torch.int32)
-    flags = choose(
-        monkeypatch, H200, 4 * rows, 5760, 2880, rhs=FP4, can_be_apart=True, block_k=128,
-        config=Config(Scaled(HopperMXScaleLayout(-2, 8))), mx_block_size=32,
-        ragged_metadata=make_ragged_tensor_metadata_torch(sizes, 4 * rows),
-    )  # fmt: skip
-    assert flags.apart and (flags.block_m, flags.block_n) == tile
 
 
 @pytest.mark.parametrize(("ragged", "tail"), [(False, 16), (True, 24)])

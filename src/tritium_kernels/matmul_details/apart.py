@@ -64,7 +64,8 @@ def can_be_apart(call: Any, out_dtype: torch.dtype) -> bool:
         and out_dtype in _HALVES and not any(given is not None for given in (*functions, *scales))
         and config.acc_scale == 1.0 and not config.enforce_bitwise_invariance
         and (call.bias is None or call.bias.stride(-1) == 1)
-        and call.size.n % 8 == 0 and _takes_operands(call.x, call.w, call.size.k)
+        and call.size.n % 8 == 0 and call.size.k > 0
+        and _takes_operands(call.x, call.w, call.size.k)
     )  # fmt: skip
 
 
