@@ -412,6 +412,10 @@ def test_disassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = r"(?s)cannot disassemble code for gfx942.*OBJDUMP_PATH names another.*no such target"
     with pytest.raises(RuntimeError, match=wanted):
         disassemble(kernel.asm["hsaco"], "gfx942", str(program), "")
+    program.write_text("#!/bin/sh\nprintf '\\ts_nop 0\\n\\t.long 0xe0a0c000 // 1860\\n'\n")
+    wanted = r"cannot disassemble the instruction 0xe0a0c000 of gfx942 \(is it too old\?\)"
+    with pytest.raises(RuntimeError, match=wanted):
+        disassemble(kernel.asm["hsaco"], "gfx942", str(program), "")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RuntimeError, match=r"not installed here.*OBJDUMP_PATH names one"):
         disassemble(kernel.asm["hsaco"], "gfx942", None, "")

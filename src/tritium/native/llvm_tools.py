@@ -38,7 +38,7 @@ def disassemble(code: bytes, cpu: str, chosen: str | None, folder: str) -> str:
         folder: where it is looked for, beside the path.
 
     Raises: `RuntimeError` where there is no `llvm-objdump`, or one that does not know the
-        processor.
+        processor or one of the instructions.
     """
     tool = chosen or shutil.which("llvm-objdump") or shutil.which("llvm-objdump", path=folder)
     if tool is None:
@@ -54,11 +54,16 @@ def disassemble(code: bytes, cpu: str, chosen: str | None, folder: str) -> str:
             done = subprocess.run(command, check=True, capture_output=True, text=True)
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", "")
-            raise RuntimeError(
-                f"{tool} cannot disassemble code for {cpu} (is it too old?); {SETTING} names "
-                f"another\n{error}\n{said}"
-            ) from error
+            raise _too_old(tool, f"code for {cpu}", f"\n{error}\n{said}") from error
+    if (word := re.search(r"^\s+\.long (\w+)", done.stdout, re.M)) is not None:
+        raise _too_old(tool, f"the instruction {word[1]} of {cpu}")
     return done.stdout.replace(str(path), path.name)
+
+
+def _too_old(tool: str, what: str, said: str = "") -> RuntimeError:
+    return RuntimeError(
+        f"{tool} cannot disassemble {what} (is it too old?); {SETTING} names another{said}"
+    )
 
 
 def assembler(chosen: str | None, folder: str) -> list[str] | None:
