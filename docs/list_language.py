@@ -153,8 +153,9 @@ What holds everywhere:
 CUDA = """
 ## What only NVIDIA GPUs have: `tl.extra.cuda`
 
-On the CPU `num_warps` and `num_threads` say what the launch asked for; the others, which are PTX,
-are errors there and in the interpreter.
+On the CPU `num_warps` and `num_threads` say what the launch asked for, and `gdc_wait` and
+`gdc_launch_dependents` do nothing there and in the interpreter: a grid starts when those before it
+have ended. The others, which are PTX, are errors in both.
 
 | | |
 |---|---|
