@@ -65,9 +65,10 @@ class DebugInfo:
 
     def _location(self, location: Attribute, scope: str, inlined_at: str) -> str:
         key = location, scope, inlined_at
-        if key not in self._known:
-            self._known[key] = self._new_location(location, scope, inlined_at)
-        return self._known[key]
+        known = self._known.get(key)  # once: to hash a location takes long
+        if known is None:
+            known = self._known[key] = self._new_location(location, scope, inlined_at)
+        return known
 
     def _new_location(self, location: Attribute, scope: str, inlined_at: str) -> str:
         site = _call_site(location)

@@ -51,6 +51,8 @@ def with_encoding(type: Attribute, encoding: Attribute | None) -> Attribute:
 
 def retype(value: SSAValue, encoding: Attribute) -> None:
     """Change the encoding of a value's type in place, and in the attribute of a constant."""
+    if ir.encoding_of(value.type) is encoding:
+        return
     value._type = with_encoding(value.type, encoding)  # pyright: ignore
     owner = value.owner
     held: Any = owner.properties.get("value") if isinstance(owner, Operation) else None

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import dominator_tree
+from tritium.analysis.regions import only_computes
+from tritium.ir.graph import ops_of
 from tritium.ops.base import Op
 from tritium.ops.effects import Effects, only_read
 from tritium.ops.terminators import is_terminator
@@ -94,7 +96,11 @@ class _Merger:
             self.tree(child, children, inner)
 
     def block(self, block: Block, scopes: list[Scope]) -> None:
-        for op in list(block.ops):
+        for op in ops_of(block):
+            if only_computes(op.__class__) and not op.regions:
+                if op.results:
+                    self.merge(cast(Op, op), scopes, -1)
+                continue
             if not isinstance(op, Op) or is_terminator(op):
                 continue
             effects = () if op.is_constant_memory else op.memory_effects(self.effects)
@@ -124,7 +130,10 @@ class _Merger:
         """A key of the op's computation: equal keys, equal results. `local` numbers the values that
         are defined in the op that the key is for, `depth` counts its regions around `op`."""
         intern = self.intern
-        operands = tuple([local[v] if v in local else id(v) for v in op.operands])
+        if local:
+            operands = tuple([local[v] if v in local else id(v) for v in op.operands])
+        else:
+            operands = tuple(map(id, op.operands))
         if len(operands) == 2 and isinstance(op, Op) and op.commutative:
             operands = tuple(sorted(operands))
         return (
@@ -145,7 +154,7 @@ class _Merger:
             for arg in block.args:
                 local[arg] = -1 - len(local)
                 keys.append(self.intern(arg.type))
-            for op in block.ops:
+            for op in ops_of(block):
                 keys.append(self.key(op, local, depth + 1))
                 for result in op.results:
                     local[result] = -1 - len(local)
