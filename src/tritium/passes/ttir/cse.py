@@ -51,16 +51,17 @@ class Interner:
     costs microseconds, so each object is hashed once."""
 
     def __init__(self) -> None:
-        self._by_object: dict[int, int] = {}
+        self.known: dict[int, int] = {}
+        """The numbers, none of which is 0, of attributes met before, by identity."""
         self._by_value: dict[Attribute, int] = {}
         # An id is only good while its object lives.
         self._alive: list[Attribute] = []
 
     def __call__(self, attribute: Attribute) -> int:
-        number = self._by_object.get(id(attribute))
+        number = self.known.get(id(attribute))
         if number is None:
-            number = self._by_value.setdefault(attribute, len(self._by_value))
-            self._by_object[id(attribute)] = number
+            number = self._by_value.setdefault(attribute, len(self._by_value) + 1)
+            self.known[id(attribute)] = number
             self._alive.append(attribute)
         return number
 
@@ -129,7 +130,7 @@ class _Merger:
     def key(self, op: Operation, local: dict[SSAValue, int], depth: int) -> Hashable:
         """A key of the op's computation: equal keys, equal results. `local` numbers the values that
         are defined in the op that the key is for, `depth` counts its regions around `op`."""
-        intern = self.intern
+        intern, known = self.intern, self.intern.known
         if local:
             operands = tuple([local[v] if v in local else id(v) for v in op.operands])
         else:
@@ -141,7 +142,7 @@ class _Merger:
             operands,
             tuple([(n, intern(a)) for n, a in op.properties.items()]) if op.properties else (),
             tuple([(n, intern(a)) for n, a in op.attributes.items()]) if op.attributes else (),
-            tuple([intern(r.type) for r in op.results]),
+            tuple([known.get(id(r.type)) or intern(r.type) for r in op.results]),
             tuple([self.region_key(r, local, depth) for r in op.regions]) if op.regions else (),
         )
 
