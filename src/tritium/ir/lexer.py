@@ -85,7 +85,7 @@ class TokenReader(Parser):
 
     @property
     def pos(self) -> int:
-        """Where the next token begins."""
+        """The place at which the next token begins."""
         return self._parser_state.current_token.start
 
     def _resume_from(self, pos: Any) -> None:

@@ -17,7 +17,7 @@ Blocks of descriptors, which go through shared memory, are taken row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -145,7 +145,7 @@ def _accesses(function: Operation) -> Iterator[Any]:
             yield op
 
 
-def _even_widths(accesses: list[Any], wishes: dict[int, _Wish]) -> dict[int, int]:
+def _even_widths(accesses: Sequence[Operation], wishes: dict[int, _Wish]) -> dict[int, int]:
     """For accesses (by id) that a store and the loads of what it stores are, the elements that all
     of them can take at once; none where that would be less than a word of one of them."""
     found = dict[int, int]()
