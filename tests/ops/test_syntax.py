@@ -115,6 +115,7 @@ def test_a_value_may_be_defined_in_a_later_block() -> None:
         ("%0 = arith.extsi %l : i64 to i32", 3, 22, "the result must be wider"),
         ("%0 = arith.cmpi eq, %i, %l : i32", 3, 25, "i32, i64; they must be the same"),
         ("%0:2 = arith.addi %i, %j : i32", 3, 5, "has 1 results"),
+        ("%0 = tt.store %p, %f : !tt.ptr<f32>", 3, 5, "has 0 results, but was given 1 to bind"),
         ("%0 = tt.splat %i : f32 -> tensor<8xf32>", 3, 19, "type f32"),
         ("gpu.barrier loc(#nowhere)", 3, 21, "undefined location alias '#nowhere'"),
         ("%0 = arith.constant dense<[1, 2]> : tensor<3xf32> {", 3, 54, "Shape mismatch"),

@@ -36,6 +36,16 @@ def test_from_a_file(tmp_path: Path, stage: str) -> None:
     assert (out == 2 * x).all()
 
 
+def test_a_module_of_a_file_is_kept_as_it_is_written(tmp_path: Path) -> None:
+    text = "// the sum\n" + tritium.compile(source()).asm["ttir"]
+    path = tmp_path / "add_kernel.ttir"
+    path.write_text(text)
+    assert tritium.compile(path).asm["ttir"] == text
+    with knobs.compilation.scope():
+        knobs.compilation.disable_line_info = True
+        assert "loc(" not in tritium.compile(path, options={"num_warps": 8}).asm["ttir"]
+
+
 def test_an_edited_file_is_launched(tmp_path: Path) -> None:
     text = tritium.compile(source()).asm["llir"]
     assert " fadd " in text

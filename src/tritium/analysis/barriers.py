@@ -21,7 +21,9 @@ from typing import Any, TypeAlias
 
 from xdsl.ir import Block, Operation
 
+from tritium.analysis.regions import ops_in
 from tritium.analysis.shared_memory import Allocation, allocates_memory
+from tritium.ir.graph import ops_of
 from tritium.ops.arith import constant_int
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Action, Effect, Queue, Resource
@@ -127,13 +129,11 @@ class Barriers:
 
     def find(self, blocks: Sequence[Block]) -> dict[Any, bool]:
         """Walk a function."""
+        ops = [op for op in ops_in(blocks) if isinstance(op, Op)]
         self._proxy = any(
-            e.queue is not None and e.queue.reads_by_async_proxy
-            for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
-        )  # fmt: skip
-        self._partitioned = any(
-            isinstance(op, Op) and op.concurrent for block in blocks for op in block.walk()
+            e.queue is not None and e.queue.reads_by_async_proxy for op in ops for e in op.effects
         )
+        self._partitioned = any(op.concurrent for op in ops)
         starts = {block: _State() for block in blocks}
         changed = True
         while changed:
@@ -148,7 +148,7 @@ class Barriers:
         return self.before
 
     def _block(self, block: Block, state: _State) -> None:
-        for op in block.ops:
+        for op in ops_of(block):
             assert isinstance(op, Op)
             if op.is_loop:
                 self._loop(op, state)

@@ -6,13 +6,14 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from tritium.analysis.regions import ops_around
 from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.scf import ForOp, is_counted
 
 
 def counted_loops(op: Operation) -> list[ForOp]:
     """The counted loops in the regions of an op, or itself, inner ones before those around them."""
-    return [inner for inner in op.walk(region_first=True) if is_counted(inner)]
+    return [inner for inner in ops_around(op) if is_counted(inner)]
 
 
 def innermost_loops(function: Operation) -> list[ForOp]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.regions import ops_in
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Action
 
@@ -26,15 +27,14 @@ def memory_aliases(blocks: Sequence[Block]) -> Aliases:
     """The allocations that each value of a function's blocks may be (part of)."""
     found: Aliases = {}
     targets: defaultdict[SSAValue, list[SSAValue]] = defaultdict(list)
-    for block in blocks:
-        for op in block.walk():
-            if not isinstance(op, Op):
-                continue
-            for effect in op.effects:
-                if effect.action is Action.ALLOCATE and effect.resource is SHARED:
-                    found.update((value, {op: None}) for value in op.affected(effect))
-            for source, target in op.memory_edges():
-                targets[source].append(target)
+    for op in ops_in(blocks):
+        if not isinstance(op, Op):
+            continue
+        for effect in op.effects:
+            if effect.action is Action.ALLOCATE and effect.resource is SHARED:
+                found.update((value, {op: None}) for value in op.affected(effect))
+        for source, target in op.memory_edges():
+            targets[source].append(target)
     pending = list(found)
     while pending:
         source = pending.pop()
@@ -55,12 +55,11 @@ def replaced_uses(blocks: Sequence[Block], aliases: Aliases) -> Iterator[tuple[O
           ttg.local_load %a              the use: from the second iteration on it reads %b
           scf.yield %b
     """
-    for block in blocks:
-        for op in block.walk():
-            for inner in (b for region in op.regions for b in region.blocks):
-                for argument in inner.args:
-                    if argument in aliases:
-                        yield from _replaced(inner, argument, aliases[argument])
+    for op in ops_in(blocks) if aliases else ():
+        for inner in (b for region in op.regions for b in region.blocks):
+            for argument in inner.args:
+                if argument in aliases:
+                    yield from _replaced(inner, argument, aliases[argument])
 
 
 def _replaced(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 
+from tritium.ir.graph import ops_of
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.terminators import is_terminator
@@ -44,9 +47,41 @@ def calls_in(op: Operation) -> Iterator[CallOp]:
             yield call
 
 
+def ops_in(blocks: Iterable[Block]) -> Iterator[Operation]:
+    """The ops in blocks and in the regions of those."""
+    for block in blocks:
+        for op in ops_of(block):
+            if op.regions:
+                yield from op.walk()
+            else:
+                yield op
+
+
 def is_removable(op: Operation) -> bool:
     """True if the op may go when nothing uses its results."""
     return may_go(op) and is_repeatable(op)
+
+
+def ops_around(op: Operation) -> list[Operation]:
+    """The ops with regions in those of an op, inner ones before those around them, and itself."""
+    found, pending = list[Operation](), [op]
+    while pending:  # back to front, those around first
+        around = pending.pop()
+        found.append(around)
+        for region in around.regions:
+            for block in region.blocks:
+                pending += [inner for inner in ops_of(block) if inner.regions]
+    found.reverse()
+    return found
+
+
+@cache
+def only_computes(kind: type[Operation]) -> bool:
+    """True if no op of a class, without regions, has effects, a symbol or the end of its block to
+    itself, whatever its attributes are: most ops, which passes need not ask one by one."""
+    if not issubclass(kind, Op) or kind.own_effects is not Op.own_effects:
+        return False
+    return not (kind.effects or kind.has_trait(IsTerminator) or "sym_name" in kind.attr_fields)
 
 
 def may_go(op: Operation) -> TypeGuard[Op]:

@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.lifetimes import Lifetimes, Piece, Span, place
 from tritium.analysis.memory_aliases import Aliases, memory_aliases
+from tritium.ir.graph import ops_of
 from tritium.ir.layouts.encodings import SharedEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Action
@@ -154,7 +155,7 @@ class _Liveness(Lifetimes[Any]):
             self.spans[allocation] = Span(self.spans[allocation].first, len(self.position))
 
     def _block(self, block: Block) -> None:
-        for op in block.ops:
+        for op in ops_of(block):
             self.clock = self.position[op] = len(self.position)
             if allocates_memory(op):
                 self.touch(op)

@@ -18,8 +18,9 @@ from tritium.passes import PassError, PassManager, dump_before, pipelines, timin
 from tritium.passes.base import IR, Pass, pipeline_text
 
 
-def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
-    """Run the passes of a stage over the module, in place, and verify the result.
+def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str, verify: bool = True) -> IR:
+    """Run the passes of a stage over the module, in place, and `verify` the result, unless other
+    passes of the stage follow.
 
     `knobs.compilation` decides what is written beside: `dump_passes` the module before each pass,
     `pass_timing` a table of times, `reproducer_path` a file `PATH.STAGE.repro.mlir` with the module
@@ -57,7 +58,8 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
             raise
     if settings.pass_timing:
         sys.stderr.write(timing_report(manager.timings))
-    module.verify()
+    if verify:
+        module.verify()
     return module
 
 

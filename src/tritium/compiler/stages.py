@@ -149,7 +149,9 @@ class _Compilation:
             self.keep("source", module)
             return module
         self.metadata.update(src.facts)
-        self.keep(src.ext, module)
+        # Nothing has changed the module since it was read: its text need not be written again.
+        as_read = isinstance(module, ModuleOp) and not knobs.compilation.disable_line_info
+        self.keep(src.ext, src.src if as_read else module)
         if src.is_launchable:
             self.signature = src.signature
         if knobs.compilation.use_ir_loc and isinstance(module, ModuleOp):

@@ -11,10 +11,20 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, SupportsIndex
 
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue, Use
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, Use
 
 by_identity: tuple[Any, Any] = object.__hash__, object.__eq__
 """The methods of values and ops that hash and compare."""
+
+
+def ops_of(block: Block) -> list[Operation]:
+    """The ops of a block as they are now: `list(block.ops)`, which counts them first, and takes
+    each step in Python code."""
+    found, op = list[Operation](), block.first_op
+    while op is not None:
+        found.append(op)
+        op = op.next_op
+    return found
 
 
 class Operands(tuple[SSAValue, ...]):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from xdsl.ir import Attribute
 from xdsl.parser import Parser
+from xdsl.parser.core import UnresolvedOperand
 from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import KIND_BY_PUNCTUATION_SPELLING, MLIRLexer, MLIRTokenKind
 
@@ -65,11 +67,34 @@ class IRLexer(MLIRLexer):
         return IRToken(kind, text, start, self.pos, self.input)
 
 
+class _Operand(UnresolvedOperand):
+    """An operand without a number behind its name; it makes its span for those who ask."""
+
+    def __init__(self, token: IRToken):
+        self.token, self.index = token, 0
+
+    span: Any = property(lambda self: self.token.span)
+    operand_name: Any = property(lambda self: self.token.text[1:])
+
+
 class TokenReader(Parser):
     """The questions that xDSL's parser asks of the next token most often, with the same answers in
     fewer calls."""
 
     _parser_state: Any
+
+    @property
+    def pos(self) -> int:
+        """The place at which the next token begins."""
+        return self._parser_state.current_token.start
+
+    def _resume_from(self, pos: Any) -> None:
+        if pos.__class__ is not int:
+            super()._resume_from(pos)
+            return
+        state = self._parser_state
+        state.lexer.pos = pos
+        state.current_token = state.lexer.lex()
 
     def _consume_token(self, expected_kind: MLIRTokenKind | None = None) -> IRToken:
         state = self._parser_state
@@ -113,3 +138,21 @@ class TokenReader(Parser):
             return None
         state.current_token = state.lexer.lex()
         return keyword
+
+    def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
+        """Read the name of a value, and its number among an op's results, if that is next."""
+        state = self._parser_state
+        token = state.current_token
+        if token.kind is not MLIRTokenKind.PERCENT_IDENT:
+            return None
+        state.current_token = state.lexer.lex()
+        if state.current_token.kind is not MLIRTokenKind.HASH_IDENT:
+            return _Operand(token)
+        self._resume_from(token.start)
+        return super().parse_optional_unresolved_operand()
+
+    def parse_optional_attr_dict(self) -> dict[str, Attribute]:
+        """Read attributes in braces, if those are next."""
+        if self._parser_state.current_token.kind is not MLIRTokenKind.L_BRACE:
+            return {}
+        return super().parse_optional_attr_dict()

@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ir.layouts.encodings import alias_of
 from tritium.ir.locations import LOCATIONS, location_text, name_of, parts_of, quoted
 
@@ -261,7 +262,7 @@ class IRPrinter(Printer):
                 self._print_label(block)
             last = None if print_block_terminators else block.last_op
             self._indent += 1
-            for op in block.ops:
+            for op in ops_of(block):
                 if op is last and _is_terminator(op):
                     continue
                 self._print_new_line()
@@ -339,7 +340,7 @@ def _is_terminator(op: Operation) -> bool:
 
 def _scopes(region: Region) -> Iterator[Operation]:
     """The ops in a region with regions of their own, whose values are known only there."""
-    for op in (op for block in region.blocks for op in block.ops if op.regions):
+    for op in (op for block in region.blocks for op in ops_of(block) if op.regions):
         if getattr(op, "scoped", True):
             yield op
         else:
@@ -374,7 +375,7 @@ class _Names:
                     self.argument += 1
                 hint = argument.name_hint or name_of(argument.location)
                 self._choose(argument, (self.variables and hint) or default)
-            for op in block.ops:
+            for op in ops_of(block):
                 self.name_results(op)
                 if op.regions and not getattr(op, "scoped", True):
                     self.name_region(op.regions[0])

@@ -26,6 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from tritium.errors import OpError
 from tritium.ir import intervals
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ir.intervals import Algebra, Interval
 from tritium.ops import axis_info as facts
 from tritium.ops import syntax as custom_syntax
@@ -317,7 +318,7 @@ class Op(DeclaredOp):
             return known[self]
         found = dict.fromkeys(own)
         for block in _blocks(self):
-            for op in block.ops:
+            for op in ops_of(block):
                 if isinstance(op, Op):
                     found.update(dict.fromkeys(op.memory_effects(known)))
         if known is not None:

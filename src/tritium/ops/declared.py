@@ -244,6 +244,7 @@ class DeclaredOp(Operation, metaclass=OpMeta):
         return tuple(field.name for field in cls.operand_fields)
 
     @classmethod
+    @cache
     def operand_kind(cls, name: str) -> str:
         """"one", "optional" or "variadic"."""
         return next(f.kind for f in cls.operand_fields if f.name == name)

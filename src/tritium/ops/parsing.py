@@ -67,6 +67,10 @@ _PLAIN_TYPE = re.compile(
 )
 """Most of the types that a text has."""
 _known_types: dict[str, Attribute] = {}
+_PLAIN_NUMBER = re.compile(r"-?\d+ : i\d+(?![\w$.])", re.ASCII)
+"""Most of the numbers that attributes are."""
+_known_numbers: dict[str, Attribute] = {}
+_MOST_NUMBERS = 4096
 _LOCATION_USE = re.compile(r"loc\(#([\w$.-]+)\)", re.ASCII)
 _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
@@ -183,6 +187,20 @@ class IRParser(TokenReader):
         _known_types[found[0]] = type
         return type
 
+    def parse_optional_attribute(self) -> Attribute | None:
+        token = self._parser_state.current_token
+        found = _PLAIN_NUMBER.match(token.input.content, token.start)
+        if found is None:
+            return super().parse_optional_attribute()
+        known = _known_numbers.get(found[0])
+        if known is not None:
+            self._resume_from(found.end())
+            return known
+        number = super().parse_optional_attribute()
+        if number is not None and len(_known_numbers) < _MOST_NUMBERS:
+            _known_numbers[found[0]] = number
+        return number
+
     def parse_optional_location(self) -> LocationAttr | None:
         token = self._parser_state.current_token
         found = _LOCATION_USE.match(token.input.content, token.start)
@@ -236,10 +254,33 @@ class IRParser(TokenReader):
             if value.name_hint is not None and _is_default_name(value):
                 value.name_hint = None
 
+    def _parse_own_syntax(self, start: int) -> Operation | None:
+        """An operation in its own syntax, with one result or without, as nearly all are: what
+        xDSL's parser does, in fewer calls. None, and nothing is read, for others."""
+        bound = self._parse_optional_token(MLIRTokenKind.PERCENT_IDENT)
+        equals = bound is None or self.parse_optional_punctuation("=") is not None
+        name = self._parse_optional_token(MLIRTokenKind.BARE_IDENT) if equals else None
+        if name is None:
+            self._resume_from(start)
+            return None
+        kind: Any = self._get_op_by_name(name.text)
+        self._parser_state.dialect_stack.append(kind.dialect_name())
+        op: Operation = kind.parse(self)
+        self._parser_state.dialect_stack.pop()
+        location = self.parse_optional_location()
+        if location is not None:
+            op.location = location
+        if bound is not None:
+            if len(op.results) != 1:
+                message = f"Operation has {len(op.results)} results, but was given 1 to bind."
+                self.raise_error(message, bound.span)
+            self._register_ssa_definition(bound.text[1:], op.results, bound.span)
+        return op
+
     def parse_operation(self) -> Operation:
         """An operation; the variable in its location, if any, is the first result's name."""
         start = self._parser_state.current_token.start
-        op = super().parse_operation()
+        op = self._parse_own_syntax(start) or super().parse_operation()
         self.starts.append((op, start))
         if op.attributes and isinstance(op, DeclaredOp):
             # The generic syntax of older texts has an op's own attributes among all others.

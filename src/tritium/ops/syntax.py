@@ -292,10 +292,12 @@ def parse_op(cls: type[DeclaredOp], parser: Parser) -> DeclaredOp:
 
 def _check_results(op: DeclaredOp, found: _Parsed, parser: Parser, start: int) -> None:
     """Result types that are both written and inferred are the same."""
-    for name in ({"results", "result", *op.result_names} - set(op.operand_names())):
-        written = found.types.get(name, ())
+    names = op.operand_names()
+    for name, written in found.types.items():
+        if name in names or name not in ("results", "result", *op.result_names):
+            continue
         for given, result in zip(written, op.results, strict=False):
-            if given != result.type:
+            if given is not result.type and given != result.type:
                 parser.raise_error(
                     f"{op.name} gives {result.type}; the text says {given}", start, start
                 )

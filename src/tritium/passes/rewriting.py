@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from tritium.analysis.cfg import reverse_postorder
 from tritium.analysis.regions import is_inside, is_removable, may_go, obstacle, outside_values
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
@@ -157,7 +158,7 @@ def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
 
 def move_ops(source: Block, target: Operation) -> None:
     """Move the ops of a block, without its terminator, to before `target`."""
-    for op in list(source.ops)[:-1]:
+    for op in ops_of(source)[:-1]:
         source.detach_op(op)
         insert_before(target, op)
 
@@ -212,7 +213,7 @@ class Constants:
         self._last: Operation | None = None
         op = self.entry.first_op
         while isinstance(op, ConstantOp):
-            if self._pool.setdefault(compact(op), op) is op:
+            if self._pool.setdefault(plain_value(op), op) is op:
                 self._last = op
             op = op.next_op
 
@@ -225,7 +226,7 @@ class Constants:
             if op in here:
                 continue
             changed = True
-            known = self._pool.get(compact(op))
+            known = self._pool.get(plain_value(op))
             if known is not None:
                 if known.location is not op.location:
                     known.location = UNKNOWN
@@ -279,15 +280,13 @@ class Constants:
         return number
 
 
-def compact(op: ConstantOp) -> Attribute:
-    """The value of a constant; a repeated number is brought to the form that holds it once."""
-    attribute = op.properties["value"]
-    if isinstance(attribute, DenseIntOrFPElementsAttr):
-        dense = cast(Any, attribute)
-        if len(dense.data.data) > ir.numpy_dtype(dense.type).itemsize:
-            number = splat_number(dense)
-            if number is not None:
-                op.properties["value"] = constant_attr(number, dense.type)
+def plain_value(op: ConstantOp) -> Attribute:
+    """The value of a constant. Texts have 255 for each `true` of a tile, which becomes 1."""
+    attribute: Any = op.properties["value"]
+    if attribute.__class__ is DenseIntOrFPElementsAttr and attribute.type.element_type == ir.i1:
+        number = splat_number(attribute)
+        if number is not None:
+            op.properties["value"] = constant_attr(number, attribute.type)
     return op.properties["value"]
 
 

@@ -42,7 +42,7 @@ def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> An
         return run_pipeline(module, passes, "make_ttgir")
     # The passes before the first that is told of stages run once.
     same = next(i for i, item in enumerate(passes) if isinstance(item, WarpSpecialize))
-    original = run_pipeline(module, passes[:same], "make_ttgir")
+    original = run_pipeline(module, passes[:same], "make_ttgir", verify=False)
     module = run_pipeline(original.clone(), passes[same:], "make_ttgir_of_loops")
     excess = shared_bytes(module, hardware) - hardware.max_shared
     while excess > 0 and least > 1:

@@ -19,6 +19,7 @@ from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.terminators import RegionEnd, is_terminator, terminator
@@ -30,7 +31,7 @@ def lower_block(c: Context, block: Block, again: Sequence[Op] | None = None) -> 
     """Write the ops of a block, without its terminator, by their rules; or some of them `again`."""
     outer = c.f.location
     op: Any
-    for op in block.ops if again is None else again:
+    for op in ops_of(block) if again is None else again:
         if op is block.last_op and is_terminator(op):
             break
         c.f.location = c.line_of(op)

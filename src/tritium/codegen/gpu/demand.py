@@ -21,6 +21,7 @@ from tritium.codegen.gpu.memory.access import Facts, register_groups
 from tritium.codegen.gpu.memory.async_copy import copy_groups
 from tritium.codegen.gpu.shape import moved_registers
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ops import scf, ttgir, ttir
 from tritium.ops.scf import is_counted
 from tritium.ops.terminators import is_terminator
@@ -52,7 +53,7 @@ class Demand:
         self._masks[value] = self._masks.get(value, 0) | mask
 
     def _block(self, block: Block) -> None:
-        for op in reversed(list(block.ops)):
+        for op in reversed(ops_of(block)):
             self._op(op)
 
     def _op(self, op: Operation) -> None:

@@ -64,10 +64,13 @@ def first_of_equal(used: int, repeating: int, count: int) -> int:
 
 def computed_together(c: Context, op: Any) -> int:
     """The number of neighbouring registers of an op that are computed as a vector: a power of 2."""
+    casts = type(op) in CASTS
+    if not casts and not op.in_pairs:
+        return 1
     kinds = [ir.element_type(value.type) for value in (*op.operands, *op.results)]
-    if type(op) in CASTS:
+    if casts:
         return c.hardware.cast_together(*(FORMATS[kind] for kind in kinds))
-    return 2 if op.in_pairs and {value_type(kind) for kind in kinds} <= c.hardware.pairs else 1
+    return 2 if {value_type(kind) for kind in kinds} <= c.hardware.pairs else 1
 
 
 def emit(c: Context, op: Any) -> bool:
@@ -107,7 +110,7 @@ def emit(c: Context, op: Any) -> bool:
 
 
 def _operands(tiles: Sequence[Sequence[Value]], register: int) -> tuple[Value, ...]:
-    return tuple(tile[register % len(tile)] for tile in tiles)
+    return tuple([tile[register % len(tile)] for tile in tiles])
 
 
 def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:

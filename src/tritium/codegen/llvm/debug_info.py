@@ -9,7 +9,7 @@ import linecache
 import os
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc
 from xdsl.ir import Attribute
@@ -65,9 +65,10 @@ class DebugInfo:
 
     def _location(self, location: Attribute, scope: str, inlined_at: str) -> str:
         key = location, scope, inlined_at
-        if key not in self._known:
-            self._known[key] = self._new_location(location, scope, inlined_at)
-        return self._known[key]
+        known = self._known.get(key)  # once: to hash a location takes long
+        if known is None:
+            known = self._known[key] = self._new_location(location, scope, inlined_at)
+        return known
 
     def _new_location(self, location: Attribute, scope: str, inlined_at: str) -> str:
         site = _call_site(location)
@@ -128,15 +129,17 @@ class DebugInfo:
 
 def _place(location: Attribute) -> FileLineColLoc | None:
     """The first place in a file that a location (no call site) names."""
-    if isinstance(location, FileLineColLoc):
-        return location
+    if location.__class__ is FileLineColLoc:  # locations have no subclasses
+        return cast("FileLineColLoc", location)
     return next((p for part in parts_of(location) if (p := _place(part)) is not None), None)
 
 
 def _call_site(location: Attribute) -> CallSiteLoc | None:
     """The call site that a location is, names and fused locations taken off."""
-    if isinstance(location, (CallSiteLoc, FileLineColLoc)):
-        return location if isinstance(location, CallSiteLoc) else None
+    if location.__class__ is CallSiteLoc:
+        return cast("CallSiteLoc", location)
+    if location.__class__ is FileLineColLoc:
+        return None
     first = next(iter(parts_of(location)), None)
     return None if first is None else _call_site(first)
 

@@ -32,6 +32,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.regions import is_removable
 from tritium.analysis.shared_memory import allocates_memory
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ir.layouts.encodings import BLOCK, Encoding, linear
 from tritium.ops.base import ControlEdge, Op, changes_layout
 from tritium.ops.terminators import terminator
@@ -176,7 +177,7 @@ class _Homes:
             self.home[value], self.level[value] = encoding, level
 
     def _block(self, block: Block) -> None:
-        for op in block.ops:
+        for op in ops_of(block):
             if op in self.flow.groups:
                 self._control(op)
             elif not changes_layout(op):
@@ -313,7 +314,9 @@ class _Rewrite:
                     encoding = needed[index] or wanted[index]
                     source = source_of(value)
                     have = encoding or self.homes.of(source)[1]
-                    op.operands[index] = self._request(source, have, op)
+                    new = self._request(source, have, op)
+                    if new is not value:
+                        op.operands[index] = new
 
     def _wanted(self, op: Operation) -> list[Encoding | None]:
         """The encodings of operands that follow from homes."""

@@ -17,7 +17,7 @@ Blocks of descriptors, which go through shared memory, are taken row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -86,7 +86,8 @@ class Coalesce(Pass):
         encode_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, assume_no_wrap=True)
-            wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
+            accesses = list(_accesses(function))
+            wishes = {id(op): _wish(op, analysis, processor) for op in accesses}
             products = _summed(function) if self.transpose or self.direct else {}
             loops = counted_loops(function)
             for key, (axis, product) in products.items() if self.transpose else ():
@@ -95,8 +96,8 @@ class Coalesce(Pass):
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
-            even = _even_widths(function, wishes) if processor.even_accesses else {}
-            for op in list(_accesses(function)):
+            even = _even_widths(accesses, wishes) if processor.even_accesses else {}
+            for op in accesses:
                 wish = wishes[id(op)]
                 loads = not isinstance(op, ttir.AtomicOp) and op.is_load
                 width = widest[wish.key] if loads else wish.width
@@ -144,11 +145,11 @@ def _accesses(function: Operation) -> Iterator[Any]:
             yield op
 
 
-def _even_widths(function: Operation, wishes: dict[int, _Wish]) -> dict[int, int]:
+def _even_widths(accesses: Sequence[Operation], wishes: dict[int, _Wish]) -> dict[int, int]:
     """For accesses (by id) that a store and the loads of what it stores are, the elements that all
     of them can take at once; none where that would be less than a word of one of them."""
     found = dict[int, int]()
-    for store in _accesses(function):
+    for store in accesses:
         if isinstance(store, ttir.ElementAccess) and not store.is_load:
             together = [store, *_loaded(store, wishes)]
             mine = [wishes[id(op)] for op in together]

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeGuard
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -51,12 +51,14 @@ def with_encoding(type: Attribute, encoding: Attribute | None) -> Attribute:
 
 def retype(value: SSAValue, encoding: Attribute) -> None:
     """Change the encoding of a value's type in place, and in the attribute of a constant."""
+    if ir.encoding_of(value.type) is encoding:
+        return
     value._type = with_encoding(value.type, encoding)  # pyright: ignore
-    owner = value.owner
-    held: Any = owner.properties.get("value") if isinstance(owner, Operation) else None
+    owner: Any = value.owner
+    held: Any = None if owner.__class__ is Block else owner.properties.get("value")
     if held.__class__ is DenseIntOrFPElementsAttr:
         tile: Any = value.type
-        owner.properties["value"] = DenseIntOrFPElementsAttr(tile, held.data)  # pyright: ignore
+        owner.properties["value"] = DenseIntOrFPElementsAttr(tile, held.data)
 
 
 def is_tile(value: SSAValue) -> bool:

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import dominator_tree
+from tritium.analysis.regions import only_computes
+from tritium.ir.graph import ops_of
 from tritium.ops.base import Op
 from tritium.ops.effects import Effects, only_read
 from tritium.ops.terminators import is_terminator
@@ -49,16 +51,17 @@ class Interner:
     costs microseconds, so each object is hashed once."""
 
     def __init__(self) -> None:
-        self._by_object: dict[int, int] = {}
+        self.known: dict[int, int] = {}
+        """The numbers, none of which is 0, of attributes met before, by identity."""
         self._by_value: dict[Attribute, int] = {}
         # An id is only good while its object lives.
         self._alive: list[Attribute] = []
 
     def __call__(self, attribute: Attribute) -> int:
-        number = self._by_object.get(id(attribute))
+        number = self.known.get(id(attribute))
         if number is None:
-            number = self._by_value.setdefault(attribute, len(self._by_value))
-            self._by_object[id(attribute)] = number
+            number = self._by_value.setdefault(attribute, len(self._by_value) + 1)
+            self.known[id(attribute)] = number
             self._alive.append(attribute)
         return number
 
@@ -94,7 +97,11 @@ class _Merger:
             self.tree(child, children, inner)
 
     def block(self, block: Block, scopes: list[Scope]) -> None:
-        for op in list(block.ops):
+        for op in ops_of(block):
+            if only_computes(op.__class__) and not op.regions:
+                if op.results:
+                    self.merge(cast(Op, op), scopes, -1)
+                continue
             if not isinstance(op, Op) or is_terminator(op):
                 continue
             effects = () if op.is_constant_memory else op.memory_effects(self.effects)
@@ -123,8 +130,11 @@ class _Merger:
     def key(self, op: Operation, local: dict[SSAValue, int], depth: int) -> Hashable:
         """A key of the op's computation: equal keys, equal results. `local` numbers the values that
         are defined in the op that the key is for, `depth` counts its regions around `op`."""
-        intern = self.intern
-        operands = tuple([local[v] if v in local else id(v) for v in op.operands])
+        intern, known = self.intern, self.intern.known
+        if local:
+            operands = tuple([local[v] if v in local else id(v) for v in op.operands])
+        else:
+            operands = tuple(map(id, op.operands))
         if len(operands) == 2 and isinstance(op, Op) and op.commutative:
             operands = tuple(sorted(operands))
         return (
@@ -132,7 +142,7 @@ class _Merger:
             operands,
             tuple([(n, intern(a)) for n, a in op.properties.items()]) if op.properties else (),
             tuple([(n, intern(a)) for n, a in op.attributes.items()]) if op.attributes else (),
-            tuple([intern(r.type) for r in op.results]),
+            tuple([known.get(id(r.type)) or intern(r.type) for r in op.results]),
             tuple([self.region_key(r, local, depth) for r in op.regions]) if op.regions else (),
         )
 
@@ -145,7 +155,7 @@ class _Merger:
             for arg in block.args:
                 local[arg] = -1 - len(local)
                 keys.append(self.intern(arg.type))
-            for op in block.ops:
+            for op in ops_of(block):
                 keys.append(self.key(op, local, depth + 1))
                 for result in op.results:
                     local[result] = -1 - len(local)

@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.analysis.regions import is_removable
+from tritium.analysis.regions import is_removable, only_computes
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.function import FuncOp
@@ -96,9 +96,10 @@ class _Liveness:
         """For each value, the values that control takes along to it."""
         self._passing: set[int] = set()
         """Ops whose variadic operands live as what they are passed to does."""
-        for op in ops:
+        others = [op for op in ops if op.regions or not only_computes(op.__class__)]
+        for op in others:
             self._note(op)
-        for op in reversed(ops):
+        for op in reversed(others):
             if self._is_root(op):
                 self._op(op)
         while self._pending:

@@ -31,6 +31,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.regions import calls_in, functions
 from tritium.errors import TritonError
+from tritium.ir.graph import ops_of
 from tritium.ir.locations import call_site
 from tritium.ops.base import Op
 from tritium.ops.terminators import terminator
@@ -144,7 +145,7 @@ def _move(body: Block, call: CallOp) -> tuple[list[Operation], list[SSAValue]]:
     for arg, value in zip(body.args, call.operands, strict=True):
         arg.replace_all_uses_with(value)
     results = list(terminator(body).operands)
-    moved = list(body.ops)[:-1]
+    moved = ops_of(body)[:-1]
     move_ops(body, call)
     _relocate(moved, call.location)
     return [inner for op in moved for inner in op.walk()], results

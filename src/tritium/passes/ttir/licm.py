@@ -24,7 +24,8 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region
 
-from tritium.analysis.regions import outside_values
+from tritium.analysis.regions import ops_around, outside_values
+from tritium.ir.graph import ops_of
 from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
@@ -43,7 +44,7 @@ class LICM(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         # Inner loops first, so that what leaves them can leave outer ones as well.
-        for op in list(module.walk(region_first=True)):
+        for op in ops_around(module):
             if isinstance(op, Op) and op.is_loop and DISABLE_LICM not in op.attributes:
                 for region in op.regions:
                     changed |= hoist(op, region)
@@ -53,11 +54,11 @@ class LICM(Pass):
 def hoist(loop: Op, region: Region) -> bool:
     """Move invariant ops from a region of a loop to before it."""
     block = region.block
-    if not any(_is_invariant(op, block) for op in block.ops):
+    if not any(_is_invariant(op, block) for op in ops_of(block)):
         return False
     writes, runs = not loop.only_reads, loop.surely_runs(region)
     changed = False
-    for op in list(block.ops):
+    for op in ops_of(block):
         if _is_invariant(op, block) and _may_move(op, writes, runs):
             block.detach_op(op)
             insert_before(loop, op)

@@ -30,6 +30,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.analysis.regions import defined, functions
 from tritium.ir import types as ir
+from tritium.ir.graph import ops_of
 from tritium.ir.source_errors import unsupported_at
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
 from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
@@ -180,7 +181,7 @@ class _Rewriter:
         return op.results[0] if op.results else None
 
     def block(self, block: Block) -> None:
-        for op in list(block.ops):
+        for op in ops_of(block):
             self.at = op
             self.op(op)
 
@@ -378,7 +379,7 @@ class _Rewriter:
         block = Block(arg_types=[op.body.args[0].type, *(v.type for v in inits)])
         self._spread(op.body.args[1:], places, block.args[1:])
         op.body.args[0].replace_all_uses_with(block.args[0])
-        for inner in list(op.body.ops):
+        for inner in ops_of(op.body):
             inner.detach()
             block.add_op(inner)
         self.block(block)
