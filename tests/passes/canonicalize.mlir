@@ -247,3 +247,16 @@ tt.func @sums(%x: i32) -> (i32, i32) {
   %d = arith.subi %c, %c128 : i32
   tt.return %b, %d : i32, i32
 }
+
+// CHECK-LABEL: @constant_addresses
+// CHECK-NEXT: %c4096_i64 = arith.constant 4096 : i64
+// CHECK-NEXT: %cst = arith.constant dense<4096> : tensor<8xi64>
+// CHECK-NEXT: %p = tt.int_to_ptr %c4096_i64 : i64 -> !tt.ptr<i32>
+// CHECK-NEXT: %q = tt.int_to_ptr %cst : tensor<8xi64> -> tensor<8x!tt.ptr<i32>>
+tt.func @constant_addresses() -> (!tt.ptr<i32>, tensor<8x!tt.ptr<i32>>) {
+  %c4096 = arith.constant 4096 : i64
+  %p = tt.int_to_ptr %c4096 : i64 -> !tt.ptr<i32>
+  %t = tt.splat %c4096 : i64 -> tensor<8xi64>
+  %q = tt.int_to_ptr %t : tensor<8xi64> -> tensor<8x!tt.ptr<i32>>
+  tt.return %p, %q : !tt.ptr<i32>, tensor<8x!tt.ptr<i32>>
+}

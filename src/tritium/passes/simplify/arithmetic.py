@@ -52,7 +52,9 @@ def joined(op: Op, rewriter: Rewriter, cls: type[Op], *inner: type[Op]) -> bool:
 
 
 def fold(op: Op, rewriter: Rewriter) -> bool:
-    """An elementwise op of constants -> a constant."""
+    """An elementwise op of constants -> a constant, which may be no pointer: int_to_ptr c stays."""
+    if ir.is_pointer(op.results[0].type):
+        return False
     values: list[Any] = []
     for operand in op.operands:
         number = rewriter.known(operand)
