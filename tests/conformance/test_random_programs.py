@@ -129,6 +129,7 @@ def test_the_tool_counts_programs(tmp_path):
     assert summary["statements"]["load"] == 1
 
 
+@pytest.mark.slow
 def test_the_tool_survives_a_crash(tmp_path, monkeypatch):
     """A worker that is killed at one program goes on with the next."""
     (tmp_path / "sitecustomize.py").write_text(

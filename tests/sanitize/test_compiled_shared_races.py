@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cpu
 HOW = ["engine", pytest.param("gpu", marks=pytest.mark.gpu)]
 MODE = {"instrumentation_mode": "races"}
 OF_HOPPER = [case for case in CASES if case[0].__name__ != "product"]
-QUICK = ("indices", "producer_and_consumer")
+QUICK = ("producer_and_consumer",)
 PROGRAMS = {
     **memory_programs.PROGRAMS, **hopper_programs.PROGRAMS, **partition_programs.PROGRAMS,
     **{name: p for name, p in bulk_programs.PROGRAMS.items() if "atomics" not in name},

@@ -20,7 +20,7 @@ def simt():
 
 
 def test_programs_agree_with_numpy(simt: None) -> None:
-    found = {seed: check(seed, "simt32") for seed in range(6)}
+    found = {seed: check(seed, "simt32") for seed in range(3)}
     assert not {seed: outcome for seed, outcome in found.items() if outcome["outcome"] != "right"}
 
 

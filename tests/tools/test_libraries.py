@@ -157,6 +157,7 @@ def test_launches_and_uses_say_what_arguments_are(library: Path):
                for each in made)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_ends_the_process_is_counted(library: Path, tmp_path: Path):
     pytest.importorskip("torch")
     found = tmp_path / "found.jsonl"

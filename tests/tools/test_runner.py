@@ -50,6 +50,7 @@ def test_a_number_of_parts_for_every_file(runner):
     assert sorted(found) == sorted((p, f"{i}/3") for p in paths for i in range(3))
 
 
+@pytest.mark.slow
 def test_another_device(tmp_path):
     out, path = tmp_path / "results.jsonl", "tests/conformance/test_shapes.py"
     command = [
