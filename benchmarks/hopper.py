@@ -51,7 +51,7 @@ from tritium_kernels.dense.matmul_launch import launch as product_launch
 
 ROUNDS, SINGLE_ROUNDS = 2, 21
 timing: dict[str, Any] = {"rounds": ROUNDS}
-"""How `compare` takes times."""
+"""Arguments of `compare`: rounds, and what times a call if not `milliseconds`."""
 figures: list[dict[str, Any]] = []
 """Each with `ratio`, the figure to reach (`wanted`), and whether a higher one is better."""
 

@@ -33,7 +33,7 @@ from tritium_kernels.dense.matmul_launch import launch as product_launch
 QUEUED, WAIT_CYCLES, TRIES = 20, 20_000_000, 5
 """Calls that are queued at once, how long (11 ms) the GPU waits meanwhile, and tries of that."""
 SINGLE_WAIT_CYCLES = 5_000_000
-"""How long the GPU waits, at least 2.5 ms, while a single call is queued."""
+"""Cycles, at least 2.5 ms, that the GPU waits while a single call is queued."""
 CACHE_BYTES = 256 << 20
 
 Calls = dict[str, Callable[[], Any]]
@@ -56,26 +56,29 @@ def queued(call: Callable[[], Any], cache: torch.Tensor) -> float:
     """The median time, in ms, of calls with cold caches that wait in the GPU's queue; tried again,
     as a host can be held up. Raises `RuntimeError` if it never kept ahead of the GPU."""
     for _ in range(TRIES):
-        found = _queued(call, cache)
+        found = _timed(call, cache, QUEUED, WAIT_CYCLES)
         if found is not None:
-            return found
+            return median(found)
     raise RuntimeError(f"the host queued {QUEUED} calls more slowly than the GPU waited")
 
 
-def _queued(call: Callable[[], Any], cache: torch.Tensor) -> float | None:
-    """One try of `queued`."""
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(QUEUED)]
-    waited = torch.cuda.Event()
-    torch.cuda._sleep(WAIT_CYCLES)
+def _timed(
+    call: Callable[[], Any], cache: torch.Tensor, count: int, cycles: int
+) -> list[float] | None:
+    """The times, in ms, of calls with cold caches that are queued while the GPU waits for `cycles`;
+    None if the host was not ahead of it."""
+    waited, *events = (torch.cuda.Event(enable_timing=True) for _ in range(1 + 2 * count))
+    torch.cuda._sleep(cycles)
     waited.record()
-    for begin, end in events:
+    pairs = list(zip(events[::2], events[1::2], strict=True))
+    for begin, end in pairs:
         cache.zero_()
         begin.record()
         call()
         end.record()
     ahead = not waited.query()
     torch.cuda.synchronize()
-    return median(begin.elapsed_time(end) for begin, end in events) if ahead else None
+    return [begin.elapsed_time(end) for begin, end in pairs] if ahead else None
 
 
 def single(call: Callable[[], Any], cache: torch.Tensor, rest: float = 0.0) -> float | None:
@@ -83,16 +86,8 @@ def single(call: Callable[[], Any], cache: torch.Tensor, rest: float = 0.0) -> f
     the GPU cool down and raise its clock; None if the host was not ahead of it."""
     torch.cuda.synchronize()
     time.sleep(rest)
-    begin, end, waited = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-    torch.cuda._sleep(SINGLE_WAIT_CYCLES)
-    waited.record()
-    cache.zero_()
-    begin.record()
-    call()
-    end.record()
-    ahead = not waited.query()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end) if ahead else None
+    found = _timed(call, cache, 1, SINGLE_WAIT_CYCLES)
+    return None if found is None else found[0]
 
 
 def singles(
