@@ -163,6 +163,24 @@ def test_warps_apart(monkeypatch, rows: int, expected: tuple[int, int]):
             choose(monkeypatch, H200, 4 * rows, 5760, 2880, ragged_metadata=metadata)
 
 
+@pytest.mark.parametrize(
+    ("rows", "n", "tile"),
+    [(64, 5760, (64, 192)), (128, 5760, (128, 192)), (256, 5760, (128, 192)),
+     (64, 5632, (64, 128))],
+)
+def test_warps_that_widen_are_apart(monkeypatch, rows: int, n: int, tile: tuple[int, int]):
+    sizes = torch.full((4,), rows, dtype=torch.int32)
+    given = {
+        "rhs": FP4, "can_be_apart": True, "block_k": 128, "mx_block_size": 32,
+        "config": Config(Scaled(HopperMXScaleLayout(-2, 8))),
+        "ragged_metadata": make_ragged_tensor_metadata_torch(sizes, 4 * rows),
+    }  # fmt: skip
+    flags = choose(monkeypatch, H200, 4 * rows, n, 2880, **given)
+    assert flags.apart and (flags.block_m, flags.block_n) == tile
+    with opt_flags.scoped_opt_flags_constraints({"num_warps": 8}):
+        assert not choose(monkeypatch, H200, 4 * rows, n, 2880, **given).apart
+
+
 @pytest.mark.parametrize(("ragged", "tail"), [(False, 16), (True, 24)])
 def test_ends_that_cannot_be(monkeypatch, ragged, tail):
     sizes = torch.full((4,), 64, dtype=torch.int32)

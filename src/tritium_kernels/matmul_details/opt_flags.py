@@ -260,6 +260,15 @@ def _make_default_opt_flags_cpu(
     )  # fmt: skip
 
 
+def _is_faster_apart(
+    constraints: dict[str, Any], block_k: int | None, expected: int, precision_config: Any
+) -> bool:
+    """True where nothing is prescribed and programs whose warps copy or multiply are faster."""
+    prescribed = {name for name, value in constraints.items() if value is not None}
+    free = not prescribed - {"block_k"} and constraints.get("block_k") == block_k
+    return free and nvidia.is_faster_apart(expected, precision_config)
+
+
 def _constraints(
     can_use_persistent_tma: bool, block_k: int | None, ragged: bool
 ) -> dict[str, Any]:
@@ -333,10 +342,11 @@ def make_opt_flags(
         return given
     invariant = precision_config.enforce_bitwise_invariance
     backend = target_info.machine().backend
-    if constraints.get("apart"):
-        flags = nvidia.make_flags_apart(
-            OptFlags, _expected_rows(m, ragged_metadata), precision_config, constraints
-        )
+    expected = _expected_rows(m, ragged_metadata)
+    if constraints.get("apart") or (
+        can_be_apart and _is_faster_apart(constraints, block_k, expected, precision_config)
+    ):
+        flags = nvidia.make_flags_apart(OptFlags, expected, n, precision_config, constraints)
     elif backend == "cpu":
         flags = _make_default_opt_flags_cpu(
             m, n, k, batch_size, ragged_metadata, can_use_split_k, invariant, constraints

@@ -189,16 +189,25 @@ def compute_swap_xw(
     )  # fmt: skip
 
 
+def is_faster_apart(expected: int, precision_config: Any) -> bool:
+    """True where programs whose warps copy or multiply are faster for slices of `expected` rows on
+    average, as measured on an H200 by `benchmarks/experts_ab.py`: MXFP4 weights; not bfloat16."""
+    return expected >= 48 and is_widened_in_registers(precision_config)
+
+
 def make_flags_apart(
-    make: Callable[..., Any], expected: int, precision_config: Any, constraints: dict[str, Any]
-) -> Any:
+    make: Callable[..., Any], expected: int, n: int, precision_config: Any,
+    constraints: dict[str, Any],
+) -> Any:  # fmt: skip
     """The configuration of programs of which one warp group copies, and others multiply, each 64
-    columns; `make`: `OptFlags`."""
+    columns; `make`: `OptFlags`. Three groups widen MXFP4 weights where they divide the columns."""
     widened = is_widened_in_registers(precision_config)
-    chosen = (256, 32) if expected >= 192 else (128, 32) if expected >= 96 else (64, 16)
-    block_m = constraints.get("block_m") or chosen[0]
+    block_m = constraints.get("block_m") or (
+        256 if expected >= 192 and not widened else 128 if expected >= 96 else 64
+    )
     tail_m = constraints.get("tail_m") or (16 if block_m <= 64 else 32)
-    block_n = constraints.get("block_n") or 128
+    three = widened and block_m <= 128 and n % 192 == 0
+    block_n = constraints.get("block_n") or (192 if three else 128)
     for name, value, accepted in (
         ("block_m", block_m, (64, 128, 256)), ("tail_m", tail_m, (16, 32, 64)),
         ("block_n", block_n, (128, 192)),
