@@ -184,3 +184,40 @@ def test_runs_of_floats_are_loaded_again(
     kernel = shares[(1,)](memory[:block], w, out, block - 9, BLOCK=block, MASKED=masked)
     np.testing.assert_array_equal(out, a * (w - (a * w).sum(dtype=dtype)))
     assert kernel.asm["tile"].count("tile.copy") == kept
+
+
+@tritium.jit
+def centred(x: Any, o: Any, n: Any, BLOCK: tl.constexpr, MASKED: tl.constexpr) -> None:
+    """The mask of the load is that of the store (`MASKED`), or no one else's."""
+    i = tl.arange(0, BLOCK)
+    a = tl.load(x + i, mask=i < n, other=0.0)
+    b = tl.where(i < n, a - tl.sum(a, 0), 0.0) if MASKED else a - tl.sum(a, 0)
+    b = tl.where(tl.sum(b * b, 0) > 0, b, 1.0)
+    tl.store(o + i, b, mask=i < (n if MASKED else BLOCK))
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize(
+    ("dtype", "block", "masked", "kept"),
+    [
+        (np.float32, 1024, True, 2), (np.float32, 2048, True, 0), (np.float32, 2048, False, 1),
+        (np.float64, 1024, True, 0), (np.float16, 4096, True, 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shift", [None, 0, 3])
+def test_long_runs_of_floats_are_loaded_again_under_masks_that_are_needed_anyway(
+    dtype: Any, block: int, masked: bool, kept: int, shift: int | None
+) -> None:
+    """`shift`: where in `x` the output begins. What is computed from such loads is not kept."""
+    count = block - 9
+    memory = np.zeros(2 * block, dtype)
+    memory[: block : block // 32] = np.arange(32) % 5 - 2
+    out = np.full(block, 7, dtype) if shift is None else memory[shift : shift + block]
+    a = memory[:block].copy()
+    a[count:] = 0
+    b = a - a.sum(dtype=dtype)
+    expected, last = out.copy(), count if masked else block
+    expected[:last] = b[:last]
+    kernel = centred[(1,)](memory[:block], out, count, BLOCK=block, MASKED=masked)
+    np.testing.assert_array_equal(out, expected)
+    assert kernel.asm["tile"].count("tile.copy") == kept

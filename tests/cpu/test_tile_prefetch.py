@@ -146,11 +146,21 @@ def test_prefetches_in_text(kernel: Any, checks: str) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "block"),
-    [(chosen, 1024), (one_row, 1024), (softmax, 64), (softmax, 1 << 15), (sums_of_one_row, 128)],
-    ids=["a mask from memory", "the same row", "short", "past the cache", "another shape"],
+    [
+        (chosen, 1024), (one_row, 1024), (softmax, 64), (softmax, 1 << 15), (sums_of_one_row, 128),
+        (rms, 2048),
+    ],
+    ids=[
+        "a mask from memory", "the same row", "short", "past the cache", "another shape",
+        "longer than a page, in loops of few instructions",
+    ],
 )  # fmt: skip
 def test_what_is_not_prefetched(kernel: Any, block: int) -> None:
     assert "tile.prefetch" not in tiles_of(kernel, block)
+
+
+def test_long_rows_are_prefetched_by_loops_that_compute_much() -> None:
+    assert tiles_of(softmax, 2048).count("tile.prefetch") == 2
 
 
 def test_a_row_whose_number_is_in_memory() -> None:

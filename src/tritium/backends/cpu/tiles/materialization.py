@@ -41,6 +41,10 @@ _HEAVY = 12
 _RUN = 256
 """The least number of consecutive bytes that are loaded again instead of kept."""
 
+_LARGE = 4096
+"""Tiles of more bytes than this crowd the first cache; smaller ones are kept at no cost while their
+neighbours are computed, and reading them takes fewer instructions."""
+
 _FEW = 4
 """A value of more loads is not asked how many of them are kept anyway: this keeps the work
 linear."""
@@ -266,20 +270,30 @@ class _Materialization:
             return 0
         costs = [self.summaries[load.results[0]] for load in loads]
         simple = all(len(summary.loads) == 1 for summary in costs)  # none is of another's address
-        if simple and all(self._pinned(x, users) or self._is_read_again(x, users) for x in loads):
+        if simple and all(
+            self._pinned(x, users) or self._is_needed(x, users) or self._is_read_again(x, users)
+            for x in loads
+        ):
             return sum(summary.cost for summary in costs)
         return 0
+
+    def _is_needed(self, load: Any, users: dict[User, bool]) -> bool:
+        """True if a large load is kept or read again because of others than `users`."""
+        return _is_large(load) and bool(self.demand.get(load.results[0], {}).keys() - users.keys())
 
     def _is_read_again(self, load: Any, users: dict[User, bool]) -> bool:
         """True if users do a load each instead of keeping it: of floats, since two loads may find
         different elements if another thread writes there, in runs, and without a mask, for which
-        each nest would be compiled twice."""
+        each nest would be compiled twice unless it needs the mask anyway."""
         type_ = load.results[0].type
         shape, size = ir.shape_of(type_), memory_bytes(type_)
-        if load.isVolatile or load.mask is not None or not shape or not ir.is_float(type_):
+        if load.isVolatile or not shape or not ir.is_float(type_) or not all(users.values()):
             return False
-        if not all(users.values()):
-            return False
+        if load.mask is not None:
+            first = min(users, key=self.places.__getitem__)
+            masked = self.demand.get(load.mask, {}).keys()
+            if not _is_large(load) or not users.keys() <= masked | {first}:
+                return False
         return size * self.function.address_axes.of(load.ptr).contiguity[-1] >= _RUN
 
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool) -> bool:
@@ -322,6 +336,14 @@ class _Materialization:
     def _keep(self, op: Any, home: NestOp) -> None:
         value = op.results[0]
         home.body.add_op(copy_of(value, self.function.keep(value), keeps=True))
+
+
+def _is_large(load: Any) -> bool:
+    """True if a tile that is loaded is a large part of the first cache, and of numbers that need no
+    conversion before they are computed with."""
+    type_ = load.results[0].type
+    size = memory_bytes(type_)
+    return size >= 4 and size * prod(ir.shape_of(type_)) > _LARGE
 
 
 def _is_index(op: Any, number: int) -> bool:

@@ -19,7 +19,8 @@ the next iteration, is where the loads would be if the program's place in the gr
 of the loop, were one step further.
 
 A launch that the second cache holds prefetches nothing (`rounds`), neither does a program whose
-tiles that cache does not hold.
+tiles that cache does not hold. Of rows longer than a page the processor fetches most by itself: a
+loop asks for those only if it computes for so long that the requests take none of its time.
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, ConstantOp
 from tritium.ops.base import Op
-from tritium.ops.tile.nests import NestOp, PrefetchOp
+from tritium.ops.tile.nests import NestOp, PrefetchOp, is_tile
 from tritium.ops.ttir.program import Axis
 from tritium.passes.base import Pass
 
 _SHORT = 512
 """Bytes of the shortest tile that is worth finding its addresses, some ten instructions."""
+_PAGE = 4096
+"""Bytes of the longest row that loops of few instructions prefetch."""
+_SLOW = 12
+"""The cost of an element from which on a loop prefetches longer rows too."""
 _MOST_OPS = 24
 """Ops that finding a tile of addresses earlier than the program does may take."""
 
@@ -160,8 +165,10 @@ class _Nests:
             before = [n for n in quiet or hosts if n < number]
             after = [n for n in quiet or hosts[-1:] if n > number]
             if before or after:
-                host, _ = self.nests[before[-1] if before else after[0]]
+                host, part = self.nests[before[-1] if before else after[0]]
                 store = access.stores_elements
+                if rows[access.ptr] > _PAGE and _cost(part) < _SLOW:
+                    continue
                 if before or not store:
                     streams = store and "streaming" in self.nests[number][0].versions
                     yield _Wish(access, host, not before, streams)
@@ -235,6 +242,11 @@ class _Nests:
                 return True
             owner = owner.parent_op()
         return self.places[owner] < self.places[host]
+
+
+def _cost(part: Slice) -> int:
+    """The cost of what a nest computes for one element, its loads apart."""
+    return sum(op.cost for value, op in part.values if is_tile(value) and not op.loads_elements)
 
 
 def _element_bytes(pointers: SSAValue) -> int:
