@@ -122,7 +122,7 @@ def test_versions_look_for_the_masks_of_loads_once() -> None:
     assert many < 4.4 * few, f"{few} calls for 8, {many} for 32"
 
 
-MASKED = {
+MASKED: dict[str, str] = {
     "loads": "x += tl.load(p + 64 * K + i, mask=x > K, other=0)",
     "loads of rows": "x += tl.load(p + 64 * K + i, mask=i * 0 + n > K, other=0)",
     "stores": "tl.store(o + 64 * K + i, x + K, mask=x > K)",
