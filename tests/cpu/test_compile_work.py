@@ -15,8 +15,10 @@ import tritium.language as tl
 from tritium import knobs
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.cpu.tiles.version import Version
+from tritium.compiler import ASTSource
 from tritium.native.host import host
 from tritium.ops.parsing import parse_module
+from tritium.target import GPUTarget
 
 TILE = "    i = tl.arange(0, 64)\n    x = tl.load(p + i)\n"
 END = "    tl.store(o + tl.arange(0, 64), x)\n"
@@ -118,6 +120,35 @@ def test_versions_look_for_the_masks_of_loads_once() -> None:
 
     few, many = calls(8), calls(32)
     assert many < 4.4 * few, f"{few} calls for 8, {many} for 32"
+
+
+MASKED: dict[str, str] = {
+    "loads": "x += tl.load(p + 64 * K + i, mask=x > K, other=0)",
+    "loads of rows": "x += tl.load(p + 64 * K + i, mask=i * 0 + n > K, other=0)",
+    "stores": "tl.store(o + 64 * K + i, x + K, mask=x > K)",
+    "scatters": "tl.store(o + 2 * K * x, x + K, mask=x > K)",
+}
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype"),
+    [("haswell", "i16"), ("haswell", "i8"), ("x86-64", "i32"), ("cortex-a76", "i64")],
+)
+@pytest.mark.parametrize("name", MASKED)
+def test_masks_that_no_instruction_takes_are_not_left_to_llvm(
+    name: str, arch: str, dtype: str
+) -> None:
+    """LLVM writes branches for each lane, in a time that is the square of their number."""
+
+    def lines(count: int) -> int:
+        kernel = _kernel(_repeated(MASKED[name])(count))
+        types = {"p": f"*{dtype}", "o": f"*{dtype}", "n": "i32"}
+        made = tritium.compile(ASTSource(kernel, types, {}), target=GPUTarget("cpu", arch, 1))
+        assert "@llvm.masked." not in made.asm["llir"]
+        return made.asm["llir"].count("\n")
+
+    few, many = lines(4), lines(16)
+    assert many < 4.4 * few, f"{few} lines for 4, {many} for 16"
 
 
 def test_code_grows_with_the_number_of_outputs() -> None:
