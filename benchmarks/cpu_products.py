@@ -1,14 +1,15 @@
 """Matrix products and attention as kernels, beside torch (oneDNN, MKL) and NumPy (OpenBLAS).
 
     python -m benchmarks.cpu_products [--only bf16 attention] [--sizes 512 1024] [--threads 1 2]
-        [--tiles 64x64x64] [--limit avx2] [--out benchmarks/results/cpu_products.json]
+        [--tiles 64x64x64 64x64x64x16] [--limit avx2] [--out benchmarks/results/cpu_products.json]
 
-The product is that of tutorial 03: grouped order, rows and columns modulo the sizes, a mask along
-K; "masked" has masks along rows and columns instead. All libraries run in one process, interleaved,
-one process for each number of threads; the table shows medians, and after the stroke the ratio of
-the least times. With `--limit avx2` Tritium and all others are held to what a processor with AVX2
-and FMA has, and the record says so. On one thread the time is the processor's, which other programs
-disturb little, else the clock's.
+The product is that of tutorial 03: grouped order (8 programs along M in a group, or a tile's fourth
+number), rows and columns modulo the sizes, a mask along K; "masked" has masks along rows and
+columns instead. All libraries run in one process, interleaved, one process for each number of
+threads; the table shows medians, and after the stroke the ratio of the least times.
+With `--limit avx2` Tritium and all others are held to what a processor with AVX2 and FMA has, and
+the record says so. On one thread the time is the processor's, which other programs disturb little,
+else the clock's.
 """
 
 # Parameters of kernels are untyped: they are whatever the kernel is launched with.
@@ -34,6 +35,7 @@ from tritium.runtime.jit import jit
 Run = Callable[[], object]
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}
 TILES = ("64x64x64", "128x128x64", "64x128x256")
+GROUP = 8
 HEADS, LENGTH, DEPTH = 8, 1024, 64
 KINDS = (*TYPES, "thin", "attention")
 LIMITS = {
@@ -132,9 +134,10 @@ def product(
     a, b = _random((m, k), dtype, 0), _random((k, n), dtype, 1)
     result = torch.int32 if kind == "int8" else dtype
     ours, theirs = (torch.empty(m, n, dtype=result) for _ in range(2))
-    bm, bn, bk = map(int, tile.split("x"))
+    bm, bn, bk, *given = map(int, tile.split("x"))
+    group = given[0] if given else GROUP
     grid = (-(-m // bm) * -(-n // bn),)
-    meta = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP": 8, "MASKED": masked}
+    meta = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP": group, "MASKED": masked}
 
     def tritium() -> None:
         matmul_kernel[grid](a, b, ours, m, n, k, k, n, n, **meta)
@@ -245,12 +248,19 @@ def line(result: Result) -> str:
     return f"{text}  error {result.error:.1e}"
 
 
+def _tile(text: str) -> str:
+    numbers = text.split("x")
+    if len(numbers) not in (3, 4) or not all(n.isdecimal() and int(n) > 0 for n in numbers):
+        raise argparse.ArgumentTypeError(f"tile {text!r}; MxNxK or MxNxKxGROUP, as 64x64x64x16")
+    return text
+
+
 def main() -> None:
     """Print the table; write the samples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[512, 1024, 2048, 4096])
-    parser.add_argument("--tiles", nargs="+", default=list(TILES))
+    parser.add_argument("--tiles", nargs="+", type=_tile, default=list(TILES))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9, help="samples of each library")
     parser.add_argument("--limit", choices=LIMITS, help="instructions that all are limited to")
