@@ -28,7 +28,7 @@ DEFAULT = (
     "tests/conformance/test_programs.py", "tests/ops/atomics/test_types.py",
     "tests/ops/sort/test_native.py", "tests/ops/memory/test_native.py", "tests/cpu/test_elf.py",
     "tests/cpu/test_processors.py",
-    *(f"tests/tools/test_aot.py::{name}" for name in (
+    *(f"tests/tools/aot/test_aot.py::{name}" for name in (
         "test_a_library_is_loaded_and_run", "test_scratch_memory_and_calls_of_the_c_library",
         "test_a_bundle_needs_no_compiler_in_the_process", "test_arguments_that_do_not_fit",
         "test_a_grid_that_divides_by_an_argument_of_0_is_empty", "test_a_failed_assertion",
@@ -37,7 +37,7 @@ DEFAULT = (
     )),
 )  # fmt: skip
 PROGRAMS = {"qemu-aarch64": "qemu-user", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu"}
-HOST = ("tests/tools/test_aot_arm.py",)  # what runs here, and itself starts the emulator
+HOST = ("tests/tools/aot/test_aot_arm.py",)  # what runs here, and itself starts the emulator
 PYTHON = ("python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib")
 LIBRARIES = (
     "libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libffi8", "libssl3",

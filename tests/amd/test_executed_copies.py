@@ -16,8 +16,8 @@ from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS
 from tests.amd.kernels import compiled as compiled_kernel
 from tests.amd.test_memory import products
-from tests.gluon import test_amd as programs
-from tests.gluon.test_amd import compiled
+from tests.gluon.amd import test_programs as programs
+from tests.gluon.amd.test_programs import compiled
 from tritium.errors import CompilationError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl

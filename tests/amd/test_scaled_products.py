@@ -16,7 +16,7 @@ import tritium.language as tl
 from tests.amd.execution.run import execute
 from tests.amd.kernels import TARGETS, compiled
 from tests.amd.test_products import Model, Parts, held
-from tests.gluon.test_amd import compiled as of_gluon
+from tests.gluon.amd.test_programs import compiled as of_gluon
 from tritium.backends.amd.lower.matmul import MatrixProducts
 from tritium.backends.amd.matrix import matrix_cores
 from tritium.experimental import gluon

@@ -352,9 +352,10 @@ def test_functions_stay_short():
 MAX_FILES = 20
 
 
-def test_folders_of_the_package_stay_small():
+def test_folders_of_packages_and_tests_stay_small():
     """A folder's `__init__` aside: more files are more than one subject."""
-    counts = Counter(f.parent for f in ALL_FILES if f.name != "__init__.py")
+    tests = (ROOT / "tests").rglob("*.py")
+    counts = Counter(f.parent for f in (*ALL_FILES, *tests) if f.name != "__init__.py")
     large = [f"{d.relative_to(ROOT)}: {n} files" for d, n in counts.items() if n > MAX_FILES]
     assert not large, "\n".join(large)
 

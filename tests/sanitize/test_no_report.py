@@ -19,8 +19,10 @@ PROGRAMS = "runs_as_a_program or says_import_triton"
 """Tests that run whole programs, which measure themselves."""
 NO_KERNEL = "errors or torch_compile or ops_of_torch or op_of_torch"
 KERNELS = [f"tests/kernels/test_{name}.py" for name in (
-    "rows", "elements", "cross_entropy", "matmul", "attention", "linear_attention", "operators",
-    "layouts", "routing", "moe", "order",
+    "rows", "elements", "cross_entropy", "matmul", "attention", "linear_attention", "order",
+)]  # fmt: skip
+KERNELS += [f"tests/kernels/{place}.py" for place in (
+    "calls/test_operators", "formats/test_layouts", "experts/test_routing", "experts/test_moe",
 )]  # fmt: skip
 LANGUAGE = [f"tests/conformance/test_{name}.py" for name in (
     "memory", "reductions", "shapes", "programs", "dot", "casts",
@@ -38,8 +40,8 @@ PLANTED = "test_stores_out_of_bounds_are_found"
 
 def rest(folder: str, known: list[str]) -> list[str]:
     """The files of tests in a folder beside those that are known."""
-    found = (f"tests/{folder}/{file.name}" for file in (ROOT / "tests" / folder).glob("test_*.py"))
-    return sorted(set(found) - set(known))
+    files = (ROOT / "tests" / folder).rglob("test_*.py")
+    return sorted({file.relative_to(ROOT).as_posix() for file in files} - set(known))
 
 
 def passed(

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 HUNG, LOST = 70, 71
 """Exit codes: a test passed its limit; the device is lost."""
@@ -30,7 +29,8 @@ class HangWatch:
     pytest-xdist names it and goes on.
 
     pytest's `faulthandler_timeout` starts a thread for each test, and waits for its end: up to
-    10 ms where all cores are busy. Here one thread watches the tests of a turn.
+    10 ms where all cores are busy. Here one thread watches the tests of a turn. It writes to what
+    stderr is when the plugin is made: pytest takes that for itself while tests run.
 
     Args:
         limit: seconds that a test may take, and one turn more.
@@ -39,20 +39,22 @@ class HangWatch:
 
     def __init__(self, limit: float = 600.0, turn: float = 60.0):
         self._limit, self._turn, self._begun = limit, turn, -math.inf
+        self._stderr = os.dup(2)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+    def pytest_runtest_setup(self) -> None:
         now = time.monotonic()
         if now - self._begun >= self._turn:
-            self._begun, file = now, item.config.stash[fault_handler_stderr_fd_key]
-            faulthandler.dump_traceback_later(self._limit + self._turn, file=file, exit=True)
+            self._begun, limit = now, self._limit + self._turn
+            faulthandler.dump_traceback_later(limit, file=self._stderr, exit=True)
 
     def pytest_enter_pdb(self) -> None:
-        self.pytest_unconfigure()
+        faulthandler.cancel_dump_traceback_later()
         self._begun = math.inf
 
     def pytest_unconfigure(self) -> None:
         faulthandler.cancel_dump_traceback_later()
+        os.close(self._stderr)
 
 
 class Watchdog:

@@ -13,8 +13,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.gluon.amd.test_programs import compiled as compiled_for_amd
 from tests.gluon.support import compiled, launcher
-from tests.gluon.test_amd import compiled as compiled_for_amd
 from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.amd.cdna5 import TensorDescriptor as AMDTensorDescriptor

@@ -694,17 +694,9 @@ def compute_parts(
 
 
 @tritium.jit
-def compute_tile(
-    tile, total, a, b, y, a_desc, b_desc, bias, rows, slices, size, comm, alpha, acc_scale,
-    ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION, destination_args,
-    F: tl.constexpr,
-):  # fmt: skip
-    """One tile of one part of the sum."""
-    n = size.n
-    tiles_n = tl.cdiv(n, F.block_n)
-    plane, tile_m, tile_n = ordered(tile, total, size.tiles_m, tiles_n, F.group_m, F.xcds)
-    part = plane % F.split_k
-    z = plane // F.split_k
+def rows_of_slice(z, tile_m, slices, size, F: tl.constexpr):
+    """The slice of a tile and the tile's number in it, the slice's first row and its rows, and the
+    blocks of scales of a and of y that it begins with."""
     first_row = 0
     m = size.m
     scale_block = z * tl.cdiv(m, 128)
@@ -719,6 +711,22 @@ def compute_tile(
         if slices.scale_blocks is not None:
             scale_block = tl.load(slices.scale_blocks + z)
             result_block = scale_block if F.mx_blocks == "SLICES" else 0
+    return z, tile_m, first_row, m, scale_block, result_block
+
+
+@tritium.jit
+def compute_tile(
+    tile, total, a, b, y, a_desc, b_desc, bias, rows, slices, size, comm, alpha, acc_scale,
+    ACTIVATION, activation_args, EPILOGUE, epilogue_args, DESTINATION, destination_args,
+    F: tl.constexpr,
+):  # fmt: skip
+    """One tile of one part of the sum."""
+    n = size.n
+    tiles_n = tl.cdiv(n, F.block_n)
+    plane, tile_m, tile_n = ordered(tile, total, size.tiles_m, tiles_n, F.group_m, F.xcds)
+    part = plane % F.split_k
+    z = plane // F.split_k
+    z, tile_m, first_row, m, scale_block, result_block = rows_of_slice(z, tile_m, slices, size, F)
     k = size.k
     if F.ragged_k:
         first_a = tl.load(slices.offsets + z)

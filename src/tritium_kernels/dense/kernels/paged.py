@@ -17,6 +17,26 @@ def page_numbers(table_ptr, keys, end, PAGE: tl.constexpr):
 
 
 @tritium.jit
+def share_of_keys(count, left, split, SPLITS: tl.constexpr, LEFT: tl.constexpr, KEYS: tl.constexpr):
+    """The first key of a split, in whole blocks of KEYS, and the end of its keys."""
+    first = tl.maximum(count - 1 - left, 0) if LEFT else count * 0
+    share = tl.cdiv(tl.cdiv(count - first, SPLITS), KEYS) * KEYS
+    begin = first + split * share
+    return begin, tl.minimum(begin + share, count)
+
+
+@tritium.jit
+def weighed(scores, total, largest):
+    """The weights of scores, the sum and the largest score with them, and the factor of what was
+    summed before."""
+    more = tl.maximum(largest, tl.max(scores, 1))
+    base = finite_or_zero(more)
+    p = tl.exp2(scores - base[:, None])
+    shrink = tl.exp2(largest - base)
+    return p, total * shrink + tl.sum(p, 1), more, shrink
+
+
+@tritium.jit
 def paged_part(
     q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, acc_ptr, lse_ptr, scale, kv_heads, left,
     qb, qh, kp, kl, kh, vp, vl, vh, tb,
@@ -36,11 +56,8 @@ def paged_part(
     first_head = pid // SPLITS % blocks * HEADS
     b = (pid // SPLITS // blocks).to(tl.int64)
     count = tl.load(lengths_ptr + b).to(tl.int32)
-    first = tl.maximum(count - 1 - left, 0) if LEFT else count * 0
     KEYS: tl.constexpr = BLOCK_N // HEADS
-    share = tl.cdiv(tl.cdiv(count - first, SPLITS), KEYS) * KEYS
-    begin = first + split * share
-    end = tl.minimum(begin + share, count)
+    begin, end = share_of_keys(count, left, split, SPLITS, LEFT, KEYS)
     member = tl.arange(0, ROWS)
     c = tl.arange(0, DP)
     cv = tl.arange(0, DVP)
@@ -69,15 +86,10 @@ def paged_part(
         if HEADS > 1:
             wanted &= (member // GROUP)[:, None] == (pair % HEADS)[None, :]
         scores = tl.where(wanted, scores, float("-inf"))
-        more = tl.maximum(largest, tl.max(scores, 1))
-        base = finite_or_zero(more)
-        p = tl.exp2(scores - base[:, None])
-        shrink = tl.exp2(largest - base)
-        total = total * shrink + tl.sum(p, 1)
+        p, total, largest, shrink = weighed(scores, total, largest)
         places = v_ptr + (number * vp + row * vl + kv * vh)[:, None] + cv[None, :]
         v = tl.load(places, mask=seen[:, None] & (cv[None, :] < DV), other=0.0)
         acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision="ieee")
-        largest = more
         if STAGES > 1:
             number = page_numbers(table_ptr, keys + KEYS, end, PAGE)
     acc = acc / tl.where(total == 0, 1.0, total)[:, None]

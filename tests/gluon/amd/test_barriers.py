@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gluon.amd.test_programs import compiled
 from tests.gluon.support import launcher
-from tests.gluon.test_amd import compiled
 from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.amd.execution.run import execute
+from tests.gluon.amd.test_programs import compiled
 from tests.gluon.support import launcher
-from tests.gluon.test_amd import compiled
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.sanitize.launch import Checks, SanitizerError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cuda_toolkit import COMPILER, driver_library, header_folder
-from tests.tools.test_aot import KERNELS
+from tests.tools.aot.test_aot import KERNELS
 from tritium.backends.active import driver
 from tritium.tools import compile as tool
 from tritium.tools.link import link

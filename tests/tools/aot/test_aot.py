@@ -58,7 +58,7 @@ def refuse(x, n):
 '''
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="libraries are Linux's")
 pytestmark = linux
-SRC = str(Path(__file__).parents[2] / "src")
+SRC = str(Path(__file__).parents[3] / "src")
 
 
 def meta_of(header: Path) -> KernelLinkerMeta:

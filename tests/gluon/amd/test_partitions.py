@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gluon.amd.tensor_mover import LDS, run
+from tests.gluon.amd.test_programs import compiled
+from tests.gluon.amd.test_tensors import barrier_kernel, move_kernel
 from tests.gluon.support import launcher
-from tests.gluon.tensor_mover import LDS, run
-from tests.gluon.test_amd import compiled
-from tests.gluon.test_amd_tensors import barrier_kernel, move_kernel
 from tritium.errors import CompilationError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl

@@ -9,7 +9,7 @@ import numpy as np
 
 import tritium
 import tritium.language as tl
-from tests.runtime.sources import source
+from tests.runtime.compiling.sources import source
 from tritium import knobs
 from tritium._C.libtriton import ir, passes
 from tritium.analysis.results import idle_passes

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.dummy_backend import COMPILER, DRIVER
+from tests.runtime.backends.dummy_backend import COMPILER, DRIVER
 from tritium import knobs
 
 LAUNCHER = '''

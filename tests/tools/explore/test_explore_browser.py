@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import browser
-from tests.tools.test_explore import KERNELS, SIGNATURE, profile
+from tests.tools.explore.test_explore import KERNELS, SIGNATURE, profile
 from tritium.cli.explore import Other, explore
 
 pytestmark = pytest.mark.chromium

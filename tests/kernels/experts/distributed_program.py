@@ -1,6 +1,6 @@
 """A layer of experts on two processes: of one machine's CPU with gloo, or of two GPUs with NCCL.
 
-    python -m tests.kernels.distributed_program [--device cuda]
+    python -m tests.kernels.experts.distributed_program [--device cuda]
 
 Starts both processes, each of which compares its share with float64, and says what holds.
 """

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.distributed_program import EXPERTS, OUT, WIDTH, check, check_gradient, make_pool
+from tests.kernels.experts.distributed_program import (
+    EXPERTS,
+    OUT,
+    WIDTH,
+    check,
+    check_gradient,
+    make_pool,
+)
 from tests.kernels.support import normal, place, torch
 from tritium_kernels.distributed import (
     Mesh,
@@ -22,12 +29,12 @@ from tritium_kernels.distributed_details.mesh import MockSymmetricMemoryHandle
 from tritium_kernels.errors import ArgumentError
 from tritium_kernels.topk import topk
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.cpu
 def test_two_processes():
-    command = [sys.executable, "-m", "tests.kernels.distributed_program"]
+    command = [sys.executable, "-m", "tests.kernels.experts.distributed_program"]
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
     )

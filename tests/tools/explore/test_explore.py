@@ -29,7 +29,7 @@ from tritium.tools.instruction_mix import instruction_mix
 
 pytest.importorskip("jinja2")
 pytest.importorskip("pygments")
-SRC = str(Path(__file__).parents[2] / "src")
+SRC = str(Path(__file__).parents[3] / "src")
 KERNELS = """
 import tritium, tritium.language as tl
 

@@ -10,7 +10,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.runtime.sources import source
+from tests.runtime.compiling.sources import source
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.cli.opt import optimize

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tritium
-from tests.runtime.sources import STAGES, run, source
+from tests.runtime.compiling.sources import STAGES, run, source
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource, IRSource, make_backend

@@ -13,7 +13,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.runtime.sources import SIGNATURE, STAGES, run, source
+from tests.runtime.compiling.sources import SIGNATURE, STAGES, run, source
 from tests.support.launching import add_kernel
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget

@@ -16,7 +16,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.runtime.dummy_backend import COMPILER, DRIVER
+from tests.runtime.backends.dummy_backend import COMPILER, DRIVER
 from tritium.backends import base
 from tritium.backends.base import Backends, BaseBackend, DriverBase, concrete_subclass, make_backend
 from tritium.backends.compiler import GPUTarget
@@ -214,7 +214,7 @@ def test_a_usable_third_party_driver_is_chosen(install: Install) -> None:
 def test_the_backend_of_the_documentation(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "adding-a-backend.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "adding-a-backend.md").read_text()
     compiler, driver_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     install("pkg_page", compiler, driver_, name="mydevice")
     module: Any = importlib.import_module("pkg_page.driver")
