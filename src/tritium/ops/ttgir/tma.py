@@ -37,7 +37,7 @@ from tritium.ops.fields import (
 )
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.im2col import Patches
-from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.types import (
     MemDescType,
     blocks_of_barrier,
@@ -318,7 +318,7 @@ class BulkLoad(Op):
         if padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
         route = told(route, self.barrier.type)
-        copy = Copy(data, values, copied_bytes_of(self.result.type), counted_by=barrier.data)
+        copy = result.copy(values, copied_bytes_of(self.result.type), barrier.data)
         state.barrier(barrier, route).copies.append(copy)
 
 
