@@ -33,6 +33,7 @@ from tritium.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_commit,
     tcgen05_mma,
 )
+from tritium.experimental.gluon.language.nvidia.blackwell import tma as blackwell_tma
 from tritium.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
@@ -607,6 +608,47 @@ def test_instructions_that_processors_lack(
 ) -> None:
     with pytest.raises(CompilationError, match=rf"at {line}:(.|\n)*{message}; .* is sm_{arch}"):
         compiled(instruction_kernel, "", {"which": which}, arch)
+
+
+ROWS_LAYOUT = gl.NVMMASharedLayout(128, 16, 2)
+ROWS_TYPE = f"tensordesc<fp16[1, 64],{ROWS_LAYOUT!r}>"
+
+
+@gluon.jit
+def rows_in_kernel(x):
+    memory = gl.allocate_shared_memory(x.dtype, [32, 64], x.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, 4096)
+    rows = gl.arange(0, 32, gl.BlockedLayout([1], [32], [4], [0]))
+    blackwell_tma.async_gather(x, rows, 0, bar, memory, multicast=True)
+    mbarrier.wait(bar, 0)
+
+
+@gluon.jit
+def rows_out_kernel(x):
+    memory = gl.allocate_shared_memory(x.dtype, [32, 64], x.layout)
+    rows = gl.arange(0, 32, gl.BlockedLayout([1], [32], [4], [0]))
+    blackwell_tma.async_scatter(x, rows, 0, memory)
+    tma.store_wait(0)
+
+
+@pytest.mark.parametrize("arch", [100, 110, 120, 121])
+def test_rows_are_copied_into_the_own_block(arch: int) -> None:
+    """To which all processors since sm_100 can, and those since sm_120 only."""
+    kernel = compiled(rows_in_kernel, ROWS_TYPE, {}, arch)
+    assert "2d.shared::cta.global.tile::gather4.mbarrier" in kernel.asm["ptx"]
+    assert kernel.asm["cubin"].startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(("kernel", "arch", "message"), [
+    (rows_in_kernel, 90, "tma_gather: an instruction of sm_100 and later; the target is sm_90"),
+    (rows_out_kernel, 90, "tma_scatter: an instruction of sm_100 to sm_119; the target is sm_90"),
+    (rows_out_kernel, 120, "tma_scatter: an instruction of sm_100 to sm_119; .* sm_120"),
+])  # fmt: skip
+def test_processors_that_copy_no_rows(kernel: Any, arch: int, message: str) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(kernel, ROWS_TYPE, {}, arch)
 
 
 def test_instructions_that_processors_lack_in_text(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def _acting_warp(c: Context) -> Generator[None]:
         yield
 
 
-def _arch(c: Context) -> int:
+def arch_of(c: Context) -> int:
+    """The compute capability that is compiled for, 90 say."""
     hardware = c.hardware
     assert isinstance(hardware, Nvidia)
     return hardware.arch
@@ -87,7 +88,7 @@ def leads_barrier(c: Context, value: Any, condition: Value | None = None) -> Val
 def init_barrier(c: Context, op: Any) -> None:
     count = op.count << blocks_of_barrier(op.alloc.type).bit_count()
     text = f"mbarrier.init.shared::cta.b64 [$0], {count};"
-    if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
+    if arch_of(c) >= 90:  # which has clusters, and copy engines that use barriers
         text += " fence.mbarrier_init.release.cluster;"
     address = _barrier(c, op.alloc)
     with c.f.when(_first(c, leads_barrier(c, op.alloc)), "first", "made"):
@@ -165,7 +166,7 @@ def arrive_barrier(c: Context, op: Any) -> None:
         condition = first if condition is None else c.f.op("and", first, condition)
         c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
         return
-    if op.count > 1 and _arch(c) < 90:
+    if op.count > 1 and arch_of(c) < 90:
         raise c.unsupported(op, f"{op.count} arrivals at once, before sm_90")
     _arrive(c, op, "arrive", f", {op.count}" if op.count > 1 else "", condition)
 
@@ -179,7 +180,7 @@ def wait_barrier(c: Context, op: Any) -> None:
     if condition is not None:
         arguments.append(condition)
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
-    how = "try_wait" if _arch(c) >= 90 else "test_wait"
+    how = "try_wait" if arch_of(c) >= 90 else "test_wait"
     ask = f"mbarrier.{how}.parity{order(c, op, 'acquire')}.shared::cta.b64 P, "
     limit = knobs.nvidia.mbarrier_timeout
     if limit:
@@ -373,7 +374,7 @@ def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
     shared = blocks_of_barrier(op.barrier.type)
     if not shared:
         return _barrier(c, op.barrier), ""
-    if shared > 1 or _arch(c) < 100:
+    if shared > 1 or arch_of(c) < 100:
         reached = "each two blocks, from sm_100 on"
         raise c.unsupported(op, f"to a barrier that blocks share; copies reach that of {reached}")
     return _shared_barrier(c, op.barrier), ".cta_group::2"
