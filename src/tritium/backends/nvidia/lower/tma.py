@@ -374,8 +374,8 @@ def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
     shared = blocks_of_barrier(op.barrier.type)
     if not shared:
         return _barrier(c, op.barrier), ""
-    if shared > 1 or arch_of(c) < 100:
-        reached = "each two blocks, from sm_100 on"
+    if shared > 1 or not 100 <= arch_of(c) < 120:
+        reached = "each two blocks, on sm_100 to sm_119"
         raise c.unsupported(op, f"to a barrier that blocks share; copies reach that of {reached}")
     return _shared_barrier(c, op.barrier), ".cta_group::2"
 
