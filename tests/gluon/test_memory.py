@@ -651,6 +651,22 @@ def test_processors_that_copy_no_rows(kernel: Any, arch: int, message: str) -> N
         compiled(kernel, ROWS_TYPE, {}, arch)
 
 
+@gluon.jit
+def byte_floats_kernel(out):
+    layout: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [4, 1], [16, 8])
+    a = gl.full([64, 64], 1.0, gl.float8e5, gl.DotOperandLayout(0, layout, 4))
+    b = gl.full([64, 64], 1.0, gl.float8e5, gl.DotOperandLayout(1, layout, 4))
+    c = mma_v2(a, b, gl.zeros([64, 64], gl.float32, layout))
+    gl.store(out + c.to(gl.int32), c)
+
+
+def test_products_of_8_bit_floats_that_processors_lack() -> None:
+    compiled(byte_floats_kernel, "*fp32", {}, 89)
+    for arch in (80, 86):
+        with pytest.raises(NotImplementedError, match=r"mma\.sync of f8E5M2, which sm_89 "):
+            compiled(byte_floats_kernel, "*fp32", {}, arch)
+
+
 def test_instructions_that_processors_lack_in_text(tmp_path: Path) -> None:
     file = tmp_path / "kernel.ttgir"
     file.write_text(compiled(instruction_kernel, "", {"which": "bytes"}).asm["ttgir"])
