@@ -3,6 +3,7 @@ see `support.launcher`."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tritium.experimental.gluon.language.nvidia.hopper import (
     tma,
     warpgroup_mma,
 )
-from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 
 
 @gluon.jit
@@ -253,7 +254,59 @@ def specialized(launch: Launch) -> None:
         np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
 
 
+@gluon.jit
+def patches_kernel(x, out, start, offsets: gl.constexpr):
+    """The blocks have some of the positions of a filter each, and write what they have."""
+    memory = gl.allocate_shared_memory(x.dtype, x.block_shape, x.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    cluster.barrier(relaxed=True)
+    begin = gl.load(start + 0)
+    at = (begin,)
+    for axis in gl.static_range(1, len(x.shape)):
+        at = (*at, gl.load(start + axis))
+    mbarrier.expect(bar, x.nbytes_per_cta)
+    tma.async_load_im2col(x, at, offsets, bar, memory, multicast=True)
+    mbarrier.wait(bar, 0)
+    mbarrier.invalidate(bar)
+    tma.async_store(out, [0, 0], memory)
+    tma.store_wait(0)
+
+
+def patches(launch: Launch) -> None:
+    """Positions go on in the next row and image in all blocks, whatever the steps between them."""
+    rng = np.random.default_rng(23)
+    for shape, lower, upper, steps, start, offsets, cga in (
+        ((3, 5, 9, 64), (-1, -1), (-1, -1), (1, 1, 1, 1), (0, 1, -1), (1, 2), [[1, 0]]),
+        ((4, 9, 10, 64), (-1, 0), (0, -2), (1, 2, 3, 1), (1, 3, 3), (0, 1), [[1, 0], [2, 0]]),
+        ((40, 9, 128), (-2,), (1,), (1, 2, 1), (0, 2), (1,), [[1, 0], [0, 1]]),
+        ((2, 4, 3, 6, 64), (-1, -1, 0), (0, -1, -2), (1, 1, 2, 1, 1), (0, -1, 1, 3), (1, 0, 2),
+         [[0, 0], [1, 0]]),
+    ):  # fmt: skip
+        x = rng.integers(-99, 100, shape).astype(np.float16)
+        layout = gl.NVMMASharedLayout(128, 16, 2, cga_layout=cga)
+        out = np.zeros((32, shape[-1]), x.dtype)
+        made = TensorDescriptorIm2Col.from_tensor(
+            x, out.shape, layout, element_strides=steps, pixel_box_lower_corner=lower,
+            pixel_box_upper_corner=upper,
+        )  # fmt: skip
+        launch(patches_kernel, (1,), made, TensorDescriptor.from_tensor(out, out.shape, layout),
+               np.array([*start, 0], np.int32), offsets=offsets, num_ctas=1 << len(cga))
+        axes = [range(0, shape[0], steps[0])] + [
+            range(low, n + up, step) for n, low, up, step in
+            zip(shape[1:-1], lower, upper, steps[1:-1], strict=True)
+        ]  # fmt: skip
+        every = list(itertools.product(*axes))
+        expected = np.zeros_like(out)
+        for row, place in enumerate(every[every.index(start) : every.index(start) + 32]):
+            pixel = [p + o for p, o in zip(place, (0, *offsets), strict=True)]
+            if all(0 <= p < n for p, n in zip(pixel, shape, strict=False)):
+                expected[row] = x[tuple(pixel)]
+        np.testing.assert_array_equal(out, expected, str(shape))
+
+
 PROGRAMS: dict[str, Any] = {
-    check.__name__: check for check in (matmul, starts, exchanges, reaches, chosen, specialized)
+    check.__name__: check
+    for check in (matmul, starts, exchanges, reaches, chosen, specialized, patches)
 }
 """The programs that sm_90 can run."""

@@ -128,6 +128,82 @@ def permuted_reshapes(launch: Launch) -> None:
 
 
 @gluon.jit
+def unstrided_kernel(src, out, columns: gl.constexpr, layout: gl.constexpr, wide: gl.constexpr):
+    """Copies, scattered elements and other types through views that no strides describe."""
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    memory = gl.allocate_shared_memory(gl.int16, [2, 64, 32], columns)
+    turned = memory.permute((0, 2, 1))  # shape (2, 32, 64)
+    first = turned.slice(0, 1).reshape((64, 32))
+    second = turned.slice(1, 1).reshape((64, 32))
+    at = offsets_2d(32, [64, 32], layout)
+    for i in gl.static_range(2):
+        async_copy.async_load(first if i == 0 else second, src + i * 2048 + at)
+        async_copy.commit_group()
+        if i == 1:  # the copy into the first one is in flight
+            async_copy.wait_group(1)
+            gl.store(out + at, first.load(layout))
+    async_copy.wait_group(0)
+    gl.barrier()
+    second.scatter(gl.full([64, 32], 7, gl.int16, layout), at % 2, axis=1)
+    gl.barrier()
+    words = second.reinterpret(gl.int32, [64, 16], plain)
+    half = offsets_2d(16, [64, 16], wide)
+    words.store(words.load(wide) + (half << 16))
+    gl.barrier()
+    bytes = words.reinterpret(gl.int8, [64, 64], plain).permute((1, 0)).slice(32, 32)
+    gl.store(out + 2048 + offsets_2d(64, [32, 64], layout), bytes.load(layout).to(gl.int16))
+    gl.store(out + 4096 + at, memory.slice(1, 1).reshape((64, 32)).load(layout))
+
+
+def unstrided(launch: Launch) -> None:
+    source = np.arange(4096, dtype=np.int16).reshape(2, 64, 32)
+    out = np.zeros(3 * 2048, np.int16)
+    layout = gl.BlockedLayout([1, 2], [8, 4], [4, 1], [1, 0])
+    launch(unstrided_kernel, (1,), source, out, columns=gl.SwizzledSharedLayout(1, 1, 1, [1, 2, 0]),
+           layout=layout, wide=layout)  # fmt: skip
+    np.testing.assert_array_equal(out[:2048], source[0].reshape(-1))
+    second = source[1].copy()
+    second[:, :2] = 7
+    words = second.view(np.int32)
+    words += np.arange(1024, dtype=np.int32).reshape(64, 16) << 16
+    turned = words.view(np.int8).T[32:].astype(np.int16)
+    np.testing.assert_array_equal(out[2048:4096], turned.reshape(-1))
+    held = second.reshape(32, 64).T
+    np.testing.assert_array_equal(out[4096:], held.reshape(-1))
+
+
+@gluon.jit
+def other_places_kernel(src, out, swizzled: gl.constexpr, layout: gl.constexpr):
+    """Memory as it is without the swizzle, written there, and with a swizzle of other elements."""
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    at = offsets_2d(64, [64, 64], layout)
+    memory = gl.allocate_shared_memory(gl.int16, [64, 64], swizzled, gl.load(src + at))
+    bare = memory.reinterpret(gl.int16, [64, 64], plain)
+    gl.store(out + at, bare.load(layout))
+    bare.slice(32, 32).store(gl.full([32, 64], 5, gl.int16, layout))
+    gl.barrier()
+    gl.store(out + 4096 + at, memory.load(layout))
+    words = memory.reinterpret(gl.int32, [2, 32, 32], gl.NVMMASharedLayout(128, 32)).index(0)
+    half = offsets_2d(32, [32, 32], layout)
+    gl.store(out + 8192 + half, (words.load(layout) >> 16).to(gl.int16))
+
+
+def other_places(launch: Launch) -> None:
+    source = np.arange(4096, dtype=np.int16).reshape(64, 64)
+    out = np.zeros(2 * 4096 + 1024, np.int16)
+    launch(other_places_kernel, (1,), source, out, swizzled=gl.NVMMASharedLayout(128, 16),
+           layout=ROWS)  # fmt: skip
+    row, column = np.indices(source.shape)
+    column ^= row % 8 * 8  # which 16 of the 128 bytes of a row
+    np.testing.assert_array_equal(out[:4096].reshape(64, 64), source[row, column])
+    written = source.copy()
+    written[32:] = 5
+    np.testing.assert_array_equal(out[4096:8192], written.reshape(-1))
+    words = source[:32, 1::2]
+    np.testing.assert_array_equal(out[8192:].reshape(32, 32), words)
+
+
+@gluon.jit
 def reshape_one_kernel(out, layout: gl.constexpr):
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     five = gl.full([1], 5, gl.int32, gl.SliceLayout(0, layout))
@@ -316,8 +392,8 @@ def indices(launch: Launch) -> None:
 
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (round_trips, views, reshapes, permuted_reshapes, reshapes_of_one_element, reuse,
-                  indices, pipelines, barriers_of_copies, products_by_threads,
-                  products_on_tensor_cores)
+    for check in (round_trips, views, reshapes, permuted_reshapes, unstrided, other_places,
+                  reshapes_of_one_element, reuse, indices, pipelines, barriers_of_copies,
+                  products_by_threads, products_on_tensor_cores)
 }  # fmt: skip
 """The programs that sm_80 can run."""

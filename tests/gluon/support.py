@@ -99,7 +99,8 @@ def type_of(argument: Any) -> str:
     element = canonical_dtype(argument.base.dtype)
     if argument.mode == "im2col":
         element, kind = f"{element}{list(argument.block_shape)}", "tensordesc_im2col"
-        return f"{kind}<{element},input_rank={len(argument.shape)},{argument.layout!r}>"
+        filters = f"{argument.filters}," if argument.shares_positions else ""
+        return f"{kind}<{element},input_rank={len(argument.shape)},{filters}{argument.layout!r}>"
     return f"tensordesc<{element}{list(argument.block_shape)},{argument.layout!r}>"
 
 

@@ -44,6 +44,7 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import OFFSET
+from tritium.ir.locations import source_position
 from tritium.ir.tensor_maps import box
 from tritium.ops import ttgir
 from tritium.ops.ttgir.tensormap import SIZES
@@ -208,6 +209,8 @@ def _each(
         words = [f.load("i64", f.gep("i64", base, c.i32(i)), 8) for i in range(count)]
         begin = [f.cast("sext", v, "i64") for v in starts]
         moved = [f.cast("sext", c.scalar(v), "i64") for v in op.offsets] if patches else []
+        if patches:
+            _check_start(c, op, begin, words[1 + 2 * rank :])
         for first, offset in moves:
             where = f.op("add", start, const("i64", bulk_start(memory) + offset))
             f.call("void", "simt_aligned", f.cast("inttoptr", where, "ptr"), const("i64", 128))
@@ -234,6 +237,19 @@ def _each(
         return []
 
     c.f.choose_all(condition, [], copy)
+
+
+def _check_start(c: Context, op: Any, start: Sequence[Value], words: Sequence[Value]) -> None:
+    """Stop at a start of patches at which no filter begins. `words`: as of `_patch`."""
+    f, rank = c.f, len(start)
+    counts, steps = words[1 : rank - 1], words[2 * rank - 2 :]
+    low = words[rank - 1 : 2 * rank - 3]
+    for x, least, step, count in zip(start[1:-1], low, steps, counts, strict=True):
+        number = f.op("sdiv", f.op("sub", x, least), step)
+        wrong = f.op("or", f.icmp("slt", x, least), f.icmp("sge", number, count))
+        with f.when(wrong, "outside", "inside"):
+            file, line, _ = source_position(op.location) or ("<unknown>", 0, 0)
+            c.hardware.host.fail(c, "patches from where no filter begins", file, line)
 
 
 def _in_tensor(f: Any, places: Sequence[Value], words: Sequence[Value]) -> tuple[Value, Value]:
@@ -297,7 +313,7 @@ def copy_in(c: Context, op: Any) -> None:
     condition = _first(c, c.scalar(op.pred))
     condition = condition if share.acts is None else c.f.op("and", condition, share.acts)
     _each(c, op, memory, condition, write, share)
-    parts = len(pieces(memory, memory.type.get_shape()[0] if op.offsets else 0))
+    parts = len(pieces(memory, part_of_block(memory)[0] if op.offsets else 0))
     size = ttgir.bytes_of(memory.type) * len(share.pieces) // parts
     for copy in copies:
         block = None if shared is None else _other(c, copy)

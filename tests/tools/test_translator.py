@@ -327,8 +327,9 @@ def test_rows_of_descriptors_of_the_host(tmp_path: Path) -> None:
     wanted = np.zeros_like(source)
     wanted[inside, 4:20] = source[inside, 8:24] + 1
     np.testing.assert_array_equal(out, wanted)
-    with pytest.raises(CompilationError, match=r"\.gather\(\) of descriptors .* on sm_90"):
-        launcher("sm_90")(kernel, (1,), *made, rows, COUNT=8)
+    for name, arch in (("gather", 90), ("scatter", 120)):
+        with pytest.raises(CompilationError, match=rf"\.{name}\(\) of descriptors .* is sm_{arch}"):
+            launcher(f"sm_{arch}")(kernel, (1,), *made, rows, COUNT=8)
 
 
 @pytest.mark.cpu

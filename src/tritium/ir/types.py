@@ -117,23 +117,43 @@ class TensorDescType(ParametrizedAttribute, TypeAttribute):
 @irdl_attr_definition
 class PatchesDescType(ParametrizedAttribute, TypeAttribute):
     """`!ttng.tensordesc_im2col<tensor<64x32xf16>, 4>`: a tensor of 3 to 5 axes in memory (batches,
-    1 to 3 spatial axes, channels), whose blocks are (positions of a filter) x (channels)."""
+    1 to 3 spatial axes, channels), whose blocks are (positions of a filter) x (channels).
+
+    `filters`: where filters begin, for blocks of which each thread block of a cluster has some of
+    the positions: lower corner, upper corner and steps, `[[-1, -1], [-1, -1], [1, 1, 1, 1]]`."""
 
     name = "ttng.tensordesc_im2col"
     block: Attribute = param_def()
     rank: builtin.IntAttr = param_def()
+    filters: builtin.ArrayAttr[builtin.ArrayAttr[builtin.IntAttr]] = param_def()
+
+    @staticmethod
+    def of(block: Attribute, rank: int, filters: Sequence[Sequence[int]] = ()) -> PatchesDescType:
+        """The type with the numbers as attributes."""
+        lists = [builtin.ArrayAttr(map(builtin.IntAttr, numbers)) for numbers in filters]
+        return PatchesDescType(block, builtin.IntAttr(rank), builtin.ArrayAttr(lists))
+
+    def filter_numbers(self) -> list[list[int]]:
+        """`filters` as integers."""
+        return [[number.data for number in numbers] for numbers in self.filters]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_attribute(self.block)
             printer.print_string(f", {self.rank.data}")
+            if self.filters.data:
+                printer.print_string(f", {self.filter_numbers()}")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            block = parser.parse_type()
+            block, filters = parser.parse_type(), list[list[int]]()
             parser.parse_punctuation(",")
-            return [block, builtin.IntAttr(parser.parse_integer())]
+            rank = parser.parse_integer()
+            if parser.parse_optional_punctuation(","):
+                lists, square = parser.parse_comma_separated_list, parser.Delimiter.SQUARE
+                filters = lists(square, lambda: lists(square, parser.parse_integer))
+            return PatchesDescType.of(block, rank, filters).parameters
 
 
 DESCRIPTORS = (TensorDescType, PatchesDescType)

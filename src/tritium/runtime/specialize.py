@@ -171,7 +171,8 @@ class Specializer:
             element = self._pointer(arg.base.dtype).lstrip("*k")
             kind = ""
             if getattr(arg, "mode", "tiled") != "tiled":
-                kind, layout = f"_{arg.mode}", f",input_rank={len(arg.shape)}{layout}"
+                filters = f",{arg.filters}" if arg.shares_positions else ""
+                kind, layout = f"_{arg.mode}", f",input_rank={len(arg.shape)}{filters}{layout}"
             return f"tensordesc{kind}<{element}{blocks}{layout}>", padding
         if not isinstance(arg, type) and (hasattr(arg, "dtype") or hasattr(arg, "__dlpack__")):
             return self._foreign(arg)

@@ -45,6 +45,16 @@ def copy_kernel(x, out, image, row, column, right: gl.constexpr, down: gl.conste
     tma.store_wait(0)
 
 
+@gluon.jit
+def start_kernel(x):
+    memory = gl.allocate_shared_memory(x.dtype, x.block_shape, x.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, x.nbytes_per_cta)
+    tma.async_load_im2col(x, [0, 0, 0, 0], [0, 0], bar, memory)
+    mbarrier.wait(bar, 0)
+
+
 def copied(x: np.ndarray, start: tuple[int, int, int], right: int, down: int, **box: Any) -> Any:
     out = np.zeros((16, 64), x.dtype)
     made = TensorDescriptorIm2Col.from_tensor(x, [16, 64], LAYOUT, **box)
@@ -86,6 +96,28 @@ def test_copies_in_the_ir_and_the_ptx() -> None:
              r".*\{%r\d+, %r\d+, %r\d+, %r\d+\}.*\{%rs\d+, %rs\d+\};")  # fmt: skip
     meta = kernel.metadata.tensordesc_meta[0]
     assert meta["is_im2col"] and meta["rank"] == 4 and meta["block_size"] == [16, 64]
+
+
+SHARED = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[1, 0]])
+
+
+def test_types_say_where_filters_begin_if_blocks_share_the_positions() -> None:
+    every = [described(layout=SHARED, **changes)
+             for changes in ({}, {"element_strides": [1, 2, 1, 1]}, {"padding": "nan"})]
+    found = {native_specialize_impl(BaseBackend, x, False, True, True)[0] for x in every}
+    kind, corners = "tensordesc_im2col<fp16[16, 64],input_rank=4", "((-1, -1), (-1, -1)"
+    assert found == {f"{kind},{corners}, (1, {step}, 1, 1)),{SHARED!r}>" for step in (1, 2)}
+    kernel = compiled(start_kernel, min(found), num_ctas=2)
+    in_order(kernel.asm["ttgir"], r"tensordesc_im2col<tensor<16x64xf16, #shared>, 4, "
+             r"\[\[-1, -1\], \[-1, -1\], \[1, 1, 1, 1\]\]>",
+             r"offsets = \[.*\] shape = \[%\w+, %\w+, %\w+, %\w+\]")  # fmt: skip
+    assert kernel.metadata.tensordesc_meta[0]["block_size"] == [8, 64]
+
+
+def test_positions_that_blocks_share_need_the_filters() -> None:
+    text = TEXT.replace(repr(LAYOUT), repr(SHARED))
+    with pytest.raises(CompilationError, match="the corners and steps of filters, are required"):
+        compiled(start_kernel, text, num_ctas=2)
 
 
 def test_the_driver_is_asked_for_a_map(monkeypatch: pytest.MonkeyPatch) -> None:

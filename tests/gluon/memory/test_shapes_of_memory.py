@@ -117,6 +117,17 @@ def test_buffers_are_no_tile() -> None:
     check(stored, constants, r"has buffers in front of the axes of its layout; one of them is")
 
 
+@gluon.jit
+def permuted(out, layout: gl.constexpr, shape: gl.constexpr, dtype: gl.constexpr):
+    memory = gl.allocate_shared_memory(dtype, shape, layout)
+    memory.permute((0, 2, 1))
+
+
+def test_buffers_are_not_permuted() -> None:
+    constants = {"layout": PLAIN, "shape": [2, 64, 64], "dtype": gl.float16}
+    check(permuted, constants, r"has buffers in front of the 2 axes of its layout; one of them is")
+
+
 @pytest.mark.parametrize(("layout", "shape", "dtype", "message"), [
     (TensorMemoryLayout([128, 64], 1), [64, 64], gl.float32, r"64 rows; 128 \(blockM\) or more"),
     (TensorMemoryLayout([64, 64], 1), [96, 64], gl.float32, r"of \[96, 64\]; powers of two are"),

@@ -83,9 +83,10 @@ class AsyncCopyGlobalToLocalOp(ElementCopy):
 
     def evaluate(self, context: Context, src: Any, result: Buffer, mask: Any, other: Any) -> None:
         state = state_of(context)
-        loaded = context.memory.load(src, result.data.dtype, mask)
+        loaded = context.memory.load(src, result.type, mask)
         values = loaded if other is None else np.where(mask, loaded, other)
-        state.own.issued.append(Copy(state.check_write(result), values))
+        state.check_write(result)
+        state.own.issued.append(result.copy(values))
 
 
 class AsyncCopyLocalToGlobalOp(ElementCopy):

@@ -15,7 +15,7 @@ from tritium.ops.effects import GLOBAL, SHARED, Queue, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import operand, optional
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.types import TOKEN, check_memory, check_own_block, check_same_tile
 from tritium.ops.ttir.atomic import AtomicCombination, AtomicOp, combine, swapped
 from tritium.ops.ttir.memory import AddPtrOp, CachedOp
@@ -154,10 +154,11 @@ class BufferLoadToLocalOp(CachedOp):
         self, context: Context, dest: Buffer, ptr: Any, offsets: Any, mask: Any, other: Any,
         stride: Any,
     ) -> None:  # fmt: skip
-        state, dtype = state_of(context), dest.data.dtype
+        state, dtype = state_of(context), dest.type
         loaded = context.memory.load(_addresses(ptr, offsets, dtype.itemsize), dtype, mask)
         values = loaded if other is None else np.where(mask, loaded, other)
-        state.own.issued.append(Copy(state.check_write(dest), values))
+        state.check_write(dest)
+        state.own.issued.append(dest.copy(values))
 
 
 class BufferAtomicRMWOp(AtomicCombination):

@@ -15,7 +15,7 @@ from tritium.ops.effects import SHARED, Queue, arrives, opaque, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, operand
 from tritium.ops.memory import Context, EvaluationError
-from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.types import check_barrier, check_memory
 
 BYTES = 16
@@ -54,8 +54,8 @@ class CLCTryCancelOp(Op):
     def evaluate(self, context: Context, result: Buffer, barrier: Buffer) -> None:
         """Find none: all programs are evaluated, one after the other."""
         state = state_of(context)
-        data = state.check_write(result)
-        state.barrier(barrier).copies.append(Copy(data, np.zeros(2, np.int64), BYTES))
+        state.check_write(result)
+        state.barrier(barrier).copies.append(result.copy(np.zeros(2, np.int64), BYTES))
 
 
 class CLCLoadResultOp(Op):

@@ -16,7 +16,7 @@ from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, opaque, reads, w
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import bool_attr, i32_attr, operand, optional, variadic
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.model import Buffer, Copy, Pending, state_of
+from tritium.ops.ttgir.model import Buffer, Pending, state_of
 from tritium.ops.ttgir.types import (
     MemDescType,
     bytes_of,
@@ -187,8 +187,8 @@ class AsyncSharedStoreOp(Op):
     def evaluate(self, context: Context, src: Any, dst: Buffer, barrier: Buffer) -> None:
         state = state_of(context)
         route = route_of_stores(self.src.type, self.dst.type, state.blocks)
-        data = state.check_write(dst, route=route)
-        copy = Copy(data, np.array(src), bytes_of(self.dst.type), counted_by=barrier.data)
+        state.check_write(dst, route=route)
+        copy = dst.copy(np.array(src), bytes_of(self.dst.type), barrier.data)
         state.barrier(barrier, route).copies.append(copy)
 
 

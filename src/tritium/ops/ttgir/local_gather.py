@@ -130,6 +130,7 @@ class LocalScatterOp(IndexedWrite):
     def evaluate(self, context: Context, dst: Buffer, indices: Any, values: Any) -> None:
         data = self.begin(context, dst)
         data[self.places(data, indices)] = values
+        dst.write(data)
 
 
 class LocalAtomicScatterRMWOp(IndexedWrite):
@@ -173,4 +174,5 @@ class LocalAtomicScatterRMWOp(IndexedWrite):
             place = tuple(axis[at] for axis in places)
             old[at] = data[place]
             data[place] = combine(self.atomic_rmw_op.name, data[place], values[at])
+        dst.write(data)
         return old

@@ -210,11 +210,8 @@ class LocalStoreOp(Op):
         state, route = state_of(context), None
         if state.blocks > 1 and self.reaches_blocks:
             route = route_of_stores(self.src.type, self.dst.type, state.blocks)
-        data = state.check_write(dst.view(dst.data), by_threads=True, route=route)
-        if dst.moves:
-            dst.assign(src)
-        else:
-            data[...] = src
+        state.check_write(dst, by_threads=True, route=route)
+        dst.write(src)
 
 
 class MemDescView(Op):
@@ -331,6 +328,12 @@ class MemDescTransOp(MemDescView):
                 f"{cls.name}: order {tuple(order)} does not permute {describe(src)}; a permutation "
                 f"of 0 to {last} is required"
             )
+        encoding = memory.encoding
+        if isinstance(encoding, SharedEncoding) and encoding.rank < len(order):
+            raise OpError(
+                f"{cls.name}: {describe(src)} has buffers in front of the {encoding.rank} axes of "
+                "its layout; one of them is required"
+            )
         whole = memory.allocation_shape()
         inferred = memdesc_of(
             tuple(memory.get_shape()[i] for i in order), memory.element_type,
@@ -419,9 +422,6 @@ class MemDescReinterpretOp(MemDescView):
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
         before, after = self.src.type, self.result_types[0]
         assert isinstance(after, MemDescType)
-        if src.moves:
-            raise NotImplementedError(f"{self.name} of memory that is reshaped after it was "
-                                      "permuted or sliced")  # fmt: skip
         if _has_plain_rows(before) and is_padded(after):
             rows, columns = after.get_shape()
             pairs: Any = src.data[:rows].view(np.uint16)
@@ -430,17 +430,20 @@ class MemDescReinterpretOp(MemDescView):
             rows, columns = after.get_shape()
             row: Any = src.data[:rows].view(ir.numpy_dtype(after.element_type))
             return src.view(row[:, :columns])
-        if not _in_same_order(before, after):
+        dtype, shape = ir.numpy_dtype(after.element_type), after.get_shape()
+        size, data = prod(shape) * dtype.itemsize, src.data.reshape(-1).view(np.uint8)
+        if size > src.contents().nbytes:
+            raise OpError(f"{self.name}: {size} bytes of {describe(before)}")
+        same = _in_same_order(before, after)
+        if same and src.order is None and np.shares_memory(data, src.data):
+            return src.view(data[:size].view(dtype).reshape(shape))
+        starts = [_starts(type, plain=same) for type in (before, after)]
+        if starts[0] is None or starts[1] is None:
             raise NotImplementedError(
                 f"{self.name} from {describe(before)} to {describe(after)}: their elements are in "
                 "different places"
             )
-        size = prod(after.get_shape()) * ir.numpy_dtype(after.element_type).itemsize
-        data: Any = src.data.reshape(-1).view(np.uint8)
-        if size > data.size or not np.shares_memory(data, src.data):
-            raise OpError(f"{self.name}: {size} bytes of {describe(before)}")
-        view = data[:size].view(ir.numpy_dtype(after.element_type))
-        return src.view(view.reshape(after.get_shape()))
+        return src.reinterpreted(shape, dtype, starts[0], starts[1])
 
 
 def _extent(type: MemDescType) -> tuple[int, str]:
@@ -480,6 +483,27 @@ def _in_same_order(before: Any, after: Any) -> bool:
         return True
     same = ir.bit_width(before.element_type) == ir.bit_width(after.element_type)
     return same and flat[0].columns == flat[1].columns
+
+
+def _starts(type: MemDescType, plain: bool) -> np.ndarray | None:
+    """The bytes of shared memory at which elements begin, in row-major order; `plain`: are in that
+    order in memory. None for layouts with gaps, parts of tiles, and those of clusters."""
+    shape, size = type.get_shape(), ir.numpy_dtype(type.element_type).itemsize
+    numbers, encoding = np.arange(prod(shape)), type.encoding
+    if plain:
+        return numbers * size
+    if not isinstance(encoding, SharedEncoding):
+        return None
+    tile = shape[-encoding.rank :]
+    layout = linear(encoding, tile)
+    whole = type.allocation_shape()[-encoding.rank :] == tile
+    if not whole or encoding.gaps(tile, size) or layout.bases(BLOCK) or \
+            0 in layout.columns_of(OFFSET):  # fmt: skip
+        return None
+    places = {f"dim{axis}": at.reshape(-1) for axis, at in enumerate(np.indices(tile))}
+    offsets = np.asarray(layout.inverse().apply(places)[OFFSET])
+    buffers = np.arange(numbers.size // offsets.size)[:, None] * offsets.size
+    return (buffers + offsets).reshape(-1) * size
 
 
 def untransposed(value: SSAValue) -> SSAValue:

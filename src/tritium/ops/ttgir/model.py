@@ -57,13 +57,15 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Buffer:
-    """The value of a memdesc: `data` is a view into the array of `allocation`. The contents are
-    what the functions `moves` make of it, one after the other: of a view that no strides describe,
-    such as one that is permuted and then reshaped."""
+    """The value of a memdesc: `data` is a view into the array of `allocation`. Of a view that no
+    strides describe, such as one that is permuted and then reshaped, `order` says which elements of
+    `data` it shows: for each of its own elements, of the type `dtype`, the numbers (in row-major
+    order) of those that it consists of."""
 
     data: np.ndarray
     allocation: Allocation
-    moves: tuple[Callable[[Any], Any], ...] = ()
+    order: np.ndarray | None = None
+    dtype: Any = None
 
     @staticmethod
     def new(type: Any, values: Any = None) -> Buffer:
@@ -81,21 +83,64 @@ class Buffer:
 
     def moved(self, move: Callable[[Any], Any]) -> Buffer:
         """The view of this memory that `move` makes of an array."""
-        if not self.moves and np.shares_memory(found := move(self.data), self.data):
+        if self.order is None and np.shares_memory(found := move(self.data), self.data):
             return self.view(found)
-        return Buffer(self.data, self.allocation, (*self.moves, move))
+        order = self.numbers()
+        shape, parts = order.shape[:-1], order.shape[-1]
+        chosen = np.asarray(move(np.arange(order.size // parts).reshape(shape)))
+        return self.ordered(self.data, order.reshape(-1, parts)[chosen], self.type)
 
-    def contents(self, data: Any = None) -> Any:
-        """The elements that the view shows, of this memory or of an array in its place."""
-        found = self.data if data is None else data
-        for move in self.moves:
-            found = move(found)
-        return found
+    def numbers(self) -> np.ndarray:
+        """The elements of `data` that this memory shows, as `order`."""
+        if self.order is not None:
+            return self.order
+        return np.arange(self.data.size).reshape(*self.data.shape, 1)
 
-    def assign(self, values: Any) -> None:
+    @property
+    def type(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self.data.dtype if self.order is None else self.dtype
+
+    def ordered(self, data: np.ndarray, order: np.ndarray, dtype: Any) -> Buffer:
+        """A view of elements of `data`, which is cut to the part that has them all."""
+        places = np.unravel_index(order, data.shape)
+        first = [int(place.min()) for place in places]
+        part = data[tuple(slice(f, int(p.max()) + 1) for f, p in zip(first, places, strict=True))]
+        within = [place - f for place, f in zip(places, first, strict=True)]
+        numbers = np.ravel_multi_index(within, part.shape)
+        return Buffer(part, self.allocation, numbers, np.dtype(dtype))
+
+    def reinterpreted(
+        self, shape: Sequence[int], dtype: Any, before: np.ndarray, after: np.ndarray
+    ) -> Buffer:
+        """The memory as elements of another type. `before`, `after`: at which byte each element is,
+        in row-major order, of this memory and of the result."""
+        part, new = self.data.dtype.itemsize, np.dtype(dtype).itemsize
+        places = self.numbers().reshape(-1, 1) * part + np.arange(part)
+        bytes = np.empty(places.size, np.int64)
+        old = self.type.itemsize
+        bytes[before.reshape(-1, 1) + np.arange(old)] = places.reshape(-1, old)
+        chosen = bytes[after.reshape(-1, 1) + np.arange(new)].reshape(*shape, new)
+        return self.ordered(_bytes_of(self.data), chosen, dtype)
+
+    def contents(self) -> Any:
+        """The elements that the view shows: `data`, or a copy of some of its elements."""
+        if self.order is None:
+            return self.data
+        return np.take(self.data, self.order).view(self.dtype)[..., 0]
+
+    def write(self, values: Any) -> None:
         """Fill the memory that the view shows."""
-        numbers = np.arange(self.data.size).reshape(self.data.shape)
-        self.data[np.unravel_index(self.contents(numbers), self.data.shape)] = values
+        if self.order is None:
+            self.data[...] = values
+            return
+        filled = np.empty((*self.order.shape[:-1], 1), self.dtype)
+        filled[..., 0] = values
+        self.data[np.unravel_index(self.order, self.data.shape)] = filled.view(self.data.dtype)
+
+    def copy(self, values: np.ndarray, bytes: int = 0, counted_by: Any = None) -> Copy:
+        """A copy of the values into the memory that the view shows; see `Copy`."""
+        return Copy(self.data, values, bytes, counted_by=counted_by, buffer=self)
 
 
 class Beside(Buffer):
@@ -127,6 +172,7 @@ class Copy:
     """A copy (or a product) in flight: `values` will be written to `target`, and `operands` are
     read until then. Barriers count `bytes`: all blocks of a cluster copy their part, and each has a
     barrier for it. `counted_by`: the memory of the barrier, which the copy uses until it is done.
+    `buffer`: of which `target` is the data, if it has an order of its own.
     """
 
     target: np.ndarray
@@ -135,6 +181,7 @@ class Copy:
     operands: tuple[np.ndarray, ...] = ()
     done: bool = False
     counted_by: np.ndarray | None = None
+    buffer: Buffer | None = None
 
     @staticmethod
     def out_of(data: np.ndarray) -> Copy:
@@ -144,7 +191,10 @@ class Copy:
 
     def finish(self) -> None:
         if not self.done:
-            self.target[...] = self.values
+            if self.buffer is None:
+                self.target[...] = self.values
+            else:
+                self.buffer.write(self.values)
             self.done = True
 
 
@@ -386,19 +436,17 @@ class AsyncState:
     def check_write(
         self, buffer: Buffer, by_threads: bool = False, route: Route | None = None
     ) -> np.ndarray:
-        """The array to write to, if nothing that is in flight uses it. `by_threads`: not by a copy
-        engine or tensor cores. `route`: which block writes whose memory."""
+        """The contents, if nothing that is in flight uses them: `Buffer.write` or `Buffer.copy` may
+        change them. `by_threads`: not by a copy engine or tensor cores. `route`: which block writes
+        whose memory."""
         self._check_use(buffer, "written")
-        if buffer.moves:
-            raise NotImplementedError("writes other than `store` through memory that is reshaped "
-                                      "after it was permuted or sliced")  # fmt: skip
         self._note(buffer, True, route)
         if by_threads and self.checks_fences:
             self.unfenced[extent(buffer.data)] = buffer.data, self.place()
         readers = [data for queues in (self.own, *self.others) for data in queues.readers()]
         if any(np.shares_memory(data, buffer.data) for data in readers):
             raise EvaluationError("shared memory is written while a dot or a store reads it")
-        return buffer.data
+        return buffer.contents()
 
     def check_bulk(self, buffer: Buffer) -> None:
         """Bulk copies begin at multiples of 128 bytes of shared memory."""
@@ -492,6 +540,22 @@ class AsyncState:
         del self.barriers[_address(buffer)]
         if self.blocks > 1:
             self._note(buffer, True, kind="invalidated")
+
+
+class _Bytes:
+    """The bytes of the elements of an array, along one more axis, by NumPy's array interface."""
+
+    def __init__(self, data: np.ndarray):
+        self.array = data
+        self.__array_interface__ = {
+            "data": (_address_of(data), False), "typestr": "|u1", "version": 3,
+            "shape": (*data.shape, data.dtype.itemsize), "strides": (*data.strides, 1),
+        }  # fmt: skip
+
+
+def _bytes_of(data: np.ndarray) -> np.ndarray:
+    """The bytes of the elements of an array, along one more axis."""
+    return np.asarray(_Bytes(data))
 
 
 def _address(buffer: Buffer) -> int:

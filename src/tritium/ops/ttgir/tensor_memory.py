@@ -123,7 +123,8 @@ class TMemStoreOp(Op):
 
     def evaluate(self, context: Context, src: Any, dst: Buffer, pred: Any) -> None:
         if pred:
-            state_of(context).check_write(dst)[...] = src
+            state_of(context).check_write(dst)
+            dst.write(src)
 
 
 class TMemSubSliceOp(MemDescView):

@@ -10,6 +10,7 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import BLOCK, linear
 from tritium.ops.base import Op
 from tritium.ops.effects import (
     BARRIER,
@@ -36,7 +37,7 @@ from tritium.ops.fields import (
 )
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.im2col import Patches
-from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.model import Buffer, state_of
 from tritium.ops.ttgir.types import (
     MemDescType,
     blocks_of_barrier,
@@ -245,13 +246,21 @@ def _check_block(name: str, block: Any, memory: MemDescType) -> None:
 
 
 def _check_patches(
-    name: str, desc: ir.PatchesDescType, coord: Sequence[ir.Type], offsets: Sequence[ir.Type]
-) -> None:
+    name: str, desc: ir.PatchesDescType, coord: Sequence[ir.Type], offsets: Sequence[ir.Type],
+    shape: Sequence[ir.Type], memory: MemDescType,
+) -> None:  # fmt: skip
     rank = desc.rank.data
     if [*coord] != [ir.i32] * rank or [*offsets] != [ir.i16] * (rank - 2):
         raise OpError(
             f"{name}: coordinates ({describe(*coord)}), offsets ({describe(*offsets)}); for "
             f"{rank} axes {rank} of i32 and {rank - 2} of i16 are required"
+        )
+    shared = any(pixels for pixels, _ in linear(memory.encoding, memory.get_shape()).bases(BLOCK))
+    if shared and not ([*shape] == [ir.i32] * rank and desc.filters.data):
+        raise OpError(
+            f"{name}: shape ({describe(*shape)}) of {describe(desc)}; where each block of a "
+            f"cluster has some of the pixels {rank} of i32, and in the type the corners and steps "
+            "of filters, are required"
         )
 
 
@@ -309,7 +318,7 @@ class BulkLoad(Op):
         if padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
         route = told(route, self.barrier.type)
-        copy = Copy(data, values, copied_bytes_of(self.result.type), counted_by=barrier.data)
+        copy = result.copy(values, copied_bytes_of(self.result.type), barrier.data)
         state.barrier(barrier, route).copies.append(copy)
 
 
@@ -327,7 +336,8 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp, BulkLoad):
     the barrier, which says when they are there. With `multicast` what several blocks of a cluster
     have copies of is read once, by the first of them, and counts for the barriers of all; if it is
     `divided` each of them reads a share. Of a descriptor of patches the block has the pixels from
-    `coord` on as far as filters reach, each `offsets` further along the spatial axes."""
+    `coord` on as far as filters reach, each `offsets` further along the spatial axes; `shape`, of
+    the tensor, says where the pixels of each block of a cluster are, if it has some of them."""
 
     name = "ttng.async_tma_copy_global_to_local"
     capabilities = 90, 999
@@ -336,7 +346,8 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp, BulkLoad):
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
     )  # fmt: skip
     syntax = (
-        "$desc ~ '[' $coord ']' [offsets = '[' $offsets ']'] $result, $barrier, $pred "
+        "$desc ~ '[' $coord ']' [offsets = '[' $offsets ']'] [shape = '[' $shape ']'] "
+        "$result, $barrier, $pred "
         "[cacheModifier = $cache] [evictionPolicy = $evict] attrs : "
         "type(desc), type(barrier) -> type(result)"
     )
@@ -346,29 +357,30 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp, BulkLoad):
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
     offsets = variadic()
+    shape = variadic()
     isVolatile = bool_attr(False)
     divided = unit_attr()
 
     @classmethod
     def infer(
         cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
-        pred: ir.Type, offsets: Sequence[ir.Type], **attrs: Any,
+        pred: ir.Type, offsets: Sequence[ir.Type], shape: Sequence[ir.Type], **attrs: Any,
     ) -> None:  # fmt: skip
         check_barrier(cls.name, barrier)
         check_flag(cls.name, pred)
         memory = check_memory(cls.name, target, mutable=True)
         if isinstance(desc, ir.PatchesDescType):
-            _check_patches(cls.name, desc, coord, offsets)
+            _check_patches(cls.name, desc, coord, offsets, shape, memory)
             _check_block(cls.name, signless(desc.block), memory)  # pyright: ignore
             return
         check_indices(cls.name, desc, coord)
-        if offsets:
-            raise OpError(f"{cls.name}: offsets of {describe(desc)}, which has no patches")
+        if offsets or shape:
+            raise OpError(f"{cls.name}: offsets or shape of {describe(desc)}, which has no patches")
         _check_block(cls.name, block_of(cls.name, desc), memory)
 
     def evaluate(
         self, context: Context, desc: Tile | Patches, coord: tuple[Any, ...], barrier: Buffer,
-        result: Buffer, pred: Any, offsets: tuple[Any, ...],
+        result: Buffer, pred: Any, offsets: tuple[Any, ...], shape: tuple[Any, ...],
     ) -> None:  # fmt: skip
         if pred:
             self.start(context, barrier, result, desc.padding, lambda data: (

@@ -44,7 +44,7 @@ class AsyncTMAGatherOp(HintedOp, BulkLoad):
     `pred`. Their bytes count for the barrier."""
 
     name = "ttng.async_tma_gather"
-    capabilities = 90, 999
+    capabilities = 100, 999
     effects = (
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
     )  # fmt: skip
@@ -82,7 +82,7 @@ class AsyncTMAScatterOp(HintedOp):
     keep them until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_scatter"
-    capabilities = 90, 999
+    capabilities = 100, 119
     effects = (reads(SHARED, "src", Queue.BULK_STORE), writes(GLOBAL, "desc"))
     syntax = (
         "$desc ~ '[' $x_offsets, $y_offset ']' $src attrs : type(desc), type(x_offsets), "

@@ -27,10 +27,11 @@ from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.language import emitter
 from tritium.language.values.types import str_to_ty
 from tritium.launch.signature import canonical_dtype
+from tritium.ops import ttgir
 from tritium.tools.triton_to_gluon_translator.helpers import LANES
 
-_ROWS_SINCE = 100
-"""The first processor of NVIDIA's that copies chosen rows."""
+_ROWS = {"gather": ttgir.AsyncTMAGatherOp, "scatter": ttgir.AsyncTMAScatterOp}
+"""The ops that copy chosen rows, by the methods of descriptors."""
 
 
 @gluon.constexpr_function
@@ -64,12 +65,13 @@ def convert_host_descriptor(desc: Any, target: str = "generic") -> Any:
 def check_rows(name: str, desc: Any) -> None:
     """Raise `NotImplementedError` where the target's engine does not copy chosen rows."""
     target = emitter.current().features.target
-    old = target is not None and target.backend == "cuda" and int(target.arch) < _ROWS_SINCE
-    if old or isinstance(desc, amd_descriptor):
-        where = "gfx1250" if isinstance(desc, amd_descriptor) else f"sm_{target.arch}"
+    of_nvidia = target is not None and target.backend == "cuda"
+    lacking = _ROWS[name].lacking(int(target.arch)) if of_nvidia else None
+    if lacking or isinstance(desc, amd_descriptor):
+        reason = lacking or "the target is gfx1250"
         raise NotImplementedError(
-            f".{name}() of descriptors that the host makes, on {where}; make the descriptor in the "
-            f"kernel (tl.make_tensor_descriptor), or compile for sm_{_ROWS_SINCE} or later"
+            f".{name}() of descriptors that the host makes: {reason}; make the descriptor in the "
+            "kernel (tl.make_tensor_descriptor), or compile for sm_100"
         )
 
 

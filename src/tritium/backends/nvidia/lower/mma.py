@@ -15,17 +15,24 @@ _NAMES: dict[Any, str] = {
     ir.f8e4m3fn: "e4m3", ir.f8e5m2: "e5m2", ir.f64: "f64",
 }  # fmt: skip
 
+_BYTE_FLOATS = (ir.f8e4m3fn, ir.f8e5m2)
+
 
 class MmaSync:
     """`mma.sync`."""
 
     def __init__(self, arch: int):
         self._double = (8, 4) if arch < 90 else (16, 16)
+        self._lacks = _BYTE_FLOATS if arch < 89 else ()
 
     def multiply(self, c: Context, op: Any) -> None:
         encoding = op.results[0].type.encoding
         if not isinstance(encoding, NvidiaMmaEncoding) or encoding.version != 2:
             raise c.unsupported(op, f"a result in {encoding}")
+        for operand in (op.a, op.b):
+            if ir.element_type(operand.type) in self._lacks:
+                element = ir.element_type(operand.type)
+                raise c.unsupported(op, f"mma.sync of {element}, which sm_89 and later have")
         _mma_sync(c, op, self._double)
 
 

@@ -51,7 +51,8 @@ def _acting_warp(c: Context) -> Generator[None]:
         yield
 
 
-def _arch(c: Context) -> int:
+def arch_of(c: Context) -> int:
+    """The compute capability that is compiled for, 90 say."""
     hardware = c.hardware
     assert isinstance(hardware, Nvidia)
     return hardware.arch
@@ -87,7 +88,7 @@ def leads_barrier(c: Context, value: Any, condition: Value | None = None) -> Val
 def init_barrier(c: Context, op: Any) -> None:
     count = op.count << blocks_of_barrier(op.alloc.type).bit_count()
     text = f"mbarrier.init.shared::cta.b64 [$0], {count};"
-    if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
+    if arch_of(c) >= 90:  # which has clusters, and copy engines that use barriers
         text += " fence.mbarrier_init.release.cluster;"
     address = _barrier(c, op.alloc)
     with c.f.when(_first(c, leads_barrier(c, op.alloc)), "first", "made"):
@@ -165,7 +166,7 @@ def arrive_barrier(c: Context, op: Any) -> None:
         condition = first if condition is None else c.f.op("and", first, condition)
         c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
         return
-    if op.count > 1 and _arch(c) < 90:
+    if op.count > 1 and arch_of(c) < 90:
         raise c.unsupported(op, f"{op.count} arrivals at once, before sm_90")
     _arrive(c, op, "arrive", f", {op.count}" if op.count > 1 else "", condition)
 
@@ -179,7 +180,7 @@ def wait_barrier(c: Context, op: Any) -> None:
     if condition is not None:
         arguments.append(condition)
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
-    how = "try_wait" if _arch(c) >= 90 else "test_wait"
+    how = "try_wait" if arch_of(c) >= 90 else "test_wait"
     ask = f"mbarrier.{how}.parity{order(c, op, 'acquire')}.shared::cta.b64 P, "
     limit = knobs.nvidia.mbarrier_timeout
     if limit:
@@ -271,13 +272,38 @@ def own_place(c: Context, memory: Memory, coordinates: Sequence[Value]) -> list[
 
 
 def own_patches(c: Context, op: Any, memory: Memory) -> list[Value]:
-    """The coordinates of what this block of the cluster has of patches: some of the channels."""
+    """The coordinates of what this block of the cluster has of patches: some of the pixels and
+    some of the channels."""
     bases = memory_layout(memory.type).bases(BLOCK)
-    if any(basis[0] for basis in bases):
-        raise c.unsupported(op, "pixels of patches shared out to blocks of a cluster")
     *pixels, channel = map(c.scalar, op.coord)
+    skipped = c.linear_map(c.block, [basis[0] for basis in bases])
+    if skipped is not None:
+        pixels = _later_pixel(c, op, pixels, skipped)
     further = c.linear_map(c.block, [basis[1] for basis in bases])
     return [*pixels, channel if further is None else c.f.op("add", channel, further, "nsw")]
+
+
+def _later_pixel(c: Context, op: Any, pixels: list[Value], skipped: Value) -> list[Value]:
+    """The pixel at which filters begin `skipped` positions after those at `pixels`. Positions go
+    along the rows, from the lower corner to the upper one, row after row, image after image."""
+    f, (lower, upper, steps) = c.f, op.desc.type.filter_numbers()
+    found = list(pixels)
+    for axis in range(len(pixels) - 1, 0, -1):
+        step, low = c.i32(steps[axis]), c.i32(lower[axis - 1])
+        last = f.op("add", c.scalar(op.shape[axis]), c.i32(upper[axis - 1] - 1))
+        # How many positions the row has from the pixel on, and from its start on.
+        left, every = (
+            f.op("add", f.op("udiv", f.op("sub", last, begin), step), c.i32(1))
+            for begin in (pixels[axis], low)
+        )
+        beyond, over = f.icmp("uge", skipped, left), f.op("sub", skipped, left)
+        within = f.op("add", pixels[axis], f.op("mul", skipped, step))
+        later = f.op("add", low, f.op("mul", f.op("urem", over, every), step))
+        found[axis] = f.select(beyond, later, within)
+        rows = f.op("add", f.op("udiv", over, every), c.i32(1))
+        skipped = f.select(beyond, rows, c.i32(0))
+    found[0] = f.op("add", pixels[0], f.op("mul", skipped, c.i32(steps[0])))
+    return found
 
 
 def _coordinates(
@@ -348,8 +374,8 @@ def barrier_of_copy(c: Context, op: Any) -> tuple[Value, str]:
     shared = blocks_of_barrier(op.barrier.type)
     if not shared:
         return _barrier(c, op.barrier), ""
-    if shared > 1 or _arch(c) < 100:
-        reached = "each two blocks, from sm_100 on"
+    if shared > 1 or not 100 <= arch_of(c) < 120:
+        reached = "each two blocks, on sm_100 to sm_119"
         raise c.unsupported(op, f"to a barrier that blocks share; copies reach that of {reached}")
     return _shared_barrier(c, op.barrier), ".cta_group::2"
 
@@ -377,7 +403,7 @@ def share_of_copy(c: Context, op: Any, memory: Memory) -> Share:
     """The part that this block has of a copy to shared memory. A `divided` one is shared out by
     pieces: where there are fewer pieces than blocks with copies the last blocks make none."""
     patches = isinstance(op.desc.type, ir.PatchesDescType)
-    every = pieces(memory, memory.type.get_shape()[0] if patches else 0)
+    every = pieces(memory, part_of_block(memory)[0] if patches else 0)
     free = memory_layout(memory.type).free_variables().get(BLOCK, 0)
     if not op.multicast or not op.divided or not free:
         return Share(every, None, (), sharing(c, op, memory)[1])

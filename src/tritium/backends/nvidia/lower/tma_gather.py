@@ -8,6 +8,7 @@ from typing import Any
 
 from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.backends.nvidia.lower.tma import (
+    arch_of,
     barrier_of_copy,
     cache_hint,
     is_padded,
@@ -68,8 +69,12 @@ def gather_rows(c: Context, op: Any) -> None:
     condition = condition if leads is None else c.f.op("and", condition, leads)
     how, mask = ("", "") if blocks is None else (".multicast::cluster", ", $9")
     hint, policy, policies = cache_hint(c, op, 9 + (blocks is not None))
+    # From sm_120 on rows come to the block's own memory alone.
+    space = "cta" if blocks is None and not group else "cluster"
+    if space == "cluster" and arch_of(c) >= 120:
+        raise c.unsupported(op, "to several blocks, from sm_120 on")
     text = (
-        f"@$3 cp.async.bulk.tensor.2d{group}.shared::cluster.global.tile::gather4"
+        f"@$3 cp.async.bulk.tensor.2d{group}.shared::{space}.global.tile::gather4"
         f".mbarrier::complete_tx::bytes{how}{hint} [$0], [$1, {{$4, $5, $6, $7, $8}}], "
         f"[$2]{mask}{policy};"
     )

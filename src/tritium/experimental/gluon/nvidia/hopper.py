@@ -124,6 +124,19 @@ class TensorDescriptorIm2Col:
     mode = "im2col"
     """The kind of copies of blocks."""
 
+    @property
+    def filters(self) -> tuple[tuple[int, ...], ...]:
+        """The lower corner, the upper corner and the steps, which say where filters begin."""
+        steps = self.element_strides or (1,) * len(self.shape)
+        lists: Any = self.pixel_box_lower_corner, self.pixel_box_upper_corner, steps
+        return tuple(tuple(map(int, numbers)) for numbers in lists)
+
+    @property
+    def shares_positions(self) -> bool:
+        """True if each thread block of a cluster has some of a block's positions. Kernels are then
+        compiled for where filters begin."""
+        return any(basis[0] for basis in self.layout.cga_layout or ())
+
     def of_pointer(self, pointer: Any) -> Any:
         """An evaluated descriptor of the tensor at a pointer of the kernel language."""
         return patches(pointer, self)

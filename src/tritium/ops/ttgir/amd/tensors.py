@@ -235,7 +235,7 @@ def loaded(
         return None
     data = state_of(context).check_write(target)
     addresses, inside = desc.block(data) if rows is None else desc.rows(rows, data)
-    return Copy(data, context.memory.load(addresses, data.dtype, inside))
+    return target.copy(context.memory.load(addresses, data.dtype, inside))
 
 
 def stored(

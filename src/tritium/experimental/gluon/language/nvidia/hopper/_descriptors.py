@@ -6,8 +6,6 @@ import ast
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import IntAttr
-
 from tritium.experimental.gluon.language._layouts import Layout, NVMMASharedLayout, layout_of
 from tritium.ir import types as ir
 from tritium.language.builtins.memory import integers
@@ -48,22 +46,35 @@ class tensor_descriptor_type(types.tensor_descriptor_type):
 
 
 class tensor_descriptor_im2col_type(tensor_descriptor_type):
-    """Descriptors of patches: blocks (pixels, channels) of a tensor of more axes."""
+    """Descriptors of patches: blocks (pixels, channels) of a tensor of more axes. `filters`: where
+    filters begin (lower corner, upper corner, steps), for blocks of which each thread block of a
+    cluster has some of the pixels."""
+
+    filters: Sequence[Sequence[int]] = ()
 
     @classmethod
-    def of_rank(cls, block: block_type, rank: int) -> tensor_descriptor_im2col_type:
+    def of_rank(
+        cls, block: block_type, rank: int, filters: Sequence[Sequence[int]] = ()
+    ) -> tensor_descriptor_im2col_type:
         """The type of descriptors of tensors with `rank` axes."""
-        return cls(block, tuple_type([types.int32] * rank), tuple_type([types.int64] * rank))
+        found = cls(block, tuple_type([types.int32] * rank), tuple_type([types.int64] * rank))
+        found.filters = tuple(map(tuple, filters))
+        return found
 
     def to_ir(self, builder: object = None) -> ir.Type:
         """`!ttng.tensordesc_im2col<tensor<...>, 4>`, with the number of the tensor's axes."""
-        return ir.PatchesDescType(self._ir_block(), IntAttr(len(self.shape_type.types)))
+        rank = len(self.shape_type.types)
+        return ir.PatchesDescType.of(self._ir_block(), rank, self.filters)
 
     def mangle(self) -> str:
-        return f"I{len(self.shape_type.types)}{super().mangle()}"
+        filters = "_".join(str(n).replace("-", "m") for numbers in self.filters for n in numbers)
+        return f"I{len(self.shape_type.types)}{filters}{super().mangle()}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, tensor_descriptor_im2col_type) and super().__eq__(other)
+        return (
+            isinstance(other, tensor_descriptor_im2col_type) and self.filters == other.filters
+            and super().__eq__(other)
+        )  # fmt: skip
 
     __hash__ = types.tensor_descriptor_type.__hash__
 
@@ -100,6 +111,11 @@ class tensor_descriptor_im2col(tensor_descriptor):
 
     TYPE = tensor_descriptor_im2col_type
 
+    def __init__(self, handle: Any, shape: Any, strides: Any, block_type: block_type):
+        super().__init__(handle, shape, strides, block_type)
+        filters = handle.type.filter_numbers()
+        self.type = self.TYPE.of_rank(block_type, len(self.shape), filters)  # pyright: ignore
+
 
 tensor_descriptor_type.value_class = tensor_descriptor
 tensor_descriptor_im2col_type.value_class = tensor_descriptor_im2col
@@ -134,10 +150,10 @@ def patches(pointer: Any, host: Any) -> tensor_descriptor_im2col:
     """An evaluated descriptor of patches (for arguments of the interpreter) from its pointer and a
     `TensorDescriptorIm2Col`."""
     block = block_type(pointer.type.element_ty, host.block_shape, host.layout.to_encoding())
-    kind = tensor_descriptor_im2col_type.of_rank(block, len(host.shape))
-    steps = host.element_strides or (1,) * len(host.shape)
-    lists = host.pixel_box_lower_corner, host.pixel_box_upper_corner, steps
-    lower, upper, steps = (tuple(map(int, x)) for x in lists)
+    lower, upper, steps = host.filters
+    kind = tensor_descriptor_im2col_type.of_rank(
+        block, len(host.shape), host.filters if host.shares_positions else ()
+    )
     padding = PaddingOption.PAD_NAN if host.padding == "nan" else PaddingOption.PAD_ZERO
     shape, strides = (tuple(map(int, x)) for x in (host.shape, host.strides))
     address = int(pointer.handle.array)
@@ -148,17 +164,20 @@ def patches(pointer: Any, host: Any) -> tensor_descriptor_im2col:
 
 def _parsed(kind: str, block: block_type, text: str) -> tensor_descriptor_type:
     """The type of a descriptor from its kind and the text of its layout, its `repr`, in a
-    signature."""
-    rank = 0
+    signature; of patches the rank of the tensor and where filters begin come first."""
+    rank, filters = 0, ()
     if kind == "tensordesc_im2col":
         number, _, text = text.removeprefix("input_rank=").partition(",")
         rank = int(number)
     elif kind != "tensordesc":
         raise ValueError(f"{kind!r} is no descriptor; tensordesc and tensordesc_im2col are")
-    layout = _layout(ast.parse(text.strip(), mode="eval").body, text)
+    found = ast.parse(text.strip(), mode="eval").body
+    if rank and isinstance(found, ast.Tuple) and len(found.elts) == 2:
+        filters, found = ast.literal_eval(found.elts[0]), found.elts[1]
+    layout = _layout(found, text)
     block = block_type(block.element_ty, block.shape, layout.to_encoding())
     if rank:
-        return tensor_descriptor_im2col_type.of_rank(block, rank)
+        return tensor_descriptor_im2col_type.of_rank(block, rank, filters)
     return LAYOUTS[type(layout)](block)
 
 

@@ -103,7 +103,9 @@ def async_load_im2col(
     check("async_load_im2col", tensor_desc, result, patches=True)
     flag = casts.cast(casts.to_tensor(pred), int1)
     at, moved = integers(coord, int32, "coord"), integers(offsets, int16, "offsets")
-    emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, at, barrier, result, flag, moved,
+    parts = linear(result.layout.to_encoding(), tuple(result.shape)).bases(BLOCK)
+    shape = list(tensor_desc.shape) if any(pixels for pixels, _ in parts) else []
+    emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, at, barrier, result, flag, moved, shape,
          multicast=bool(multicast) and is_shared(result),
          hints=bulk_hints(cache_policy))  # fmt: skip
 
