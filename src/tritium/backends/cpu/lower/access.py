@@ -145,11 +145,8 @@ def load(
         result = _load_one(e, pointer, type, *args)
     elif isinstance(pointer, Linear) and pointer.stride in (size, -size):
         result = _load_run(e, pointer, type, *args)
-    elif (
-        isinstance(pointer, Linear)
-        and mask is None
-        and not volatile
-        and (step := _few_vectors(e, pointer, size))
+    elif isinstance(pointer, Linear) and mask is None and not volatile and (
+        step := _few_vectors(e, pointer, size)
     ):
         result = _load_strided(e, pointer, type, align, step)
     else:
