@@ -85,7 +85,7 @@ class CompilationError(TritonError):
 
 
 class CompileTimeAssertionFailure(CompilationError):
-    """`tl.static_assert` (or `assert` on compile-time values) did not hold."""
+    """`tl.static_assert` did not hold."""
 
 
 class UnsupportedLanguageConstruct(CompilationError):

@@ -109,15 +109,9 @@ def asserts(N: tl.constexpr):
     tl.static_assert(N == 3, "N must be three")
 
 
-@jit
-def python_assert(N: tl.constexpr):
-    assert N == 3, f"N is {N}"
-
-
-@pytest.mark.parametrize("kernel", [asserts, python_assert])
-def test_static_assertions(kernel):
-    text_of(kernel, N=3)
-    error = failure(kernel, N=4)
+def test_static_assertions():
+    text_of(asserts, N=3)
+    error = failure(asserts, N=4)
     assert isinstance(error, CompileTimeAssertionFailure)
     assert "at 2:4:" in str(error)
     assert isinstance(error, TritonError)

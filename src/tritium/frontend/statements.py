@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from tritium import language as tl
 from tritium.frontend.expressions import binary
 from tritium.frontend.targets import bind, no_item_assignment, stored
 from tritium.frontend.values import assigned, declared, is_dynamic, wrap
 from tritium.frontend.visitor import Part
+from tritium.language.builtins.debug import assert_statement
 from tritium.language.values.constexpr import constexpr
 
 
@@ -77,10 +77,7 @@ class Statements(Part):
     def visit_Assert(self, node: ast.Assert) -> None:
         test = self.visit(node.test)
         message = self.visit(node.msg) if node.msg is not None else constexpr("")
-        if is_dynamic(test):
-            tl.device_assert(test, message)
-        else:
-            tl.static_assert(test, message)
+        assert_statement(test, message)
 
 
 def name_of(*targets: ast.expr) -> str | None:

@@ -1,5 +1,9 @@
 """Printing and assertions, of the compiler and of kernels."""
 
+import itertools
+import warnings
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,8 @@ from tests.support.frontend import text_of
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import CompilationError, CompileTimeAssertionFailure, InterpreterError
 from tritium.language.jit.function import device_function as jit
+from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.jit import JITFunction
 
 
 def test_static_assertions_and_prints(capsys):
@@ -16,15 +22,13 @@ def test_static_assertions_and_prints(capsys):
     def kernel(x, N: tl.constexpr):
         tl.static_print("N is", N, end="!")
         tl.static_assert(N > 2, "N must be more than 2")
-        assert N < 10, "and less than 10"
         tl.store(x, N)
 
     x = np.zeros(1, np.int32)
     both(kernel, x=x, N=5)
     assert capsys.readouterr().out == "N is 5!" * 2
-    for n, text in ((1, "N must be more than 2"), (11, "and less than 10")):
-        with pytest.raises(CompileTimeAssertionFailure, match=text):
-            text_of(kernel, x=x, N=n)
+    with pytest.raises(CompileTimeAssertionFailure, match="N must be more than 2"):
+        text_of(kernel, x=x, N=1)
     with pytest.raises(InterpreterError, match="N must be more than 2"):
         InterpretedKernel(kernel.fn)[(1,)](x, 1)
 
@@ -34,6 +38,37 @@ def test_static_assertions_and_prints(capsys):
 
     with pytest.raises(CompilationError, match="not known when the kernel is compiled"):
         text_of(dynamic, x=x)
+
+
+def test_assertions_of_what_is_known_when_compiled():
+    """The program need not reach them: they are of run time, and checked with debug=True."""
+
+    @jit
+    def kernel(x, N: tl.constexpr):
+        if tl.load(x) > 5:
+            assert N < 10, f"N is {N}"
+            assert isinstance(N, int) and "abc"
+            tl.store(x, N)
+
+    interpreted, cases = InterpretedFunction(kernel.fn), ((7, 3, 3), (0, 11, 0), (7, 11, 11))
+    for way, (first, n, last) in itertools.product((JITFunction(kernel.fn), interpreted), cases):
+        x, checked = np.full((2, 1), first, np.int32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            way[(1,)](x, n)
+        assert x[0] == last
+        with ExitStack() as stack:
+            if (first, n) == (7, 11):
+                failed = pytest.raises((RuntimeError, InterpreterError), match="N is 11")
+                stack.enter_context(failed)
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("error")
+            way[(1,)](checked, n, debug=True)
+    message = r"this assertion does not hold: N is 11\. "
+    with pytest.warns(UserWarning, match=message) as caught:
+        text_of(kernel, x=x, N=11)
+        interpreted[(1,)](np.full(1, 7, np.int32), 11)
+    assert [warning.filename for warning in caught] == [__file__] * 2
 
 
 def test_device_print_prefixes():

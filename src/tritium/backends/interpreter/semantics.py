@@ -37,6 +37,7 @@ from tritium.frontend.values import (
     wrap,
 )
 from tritium.language.builtins.casts import to_tensor
+from tritium.language.builtins.debug import assert_statement
 from tritium.language.builtins.operators import both_hold
 from tritium.language.decorators import builtin
 from tritium.language.emitter import current
@@ -370,7 +371,7 @@ class Semantics:
     @staticmethod
     def check(test: Any, message: Any) -> None:
         """`assert test, message`."""
-        (tl.device_assert if is_dynamic(test) else tl.static_assert)(test, message)
+        assert_statement(test, message)
 
     @staticmethod
     def loop(iterator: Any, simple: bool) -> Loop:

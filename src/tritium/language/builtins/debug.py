@@ -87,6 +87,21 @@ def device_assert(cond: TensorLike, msg: object = "", mask: TensorLike | None = 
 
 
 @builtin
+def assert_statement(cond: TensorLike, msg: object) -> None:
+    """`assert cond, msg`: as `device_assert`, since a program need not reach it. Warns of a
+    condition that is known not to hold and that nothing checks."""
+    if isinstance(cond, tensor):
+        return device_assert(cond, msg)
+    if not cond and not emitter.current().features.debug:
+        text = f": {msg}" if msg != "" else ""
+        emitter.current().warn(
+            f"this assertion does not hold{text}. Launches with `debug=True` check it where it is "
+            "reached, `tl.static_assert` is checked when a kernel is compiled"
+        )
+    return device_assert(builtins.bool(cond), str(msg))
+
+
+@builtin
 def expect_zero(x: TensorLike, mask: TensorLike) -> tensor:
     """`x`, which the program says to be 0 (an underflow, say) where `mask` holds. Checked as by
     `device_assert` when debugging is on."""
