@@ -106,15 +106,7 @@ class Evaluator:
         if self._is_straight_line(region):
             found = self.run_region(region, *arguments)
             return tuple(np.broadcast_to(v, shape) for v in found)
-        results: list[np.ndarray] | None = None
-        index: tuple[int, ...]
-        for index in np.ndindex(shape):  # pyright: ignore[reportUnknownVariableType]
-            found = self.run_region(region, *(a[index] for a in arguments))
-            if results is None:
-                results = [np.empty(shape, np.asarray(v).dtype) for v in found]
-            for array, value in zip(results, found, strict=True):
-                array[index] = value
-        return tuple(results or ())
+        return one_by_one(lambda scalars: self.run_region(region, *scalars), arguments)
 
     def _is_straight_line(self, region: Region) -> bool:
         for op in region.blocks[0].ops:
@@ -183,6 +175,23 @@ class Evaluator:
 
     def state(self, kind: type[T]) -> T:
         return self._states.setdefault(kind, kind())
+
+
+def one_by_one(
+    run: Callable[[Sequence[Any]], Sequence[Any]], arguments: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Arrays of what a function gives for the elements of some arrays of one shape, in row-major
+    order."""
+    shape = np.shape(arguments[0])
+    results: list[np.ndarray] | None = None
+    places: list[Any] = list(np.ndindex(shape))
+    for index in places:
+        found = run([a[index] for a in arguments])
+        if results is None:
+            results = [np.empty(shape, np.asarray(v).dtype) for v in found]
+        for array, value in zip(results, found, strict=True):
+            array[index] = value
+    return tuple(results or ())
 
 
 class _Nowhere:

@@ -40,11 +40,6 @@ class System(Protocol):
         """The processor's name, for people."""
         ...
 
-    def processor_flags(self) -> list[str]:
-        """The names, by LLVM, of features of the processor that code may rely on, as far as the
-        system tells."""
-        ...
-
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
         """Bytes of a CPU's caches for data by level from `lowest`, as far as they are known."""
         ...

@@ -52,10 +52,6 @@ class Linux:
                     return value.strip()
         return _machine()
 
-    def processor_flags(self) -> list[str]:
-        """The flags in `/proc/cpuinfo`; on AArch64 `arm_features`."""
-        return linux_processor.flags()
-
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
         """The sizes of the first CPU's caches, from sysfs."""
         found: dict[int, int] = {}

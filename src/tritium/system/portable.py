@@ -58,10 +58,6 @@ class Portable:
         """The processor's name as Python's `platform` gives it."""
         return platform.processor() or platform.machine()
 
-    def processor_flags(self) -> list[str]:
-        """An empty list, because portable Python does not know the flags."""
-        return []
-
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
         """The sizes that macOS tells; none elsewhere."""
         if sys.platform != "darwin":

@@ -31,6 +31,7 @@ from tritium.language.values.types import dtype
 from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.effects import observes
+from tritium.ops.evaluation import one_by_one
 from tritium.ops.fields import i32_array
 from tritium.ops.memory import PAUSE, Memory, Place
 from tritium.ops.ttir import ElementAccess, IntToPtrOp
@@ -237,15 +238,7 @@ class EagerEmitter:
             self._vectorised -= 1
         if self._vectorised:
             raise Divergence
-        results: list[np.ndarray] | None = None
-        places: list[Any] = list(np.ndindex(shape))
-        for index in places:
-            found = region.run([a[index] for a in arguments])
-            if results is None:
-                results = [np.empty(shape, np.asarray(v).dtype) for v in found]
-            for array, value in zip(results, found, strict=True):
-                array[index] = value
-        return tuple(results or ())
+        return one_by_one(region.run, arguments)
 
     def state(self, kind: type[T]) -> T:
         """The state that the ops of a dialect share during a program."""

@@ -376,11 +376,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         kept = self._fresh("v")
         result: list[ast.stmt] = [ast.Assign([ast.Name(kept, ast.Store())], value)]
-        for target in node.targets:
-            taken: ast.expr = ast.Name(kept, ast.Load())
-            if isinstance(target, (ast.Tuple, ast.List)):
-                taken = self._unpack(target, taken)
-            result.append(ast.Assign([target], taken))
+        result += [self._from(kept, target) for target in node.targets]
         return [_located(statement, node) for statement in result]
 
     def _declaring(self, node: ast.Assign, value: ast.expr, names: Sequence[str]) -> Any:
@@ -388,15 +384,19 @@ class _Rewriter(ast.NodeTransformer):
         kept, result = self._fresh("v"), list[ast.stmt]()
         result.append(ast.Assign([ast.Name(kept, ast.Store())], value))
         for target in node.targets:
-            taken: ast.expr = ast.Name(kept, ast.Load())
-            if isinstance(target, (ast.Tuple, ast.List)):
-                taken = self._unpack(target, taken)
-            result.append(ast.Assign([target], taken))
+            result.append(self._from(kept, target))
             for name in _stored([target]):
                 how = "weak" if name in names else "assigned"
                 stored = self._k(how, ast.Name(name, ast.Load()), at=node)
                 result.append(ast.Assign([ast.Name(name, ast.Store())], stored))
         return [_located(statement, node) for statement in result]
+
+    def _from(self, kept: str, target: ast.expr) -> ast.Assign:
+        """The assignment of a variable's value to a target."""
+        value: ast.expr = ast.Name(kept, ast.Load())
+        if isinstance(target, (ast.Tuple, ast.List)):
+            value = self._unpack(target, value)
+        return ast.Assign([target], value)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> ast.expr:
         """The values for a target of several names; what a starred one takes is a tuple then."""

@@ -257,23 +257,24 @@ def store(
 # Block pointers
 
 
-def _boundary(check: object, rank: int) -> tuple[int, ...]:
-    axes = as_tuple(check)
+def _block_of(pointer: tensor, check: object, accessed: str) -> tuple[dtype, tuple[int, ...]]:
+    """The type of the block at a pointer, and the axes to check."""
+    assert isinstance(pointer.type, pointer_type)
+    block = pointer.type.element_ty
+    if block.scalar.is_bool():
+        raise ValueError(f"a block pointer to int1 cannot be {accessed}; use int8")
+    rank, axes = len(block.shape), as_tuple(check)
     if any(not isinstance(a, int) or not 0 <= a < rank for a in axes):
         raise ValueError(f"boundary_check is {check}; axes from 0 to {rank - 1} are allowed")
     if len(set(axes)) != len(axes):
         raise ValueError(f"boundary_check is {check}; each axis may be given once")
-    return tuple(sorted(axes))
+    return block, tuple(sorted(axes))
 
 
 def _load_block_pointer(
     pointer: tensor, boundary_check: object, padding: str | None, options: Mapping[str, Any]
 ) -> tensor:
-    assert isinstance(pointer.type, pointer_type)
-    block = pointer.type.element_ty
-    if block.scalar.is_bool():
-        raise ValueError("a block pointer to int1 cannot be loaded from; use int8")
-    axes = _boundary(boundary_check, len(block.shape))
+    block, axes = _block_of(pointer, boundary_check, "loaded from")
     attrs = dict(options)
     if padding is not None:
         attrs["padding"] = ttir.PaddingOption[f"PAD_{padding.upper()}"]
@@ -283,11 +284,7 @@ def _load_block_pointer(
 def _store_block_pointer(
     pointer: tensor, value: TensorLike, boundary_check: object, options: Mapping[str, Any]
 ) -> None:
-    assert isinstance(pointer.type, pointer_type)
-    block = pointer.type.element_ty
-    if block.scalar.is_bool():
-        raise ValueError("a block pointer to int1 cannot be stored to; use int8")
-    axes = _boundary(boundary_check, len(block.shape))
+    block, axes = _block_of(pointer, boundary_check, "stored to")
     stored = casts.as_element(value, block.scalar, block)
     stored = arithmetic.broadcast_shape(stored, block.shape)
     emit(ttir.StoreOp, pointer, stored, boundaryCheck=axes, **options)

@@ -407,16 +407,17 @@ class FloorDivSIOp(DivisionOp):
     interval = of_operands(intervals.quotient)
 
 
+def _ceiling(lhs: Any, rhs: Any) -> Any:
+    floor = np.floor_divide(lhs, rhs)
+    return floor + (floor * rhs != lhs)
+
+
 class CeilDivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward plus infinity."""
 
     name = "arith.ceildivsi"
     right_neutral = 1
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        floor = np.floor_divide(lhs, rhs)
-        return floor + (floor * rhs != lhs)
+    compute = function(_ceiling)
 
     interval = of_operands(intervals.quotient)
 
@@ -427,8 +428,4 @@ class CeilDivUIOp(DivisionOp):
     name = "arith.ceildivui"
     right_neutral = 1
     is_unsigned = True
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        floor = np.floor_divide(lhs, rhs)
-        return floor + (floor * rhs != lhs)
+    compute = function(_ceiling)
