@@ -40,6 +40,12 @@ def asserts(x_ptr):
 
 class Layer(Config):
     pass
+
+class Endless:
+    def __getattr__(self, name):
+        return Endless()
+
+endless = Endless()
 '''
 PARTS = '''
 import triton

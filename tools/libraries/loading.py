@@ -24,6 +24,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 _REAL = {"triton", "tritium", "torch", "numpy"}
+DECORATORS = 16
+"""The most objects (`autotune`, `heuristics`) that a kernel is looked for below."""
 
 
 class _Anything(type):
@@ -259,13 +261,16 @@ def modules(root: Path) -> Iterator[str]:
 
 
 def kernels(name: str) -> list[Kernel]:
-    """The kernels that a module defines."""
+    """The kernels that a module defines, below at most `DECORATORS` others each: an object may
+    have any attribute."""
     import triton
 
     module, found = importlib.import_module(name), list[Kernel]()
     for attribute, value in list(vars(module).items()):
         fn, configs = value, list[Any]()
-        while fn is not None and not isinstance(fn, (triton.runtime.JITFunction, type)):
+        for _ in range(DECORATORS):
+            if fn is None or isinstance(fn, (triton.runtime.JITFunction, type)):
+                break
             configs = getattr(fn, "configs", None) or configs
             fn = getattr(fn, "fn", None)
         if isinstance(fn, triton.runtime.JITFunction) and fn.fn.__module__ == name:
