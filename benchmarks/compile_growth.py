@@ -1,4 +1,4 @@
-"""How compile time grows with the length of kernels for CPUs, any of them; prints a table.
+"""Compile times of kernels of growing length, for any CPU, and the exponent of their growth.
 
     python benchmarks/compile_growth.py [--only masked] [--arch haswell ...] [--sizes 16 32 64]
 

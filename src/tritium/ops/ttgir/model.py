@@ -117,10 +117,10 @@ class Buffer:
         in row-major order, of this memory and of the result."""
         part, new = self.data.dtype.itemsize, np.dtype(dtype).itemsize
         places = self.numbers().reshape(-1, 1) * part + np.arange(part)
-        bytes = np.empty(places.size, np.int64)
+        contents = np.empty(places.size, np.int64)  # which byte of `data` each byte in memory is
         old = self.type.itemsize
-        bytes[before.reshape(-1, 1) + np.arange(old)] = places.reshape(-1, old)
-        chosen = bytes[after.reshape(-1, 1) + np.arange(new)].reshape(*shape, new)
+        contents[before.reshape(-1, 1) + np.arange(old)] = places.reshape(-1, old)
+        chosen = contents[after.reshape(-1, 1) + np.arange(new)].reshape(*shape, new)
         return self.ordered(_bytes_of(self.data), chosen, dtype)
 
     def contents(self) -> Any:
